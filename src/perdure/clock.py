@@ -1,0 +1,55 @@
+"""Time, keys and randomness as one parameter, so that tests own them."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Everything in the world that two executions of the same code would see differently."""
+
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970, for people: never compared to decide who may write."""
+        ...
+
+    def boot_ms(self) -> int:
+        """Milliseconds since the machine started, running on through suspend and clock changes."""
+        ...
+
+    def salt(self) -> bytes:
+        """Sixteen unpredictable bytes that make a payload's hash say nothing about the payload."""
+        ...
+
+    def key(self) -> str:
+        """A new idempotency key."""
+        ...
+
+    def sleep(self, seconds: float) -> None:
+        """Block the calling thread."""
+        ...
+
+
+class SystemClock:
+    """The real one."""
+
+    def wall_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def boot_ms(self) -> int:
+        # CLOCK_BOOTTIME counts suspended time too: a laptop that slept past its lease has lost it.
+        return time.clock_gettime_ns(_BOOT_CLOCK) // 1_000_000
+
+    def salt(self) -> bytes:
+        return os.urandom(16)
+
+    def key(self) -> str:
+        return os.urandom(16).hex()
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+_BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+SYSTEM_CLOCK = SystemClock()

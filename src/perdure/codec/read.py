@@ -1,0 +1,272 @@
+"""From bytes to values.
+
+Nothing in the bytes is trusted. Only what `encode` writes is read: bytes that would not come out again are
+refused, so duplicate keys, other lengths of numbers and the like need no rules of their own. Whatever the
+bytes are, the outcome is a value or one of CorruptValue, UnknownType and ValueTooLarge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw
+from msgspec.msgpack import Ext
+
+from .. import limits
+from ..errors import CorruptValue, UnknownType, ValueProblem, ValueTooLarge
+from . import arrays, dates, exceptions, leaves, registry
+from .fields import fit
+from .refusals import Refusal, type_name
+from .tags import ENCODE, MIXED, PLAIN, SCALARS, STRUCTURES, Tag
+from .walk import check_collisions
+
+_LEAF_ERRORS: Final = (ValueError, TypeError, ArithmeticError, LookupError, msgspec.MsgspecError, Refusal)
+"""What constructors of leaves raise for a payload that is none of theirs."""
+
+_LEAVES: Final = {
+    leaf.tag: leaf
+    for leaf in (
+        leaves.BIG_INTEGER,
+        leaves.SURROGATES,
+        leaves.FRACTION,
+        leaves.PATH,
+        *leaves.LEAVES.values(),
+        *dates.LEAVES.values(),
+        arrays.ARRAY,
+        arrays.SCALAR,
+    )
+}
+
+
+def decode(data: bytes) -> Any:
+    r"""The value of bytes that `encode` made; it shares nothing with them.
+
+    >>> decode(b"\x81\xa4seat\xa24A")
+    {'seat': '4A'}
+    """
+    if len(data) > limits.VALUE_BYTES_MAX:
+        raise ValueTooLarge(f"the stored value is larger than {limits.VALUE_BYTES_MAX} bytes")
+    try:
+        value = PLAIN.decode(data)
+    except msgspec.ValidationError:
+        # Not plain, or not that flat.
+        return _load(_parse(data), 0)
+    except _MALFORMED as error:
+        raise _malformed(error) from None
+    if ENCODE(value) != data:
+        raise CorruptValue(_OTHER_FORM)
+    return value
+
+
+_MALFORMED: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, MemoryError)
+_OTHER_FORM: Final = "the stored bytes are not in the form that Perdure writes"
+
+
+def _parse(data: bytes | memoryview) -> Any:
+    """The msgpack items of bytes, with Ext and Raw among them."""
+    try:
+        node = MIXED.decode(data)
+    except _MALFORMED as error:
+        raise _malformed(error) from None
+    # bytes(): comparing with a memoryview goes item by item.
+    if ENCODE(node) != bytes(data):
+        raise CorruptValue(_OTHER_FORM)
+    return node
+
+
+def _malformed(error: Exception) -> ValueProblem:
+    if isinstance(error, RecursionError):
+        _need_stack(3 * limits.VALUE_DEPTH_MAX)
+        return _too_deep()
+    if isinstance(error, MemoryError):
+        return ValueTooLarge("the stored value does not fit into memory")
+    return CorruptValue(f"the stored bytes are no value: {error}")
+
+
+def _need_stack(frames: int) -> None:
+    """Raise RecursionError when the caller's stack is full, and the bytes may be innocent."""
+    if frames:
+        _need_stack(frames - 1)
+
+
+def _too_deep() -> ValueTooLarge:
+    return ValueTooLarge(f"the stored value is nested more than {limits.VALUE_DEPTH_MAX} deep")
+
+
+def _load(node: Any, depth: int) -> Any:
+    """The value of a msgpack item with `depth` containers around it; lists and dicts are filled in place."""
+    kind = type(node)
+    if kind in SCALARS:
+        return node
+    if kind is Ext:
+        return _load_leaf(node)
+    if kind is Raw:
+        return _load(_parse(memoryview(node)), depth)
+    if depth >= limits.VALUE_DEPTH_MAX:
+        raise _too_deep()
+    if kind is dict:
+        for key, item in node.items():
+            if type(item) not in SCALARS:
+                node[key] = _load(item, depth + 1)
+        return node
+    if node and type(node[0]) is Raw:
+        node[0] = _parse(memoryview(node[0]))
+    if node and type(node[0]) is Ext and node[0].code in STRUCTURES and node[0].data == b"":
+        return _STRUCTURES[node[0].code](node, depth + 1)
+    return _load_list(node, 0, depth + 1)
+
+
+def _load_list(node: list[Any], start: int, depth: int) -> list[Any]:
+    for number in range(start, len(node)):
+        if type(node[number]) not in SCALARS:
+            node[number] = _load(node[number], depth)
+    return node
+
+
+def _load_leaf(node: Ext) -> Any:
+    leaf = _LEAVES.get(node.code)
+    if leaf is None:
+        raise _unknown_tag(node.code)
+    payload = bytes(node.data)
+    try:
+        value = leaf.load(payload)
+        same = leaf.dump(value) == payload
+    except ValueProblem:
+        raise
+    except _LEAF_ERRORS as error:
+        raise CorruptValue(f"a stored {Tag(node.code).name.lower()} is none: {error}") from None
+    if not same:
+        raise CorruptValue(f"a stored {Tag(node.code).name.lower()} is not in the form that Perdure writes")
+    return value
+
+
+def _unknown_tag(code: int) -> ValueProblem:
+    if code in STRUCTURES:
+        return CorruptValue("the stored bytes have a structure where none can be")
+    return UnknownType(
+        f"the stored value has a part of the unknown kind {code}",
+        hint="a later version of Perdure may have written it: `pip install -U perdure`",
+    )
+
+
+def _load_tuple(node: list[Any], depth: int) -> tuple[Any, ...]:
+    return tuple(_load_list(node, 1, depth)[1:])
+
+
+def _load_set(node: list[Any], depth: int) -> set[Any]:
+    return set(_load_elements(node, depth))
+
+
+def _load_frozenset(node: list[Any], depth: int) -> frozenset[Any]:
+    return frozenset(_load_elements(node, depth))
+
+
+def _load_elements(node: list[Any], depth: int) -> list[Any]:
+    encoded = [ENCODE(item) for item in node[1:]]
+    if any(one > other for one, other in pairwise(encoded)):
+        raise CorruptValue("a stored set is not sorted")
+    items = _load_list(node, 1, depth)[1:]
+    _check_distinct(items)
+    return items
+
+
+def _load_map(node: list[Any], depth: int) -> dict[Any, Any]:
+    items = _load_list(node, 1, depth)[1:]
+    keys, values = items[::2], items[1::2]
+    if len(keys) != len(values) or all(type(key) is str and leaves.is_utf8(key) for key in keys):
+        raise CorruptValue("a stored dict is not in the form that Perdure writes")
+    _check_distinct(keys)
+    return dict(zip(keys, values, strict=True))
+
+
+def _check_distinct(keys: list[Any]) -> None:
+    try:
+        check_collisions(keys)
+        distinct = len(set(keys)) == len(keys)
+    except Refusal as refusal:
+        raise ValueTooLarge(f"a stored dict or set has {refusal.reason}") from None
+    # Unhashable keys; and the user's own __hash__ and __eq__, which may raise anything on forged fields.
+    except Exception as error:
+        raise CorruptValue(f"a stored dict or set has a key that cannot be one: {error}") from error
+    if not distinct:
+        raise CorruptValue("a stored dict or set has a key twice")
+
+
+def _load_object(node: list[Any], depth: int) -> Any:
+    if not 4 <= len(node) <= 5:
+        raise CorruptValue("a stored object has the wrong number of parts")
+    name, version, fields, *rest = (_load(part, depth - 1) for part in node[1:])
+    _check_parts(name, version, fields, *rest)
+    entry = registry.entry_named(name) if version >= 1 else None
+    if entry is None or entry.shape is None:
+        raise UnknownType(f"nothing is registered here under the stored name {name!r}")
+    shape = entry.shape
+    if rest and not (rest[0] and shape.has_aside):
+        raise CorruptValue(f"the stored {name!r} has more than {type_name(entry.cls)} takes")
+    fields = registry.bring_forward(entry, version, fields)
+    fields = _guarded(name, lambda: fit(shape, entry.cls, name, fields))
+    value = _guarded(name, lambda: shape.make(entry.cls, fields, rest[0] if rest else {}))
+    if type(value) is not entry.cls:
+        raise UnknownType(f"the stored {name!r} gives {type_name(type(value))} and no {type_name(entry.cls)}")
+    return value
+
+
+def _load_error(node: list[Any], depth: int) -> Exception:
+    if len(node) != 6:
+        raise CorruptValue("a stored exception has the wrong number of parts")
+    name, version, text, args, attributes = (_load(part, depth - 1) for part in node[1:])
+    _check_parts(name, version, attributes)
+    if type(text) is not str or type(args) is not list or version < exceptions.TOLD:
+        raise CorruptValue("a stored exception has parts of the wrong type")
+    if version <= exceptions.CLOSED:
+        kind = exceptions.CLOSED_TYPES.get(name) if version == exceptions.CLOSED else None
+        return _make_error(kind, (name, version, text), args, attributes)
+    entry = registry.entry_named(name)
+    if entry is None or entry.shape is not None:
+        return _make_error(None, (name, version, text), args, attributes)
+    fields = registry.bring_forward(entry, version, {"args": args, "attributes": attributes})
+    args, attributes = fields.get("args"), fields.get("attributes")
+    if type(args) not in (list, tuple) or type(attributes) is not dict:
+        raise UnknownType(f"an upcaster of {name!r} did not return the args and attributes of an exception")
+    return _make_error(entry.cls, (name, version, text), args, attributes)
+
+
+def _make_error(kind: Any, told: tuple[str, int, str], args: Any, attributes: dict[str, Any]) -> Exception:
+    if kind is None:
+        return exceptions.failed(*told, tuple(args), attributes)
+    made: Exception = _guarded(told[0], lambda: exceptions.rebuild(kind, tuple(args), attributes))
+    return made
+
+
+def _check_parts(name: Any, version: Any, *mappings: Any) -> None:
+    if type(name) is not str or type(version) is not int:
+        raise CorruptValue("a stored object has no name and version")
+    for mapping in mappings:
+        if type(mapping) is not dict or any(type(key) is not str for key in mapping):
+            raise CorruptValue(f"the stored {name!r} has no fields")
+
+
+def _guarded(name: str, make: Callable[[], Any]) -> Any:
+    try:
+        return make()
+    except ValueProblem:
+        raise
+    # The user's code, and builtins with forged arguments: whatever they raise, the value cannot be read.
+    except Exception as error:
+        raise UnknownType(
+            f"the stored {name!r} could not be put together: {type(error).__name__}: {error}",
+            hint="see the cause above",
+        ) from error
+
+
+_STRUCTURES: Final[dict[int, Callable[[list[Any], int], Any]]] = {
+    Tag.TUPLE: _load_tuple,
+    Tag.SET: _load_set,
+    Tag.FROZENSET: _load_frozenset,
+    Tag.MAP: _load_map,
+    Tag.OBJECT: _load_object,
+    Tag.ERROR: _load_error,
+}

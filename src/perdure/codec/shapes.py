@@ -1,0 +1,209 @@
+"""How objects of each kind of class are taken apart into fields, and put together again.
+
+Putting together calls no `__init__`, no `__post_init__` and no validator, where the kind allows that: the
+value has been through them before it was stored, they may have side effects, and running them on their own
+output need not give the same again. `make` gets exactly the names of `names`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum, Flag
+from typing import Any, Final
+
+import msgspec
+
+from ..errors import CorruptValue, NotStorable, UnknownType
+from .fields import MISSING, Shape, read_fields
+from .models import PydanticModel, is_model
+from .refusals import Refusal, type_name
+
+
+def shape_of(cls: type) -> Shape | None:
+    """The kind of a class; None when it is none that we know."""
+    own = vars(cls)
+    if callable(getattr(cls, "__perdure_store__", None)) and callable(getattr(cls, "__perdure_load__", None)):
+        return Hooked()
+    if issubclass(cls, Enum):
+        return FlagMember() if issubclass(cls, Flag) else EnumMember()
+    if issubclass(cls, msgspec.Struct):
+        return StructObject()
+    if issubclass(cls, tuple) and hasattr(cls, "_fields"):
+        return NamedTupleObject()
+    if issubclass(cls, BaseException):
+        return None
+    if is_model(cls):
+        return PydanticModel()
+    # In the class itself: a subclass that forgot the decorator has attributes that no field tells of.
+    if "__attrs_attrs__" in own:
+        return _without_init(AttrsObject(), cls)
+    if "__dataclass_fields__" in own:
+        return _without_init(DataclassObject(), cls)
+    return None
+
+
+def _without_init(shape: Shape, cls: type) -> Shape:
+    """Check that an empty object can be made at all."""
+    try:
+        object.__new__(cls)
+    except TypeError as error:
+        raise NotStorable(
+            f"{type_name(cls)} cannot be put together from its fields: {error}",
+            hint="define __perdure_store__ and __perdure_load__",
+        ) from None
+    return shape
+
+
+def _filled(cls: type, fields: dict[str, Any]) -> Any:
+    made: Any = object.__new__(cls)
+    for name, value in fields.items():
+        object.__setattr__(made, name, value)  # past a frozen class's own
+    return made
+
+
+class DataclassObject(Shape):
+    """Dataclasses, those of pydantic too."""
+
+    def names(self, cls: type) -> Iterable[str]:
+        import dataclasses
+
+        return [field.name for field in dataclasses.fields(cls)]
+
+    def default(self, cls: type, name: str) -> Any:
+        import dataclasses
+
+        field = next(field for field in dataclasses.fields(cls) if field.name == name)
+        if field.default_factory is not dataclasses.MISSING:
+            return field.default_factory()
+        return MISSING if field.default is dataclasses.MISSING else field.default
+
+    def take(self, value: Any) -> dict[str, Any]:
+        return read_fields(value, self.names(type(value)))
+
+    def make(self, cls: type, fields: dict[str, Any], aside: dict[str, Any]) -> Any:
+        return _filled(cls, fields)
+
+
+_ATTRS_HASH: Final = "_attrs_cached_hash"
+"""Where attrs keeps a hash with cache_hash=True; an empty object has to have it."""
+
+
+class AttrsObject(Shape):
+    """Classes of attrs."""
+
+    def names(self, cls: type) -> Iterable[str]:
+        return [field.name for field in cls.__attrs_attrs__]  # type: ignore[attr-defined]
+
+    def default(self, cls: type, name: str) -> Any:
+        import attr
+
+        default = next(field.default for field in attr.fields(cls) if field.name == name)
+        if isinstance(default, attr.Factory):  # type: ignore[arg-type]
+            return MISSING if default.takes_self else default.factory()
+        return MISSING if default is attr.NOTHING else default
+
+    def take(self, value: Any) -> dict[str, Any]:
+        hashed = [_ATTRS_HASH] if _ATTRS_HASH in getattr(value, "__dict__", ()) else []
+        fields = read_fields(value, [*self.names(type(value)), *hashed])
+        fields.pop(_ATTRS_HASH, None)
+        return fields
+
+    def make(self, cls: type, fields: dict[str, Any], aside: dict[str, Any]) -> Any:
+        code = getattr(cls.__hash__, "__code__", None)
+        if _ATTRS_HASH in getattr(code, "co_names", ()):
+            fields = {**fields, _ATTRS_HASH: None}
+        return _filled(cls, fields)
+
+
+class StructObject(Shape):
+    """Structs of msgspec. There is no way around their constructor."""
+
+    def names(self, cls: type[msgspec.Struct]) -> Iterable[str]:
+        return cls.__struct_fields__
+
+    def default(self, cls: type[msgspec.Struct], name: str) -> Any:
+        field = next(field for field in msgspec.structs.fields(cls) if field.name == name)
+        if field.default_factory is not msgspec.NODEFAULT:
+            return field.default_factory()
+        return MISSING if field.default is msgspec.NODEFAULT else field.default
+
+    def take(self, value: Any) -> dict[str, Any]:
+        fields = read_fields(value, self.names(type(value)))
+        unset = [name for name, field in fields.items() if field is msgspec.UNSET]
+        for name in unset:
+            if self.default(type(value), name) is msgspec.UNSET:
+                del fields[name]  # reading fills it in again
+        return fields
+
+    def make(self, cls: type, fields: dict[str, Any], aside: dict[str, Any]) -> Any:
+        return cls(**fields)
+
+
+class NamedTupleObject(Shape):
+    """NamedTuples of typing and collections."""
+
+    def names(self, cls: type) -> Iterable[str]:
+        return tuple(cls._fields)  # type: ignore[attr-defined]
+
+    def default(self, cls: type, name: str) -> Any:
+        return cls._field_defaults.get(name, MISSING)  # type: ignore[attr-defined]
+
+    def take(self, value: Any) -> dict[str, Any]:
+        names = self.names(type(value))
+        read_fields(value, names)
+        return dict(zip(names, tuple(value), strict=True))
+
+    def make(self, cls: type, fields: dict[str, Any], aside: dict[str, Any]) -> Any:
+        return tuple.__new__(cls, fields.values())
+
+
+class EnumMember(Shape):
+    """Members by their name: values may be anything."""
+
+    def names(self, cls: type) -> Iterable[str]:
+        return ("name",)
+
+    def take(self, value: Enum) -> dict[str, Any]:
+        return {"name": value.name}
+
+    def make(self, cls: type, fields: dict[str, Any], aside: dict[str, Any]) -> Any:
+        members, name = cls.__members__, fields["name"]  # type: ignore[attr-defined]
+        if type(name) is not str or name not in members:
+            raise UnknownType(
+                f"{type_name(cls)} has no member {name!r}",
+                hint="when it was renamed: raise version= and write an upcaster, which gets {'name': ...}",
+            )
+        return members[name]
+
+
+class FlagMember(Shape):
+    """Flags by their value: a combination has no name."""
+
+    def names(self, cls: type) -> Iterable[str]:
+        return ("value",)
+
+    def take(self, value: Flag) -> dict[str, Any]:
+        return {"value": value.value}
+
+    def make(self, cls: type, fields: dict[str, Any], aside: dict[str, Any]) -> Any:
+        if type(fields["value"]) is not int:
+            raise CorruptValue(f"the stored value of {type_name(cls)} is no number")
+        return cls(fields["value"])
+
+
+class Hooked(Shape):
+    """Classes that do it themselves."""
+
+    def names(self, cls: type) -> None:
+        return None
+
+    def take(self, value: Any) -> dict[str, Any]:
+        fields = value.__perdure_store__()
+        if type(fields) is not dict or any(type(name) is not str for name in fields):
+            raise Refusal(
+                f"__perdure_store__ of {type_name(type(value))} must return a dict with names as keys"
+            )
+        return fields
+
+    def make(self, cls: type, fields: dict[str, Any], aside: dict[str, Any]) -> Any:
+        return cls.__perdure_load__(fields)  # type: ignore[attr-defined]

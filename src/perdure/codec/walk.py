@@ -1,0 +1,313 @@
+"""From values to bytes.
+
+msgspec's encoder turns a tuple, a set, a Decimal, a subclass into something else without a word, so nothing
+may reach it that has not been looked at. `is_plain` finds the values that may go to it as they are; every
+other is rebuilt by `Walk` out of msgpack's own types and extensions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, Final, cast
+
+from msgspec import Raw
+from msgspec.msgpack import Ext
+
+from .. import limits
+from ..errors import ValueTooLarge
+from . import arrays, dates, exceptions, leaves, registry
+from .refusals import Refusal, TooDeep, key_step, not_storable, type_name
+from .tags import ENCODE, SCALARS, STRUCTURES, Tag
+
+_TEXT_ONLY: Final = frozenset({str})
+_ALWAYS_SAFE: Final = frozenset({type(None), bool, float})
+_LONG: Final = 16
+"""From this length on, checking types in C beats a loop."""
+
+_LEAVES: Final = leaves.LEAVES | dates.LEAVES
+
+COLLISIONS_MAX: Final = 100
+"""Keys of one dict or set that share a hash with another: with many of them it becomes quadratic."""
+
+_LARGE_HINT: Final = "keep large data in a file, and store its path"
+
+
+def encode(value: Any, path: str = "value") -> bytes:
+    r"""The bytes of a value, or an error that tells which part of it cannot be stored.
+
+    >>> encode({"seat": "4A"}, "input")
+    b'\x81\xa4seat\xa24A'
+    """
+    kind = type(value)
+    try:
+        if kind in SCALARS or ((kind is dict or kind is list) and is_plain(value)):
+            data = ENCODE(value)
+        else:
+            data = _encode_walking(value)
+    # Lone surrogates, and integers beyond 64 bits: the walk has extensions for both.
+    except (UnicodeEncodeError, OverflowError):
+        data = _encode_carefully(value, path)
+    except Refusal as refusal:
+        raise refusal.to_error(path) from refusal.__cause__
+    if len(data) > limits.VALUE_BYTES_MAX:
+        raise ValueTooLarge(f"{path}: larger than {limits.VALUE_BYTES_MAX} bytes", hint=_LARGE_HINT)
+    return data
+
+
+def _encode_walking(value: Any, safe: frozenset[type] = SCALARS) -> bytes:
+    return ENCODE(Walk(safe).dump(value, 0))
+
+
+def _encode_carefully(value: Any, path: str) -> bytes:
+    """The same with a look at each int and str; rare enough to start again for it."""
+    try:
+        return _encode_walking(value, _ALWAYS_SAFE)
+    except Refusal as refusal:
+        raise refusal.to_error(path) from refusal.__cause__
+
+
+def is_plain(value: list[Any] | dict[Any, Any]) -> bool:
+    """Whether a container holds nothing but scalars, lists and dicts with str keys, exactly of these types.
+
+    Level by level, so that depth costs no calls. What is too deep is not plain: the walk tells where.
+    """
+    dicts: list[Any] = [value] if type(value) is dict else []
+    lists: list[Any] = [] if dicts else [value]
+    seen = 0
+    for _ in range(limits.VALUE_DEPTH_MAX):
+        dicts_below: list[Any] = []
+        lists_below: list[Any] = []
+        for container in dicts:
+            if len(container) > _LONG and SCALARS.issuperset(map(type, container.values())):
+                if not _TEXT_ONLY.issuperset(map(type, container)):
+                    return False
+                continue
+            for key, item in container.items():
+                if type(key) is not str:
+                    return False
+                kind = type(item)
+                if kind in SCALARS:
+                    continue
+                if kind is dict:
+                    dicts_below.append(item)
+                elif kind is list:
+                    lists_below.append(item)
+                else:
+                    return False
+        for container in lists:
+            if len(container) > _LONG and SCALARS.issuperset(map(type, container)):
+                continue
+            for item in container:
+                kind = type(item)
+                if kind in SCALARS:
+                    continue
+                if kind is dict:
+                    dicts_below.append(item)
+                elif kind is list:
+                    lists_below.append(item)
+                else:
+                    return False
+        if not dicts_below and not lists_below:
+            return True
+        seen += len(dicts_below) + len(lists_below)
+        # Lists that hold one list twice, and so on down, are small in memory and endless when written.
+        if seen > limits.VALUE_BYTES_MAX:
+            raise _too_many()
+        dicts, lists = dicts_below, lists_below
+    return False
+
+
+def _too_many() -> Refusal:
+    return Refusal(f"more than {limits.VALUE_BYTES_MAX} elements", ValueTooLarge)
+
+
+class Walk:
+    """One walk over a value. `safe` are the types that are taken as they are."""
+
+    __slots__ = ("_left", "_safe")
+
+    def __init__(self, safe: frozenset[type]) -> None:
+        self._safe = safe
+        self._left = limits.VALUE_BYTES_MAX
+
+    def dump(self, value: Any, depth: int) -> Any:
+        """What stands for a value in msgpack; `depth` containers are around it."""
+        kind = type(value)
+        if kind in self._safe:
+            return value
+        if kind is str:
+            return value if leaves.is_utf8(value) else Ext(leaves.SURROGATES.tag, leaves.dump_text(value))
+        if kind is int:
+            return (
+                value
+                if leaves.fits_msgpack(value)
+                else Ext(leaves.BIG_INTEGER.tag, leaves.dump_integer(value))
+            )
+        container = _CONTAINERS.get(kind)
+        if container is not None:
+            self._spend(len(value), depth)
+            return container(self, value, depth + 1)
+        leaf = _LEAVES.get(kind) or _find_leaf(kind)
+        if leaf is not None:
+            return Ext(leaf.tag, leaf.dump(value))
+        return self._object(value, depth)
+
+    def _spend(self, elements: int, depth: int) -> None:
+        if depth >= limits.VALUE_DEPTH_MAX:
+            raise TooDeep
+        self._left -= elements
+        if self._left < 0:
+            raise _too_many()
+
+    def _list(self, value: list[Any], depth: int) -> list[Any]:
+        if self._safe.issuperset(map(type, value)):
+            return value
+        return self._elements(value, value, depth, [])
+
+    def _tuple(self, value: tuple[Any, ...], depth: int) -> list[Any]:
+        return self._elements(value, value, depth, [STRUCTURES[Tag.TUPLE]])
+
+    def _elements(self, whole: Any, items: Iterable[Any], depth: int, out: list[Any]) -> list[Any]:
+        opened = len(out)
+        try:
+            for item in items:
+                out.append(self.dump(item, depth))  # noqa: PERF401 - its length tells the path of a refusal
+        except Refusal as refusal:
+            refusal.at(whole, f"[{len(out) - opened}]")
+            raise
+        return out
+
+    def _set(self, value: set[Any] | frozenset[Any], depth: int) -> list[Any]:
+        check_collisions(value)
+        try:
+            encoded = [ENCODE(self.dump(item, depth)) for item in value]
+        except Refusal as refusal:
+            refusal.at(value, "{*}")
+            raise
+        opened = STRUCTURES[Tag.SET if type(value) is set else Tag.FROZENSET]
+        return [opened, *map(Raw, sorted(encoded))]
+
+    def _dict(self, value: dict[Any, Any], depth: int) -> dict[str, Any] | list[Any]:
+        if not self._are_names(value):
+            return self._map(value, depth)
+        if self._safe.issuperset(map(type, value.values())):
+            return value
+        out: dict[str, Any] = {}
+        key = ""
+        try:
+            for key, item in value.items():
+                out[key] = self.dump(item, depth)
+        except Refusal as refusal:
+            refusal.at(value, key_step(key))
+            raise
+        return out
+
+    def _are_names(self, keys: Iterable[Any]) -> bool:
+        """Whether msgpack can have the keys itself."""
+        if str in self._safe:
+            return _TEXT_ONLY.issuperset(map(type, keys))
+        return all(type(key) is str and leaves.is_utf8(key) for key in keys)
+
+    def _map(self, value: dict[Any, Any], depth: int) -> list[Any]:
+        check_collisions(value)
+        out: list[Any] = [STRUCTURES[Tag.MAP]]
+        step = ""
+        try:
+            for number, (key, item) in enumerate(value.items()):
+                step = f".keys()[{number}]"
+                out.append(self.dump(key, depth))
+                step = key_step(key)
+                out.append(self.dump(item, depth))
+        except Refusal as refusal:
+            refusal.at(value, step)
+            raise
+        return out
+
+    def _object(self, value: Any, depth: int) -> list[Any]:
+        entry = registry.entry_of(type(value))
+        if isinstance(value, BaseException) and (entry is None or entry.shape is None):
+            self._spend(0, depth)
+            return self._error(value, entry, depth + 1)
+        if entry is None or entry.shape is None:
+            raise not_storable(type(value))
+        self._spend(0, depth)
+        fields = _taken(entry.shape.take, value)
+        out = [STRUCTURES[Tag.OBJECT], entry.name, entry.version, self._fields(value, fields, depth + 1)]
+        aside = _taken(entry.shape.aside, value)
+        return [*out, self._fields(value, aside, depth + 1)] if aside else out
+
+    def _fields(self, whole: Any, fields: dict[str, Any], depth: int) -> Any:
+        try:
+            return self._dict(fields, depth)
+        except Refusal as refusal:
+            # In the path, and in a circle, it is the object that counts and not its dict of the moment.
+            refusal.trail[-1] = (whole, refusal.trail[-1][1])
+            raise
+
+    def _error(self, error: BaseException, entry: registry.Entry | None, depth: int) -> list[Any]:
+        name, version = exceptions.place_of(type(error)), 1
+        if type(error) in exceptions.CLOSED_NAMES:
+            name, version = exceptions.CLOSED_NAMES[type(error)], exceptions.CLOSED
+        elif entry is not None:
+            name, version = entry.name, entry.version
+        args, attributes = error.args, exceptions.attributes_of(error)
+        parts = [self._part(argument, depth) for argument in args]
+        state = {key: self._part(given, depth) for key, given in attributes.items() if leaves.is_utf8(key)}
+        if (
+            sum(len(memoryview(part)) for part in (*parts, *state.values()) if part is not None)
+            > exceptions.BYTES_MAX
+        ):
+            args, parts, state = (args,), [None], {}
+        if not exceptions.can_return(error) or (None in parts and exceptions.needs_its_arguments(error)):
+            version = exceptions.TOLD
+        shown = [self._shown(given, part) for given, part in zip(args, parts, strict=True)]
+        more = {key: self._shown(attributes[key], part) for key, part in state.items()}
+        return [
+            STRUCTURES[Tag.ERROR],
+            name,
+            version,
+            self.dump(exceptions.text_of(error), depth),
+            shown,
+            more,
+        ]
+
+    def _part(self, value: Any, depth: int) -> Raw | None:
+        """An argument of an exception; None when it cannot be stored."""
+        try:
+            encoded = ENCODE(self.dump(value, depth))
+        except Refusal:
+            return None
+        return Raw(encoded) if len(encoded) <= exceptions.PART_BYTES_MAX else None
+
+    def _shown(self, value: Any, part: Raw | None) -> Any:
+        return self.dump(exceptions.shown(value), 0) if part is None else part
+
+
+_CONTAINERS: Final = cast(
+    "dict[type, Callable[[Walk, Any, int], Any]]",
+    {list: Walk._list, tuple: Walk._tuple, dict: Walk._dict, set: Walk._set, frozenset: Walk._set},
+)
+
+
+def _find_leaf(kind: type) -> leaves.Leaf | None:
+    """A leaf whose module was imported after this one."""
+    found = leaves.late_leaves() | dates.late_leaves()
+    _LEAVES.update(found)
+    return found.get(kind) or arrays.leaf_of(kind)
+
+
+def _taken(take: Callable[[Any], dict[str, Any]], value: Any) -> dict[str, Any]:
+    try:
+        return take(value)
+    except Refusal:
+        raise
+    # The user's code: whatever it raises, the value is refused, with the path to it.
+    except Exception as error:
+        reason = f"{type_name(type(value))} could not be taken apart: {type(error).__name__}: {error}"
+        raise Refusal(reason) from error
+
+
+def check_collisions(keys: Collection[Any]) -> None:
+    """Refuse keys that make a dict or a set quadratic."""
+    if len(keys) > COLLISIONS_MAX and len(keys) - len(set(map(hash, keys))) > COLLISIONS_MAX:
+        raise Refusal(f"more than {COLLISIONS_MAX} keys share a hash with another", ValueTooLarge)

@@ -1,0 +1,264 @@
+"""An agent at work in this process: its store, its tenancy there, its key and its open runs."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import warnings
+from functools import cached_property
+
+from . import keys
+from . import records as r
+from .clock import SYSTEM_CLOCK, Clock
+from .errors import PerdureError, StoreMoved, StoreMovedWarning, StoreUnavailable
+from .failpoints import Site
+from .journal.append import Append, Head
+from .leases import Tenancy
+from .limits import NAME_CHARACTERS_MAX
+from .run.core import RunCore
+from .run.scope import Frame
+from .store import locate, open_store, sqlite_path
+from .store.base import Script, Statement, Store, Unit
+
+
+class Place:
+    """A store that this process uses, shared by all of its agents: one committer, one heartbeat."""
+
+    def __init__(self, url: str, durability: str, clock: Clock) -> None:
+        self.store = open_store(url, durability=durability, clock=clock)
+        self.users = 0
+        self._streams: dict[str, Head] = {}
+        self._lock = threading.Lock()
+
+    @cached_property
+    def tenancy(self) -> Tenancy:
+        """Registered when the first run is opened: reading needs none."""
+        return Tenancy(self.store)
+
+    def own_stream(self, agent: str) -> Head:
+        """The stream for what this process writes in the open, so that processes do not queue on one head."""
+        with self._lock:
+            head = self._streams.get(agent)
+            if head is None:
+                name = f"{agent}/{self.tenancy.process}"
+                stream = self.store.submit(_AddStream(self.store, name, self.tenancy.holder))
+                head = self._streams[agent] = Head(self.store.identity, stream, 1)
+        return head
+
+    def close(self) -> None:
+        """Leave the store in order."""
+        try:
+            if "tenancy" in self.__dict__:
+                self.tenancy.close()
+        except PerdureError:
+            pass  # a fenced or forked store cannot be told goodbye; its leases run out by themselves
+        self.store.close()
+
+
+class Engine:
+    """What `Agent` and `AsyncAgent` have in common."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        store: str | os.PathLike[str] | None,
+        durability: str,
+        strict: bool,
+        key: keys.KeySource | None,
+        single_home: bool,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        if not isinstance(name, str) or not name or len(name) > NAME_CHARACTERS_MAX:
+            raise ValueError(f"an agent needs a name of 1 to {NAME_CHARACTERS_MAX} characters, not {name!r}")
+        self.name = name
+        self.url = locate(store)
+        self.strict = strict or os.environ.get("PERDURE_STRICT", "") not in ("", "0")
+        self.bodies: dict[int, set[Frame]] = {}
+        self.open_runs = 0
+        self._options = (durability, clock)
+        self._key_source = key
+        self._single_home = single_home
+        self._lock = threading.RLock()
+
+    @cached_property
+    def place(self) -> Place:
+        """The store, opened when it is first needed: an agent may be made at import, before a server forks."""
+        with self._lock:
+            place = _enter(self.url, *self._options)
+            try:
+                _check_home(place.store, self._single_home)
+            except PerdureError:
+                _leave(place)
+                raise
+            return place
+
+    @property
+    def store(self) -> Store:
+        return self.place.store
+
+    @property
+    def tenancy(self) -> Tenancy:
+        return self.place.tenancy
+
+    @cached_property
+    def signer(self) -> keys.SigningKey | None:
+        """The agent's key, or None on a machine that does not have it."""
+        rows = self.store.read("get_agent", (self.name,))
+        key = keys.find(self.name, self._key_folder(), self._key_source)
+        if key is not None and rows and key.public_key != rows[0][1]:
+            raise StoreUnavailable(f"the key at hand is not the one of agent {self.name!r} in {self.url}")
+        return key
+
+    def ensure_agent(self) -> None:
+        """Give the agent its identity when the store does not know it yet."""
+        if "_known" in self.__dict__:
+            return
+        if not self.store.read("get_agent", (self.name,)):
+            key = keys.find(self.name, self._key_folder(), self._key_source)
+            key = key or keys.create(self.name, self._key_folder())
+            self.store.submit(_CreateAgent(self, key))
+            self.__dict__["signer"] = key
+        self.__dict__["_known"] = True
+
+    def opened(self, run: RunCore) -> None:
+        """A run is open here from now on."""
+        self.open_runs += 1
+        if not run.finished:
+            self.tenancy.open_streams.add(run.head.stream)
+
+    def closed(self, run: RunCore) -> None:
+        """And now no more."""
+        self.open_runs -= 1
+        run.root.alive = False
+        self.tenancy.open_streams.discard(run.head.stream)
+        if not run.bodies:
+            self.bodies.pop(run.head.stream, None)
+
+    def close(self) -> None:
+        """Give the store back; the last agent that uses it closes it."""
+        with self._lock:
+            place = self.__dict__.pop("place", None)
+            self.__dict__.pop("_known", None)
+        if place is not None:
+            _leave(place)
+
+    def _key_folder(self) -> str | None:
+        path = sqlite_path(self.url)
+        return None if path == ":memory:" else path + ".keys"
+
+
+class _AddStream(Unit[int]):
+    site = Site.HOLDER
+
+    def __init__(self, store: Store, name: str, holder: int) -> None:
+        self._args = ("process", name, store.clock.wall_ms())
+        self._holder = holder
+
+    def script(self) -> Script[int]:
+        [[(stream,)]] = yield [Statement("add_stream", self._args)]
+        yield [Statement("add_lease", (stream, self._holder))]
+        return int(stream)
+
+
+class _CreateAgent(Unit[None]):
+    site = Site.AGENT_CREATE
+
+    def __init__(self, engine: Engine, key: keys.SigningKey) -> None:
+        self._engine = engine
+        self._key = key
+        self._holder = engine.tenancy.holder  # registered before the transaction, not in it
+
+    def script(self) -> Script[None]:
+        engine, clock = self._engine, self._engine.store.clock
+        [rows] = yield [Statement("get_agent", (engine.name,))]
+        if rows:
+            return  # another process was quicker; the key file beside the store is the same for both
+        [[(stream,)]] = yield [Statement("add_stream", ("agent", engine.name, clock.wall_ms()))]
+        yield [Statement("add_lease", (stream, self._holder))]
+        created = r.AgentCreated(engine.name, self._key.public_key)
+        head = Head(engine.store.identity, stream, 1)
+        yield from Append(self.site, head, [created], clock, signer=self._key, seal=True).script()
+
+
+# -- places, shared within the process ------------------------------------------------------------------------
+
+_places: dict[tuple[str, str], Place] = {}
+_places_lock = threading.RLock()
+
+
+def _enter(url: str, durability: str, clock: Clock) -> Place:
+    path = sqlite_path(url)
+    if path == ":memory:" or clock is not SYSTEM_CLOCK:
+        return Place(url, durability, clock)  # nobody else can share it
+    with _places_lock:
+        place = _places.get((path, durability))
+        if place is None or getattr(place.store, "fenced", None) is not None:
+            place = _places[path, durability] = Place(url, durability, clock)
+        place.users += 1
+    return place
+
+
+def _leave(place: Place) -> None:
+    with _places_lock:
+        place.users -= 1
+        if place.users > 0:
+            return
+        for key in [key for key, value in _places.items() if value is place]:
+            del _places[key]
+    place.close()
+
+
+def _close_all() -> None:
+    while _places:
+        _places.popitem()[1].close()
+
+
+atexit.register(_close_all)
+os.register_at_fork(after_in_child=_places.clear)
+
+
+# -- where the store lives --------------------------------------------------------------------------------------
+
+
+def home_of(path: str) -> tuple[str, str]:
+    """The host and the file, as far as they can be told: an empty host is not compared."""
+    host = ""
+    try:
+        with open("/etc/machine-id", encoding="ascii") as file:
+            host = file.read().strip()
+    except OSError:
+        pass  # containers often have none, and their host name changes with every start
+    return host, str(os.stat(path).st_ino)
+
+
+def _check_home(store: Store, single_home: bool) -> None:
+    """A restored backup or a copied file must not go on unnoticed beside the original."""
+    path = sqlite_path(store.url)
+    if path == ":memory:":
+        return
+    host, file = home_of(path)
+    rows = store.read("last_home")
+    if rows and rows[0] == (host, file):
+        return
+    if rows:
+        moved = f"{path} was last used {'on another host' if rows[0][0] != host else 'as another file'}"
+        if single_home:
+            raise StoreMoved(moved)
+        warnings.warn(
+            f"{moved}: if it is a copy, the original may still be running", StoreMovedWarning, stacklevel=5
+        )
+    store.submit(AddHome(store, host, file))
+
+
+class AddHome(Unit[None]):
+    """The store is at home here from now on."""
+
+    site = Site.STORE_HOME
+
+    def __init__(self, store: Store, host: str, file: str) -> None:
+        self._args = (host, file, store.clock.wall_ms())
+
+    def script(self) -> Script[None]:
+        yield [Statement("add_home", self._args)]

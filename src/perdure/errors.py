@@ -1,0 +1,301 @@
+"""Every error that Perdure raises, in one tree.
+
+    PerdureError
+    ├── ValueProblem                 a value and its stored bytes
+    │   ├── NotStorable              PD101  refused at the call, with the path to it
+    │   ├── CorruptValue             PD102  stored bytes that no encoder of ours wrote
+    │   ├── UnknownType              PD103  a stored type that nobody registered here
+    │   └── ValueTooLarge            PD104  over a limit of perdure.limits
+    ├── StoreProblem                 the place where everything lives
+    │   ├── StoreUnavailable         PD201  cannot be opened here
+    │   ├── StoreBusy                PD202  another process kept the write lock too long
+    │   ├── StorageFull              PD203  no space left; nothing acknowledged is lost
+    │   ├── StoreFenced              PD204  an I/O error: this process must reopen
+    │   ├── StoreTooNew              PD205  written by a later version of Perdure
+    │   ├── StoreMoved               PD206  a copy, or the same file on another host
+    │   ├── StoreForked              PD207  used in a child made by os.fork()
+    │   ├── StoreClosed              PD208  used after close()
+    │   └── JournalDamaged           PD209  an entry does not fit its chain
+    ├── RunProblem                   the life of a run
+    │   ├── RunBusy                  PD301  open elsewhere, and its holder is alive
+    │   ├── RunFinished              PD302  a finished run is replayed read-only
+    │   ├── RunNotFound              PD303  no run of that id
+    │   ├── RunWaiting               PD304  waits for a person or an event
+    │   ├── InputChanged             PD305  the same id with another input
+    │   ├── LeaseLost                PD306  another process has taken the run over
+    │   ├── Diverged                 PD307  the code asks for another effect than recorded
+    │   ├── NothingToAnswer          PD308  no open question under that run
+    │   ├── AlreadyAnswered          PD309  somebody else was first
+    │   └── RunNotFinished           PD310  there is no result yet
+    └── CallProblem                  steps and effects
+        ├── NotDurable               PD401  outside a run
+        ├── EffectInsideStep         PD402  an effect within something repeatable
+        ├── WrongAgent               PD403  a step of one agent in a run of another
+        ├── InDoubt                  PD404  nobody knows whether the effect happened
+        ├── StepFailed               PD405  a recorded exception of an unregistered type
+        ├── StepTimeout              PD406  also a TimeoutError
+        └── Abandoned                PD407  a timed-out body tried to write
+
+`NotDone` is not an error of Perdure but a word of yours: raise it in an effect to say
+that nothing happened. Warnings: `NotDurableWarning`, `StoreMovedWarning`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class PerdureError(Exception):
+    """Something went wrong in Perdure."""
+
+    code: ClassVar[str] = "PD000"
+    hint: str = ""
+
+    def __init__(self, message: str = "", *, hint: str = "") -> None:
+        super().__init__(message or (type(self).__doc__ or "").strip().splitlines()[0])
+        if hint:
+            self.hint = hint
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        return f"{text} ({self.hint})" if self.hint else text
+
+    @property
+    def message(self) -> str:
+        """What happened, without the hint."""
+        return super().__str__()
+
+
+class ValueProblem(PerdureError):
+    """A value or its stored bytes cannot be used."""
+
+
+class NotStorable(ValueProblem, TypeError):
+    """The value cannot be stored."""
+
+    code = "PD101"
+
+
+class CorruptValue(ValueProblem, ValueError):
+    """The stored bytes are not a value that Perdure wrote."""
+
+    code = "PD102"
+    hint = "run `perdure verify` to find the damaged entry"
+
+
+class UnknownType(ValueProblem, LookupError):
+    """The stored value has a type that is not registered in this process."""
+
+    code = "PD103"
+    hint = "import the module that registers it with @perdure.stored, or register an upcaster"
+
+
+class ValueTooLarge(ValueProblem, ValueError):
+    """The value is over a limit."""
+
+    code = "PD104"
+
+
+class StoreProblem(PerdureError):
+    """The store cannot do this."""
+
+
+class StoreUnavailable(StoreProblem):
+    """The store cannot be opened."""
+
+    code = "PD201"
+
+
+class StoreBusy(StoreProblem, TimeoutError):
+    """Another process kept the store's write lock for too long; nothing was written."""
+
+    code = "PD202"
+    hint = "look for a stopped process with `perdure doctor`, then try again"
+
+
+class StorageFull(StoreProblem, OSError):
+    """No space is left for the store; nothing was written, nothing acknowledged is lost."""
+
+    code = "PD203"
+    hint = "free some space and call again; reading goes on working"
+
+
+class StoreFenced(StoreProblem, OSError):
+    """An I/O error makes it unknown what reached the disk, so this process writes no more."""
+
+    code = "PD204"
+    hint = "check the disk, then start again (or close the agent and open it): the store recovers"
+
+
+class StoreTooNew(StoreProblem):
+    """The store was written by a later version of Perdure."""
+
+    code = "PD205"
+    hint = "upgrade with `pip install -U perdure`"
+
+
+class StoreMoved(StoreProblem):
+    """The store is on another host, or is another file, than when it was last used."""
+
+    code = "PD206"
+    hint = "when this copy is the one to go on with, run `perdure adopt`"
+
+
+class StoreForked(StoreProblem):
+    """This process was made by os.fork(); connections and leases belong to its parent."""
+
+    code = "PD207"
+    hint = "make a new Agent in the child"
+
+
+class StoreClosed(StoreProblem):
+    """The store has been closed."""
+
+    code = "PD208"
+
+
+class JournalDamaged(StoreProblem):
+    """An entry of the journal does not fit the chain before it."""
+
+    code = "PD209"
+    hint = "run `perdure verify` to locate it, and restore from a backup"
+
+
+class RunProblem(PerdureError):
+    """The run cannot do this."""
+
+
+class RunBusy(RunProblem):
+    """The run is open elsewhere and its holder is alive."""
+
+    code = "PD301"
+    hint = "wait for it to end, or stop that process: a dead holder is taken over at once"
+
+
+class RunFinished(RunProblem):
+    """The run is finished: it is replayed, and does nothing new."""
+
+    code = "PD302"
+    hint = "start a run with a new id; agent.runs.result(id) reads the result without replay"
+
+
+class RunNotFound(RunProblem, LookupError):
+    """There is no such run."""
+
+    code = "PD303"
+    hint = "`perdure runs` lists the runs of this store"
+
+
+class RunWaiting(RunProblem):
+    """The run waits for an answer."""
+
+    code = "PD304"
+    hint = "answer with `perdure answer RUN ...`, then start it again"
+
+
+class InputChanged(RunProblem, ValueError):
+    """The run was started with another input."""
+
+    code = "PD305"
+    hint = "leave input= out to resume it, or start a run with a new id"
+
+
+class LeaseLost(RunProblem):
+    """Another process has taken this run over; nothing was written."""
+
+    code = "PD306"
+    hint = "stop here: the new holder continues the run"
+
+
+class Diverged(RunProblem):
+    """The code asks for an effect that differs from the recorded one."""
+
+    code = "PD307"
+    hint = 'if the recorded one is not wanted any more, use on_change="rerun"'
+
+
+class NothingToAnswer(RunProblem, LookupError):
+    """The run has no open question."""
+
+    code = "PD308"
+    hint = "`perdure show RUN` tells what it is doing"
+
+
+class AlreadyAnswered(RunProblem):
+    """The question has been answered already; the first answer counts."""
+
+    code = "PD309"
+
+
+class RunNotFinished(RunProblem):
+    """The run has not finished, so there is no result yet."""
+
+    code = "PD310"
+    hint = "open it again under the same id to continue it"
+
+
+class CallProblem(PerdureError):
+    """A step or an effect cannot be called like this."""
+
+
+class NotDurable(CallProblem):
+    """Called outside of a run, so nothing would be remembered."""
+
+    code = "PD401"
+    hint = "call it inside `with agent.run(id):`; in a thread, use run.executor() or run.bind(fn)"
+
+
+class EffectInsideStep(CallProblem):
+    """An effect cannot be inside a step or an effect, which may be repeated as a whole."""
+
+    code = "PD402"
+    hint = "call the effect from the run, beside the step"
+
+
+class WrongAgent(CallProblem):
+    """A step of one agent was called in a run of another agent."""
+
+    code = "PD403"
+
+
+class InDoubt(CallProblem):
+    """Nobody knows whether the effect happened."""
+
+    code = "PD404"
+    hint = "find out, then `perdure answer RUN --done RESULT`, `--retry` or `--fail`"
+
+
+class StepFailed(CallProblem):
+    """A recorded exception whose type is not registered."""
+
+    code = "PD405"
+    hint = "list the type in raises=(...) of the step to get it back as itself"
+
+    def __init__(self, message: str = "", *, hint: str = "", type_name: str = "", args: Any = ()) -> None:
+        super().__init__(message, hint=hint)
+        self.type_name = type_name
+        self.original_args = args
+
+
+class StepTimeout(CallProblem, TimeoutError):
+    """The body took longer than its timeout."""
+
+    code = "PD406"
+
+
+class Abandoned(CallProblem):
+    """This body has timed out or its run has ended: it can write nothing any more."""
+
+    code = "PD407"
+
+
+class NotDone(Exception):
+    """Raised in an effect: nothing happened. Also what `check` returns for "it did not happen"."""
+
+
+class NotDurableWarning(UserWarning):
+    """Something that looks durable is not."""
+
+
+class StoreMovedWarning(UserWarning):
+    """The store was last used on another host or as another file."""

@@ -1,0 +1,89 @@
+"""Named places in the production code where a test may kill the process.
+
+A commit site has four moments, so a process can be killed before it, inside its transaction (begun,
+written) and after it. Nothing happens unless a test or `PERDURE_FAILPOINT` has armed something.
+
+    PERDURE_FAILPOINT="effect.outcome:before"      SIGKILL at the first time
+    PERDURE_FAILPOINT="step.done:written#3"        SIGKILL at the third time
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from enum import StrEnum
+
+
+class Site(StrEnum):
+    """Every place that commits. `Submit` cannot be made without one."""
+
+    STORE_CREATE = "store.create"
+    STORE_HOME = "store.home"
+    AGENT_CREATE = "agent.create"
+    HOLDER = "holder.register"
+    HEARTBEAT = "holder.heartbeat"
+    RUN_CLAIM = "run.claim"
+    RUN_END = "run.end"
+    STEP_DONE = "step.done"
+    STEP_FAILED = "step.failed"
+    ATTEMPT_FAILED = "attempt.failed"
+    EFFECT_INTENT = "effect.intent"
+    EFFECT_AGAIN = "effect.again"
+    EFFECT_OUTCOME = "effect.outcome"
+    EFFECT_FAILED = "effect.failed"
+    EFFECT_DOUBT = "effect.doubt"
+    ITEM_DONE = "item.done"
+    WRITE = "run.write"
+    QUESTION = "run.question"
+    ANSWER = "run.answer"
+    COLLECT = "objects.collect"
+
+
+class Moment(StrEnum):
+    """When, around a commit."""
+
+    BEFORE = "before"
+    BEGUN = "begun"
+    WRITTEN = "written"
+    AFTER = "after"
+
+
+Hook = Callable[[Site, Moment], None]
+_hook: Hook | None = None
+
+
+def reach(site: Site, moment: Moment) -> None:
+    """Tell the armed hook, if any, that the code has come here."""
+    if _hook is not None:
+        _hook(site, moment)
+
+
+def arm(hook: Hook | None) -> None:
+    """Call `hook` at every failpoint from now on; None disarms."""
+    global _hook
+    _hook = hook
+
+
+def arm_from_environment() -> None:
+    """Arm what `PERDURE_FAILPOINT` names; stores call this when they open."""
+    wanted = os.environ.get("PERDURE_FAILPOINT")
+    if wanted and _hook is None:
+        arm(kill_at(wanted))
+
+
+def kill_at(place: str) -> Hook:
+    """A hook that kills this process with SIGKILL at the n-th time that `site:moment#n` is reached."""
+    name, _, count = place.partition("#")
+    site, _, moment = name.partition(":")
+    wanted = (Site(site), Moment(moment))
+    left = int(count or 1)
+
+    def hook(at: Site, when: Moment) -> None:
+        nonlocal left
+        if (at, when) == wanted:
+            left -= 1
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    return hook

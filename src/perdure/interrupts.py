@@ -1,0 +1,114 @@
+"""SIGTERM and Ctrl-C while a run is open: the run is marked interrupted, and no commit is torn.
+
+Python delivers a signal between any two lines of the main thread. While a commit is under way it is remembered
+and raised right after, so that what is durable and what the process believes stay the same thing.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import FrameType
+from typing import Any
+
+_HANDLED = (signal.SIGTERM, signal.SIGINT)
+_DEFAULTS = (signal.SIG_DFL, signal.default_int_handler)
+
+_users = 0
+_before: dict[int, Any] = {}
+_holding = False
+_pending: int | None = None
+_loop_users = 0
+_terminated = False
+
+
+def install() -> None:
+    """Watch the signals that nobody else has asked for; undone by as many calls of `uninstall`."""
+    global _users
+    if threading.current_thread() is not threading.main_thread():
+        return
+    _users += 1
+    if _users == 1:
+        for number in _HANDLED:
+            if signal.getsignal(number) in _DEFAULTS:
+                _before[number] = signal.signal(number, _handle)
+
+
+def uninstall() -> None:
+    """Give the signals back."""
+    global _users
+    if threading.current_thread() is not threading.main_thread() or _users == 0:
+        return
+    _users -= 1
+    if _users == 0:
+        while _before:
+            number, handler = _before.popitem()
+            if signal.getsignal(number) is _handle:
+                signal.signal(number, handler)
+
+
+def install_in_loop() -> None:
+    """The same under asyncio: SIGTERM cancels the task of the run. Ctrl-C is asyncio's own matter."""
+    import asyncio
+
+    global _loop_users
+    if threading.current_thread() is not threading.main_thread():
+        return
+    _loop_users += 1
+    task = asyncio.current_task()
+    if task is not None and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, _terminate, task)
+
+
+def uninstall_in_loop() -> None:
+    """Give SIGTERM back, and end the process in its name if it came."""
+    import asyncio
+
+    global _loop_users, _terminated
+    if threading.current_thread() is not threading.main_thread():
+        return
+    _loop_users -= 1
+    if _loop_users == 0:
+        asyncio.get_running_loop().remove_signal_handler(signal.SIGTERM)
+        if _terminated:
+            _terminated = False
+            _raise(signal.SIGTERM)
+
+
+def _terminate(task: Any) -> None:
+    global _terminated
+    _terminated = True
+    task.cancel()
+
+
+def hold() -> bool:
+    """Put signals off. True when there is something to `let_go` of."""
+    global _holding
+    if _users == 0 or _holding or threading.current_thread() is not threading.main_thread():
+        return False
+    _holding = True
+    return True
+
+
+def let_go() -> None:
+    """Raise what came meanwhile."""
+    global _holding, _pending
+    _holding = False
+    if _pending is not None:
+        number, _pending = _pending, None
+        _raise(number)
+
+
+def _handle(number: int, frame: FrameType | None) -> None:
+    global _pending
+    if _holding:
+        _pending = number
+    else:
+        _raise(number)
+
+
+def _raise(number: int) -> None:
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt
+    # 128 + 15 is what a shell reports for a process that SIGTERM ended.
+    raise SystemExit(128 + number)

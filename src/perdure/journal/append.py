@@ -1,0 +1,124 @@
+"""Adding entries to a stream: the one place where the journal and its views are written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from ..clock import Clock
+from ..errors import JournalDamaged, LeaseLost
+from ..failpoints import Site
+from ..limits import SEAL_EVENTS
+from ..records import CLASS_OF, KIND_OF, Event, Record
+from ..store.base import Rows, Script, Statement, Unit
+from . import chain
+from .fold import fold
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODERS = {kind: msgspec.msgpack.Decoder(record) for kind, record in CLASS_OF.items()}
+
+
+class Signer(Protocol):
+    """Signs the heads of an agent's streams."""
+
+    @property
+    def public_key(self) -> bytes: ...
+
+    def sign(self, message: bytes) -> bytes: ...
+
+
+class Head:
+    """Where a stream ends, as its only writer knows it."""
+
+    __slots__ = ("chain", "fence", "sealed", "seq", "store", "stream")
+
+    def __init__(self, store: str, stream: int, fence: int, seq: int = 0, link: bytes = b"") -> None:
+        self.store = store
+        self.stream = stream
+        self.fence = fence
+        self.seq = seq
+        self.chain = link or chain.genesis(store, stream)
+        self.sealed = seq
+
+
+class Append(Unit[int]):
+    """Entries for one stream, with the objects they refer to and what else must hold at the same moment."""
+
+    __slots__ = ("_before", "_bodies", "_clock", "also", "head", "objects", "records", "seal", "signer", "site")
+
+    def __init__(
+        self,
+        site: Site,
+        head: Head,
+        records: Sequence[Record],
+        clock: Clock,
+        *,
+        objects: Sequence[Statement] = (),
+        also: Sequence[Statement] = (),
+        signer: Signer | None = None,
+        seal: bool = False,
+    ) -> None:
+        self.site = site
+        self.head = head
+        self.records = records
+        self.objects = objects
+        self.also = also
+        self.signer = signer
+        self.seal = seal
+        self._clock = clock
+        self._bodies = [clock.salt() + _ENCODER.encode(record) for record in records]
+        self._before: tuple[int, bytes, int] | None = None
+
+    def script(self) -> Script[int]:
+        """Append, fold, and seal when it is time. Returns the number of the last entry."""
+        head = self.head
+        self._before = head.seq, head.chain, head.sealed
+        seq, link, stream, fence, at = head.seq, head.chain, head.stream, head.fence, self._clock.wall_ms()
+        statements = list(self.objects)
+        for record, body in zip(self.records, self._bodies, strict=True):
+            seq += 1
+            kind = KIND_OF[type(record)]
+            link = chain.link(link, stream, seq, kind, at, chain.body_digest(body))
+            statements.append(Statement("append_event", (stream, seq, kind, at, body, link, fence), LeaseLost))
+            statements += fold(stream, seq, at, record)
+        statements += self.also
+        yield statements
+        if self.signer is not None and (self.seal or seq - head.sealed >= SEAL_EVENTS):
+            yield from _seal(head, seq, link, self.signer)
+            head.sealed = seq
+        head.seq, head.chain = seq, link
+        return seq
+
+    def settle(self, committed: bool) -> None:
+        # Units settle in the order of the batch, so the first one that was undone takes the head furthest back.
+        if not committed and self._before is not None and self._before[0] <= self.head.seq:
+            self.head.seq, self.head.chain, self.head.sealed = self._before
+
+
+def _seal(head: Head, seq: int, link: bytes, signer: Signer) -> Script[None]:
+    [[(streams,)]] = yield [Statement("count_streams")]
+    signature = signer.sign(chain.seal_message(head.store, head.stream, seq, link, streams))
+    yield [Statement("add_seal", (head.stream, seq, link, streams, signer.public_key, signature))]
+
+
+def read_events(store: str, stream: int, rows: Rows) -> tuple[list[Event], Head]:
+    """Decode a whole stream and check its chain on the way: nothing is resumed from an edited journal."""
+    link = chain.genesis(store, stream)
+    events = []
+    for expected, (seq, kind, at, body, stored, digest) in enumerate(rows, start=1):
+        link = chain.link(link, stream, seq, kind, at, chain.body_digest(body) if body is not None else digest)
+        if seq != expected or link != stored:
+            raise JournalDamaged(f"entry {expected} of stream {stream} does not fit the chain")
+        if body is not None:
+            events.append(Event(seq, at, decode(kind, body)))
+    return events, Head(store, stream, 0, len(rows), link)
+
+
+def decode(kind: int, body: bytes) -> Record:
+    """The record in an entry's body."""
+    try:
+        return _DECODERS[kind].decode(memoryview(body)[chain.SALT_BYTES :])  # type: ignore[no-any-return]
+    except (KeyError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise JournalDamaged(f"an entry of kind {kind} cannot be read: {error}") from error

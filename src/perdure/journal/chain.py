@@ -1,0 +1,34 @@
+"""The hash chain of a stream.
+
+An entry's link covers the link before it, its place, kind and time, and the *digest* of its body, not the body:
+the body begins with sixteen random bytes, so that erasing it later leaves a chain that still verifies and a
+digest that tells nothing.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from struct import Struct
+
+SALT_BYTES = 16
+_PLACE = Struct(">QQQQ")
+
+
+def genesis(store: str, stream: int) -> bytes:
+    """What the first entry of a stream is chained to: a stream cannot be moved to another place or store."""
+    return blake2b(b"perdure stream %s %d" % (store.encode(), stream), digest_size=32).digest()
+
+
+def body_digest(body: bytes) -> bytes:
+    """What stays of a body when it is erased."""
+    return blake2b(body, digest_size=32).digest()
+
+
+def link(before: bytes, stream: int, seq: int, kind: int, at: int, digest: bytes) -> bytes:
+    """The chain value of an entry."""
+    return blake2b(before + _PLACE.pack(stream, seq, kind, at) + digest, digest_size=32).digest()
+
+
+def seal_message(store: str, stream: int, seq: int, chain: bytes, streams: int) -> bytes:
+    """What the agent's key signs: this stream had this head when the store had this many streams."""
+    return b"perdure seal %s %d %d %d " % (store.encode(), stream, seq, streams) + chain

@@ -1,0 +1,118 @@
+"""The Ed25519 key of an agent: made once, kept in a file beside the store, never in the database.
+
+A machine without the key can run the agent; the heads it leaves are unsigned, and `perdure verify` says so.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from .errors import StoreUnavailable
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+SEED_BYTES = 32
+KeySource = Callable[[str], bytes | None]
+"""Gives the 32-byte seed of the named agent's key, or None."""
+
+
+class SigningKey:
+    """A private key. The cryptography package is loaded when it first signs."""
+
+    def __init__(self, seed: bytes) -> None:
+        if len(seed) != SEED_BYTES:
+            raise StoreUnavailable(f"a key has {SEED_BYTES} bytes, this one {len(seed)}")
+        self._seed = seed
+
+    @cached_property
+    def _private(self) -> Ed25519PrivateKey:
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+        return Ed25519PrivateKey.from_private_bytes(self._seed)
+
+    @cached_property
+    def public_key(self) -> bytes:
+        """Thirty-two bytes that anybody may know."""
+        return self._private.public_key().public_bytes_raw()
+
+    def sign(self, message: bytes) -> bytes:
+        """Sixty-four bytes that only the holder of the key can make."""
+        return self._private.sign(message)
+
+
+def signed_by(public_key: bytes, message: bytes, signature: bytes) -> bool:
+    """Whether the holder of the private key signed exactly this."""
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    try:
+        Ed25519PublicKey.from_public_bytes(public_key).verify(signature, message)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def find(agent: str, folder: str | None, source: KeySource | None) -> SigningKey | None:
+    """The key from the given callable, else from `PERDURE_KEY` (hex), else from the file beside the store."""
+    if source is not None:
+        seed = source(agent)
+    elif text := os.environ.get("PERDURE_KEY"):
+        seed = bytes.fromhex(text)
+    else:
+        seed = _read(folder, agent)
+    return SigningKey(seed) if seed is not None else None
+
+
+def create(agent: str, folder: str | None) -> SigningKey:
+    """A new key, on disk before anything refers to it; only in memory for a store in memory."""
+    seed = os.urandom(SEED_BYTES)
+    if folder is not None:
+        seed = _write_once(folder, agent, seed)
+    return SigningKey(seed)
+
+
+def _path(folder: str, agent: str) -> str:
+    return os.path.join(folder, quote(agent, safe="") + ".key")
+
+
+def _read(folder: str | None, agent: str) -> bytes | None:
+    if folder is None:
+        return None
+    try:
+        with open(_path(folder, agent), encoding="ascii") as file:
+            return bytes.fromhex(file.read().strip())
+    except FileNotFoundError:
+        return None
+
+
+def _write_once(folder: str, agent: str, seed: bytes) -> bytes:
+    """Keep a seed, whole or not at all; when another process was quicker, its seed is the one."""
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    path = _path(folder, agent)
+    aside = f"{path}.{os.getpid()}.{seed[:4].hex()}"
+    descriptor = os.open(aside, os.O_CREAT | os.O_WRONLY | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="ascii") as file:
+        file.write(seed.hex() + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    try:
+        os.link(aside, path)
+    except FileExistsError:
+        seed = _read(folder, agent) or seed
+    finally:
+        os.unlink(aside)
+    _sync_folder(folder)
+    return seed
+
+
+def _sync_folder(folder: str) -> None:
+    directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)

@@ -1,0 +1,157 @@
+"""Who may write to which stream.
+
+A process registers once as a *holder* and renews that one row by a heartbeat; a lease names its holder. Whether
+a holder is alive is asked of the process table where that is possible, and of its deadline otherwise.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from datetime import datetime
+
+import msgspec
+
+from .errors import LeaseLost, PerdureError, RunBusy
+from .failpoints import Site
+from .limits import HEARTBEAT_SECONDS, LEASE_SECONDS
+from .process import Holder, proven_dead, this_process
+from .store.base import Script, Statement, Store, Unit
+
+LEASE_MS = int(LEASE_SECONDS * 1000)
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """What the store says about a stream's writer."""
+
+    fence: int
+    holder: int | None
+    process: Holder | None
+    since: int
+    left_ms: int
+
+    def alive(self) -> bool:
+        """False only when the holder has released it, is proven dead, or has run out of time."""
+        if self.process is None or proven_dead(self.process):
+            return False
+        return self.left_ms > 0
+
+    def busy(self, run: str) -> RunBusy:
+        """The error for somebody who wants it now."""
+        since = datetime.fromtimestamp(self.since / 1000).isoformat(sep=" ", timespec="seconds")
+        return RunBusy(f"run {run!r} is open in {self.process}, a holder since {since}")
+
+
+def read_lease(stream: int, now: int) -> Script[Lease]:
+    """The lease of a stream."""
+    [[(fence, holder, boot, namespace, pid, started, host, at, left)]] = yield [Statement("read_lease", (stream, now))]
+    process = Holder(boot, namespace, pid, started, host) if boot is not None else None
+    return Lease(fence, holder, process, at or 0, left or 0)
+
+
+class Tenancy:
+    """This process as a holder of leases in one store, with the heart that keeps them."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.process = this_process()
+        self._deadline = store.clock.boot_ms() + LEASE_MS
+        self.holder = store.submit(_Register(store, self.process))
+        self.open_streams: set[int] = set()
+        """Streams that this process writes to: opening one twice is noticed without asking the store."""
+        self._stop = threading.Event()
+        self._heart = threading.Thread(target=_beat, args=(weakref.ref(self), self._stop), daemon=True)
+        self._heart.name = "perdure-heartbeat"
+        self._heart.start()
+
+    def expired(self) -> bool:
+        """Whether the deadline has passed, so that somebody else may have taken over."""
+        return self._store.clock.boot_ms() >= self._deadline
+
+    def renew(self) -> None:
+        """Another lease time from now. The deadline counts from before the commit: late is safe, early is not."""
+        now = self._store.clock.boot_ms()
+        self._store.submit(_Renew(self.holder, now))
+        self._deadline = now + LEASE_MS
+
+    def renewal(self, stream: int, fence: int) -> Unit[None]:
+        """A unit that renews, and raises LeaseLost when the stream has another writer by now."""
+        return _Confirm(self, self._store.clock.boot_ms(), stream, fence)
+
+    def close(self) -> None:
+        """Stop the heart and leave."""
+        self._stop.set()
+        self._store.submit(_Leave(self.holder))
+
+
+def _beat(tenancy: weakref.ref[Tenancy], stop: threading.Event) -> None:
+    """Renew until told to stop, or until nobody uses the tenancy any more."""
+    while not stop.wait(HEARTBEAT_SECONDS):
+        it = tenancy()
+        if it is None:
+            return
+        try:
+            it.renew()
+        except PerdureError:
+            # The store is full, fenced or busy. The deadline stays where it was, and `expired` tells the runs.
+            continue
+        finally:
+            del it
+
+
+class _Register(Unit[int]):
+    site = Site.HOLDER
+
+    def __init__(self, store: Store, process: Holder) -> None:
+        self._clock = store.clock
+        self._process = process
+
+    def script(self) -> Script[int]:
+        it = self._process
+        args = (it.boot, it.namespace, it.pid, it.started, it.host, self._clock.wall_ms(), self._clock.boot_ms(), LEASE_MS)
+        [_, [(holder,)]] = yield [
+            Statement("drop_dead_holders", (it.boot, self._clock.boot_ms())),
+            Statement("add_holder", args),
+        ]
+        return int(holder)
+
+
+class _Renew(Unit[None]):
+    site = Site.HEARTBEAT
+
+    def __init__(self, holder: int, now: int) -> None:
+        self._args = (holder, now, LEASE_MS)
+
+    def script(self) -> Script[None]:
+        yield [Statement("renew_holder", self._args)]
+
+
+class _Confirm(Unit[None]):
+    site = Site.HEARTBEAT
+
+    def __init__(self, tenancy: Tenancy, now: int, stream: int, fence: int) -> None:
+        self._tenancy = tenancy
+        self._now = now
+        self._lease = (stream, fence)
+
+    def script(self) -> Script[None]:
+        [_, held] = yield [
+            Statement("renew_holder", (self._tenancy.holder, self._now, LEASE_MS)),
+            Statement("check_lease", self._lease),
+        ]
+        if not held:
+            raise LeaseLost
+
+    def settle(self, committed: bool) -> None:
+        if committed:
+            self._tenancy._deadline = self._now + LEASE_MS
+
+
+class _Leave(Unit[None]):
+    site = Site.HEARTBEAT
+
+    def __init__(self, holder: int) -> None:
+        self._holder = holder
+
+    def script(self) -> Script[None]:
+        yield [Statement("release_all", (self._holder,)), Statement("drop_holder", (self._holder,))]

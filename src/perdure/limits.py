@@ -1,0 +1,40 @@
+"""Every bound of Perdure in one place; sizes in bytes, times in seconds."""
+
+from __future__ import annotations
+
+VALUE_BYTES_MAX = 64 * 1024 * 1024
+"""One encoded value. Larger things are artifacts, not values."""
+
+VALUE_DEPTH_MAX = 100
+"""Nesting of a value: well below the recursion limit of any Python."""
+
+INTEGER_BITS_MAX = 1_000_000
+"""A big integer: beyond it, conversion to text is quadratic."""
+
+INLINE_BYTES_MAX = 4096
+"""Values above this become objects: compressed, shared, outside of the journal's pages."""
+
+NAME_CHARACTERS_MAX = 512
+"""Names of agents, steps, keys of state, kinds of events, run ids."""
+
+BATCH_COMMITS_MAX = 256
+"""Commits that one transaction may carry."""
+
+LEASE_SECONDS = 30.0
+"""How long a holder that cannot be looked at (another pid namespace) counts as alive."""
+
+HEARTBEAT_SECONDS = 10.0
+"""How often a holder renews; three missed ones lose the lease."""
+
+LOCK_SECONDS_MAX = 30.0
+"""How long a writer waits for other processes before it says StoreBusy."""
+
+SEAL_EVENTS = 1000
+"""A stream is sealed at the end of each run and after this many events."""
+
+WAIT_POLL_SECONDS = 0.02
+"""How often a waiting run looks whether the store has changed."""
+
+RETRY_BACKOFF_SECONDS = 0.5
+RETRY_BACKOFF_SECONDS_MAX = 60.0
+"""Pause before the first repetition, doubled each time up to the maximum."""

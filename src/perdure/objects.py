@@ -1,0 +1,127 @@
+"""Packed values: small ones inline, large ones as objects, content-addressed, compressed and stored once.
+
+A packed value begins with a byte that says which. An object's id is a keyed hash of its content, so that an id
+does not betray the content to somebody who can guess it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+from typing import Any
+
+from . import codec
+from .errors import CorruptValue, JournalDamaged
+from .failpoints import Site
+from .journal.append import decode
+from .limits import INLINE_BYTES_MAX, VALUE_BYTES_MAX
+from .records import Record
+from .store.base import Script, Statement, Store, Unit
+
+_INLINE, _REFERENCE = b"\x00", b"\x01"
+_RAW, _ZSTD = b"\x00", b"\x01"
+_ID_BYTES = 32
+
+
+def pack(store: Store, value: Any, path: str) -> tuple[bytes, Sequence[Statement]]:
+    """Encode a value: the packed form, and what must be written beside it."""
+    data = codec.encode(value, path)
+    if len(data) <= INLINE_BYTES_MAX:
+        return _INLINE + data, ()
+    # Written even when it is there already: a collector may remove it before this commit refers to it.
+    identity = _identity(store, data)
+    return _REFERENCE + identity, (Statement("put_object", (identity, len(data), _compress(data))),)
+
+
+def unpack(store: Store, packed: bytes) -> Any:
+    """The value again, as a copy that nobody else has."""
+    if packed[:1] == _INLINE:
+        return codec.decode(packed[1:])
+    return codec.decode(_fetch(store, reference(packed)))
+
+
+def reference(packed: bytes) -> bytes:
+    """The id of the object that a packed value refers to; empty for an inline one."""
+    if packed[:1] == _INLINE:
+        return b""
+    if packed[:1] != _REFERENCE or len(packed) != 1 + _ID_BYTES:
+        raise CorruptValue
+    return packed[1:]
+
+
+def _identity(store: Store, data: bytes) -> bytes:
+    return blake2b(data, key=store.secret, digest_size=_ID_BYTES).digest()
+
+
+def _compress(data: bytes) -> bytes:
+    import zstandard
+
+    small = zstandard.ZstdCompressor(level=3).compress(data)
+    return _ZSTD + small if len(small) < len(data) else _RAW + data
+
+
+def _fetch(store: Store, identity: bytes) -> bytes:
+    rows = store.read("get_object", (identity,))
+    if not rows:
+        raise JournalDamaged(f"object {identity.hex()[:12]} is missing")
+    size, stored = rows[0]
+    data = _decompress(stored, size)
+    if _identity(store, data) != identity:
+        raise JournalDamaged(f"object {identity.hex()[:12]} has been changed")
+    return data
+
+
+def _decompress(stored: bytes, size: int) -> bytes:
+    if stored[:1] == _RAW:
+        return stored[1:]
+    import zstandard
+
+    # The frame says how much it will become: a forged one must not be believed before it is compared.
+    try:
+        claimed = zstandard.frame_content_size(stored[1:])
+        if claimed != size or not 0 <= size <= VALUE_BYTES_MAX:
+            raise CorruptValue(f"an object of {size} bytes claims to hold {claimed}")
+        return zstandard.ZstdDecompressor().decompress(stored[1:], max_output_size=size)
+    except zstandard.ZstdError as error:
+        raise CorruptValue(str(error)) from error
+
+
+# -- collecting -----------------------------------------------------------------------------------------------
+
+PACKED_FIELDS = frozenset({"input", "result", "error", "arguments", "value"})
+"""Fields of records that hold packed values."""
+
+
+def references_in(record: Record) -> Iterator[bytes]:
+    """The ids of every object that an entry refers to."""
+    for name in record.__struct_fields__:
+        value = getattr(record, name)
+        if name in PACKED_FIELDS and value:
+            if identity := reference(value):
+                yield identity
+        elif isinstance(value, Record):
+            yield from references_in(value)
+        elif isinstance(value, tuple):
+            for inner in value:
+                yield from references_in(inner)
+
+
+class Collect(Unit[int]):
+    """Remove every object that no entry refers to; returns the bytes freed.
+
+    Runs inside one transaction, so that no commit can begin to refer to an object that is about to go.
+    """
+
+    site = Site.COLLECT
+
+    def script(self) -> Script[int]:
+        [streams, objects] = yield [Statement("all_streams"), Statement("all_objects")]
+        used: set[bytes] = set()
+        for stream, *_ in streams:
+            [rows] = yield [Statement("events_of", (stream, 0))]
+            for _, kind, _, body, _, _ in rows:
+                if body is not None:
+                    used.update(references_in(decode(kind, body)))
+        unused = [(identity, size) for identity, _, size in objects if identity not in used]
+        yield [Statement("drop_object", (identity,)) for identity, _ in unused]
+        return sum(size for _, size in unused)

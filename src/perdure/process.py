@@ -1,0 +1,83 @@
+"""Who a process is, so that a dead one can be told from a slow one.
+
+A pid alone is reused; (boot id, pid namespace, pid, start time) is not. A process of the same boot and the
+same pid namespace can be looked at; any other can only be waited for.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from functools import cache
+
+import msgspec
+
+
+class Holder(msgspec.Struct, frozen=True, array_like=True):
+    """The identity of a process that holds leases."""
+
+    boot: str
+    namespace: str
+    pid: int
+    started: int
+    host: str
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.host}"
+
+
+def this_process() -> Holder:
+    """The identity of the calling process."""
+    pid = os.getpid()
+    return Holder(_boot_id(), _namespace("self"), pid, _start_time(pid) or 0, socket.gethostname())
+
+
+def proven_dead(holder: Holder) -> bool:
+    """True only when it is certain that `holder` runs no more; False when it lives or cannot be looked at."""
+    if holder.boot != _boot_id():
+        # A store file is on one host (network file systems are refused): another boot id is a past boot.
+        return True
+    if holder.namespace != _namespace("self"):
+        return False
+    started = _start_time(holder.pid)
+    if started is None:
+        return not _exists(holder.pid)
+    return started != holder.started
+
+
+@cache
+def _boot_id() -> str:
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return f"host:{socket.gethostname()}"
+
+
+def _namespace(pid: str) -> str:
+    try:
+        return os.readlink(f"/proc/{pid}/ns/pid")
+    except OSError:
+        return "unknown"
+
+
+def _start_time(pid: int) -> int | None:
+    """Field 22 of /proc/PID/stat in clock ticks after boot; None when it cannot be read."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    # A zombie (Z) or dead (X) entry is a corpse that nobody has collected yet: it writes nothing any more.
+    return -1 if fields[0] in (b"Z", b"X") else int(fields[19])
+
+
+def _exists(pid: int) -> bool:
+    # Without /proc, or when it hides the processes of other users, the kernel still says whether a pid is taken.
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

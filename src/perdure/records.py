@@ -1,0 +1,253 @@
+"""The entries of the journal: what happened, as frozen records, one class per kind.
+
+The number of a kind and the order of fields are the stored format: they only ever grow at the end, with a
+default, so that old entries open. `fold.py` says what each does to the views, `ledger.py` what it means to a
+run that resumes.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum, StrEnum
+
+import msgspec
+
+from .process import Holder
+
+
+class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """An entry's content."""
+
+
+class Op(IntEnum):
+    """What a write inside a run does."""
+
+    SET = 1
+    DELETE = 2
+    MESSAGE = 3
+    EVENT = 4
+
+
+class Write(Record):
+    """One write to the run's own data; `value` is a packed value, `position` orders messages."""
+
+    op: int
+    key: str
+    value: bytes = b""
+    position: int = 0
+
+
+class Status(StrEnum):
+    """Where a run is. `CRASHED` is never stored: it is a running one whose holder is dead."""
+
+    RUNNING = "running"
+    WAITING = "waiting"
+    INTERRUPTED = "interrupted"
+    FAILED = "failed"
+    FINISHED = "finished"
+    CRASHED = "crashed"
+
+
+class Call(Record):
+    """Which call of which function in which scope: what matching on resume compares."""
+
+    scope: str
+    name: str
+    ident: bytes
+    nth: int
+
+
+class AgentCreated(Record):
+    name: str
+    public_key: bytes
+
+
+class RunStarted(Record):
+    agent: str
+    run: str
+    input: bytes
+    input_digest: bytes
+    parent: int
+    fence: int
+    holder: Holder
+
+
+class RunResumed(Record):
+    fence: int
+    holder: Holder
+
+
+class RunFinished(Record):
+    result: bytes
+
+
+class RunFailed(Record):
+    error: bytes
+    text: str
+    cause: int = 0
+    """Number of the recorded failure whose exception left the run; 0 when it was not a recorded one."""
+
+
+class RunInterrupted(Record):
+    reason: str
+
+
+class StepDone(Record):
+    call: Call
+    since: int
+    """Number of the last entry when the call began: tells what was called after what."""
+    took_us: int
+    result: bytes
+    writes: tuple[Write, ...] = ()
+
+
+class AttemptFailed(Record):
+    """A failed attempt that will be repeated, not before `next_at`."""
+
+    call: Call
+    attempt: int
+    error: bytes
+    next_at: int
+
+
+class StepFailed(Record):
+    """The last attempt failed too."""
+
+    call: Call
+    since: int
+    error: bytes
+    text: str
+
+
+class EffectIntended(Record):
+    call: Call
+    since: int
+    key: str
+    arguments: bytes
+    fence: int
+    timeout_ms: int = 0
+
+
+class EffectAgain(Record):
+    """The body starts once more, with the same key: this entry renews the intent."""
+
+    intent: int
+    reason: str
+    fence: int
+
+
+class EffectDone(Record):
+    intent: int
+    took_us: int
+    how: str
+    """Who says so: `body`, `check` or `answer`."""
+    result: bytes
+    writes: tuple[Write, ...] = ()
+    note: str = ""
+
+
+class EffectFailed(Record):
+    """Nothing happened (`NotDone`), or a person decided to give up (`final`)."""
+
+    intent: int
+    error: bytes
+    text: str
+    final: bool = False
+
+
+class EffectDoubted(Record):
+    """The body raised and nobody could say whether it had happened."""
+
+    intent: int
+    error: bytes
+    text: str
+
+
+class ItemDone(Record):
+    scope: str
+    """Path of the item's own scope."""
+    writes: tuple[Write, ...] = ()
+
+
+class Wrote(Record):
+    """A write of the run in the open, outside of any step or item."""
+
+    scope: str
+    write: Write
+
+
+class QuestionAsked(Record):
+    about: int
+    """The entry that let the body start."""
+    kind: str
+    text: str
+
+
+class QuestionClosed(Record):
+    question: int
+    verdict: str
+
+
+class Answered(Record):
+    """Goes to the stream of the process that answers: the run may be open elsewhere."""
+
+    stream: int
+    about: int
+    verdict: str
+    value: bytes
+    by: str
+
+
+class Kind(IntEnum):
+    """The stored number of each kind of entry."""
+
+    AGENT_CREATED = 1
+    RUN_STARTED = 2
+    RUN_RESUMED = 3
+    RUN_FINISHED = 4
+    RUN_FAILED = 5
+    RUN_INTERRUPTED = 6
+    STEP_DONE = 7
+    STEP_FAILED = 8
+    ATTEMPT_FAILED = 9
+    EFFECT_INTENDED = 10
+    EFFECT_AGAIN = 11
+    EFFECT_DONE = 12
+    EFFECT_FAILED = 13
+    EFFECT_DOUBTED = 14
+    ITEM_DONE = 15
+    WROTE = 16
+    QUESTION_ASKED = 17
+    QUESTION_CLOSED = 18
+    ANSWERED = 19
+
+
+CLASS_OF: dict[int, type[Record]] = {
+    Kind.AGENT_CREATED: AgentCreated,
+    Kind.RUN_STARTED: RunStarted,
+    Kind.RUN_RESUMED: RunResumed,
+    Kind.RUN_FINISHED: RunFinished,
+    Kind.RUN_FAILED: RunFailed,
+    Kind.RUN_INTERRUPTED: RunInterrupted,
+    Kind.STEP_DONE: StepDone,
+    Kind.STEP_FAILED: StepFailed,
+    Kind.ATTEMPT_FAILED: AttemptFailed,
+    Kind.EFFECT_INTENDED: EffectIntended,
+    Kind.EFFECT_AGAIN: EffectAgain,
+    Kind.EFFECT_DONE: EffectDone,
+    Kind.EFFECT_FAILED: EffectFailed,
+    Kind.EFFECT_DOUBTED: EffectDoubted,
+    Kind.ITEM_DONE: ItemDone,
+    Kind.WROTE: Wrote,
+    Kind.QUESTION_ASKED: QuestionAsked,
+    Kind.QUESTION_CLOSED: QuestionClosed,
+    Kind.ANSWERED: Answered,
+}
+KIND_OF: dict[type[Record], int] = {record: int(kind) for kind, record in CLASS_OF.items()}
+
+
+class Event(msgspec.Struct, frozen=True):
+    """One entry of a stream, read back."""
+
+    seq: int
+    at: int
+    record: Record

@@ -1,0 +1,127 @@
+"""A run that is open in this process: its journal head, what is recorded, and what the code has seen so far."""
+
+from __future__ import annotations
+
+import threading
+from bisect import insort
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .. import objects
+from .. import records as r
+from ..errors import Abandoned, RunFinished
+from ..failpoints import Site
+from ..journal.append import Append, Head
+from ..limits import SEAL_EVENTS
+from ..store.base import Statement
+from .ledger import Ledger, Recorded
+from .requests import Protocol, Submit
+from .scope import Frame
+
+if TYPE_CHECKING:
+    from ..engine import Engine
+
+
+class View:
+    """`run.state` and `run.messages` as the code sees them: the fold of what it has consumed so far."""
+
+    __slots__ = ("messages", "next_position", "state")
+
+    def __init__(self) -> None:
+        self.state: dict[str, bytes] = {}
+        self.messages: list[tuple[int, bytes]] = []
+        self.next_position = 0
+
+    def apply(self, writes: Iterable[r.Write]) -> None:
+        """Let writes take effect, in program order."""
+        for write in writes:
+            if write.op == r.Op.SET:
+                self.state[write.key] = write.value
+            elif write.op == r.Op.DELETE:
+                self.state.pop(write.key, None)
+            elif write.op == r.Op.MESSAGE:
+                insort(self.messages, (write.position, write.value), key=lambda message: message[0])
+                self.next_position = max(self.next_position, write.position + 1)
+
+
+class RunCore:
+    """The shared heart of `Run` and `AsyncRun`: no I/O of its own, it makes units and consumes records."""
+
+    def __init__(self, engine: Engine, run_id: str, ledger: Ledger, head: Head, *, resumed: bool) -> None:
+        self.engine = engine
+        self.store = engine.store
+        self.clock = engine.store.clock
+        self.id = run_id
+        self.ledger = ledger
+        self.head = head
+        self.resumed = resumed
+        self.finished = ledger.finished is not None
+        self.on_change = "error"
+        self.wait: float | None = None
+        self.view = View()
+        self.lock = threading.Lock()
+        self.bodies = engine.bodies.setdefault(head.stream, set())
+        """Bodies of this run in threads of this process; one that timed out may still be at work."""
+        self.root = Frame(self, "", None, "", None)
+        self.child: RunCore | None = None
+        self.result: Any = None
+
+    # -- values -------------------------------------------------------------------------------------------------
+
+    def pack(self, value: Any, path: str) -> tuple[bytes, Sequence[Statement]]:
+        """Encode a value for the journal."""
+        return objects.pack(self.store, value, path)
+
+    def unpack(self, packed: bytes) -> Any:
+        """Decode one."""
+        return objects.unpack(self.store, packed)
+
+    # -- writing ------------------------------------------------------------------------------------------------
+
+    def commit(
+        self,
+        site: Site,
+        *entries: r.Record,
+        objects: Sequence[Statement] = (),
+        also: Sequence[Statement] = (),
+        seal: bool = False,
+    ) -> Protocol[int]:
+        """Append entries to this run's stream; returns the number of the last one."""
+        self.must_be_open()
+        signer = self.engine.signer if seal or self.head.seq - self.head.sealed >= SEAL_EVENTS else None
+        unit = Append(site, self.head, entries, self.clock, objects=objects, also=also, signer=signer, seal=seal)
+        seq: int = yield Submit(unit)
+        return seq
+
+    def must_be_open(self) -> None:
+        """Nothing new happens in a finished run, nor in one that this process has left."""
+        if self.finished:
+            raise RunFinished(f"run {self.id!r} is finished: it is replayed, and does nothing new")
+        if not self.root.alive:
+            raise Abandoned(f"run {self.id!r} is not open here any more")
+
+    def land(self, frame: Frame, writes: tuple[r.Write, ...]) -> None:
+        """Writes have become durable, or were found recorded: the code sees them from here on."""
+        if not writes:
+            return
+        self.view.apply(writes)
+        outer: Frame | None = frame
+        while outer is not None and outer.run is self:
+            if outer.buffer is not None:
+                outer.buffer.supersede(writes)
+            outer = outer.parent
+
+    def must_hold_lease(self) -> Protocol[None]:
+        """The last look before an effect's body: a process that slept past its deadline must not act on old rights."""
+        if self.engine.tenancy.expired():
+            yield Submit(self.engine.tenancy.renewal(self.head.stream, self.head.fence))
+
+    # -- matching -----------------------------------------------------------------------------------------------
+
+    def match(self, frame: Frame, name: str, ident: bytes) -> tuple[Recorded | None, int]:
+        """The recorded call that this one is, if any, and which of its kind it is."""
+        nth = frame.count(name, ident)
+        recorded = self.ledger.find(frame.path, name, ident, nth)
+        if recorded is not None:
+            recorded.consumed = True
+        return recorded, nth

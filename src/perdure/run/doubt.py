@@ -1,0 +1,176 @@
+"""An intent without an outcome: ask the author's `check`, then the policy, then a person. Never guess."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import msgspec
+
+from .. import records as r
+from ..errors import InDoubt, NotDone, RunWaiting
+from ..failpoints import Site
+from ..leases import LEASE_MS
+from ..limits import WAIT_POLL_SECONDS
+from ..process import proven_dead
+from .ledger import Recorded
+from .outcomes import EffectCall, begin_again, record_done, record_failed
+from .requests import Invoke, Pause, Protocol
+from .scope import Buffer
+
+logger = logging.getLogger("perdure")
+
+CHECK_AGAIN_SECONDS = 0.5
+CHECK_AGAIN_SECONDS_MAX = 30.0
+"""While a run waits for a person, its check is asked again now and then: the outside may have come back."""
+
+
+class Done(msgspec.Struct, frozen=True):
+    """`check` returns it to say: the effect happened, with this result.
+
+    >>> def booked(flight, *, key):
+    ...     booking = airline.find(key)
+    ...     return Done(booking.number) if booking else NotDone
+    """
+
+    result: Any = None
+
+
+class Unknown(Exception):
+    """`check` returns it to say: I cannot tell."""
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What is known about an effect in doubt. Neither done nor absent: nothing."""
+
+    done: bool = False
+    absent: bool = False
+    value: Any = None
+
+
+NOTHING_KNOWN = Verdict()
+
+
+def ask_check(it: EffectCall, recorded: Recorded, believable: bool) -> Protocol[Verdict]:
+    """Ask the outside world through the author's function; raising counts as not knowing."""
+    check = it.options.check
+    if check is None:
+        return NOTHING_KNOWN
+    kwargs = dict(it.kwargs)
+    if _takes_key(check):
+        kwargs["key"] = recorded.key
+    try:
+        answer = yield Invoke(check, it.args, kwargs, it.frame.body("effect"), it.options.timeout)
+    except Exception as error:  # a check that fails has told us nothing, whatever it raises
+        if error is NotDone or isinstance(error, NotDone):
+            answer = error
+        else:
+            logger.info("check of %s raised %r: counted as unknown", it.function.name, error)
+            return NOTHING_KNOWN
+    if isinstance(answer, Done):
+        return Verdict(done=True, value=answer.result)
+    if answer is Done:
+        return Verdict(done=True)
+    if answer is NotDone or isinstance(answer, NotDone):
+        return Verdict(absent=True) if believable else NOTHING_KNOWN
+    if answer is Unknown or isinstance(answer, Unknown):
+        return NOTHING_KNOWN
+    raise TypeError(f"the check of {it.function.name} returned {answer!r}: return Done(result), NotDone or Unknown")
+
+
+def _takes_key(check: Any) -> bool:
+    import inspect
+
+    parameters = inspect.signature(check).parameters.values()
+    return any(p.name == "key" or p.kind is p.VAR_KEYWORD for p in parameters)
+
+
+def _old_holder_is_gone(it: EffectCall, recorded: Recorded) -> bool:
+    """Whether "it did not happen" can still become false: only a body that may yet run could do that."""
+    run = it.run
+    if any(frame.intent == recorded.seq for frame in run.bodies):
+        return False  # it timed out in this process, and its thread is still at work
+    holder = run.ledger.holders[recorded.fence]
+    if holder == run.engine.tenancy.process or proven_dead(holder):
+        return True
+    if not recorded.timeout_ms:
+        return False  # a body without a timeout may sleep for ever and then act
+    return run.clock.wall_ms() > recorded.at + recorded.timeout_ms + LEASE_MS
+
+
+def settle(it: EffectCall, recorded: Recorded) -> Protocol[Verdict]:
+    """Find out about an intent that an earlier attempt left; returns when the effect is done or may run."""
+    run = it.run
+    question = run.ledger.questions.get(recorded.begun, 0)
+    if answered := run.store.read("get_answer", (run.head.stream, recorded.begun)):
+        return (yield from _apply_answer(it, recorded, question, answered[0]))
+    verdict = yield from ask_check(it, recorded, _old_holder_is_gone(it, recorded))
+    if verdict.done or verdict.absent:
+        yield from _apply_check(it, recorded, verdict, question)
+        return verdict
+    if it.options.in_doubt == "retry":
+        yield from begin_again(run, recorded, "declared safe to repeat with the same key")
+        return verdict
+    if it.options.in_doubt == "fail":
+        raise InDoubt(f"nobody knows whether {recorded.name} happened (key {recorded.key})")
+    return (yield from _ask_a_person(it, recorded, question))
+
+
+def _apply_check(it: EffectCall, recorded: Recorded, verdict: Verdict, question: int) -> Protocol[None]:
+    if verdict.done:
+        packed, objects = it.run.pack(verdict.value, f"{it.function.name}()")
+        yield from record_done(it, recorded, packed, objects, "check", Buffer(), closes=question)
+        return
+    yield from _close(it, recorded, question, "not done")
+    yield from begin_again(it.run, recorded, "check: it did not happen")
+
+
+def _close(it: EffectCall, recorded: Recorded, question: int, verdict: str) -> Protocol[None]:
+    if question:
+        yield from it.run.commit(Site.QUESTION, r.QuestionClosed(question, verdict))
+        it.run.ledger.questions.pop(recorded.begun, None)
+
+
+def _ask_a_person(it: EffectCall, recorded: Recorded, question: int) -> Protocol[Verdict]:
+    """Wait, visibly and durably, until somebody answers or the check comes to know."""
+    run = it.run
+    if not question:
+        text = f"Did {recorded.name} happen? (key {recorded.key})"
+        question = yield from run.commit(Site.QUESTION, r.QuestionAsked(recorded.begun, "in_doubt", text))
+        run.ledger.questions[recorded.begun] = question
+    logger.warning(
+        "run %s waits: nobody knows whether %s happened. Answer with: perdure answer %s --done RESULT | --retry | --fail",
+        run.id, recorded.name, run.id,
+    )  # fmt: skip
+    began = run.clock.boot_ms()
+    check_every, check_at = CHECK_AGAIN_SECONDS, began + CHECK_AGAIN_SECONDS * 1000
+    while True:
+        if answered := run.store.read("get_answer", (run.head.stream, recorded.begun)):
+            return (yield from _apply_answer(it, recorded, question, answered[0]))
+        now = run.clock.boot_ms()
+        if run.wait is not None and now - began >= run.wait * 1000:
+            raise RunWaiting(f"run {run.id!r} waits: nobody knows whether {recorded.name} happened")
+        if it.options.check is not None and now >= check_at:
+            verdict = yield from ask_check(it, recorded, _old_holder_is_gone(it, recorded))
+            if verdict.done or verdict.absent:
+                yield from _apply_check(it, recorded, verdict, question)
+                return verdict
+            check_every = min(check_every * 2, CHECK_AGAIN_SECONDS_MAX)
+            check_at = run.clock.boot_ms() + check_every * 1000
+        yield Pause(WAIT_POLL_SECONDS)
+
+
+def _apply_answer(it: EffectCall, recorded: Recorded, question: int, answer: tuple[Any, ...]) -> Protocol[Verdict]:
+    """Somebody knows: done with this result, run it again, or give up."""
+    verdict, packed, by, _ = answer
+    if verdict == "done":
+        yield from record_done(it, recorded, packed, (), "answer", Buffer(), note=by, closes=question)
+        it.run.ledger.questions.pop(recorded.begun, None)
+        return Verdict(done=True, value=it.run.unpack(packed))
+    yield from _close(it, recorded, question, verdict)
+    if verdict == "retry":
+        yield from begin_again(it.run, recorded, f"answered by {by}")
+        return NOTHING_KNOWN
+    error = InDoubt(f"{by} gave up on {recorded.name}")
+    yield from record_failed(it.run, recorded, error, final=True)
+    raise error

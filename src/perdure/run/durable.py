@@ -1,0 +1,132 @@
+"""What `@agent.step` and `@agent.effect` make of a function: a callable that knows whether it is inside a run."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Awaitable, Callable, Iterable
+from functools import update_wrapper
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+
+import msgspec
+
+from ..errors import Abandoned, EffectInsideStep, NotDurable, NotDurableWarning, WrongAgent
+from .effects import call_effect
+from .functions import Function, Options, function
+from .outcomes import EffectCall
+from .requests import Protocol, drive_async, drive_sync
+from .scope import Frame, current
+from .steps import call_step
+
+if TYPE_CHECKING:
+    from ..engine import Engine
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Durable(Generic[P, R]):
+    """A step or an effect. Calling it in a run does it once; `options(...)` changes how, for one call."""
+
+    def __init__(
+        self, engine: Engine, definition: Function, options: Options, *, awaits: bool, bound: tuple[Any, ...] = ()
+    ) -> None:
+        self._engine = engine
+        self._function = definition
+        self._options = options
+        self._awaits = awaits
+        self._bound = bound
+        self._warned = False
+        update_wrapper(self, definition.call)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        given = self._bound + args if self._bound else args
+        if self._awaits:
+            return self._await(given, kwargs)  # type: ignore[return-value]
+        protocol = self._plan(given, kwargs)
+        if protocol is None:
+            result: R = self._function.call(*given, **self._plain(kwargs))
+            return result
+        return drive_sync(self._engine.store, protocol)
+
+    async def _await(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        protocol = self._plan(args, kwargs)
+        if protocol is not None:
+            return await drive_async(self._engine.store, protocol)
+        result = self._function.call(*args, **self._plain(kwargs))
+        return await result if isinstance(result, Awaitable) else result
+
+    def options(self, **changes: Any) -> Durable[P, R]:
+        """The same with other options, for example `book.options(id="leg-1")(flight)`."""
+        options = msgspec.structs.replace(self._options, **changes)
+        return Durable(self._engine, self._function, options, awaits=self._awaits, bound=self._bound)
+
+    def __get__(self, instance: object, owner: type | None = None) -> Durable[..., R]:
+        if instance is None:
+            return self
+        return Durable(self._engine, self._function, self._options, awaits=self._awaits, bound=(instance,))
+
+    def __repr__(self) -> str:
+        return f"<{'effect' if self._function.effect else 'step'} {self._function.name} of {self._engine.name}>"
+
+    def _plan(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Protocol[Any] | None:
+        """The protocol of this call, or None for a plain call."""
+        frame = current()
+        if frame is None:
+            self._refuse_outside()
+            return None
+        if frame.inside:
+            self._refuse_inside(frame)
+            return None
+        engine = frame.run.engine
+        if engine is not self._engine and (engine.name, engine.url) != (self._engine.name, self._engine.url):
+            raise WrongAgent(f"{self._function.name} belongs to agent {self._engine.name!r}, the run to {engine.name!r}")
+        if self._function.effect:
+            return call_effect(EffectCall(frame, self._function, self._options, args, kwargs))
+        return call_step(frame, self._function, self._options, args, kwargs)
+
+    def _refuse_inside(self, frame: Frame) -> None:
+        if not frame.alive:
+            raise Abandoned
+        if self._function.effect:
+            raise EffectInsideStep(f"effect {self._function.name} is called inside a {frame.inside}")
+
+    def _refuse_outside(self) -> None:
+        """A step outside a run says so once; an effect is refused; what only lost its way is refused too."""
+        name, engine = self._function.name, self._engine
+        if engine.open_runs:
+            raise NotDurable(f"{name} is called where the context of the open run of agent {engine.name!r} did not reach")
+        if self._function.effect and self._options.outside != "allow":
+            raise NotDurable(f"effect {name} is called outside of a run")
+        if engine.strict:
+            raise NotDurable(f"{name} is called outside of a run")
+        if not self._warned:
+            self._warned = True
+            warnings.warn(f"{name} is called outside of a run: nothing is remembered", NotDurableWarning, stacklevel=4)
+
+    def _plain(self, kwargs: dict[str, Any]) -> dict[str, Any]:
+        signature = self._function.signature
+        if not self._function.effect or not signature.wants_key(kwargs):
+            return kwargs
+        return {**kwargs, str(signature.key_name): self._engine.store.clock.key()}
+
+
+def make_durable(
+    engine: Engine,
+    call: Callable[..., Any],
+    *,
+    effect: bool,
+    name: str | None,
+    ignore: Iterable[str],
+    options: Options,
+    always_async: bool,
+) -> Durable[..., Any]:
+    """Look at a function and wrap it; a wrapped one is taken as it is."""
+    if isinstance(call, Durable):
+        return call
+    awaits = always_async or inspect.iscoroutinefunction(call)
+    check = options.check
+    if not awaits and check is not None and inspect.iscoroutinefunction(check):
+        raise TypeError(f"the check of {getattr(call, '__name__', call)!r} is async, but the effect is not")
+    definition = function(call, effect=effect, name=name, ignore=ignore, options=options)
+    return Durable(engine, definition, options, awaits=awaits)

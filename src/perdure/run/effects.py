@@ -1,0 +1,164 @@
+"""The life of an effect: intent, body, outcome; and never the body again unless it is known or allowed.
+
+The intent is durable and fenced before the body starts. Whoever finds an intent without an outcome asks `doubt`.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from .. import records as r
+from ..errors import Diverged, InDoubt, NotDone, StepTimeout, StoreProblem
+from ..failpoints import Site
+from .doubt import Verdict, ask_check, settle
+from .ledger import Recorded
+from .outcomes import EffectCall, begin_again, record_done, record_failed
+from .requests import Invoke, Protocol
+from .scope import Buffer, Frame
+from .steps import describe, pause_before_retry, raised_again, wait_until
+
+
+def call_effect(it: EffectCall) -> Protocol[Any]:
+    """From the call to its result, on the first time and on every resume."""
+    run, frame = it.run, it.frame
+    arguments = it.function.signature.arguments(it.args, it.kwargs)
+    ident = it.function.ident(arguments, it.options)
+    recorded, nth = run.match(frame, it.function.name, ident)
+    if recorded is not None and recorded.done:
+        run.land(frame, recorded.writes)
+        return run.unpack(recorded.result)
+    if recorded is not None and recorded.failed and run.ledger.went_past(recorded):
+        raise raised_again(run, recorded)
+    run.must_be_open()
+    call = r.Call(frame.path, it.function.name, ident, nth)
+    try:
+        return (yield from _bring_about(it, call, recorded, arguments))
+    except StoreProblem:
+        frame.uncount(call.name, ident)  # nothing is recorded: calling again is the same call
+        raise
+
+
+def _bring_about(
+    it: EffectCall, call: r.Call, recorded: Recorded | None, arguments: dict[str, Any]
+) -> Protocol[Any]:
+    """Make certain that a durable intent stands, settle an old one, and run the body if it has to run."""
+    run = it.run
+    if recorded is None or not recorded.key:
+        _refuse_divergence(it, arguments)
+        recorded = yield from _intend(it, call, arguments)
+    elif recorded.in_doubt:
+        verdict = yield from settle(it, recorded)
+        if verdict.done:
+            return verdict.value
+    else:
+        yield from wait_until(run, recorded.next_at)
+        yield from begin_again(run, recorded, "nothing had happened")
+    recorded.running = True
+    try:
+        return (yield from _execute(it, call, recorded))
+    finally:
+        recorded.running = False
+
+
+def _refuse_divergence(it: EffectCall, arguments: dict[str, Any]) -> None:
+    """A new effect beside a recorded one that the code no longer asks for is more likely a changed argument."""
+    name, run = it.function.name, it.run
+    if "rerun" in (it.options.on_change, run.on_change):
+        return
+    other = run.ledger.unconsumed_effect(it.frame.path, name)
+    if other is not None:
+        state = "is in doubt" if other.in_doubt else "is recorded, and was not asked for before this one"
+        raise Diverged(
+            f"{name}({_show(arguments)}) is new, but {name}({_show(run.unpack(other.arguments))}) {state}"
+        )
+
+
+def _show(arguments: Any) -> str:
+    shown = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+    return shown if len(shown) <= 300 else shown[:300] + "…"
+
+
+def _intend(it: EffectCall, call: r.Call, arguments: dict[str, Any]) -> Protocol[Recorded]:
+    """Make the intent durable: from here on the effect can be in doubt, and has its key."""
+    run = it.run
+    recorded = Recorded(call, effect=True)
+    recorded.key, recorded.fence, recorded.at = run.clock.key(), run.head.fence, run.clock.wall_ms()
+    recorded.timeout_ms = int((it.options.timeout or 0) * 1000)
+    recorded.arguments, objects = run.pack(arguments, it.function.name)
+    intent = r.EffectIntended(
+        call, run.head.seq, recorded.key, recorded.arguments, recorded.fence, recorded.timeout_ms
+    )
+    recorded.running = True
+    run.ledger.track(recorded, call.nth)
+    try:
+        recorded.seq = recorded.begun = yield from run.commit(Site.EFFECT_INTENT, intent, objects=objects)
+    except StoreProblem:
+        run.ledger.untrack(recorded)
+        raise
+    run.ledger.by_intent[recorded.seq] = recorded
+    return recorded
+
+
+def _execute(it: EffectCall, call: r.Call, recorded: Recorded) -> Protocol[Any]:
+    """Run the body, with its intent durable, until there is an outcome."""
+    run, attempts = it.run, recorded.attempts
+    while True:
+        yield from run.must_hold_lease()
+        body = it.frame.body("effect")
+        body.intent = recorded.seq
+        begun = time.perf_counter_ns()
+        try:
+            result = yield Invoke(it.function.call, it.args, it.with_key(recorded.key), body, it.options.timeout)
+            packed, objects = run.pack(result, f"{it.function.name}()")
+        except Exception as error:  # any exception may come after the effect has happened
+            attempts += 1
+            again = attempts <= it.options.retries
+            if isinstance(error, (NotDone, *it.options.not_done)):
+                yield from _did_not_happen(it, call, recorded, error, attempts, again)
+                yield from begin_again(run, recorded, f"attempt {attempts} did nothing")
+                continue
+            verdict = yield from _raised(it, call, recorded, body, error, again and attempts)
+            if verdict.done:
+                return verdict.value
+            continue
+        took_us = (time.perf_counter_ns() - begun) // 1000
+        assert body.buffer is not None
+        yield from record_done(it, recorded, packed, objects, "body", body.buffer, took_us=took_us)
+        return result
+
+
+def _did_not_happen(
+    it: EffectCall, call: r.Call, recorded: Recorded, error: Exception, attempts: int, again: bool
+) -> Protocol[None]:
+    """The body says that nothing happened: failed for certain, so that repeating is safe."""
+    if again:
+        yield from pause_before_retry(it.run, call, attempts, it.options.backoff, error)
+        return
+    yield from record_failed(it.run, recorded, error)
+    raise error
+
+
+def _raised(
+    it: EffectCall, call: r.Call, recorded: Recorded, body: Frame, error: Exception, attempts: int
+) -> Protocol[Verdict]:
+    """The body raised, perhaps after the effect: `check` is asked at once."""
+    run = it.run
+    # A timed-out body may still be at work in its thread: then "it did not happen" is not yet an answer.
+    believable = not (isinstance(error, StepTimeout) and body in run.bodies)
+    verdict = yield from ask_check(it, recorded, believable)
+    if verdict.done:
+        packed, objects = run.pack(verdict.value, f"{it.function.name}()")
+        yield from record_done(it, recorded, packed, objects, "check", Buffer(), note=describe(error))
+        return verdict
+    if verdict.absent:
+        yield from _did_not_happen(it, call, recorded, error, attempts or 0, bool(attempts))
+        yield from begin_again(run, recorded, "check: it did not happen")
+        return verdict
+    if it.options.in_doubt == "retry" and attempts:
+        yield from begin_again(run, recorded, f"declared safe to repeat, after {describe(error)}")
+        return verdict
+    packed, objects = run.pack(error, recorded.name)
+    entry = r.EffectDoubted(recorded.seq, packed, describe(error))
+    yield from run.commit(Site.EFFECT_DOUBT, entry, objects=objects)
+    raise InDoubt(f"nobody knows whether {it.function.name} happened: it raised {describe(error)}") from error

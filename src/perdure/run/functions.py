@@ -1,0 +1,132 @@
+"""The user's function behind a step or an effect: its name, its options, and which arguments identify a call."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any, NewType
+
+import msgspec
+
+from .. import codec
+from ..errors import NotStorable
+from ..limits import RETRY_BACKOFF_SECONDS
+
+Key = NewType("Key", str)
+"""Annotate a parameter with it to have the idempotency key put there."""
+
+
+class Options(msgspec.Struct, frozen=True):
+    """What can be said about a step or an effect; `options(...)` replaces some of them for one call."""
+
+    id: str | None = None
+    retries: int = 0
+    backoff: float = RETRY_BACKOFF_SECONDS
+    timeout: float | None = None
+    version: int = 1
+    check: Callable[..., Any] | None = None
+    in_doubt: str = "ask"
+    not_done: tuple[type[BaseException], ...] = ()
+    outside: str = "refuse"
+    on_change: str | None = None
+
+    def __post_init__(self) -> None:
+        _one_of("in_doubt", self.in_doubt, ("ask", "retry", "fail"))
+        _one_of("outside", self.outside, ("refuse", "allow"))
+        _one_of("on_change", self.on_change, (None, "error", "rerun"))
+        if self.retries < 0 or self.backoff < 0 or (self.timeout is not None and self.timeout <= 0):
+            raise ValueError("retries and backoff cannot be negative, and a timeout must be above 0")
+
+
+def _one_of(name: str, value: object, allowed: tuple[object, ...]) -> None:
+    if value not in allowed:
+        raise ValueError(f"{name}={value!r}: choose one of {', '.join(map(repr, allowed))}")
+
+
+class Signature:
+    """How a function's arguments are told apart; made once, used at every call."""
+
+    def __init__(self, function: Callable[..., Any], ignore: Iterable[str]) -> None:
+        self._signature = inspect.signature(function)
+        self._function_name = getattr(function, "__name__", "call")
+        parameters = self._signature.parameters
+        self.key_name = _key_parameter(parameters.values())
+        ignored = {*_known(ignore, parameters), self.key_name}
+        if parameters and next(iter(parameters)) in ("self", "cls"):
+            ignored.add(next(iter(parameters)))
+        self._names = tuple(parameters)
+        self._kept = tuple(name for name in parameters if name not in ignored)
+        self._defaults = {n: p.default for n, p in parameters.items() if p.default is not p.empty}
+        kinds = {p.kind for p in parameters.values()}
+        self._plain = kinds <= {inspect.Parameter.POSITIONAL_OR_KEYWORD}
+
+    def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """What identifies a call, by parameter name and in their order, defaults filled in."""
+        if self._plain and not kwargs and len(args) == len(self._names):
+            given = dict(zip(self._names, args, strict=True))
+        else:
+            given = self._bind(args, kwargs)
+        if len(self._kept) == len(given):
+            return given
+        return {name: given[name] for name in self._kept if name in given}
+
+    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        if self.key_name is not None and self.key_name not in kwargs:
+            kwargs = {**kwargs, self.key_name: ""}
+        bound = self._signature.bind(*args, **kwargs)  # a wrong call is the same TypeError as without Perdure
+        bound.apply_defaults()
+        return dict(bound.arguments)
+
+    def digest(self, arguments: dict[str, Any], version: int) -> bytes:
+        """Sixteen bytes that stand for the arguments; the error names the one that cannot be stored."""
+        try:
+            return codec.digest((arguments, version) if version != 1 else arguments, self._function_name)
+        except NotStorable as error:
+            raise NotStorable(error.message, hint="or leave the parameter out with ignore=(...)") from None
+
+    def wants_key(self, kwargs: dict[str, Any]) -> bool:
+        """Whether the key is to be put in."""
+        return self.key_name is not None and self.key_name not in kwargs
+
+
+def _known(ignore: Iterable[str], parameters: Any) -> tuple[str, ...]:
+    names = tuple(ignore)
+    for name in names:
+        if name not in parameters:
+            raise ValueError(f"ignore={name!r}: there is no such parameter")
+    return names
+
+
+def _key_parameter(parameters: Iterable[inspect.Parameter]) -> str | None:
+    for parameter in parameters:
+        if parameter.annotation in (Key, "Key", "perdure.Key"):
+            return parameter.name
+        alone = parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty
+        if parameter.name == "key" and alone:
+            return "key"
+    return None
+
+
+class Function(msgspec.Struct, frozen=True):
+    """A step or an effect as declared."""
+
+    name: str
+    call: Callable[..., Any]
+    effect: bool
+    signature: Signature
+    options: Options
+
+    def ident(self, arguments: dict[str, Any], options: Options) -> bytes:
+        """What a recorded call must have to be this one: its explicit id, else the digest of its arguments."""
+        if options.id is not None:
+            return b"=" + options.id.encode()
+        # An effect is matched whatever its version: that it has happened does not depend on how it is written.
+        return self.signature.digest(arguments, 1 if self.effect else options.version)
+
+
+def function(
+    call: Callable[..., Any], *, effect: bool, name: str | None, ignore: Iterable[str], options: Options
+) -> Function:
+    """Look at a function once."""
+    label = name or getattr(call, "__name__", type(call).__name__)
+    return Function(label, call, effect, Signature(call, ignore), options)

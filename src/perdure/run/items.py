@@ -1,0 +1,124 @@
+"""`run.each`: a loop that continues at the first item not done, each item a scope of its own."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterable, Sized
+from typing import Any
+
+from .. import codec
+from .. import records as r
+from ..failpoints import Site
+from .core import RunCore
+from .requests import Protocol
+from .scope import FRAME, Frame, frame_of
+
+END = object()
+"""What `advance` returns after the last item."""
+
+_READABLE = re.compile(r"[A-Za-z_][\w-]{0,39}", re.ASCII)
+
+ItemKey = str | Callable[[Any], Any] | None
+
+
+class Loop:
+    """One `run.each`: which item is open, and which are done."""
+
+    def __init__(self, run: RunCore, items: Iterable[Any], key: ItemKey, name: str) -> None:
+        self.run = run
+        self._outer = frame_of(run)
+        nth = self._outer.count("\0each", name.encode())
+        self._prefix = f"{self._outer.path}{name or nth + 1}" + (f"#{nth + 1}" if name and nth else "") + ":"
+        self._items = enumerate(items)
+        self._total = len(items) if isinstance(items, Sized) else None
+        self._key = key
+        self._seen: dict[str, int] = {}
+        self._item: Frame | None = None
+        self._done = 0
+
+    def advance(self) -> Protocol[Any]:
+        """Complete the open item and open the next one that is not done."""
+        if self._item is not None and self._item.alive:
+            yield from finish_item(self._item)
+        self.close()
+        for index, value in self._items:
+            if self._outer.inside:
+                return value  # inside a step the loop is part of the step, and lands or fails with it
+            path = self._path(value, index)
+            if path in self.run.ledger.items:
+                self._skip(path)
+                continue
+            self.run.must_be_open()
+            self._item = self._outer.item(path)
+            FRAME.set(self._item)
+            self._show(index)
+            return value
+        self._show(None)
+        return END
+
+    def close(self) -> None:
+        """Leave the open item, done or not: after `break`, the code is in the enclosing scope again."""
+        if self._item is not None:
+            self._item.alive = False
+            if FRAME.get() is self._item:
+                FRAME.set(self._outer)
+            self._item = None
+
+    def _path(self, value: Any, index: int) -> str:
+        label = _label(_key_of(value, self._key), f"each[{index}]")
+        nth = self._seen.get(label, 0)
+        self._seen[label] = nth + 1
+        return f"{self._prefix}{label}" + (f".{nth}" if nth else "") + "/"
+
+    def _skip(self, path: str) -> None:
+        for writes in self.run.ledger.landed.get(path, ()):
+            self.run.land(self._outer, writes)
+
+    def _show(self, index: int | None) -> None:
+        """A line in the terminal, when there is one."""
+        if self._total is None or not sys.stderr.isatty():
+            return
+        done = self._total if index is None else index
+        end = "\n" if index is None else ""
+        print(f"\r{self.run.id}: {done}/{self._total}", end=end, file=sys.stderr, flush=True)
+
+
+def _key_of(value: Any, key: ItemKey) -> Any:
+    """What tells an item from the others: an attribute, an entry, what a callable says, or the item itself."""
+    if key is None:
+        return value
+    if callable(key):
+        return key(value)
+    if isinstance(value, dict):
+        return value[key]
+    return getattr(value, key)
+
+
+def _label(key: Any, path: str) -> str:
+    """A key as part of a scope's path: readable where it cannot be mistaken for another, else its digest."""
+    if type(key) is int:
+        return str(key)
+    if type(key) is str and _READABLE.fullmatch(key):
+        return key
+    return "~" + codec.digest(key, path).hex()[:24]
+
+
+def finish_item(item: Frame) -> Protocol[None]:
+    """The item is done: its own writes land with that."""
+    assert item.buffer is not None
+    writes = item.buffer.landing()
+    yield from item.run.commit(Site.ITEM_DONE, r.ItemDone(item.path, writes), objects=item.buffer.objects)
+    item.alive = False
+    assert item.parent is not None
+    item.run.land(item.parent, writes)
+
+
+def finish_current_item(run: RunCore) -> Protocol[None]:
+    """`run.item_done()`: complete the item now, whatever the rest of its body does."""
+    frame: Frame | None = frame_of(run)
+    while frame is not None and frame.run is run and (frame.inside or frame.buffer is None):
+        frame = frame.parent
+    if frame is None or frame.run is not run:
+        raise RuntimeError("run.item_done() is called outside of run.each()")
+    yield from finish_item(frame)

@@ -1,0 +1,236 @@
+"""What the journal says about a run: every recorded call, write and item, ready to be matched by the code.
+
+Built once when a run is opened, then consumed as the code executes again. No I/O, no decoding of values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from .. import records as r
+from ..process import Holder
+
+
+class Recorded:
+    """A call of a step or an effect, and how far it got."""
+
+    __slots__ = (
+        "arguments", "at", "attempts", "begun", "consumed", "done", "effect", "error", "failed", "fence", "final",
+        "ident", "key", "name", "next_at", "path", "result", "running", "seq", "since", "timeout_ms", "writes",
+    )  # fmt: skip
+
+    def __init__(self, call: r.Call, effect: bool) -> None:
+        self.path = call.scope
+        self.name = call.name
+        self.ident = call.ident
+        self.effect = effect
+        self.seq = 0
+        """The entry that began it (an effect's intent) or ended it (a step)."""
+        self.since = 0
+        self.done = False
+        self.failed = 0
+        """Number of the entry that says it failed for good; 0 while it has not."""
+        self.final = False
+        self.attempts = 0
+        self.next_at = 0
+        self.result = b""
+        self.error = b""
+        self.writes: tuple[r.Write, ...] = ()
+        self.consumed = False
+        self.key = ""
+        self.arguments = b""
+        self.fence = 0
+        self.timeout_ms = 0
+        self.at = 0
+        self.begun = 0
+        """The last entry that let the body start: what a question or an answer is about."""
+        self.running = False
+        """The body is at work in this process."""
+
+    @property
+    def in_doubt(self) -> bool:
+        """An effect that was begun, and of which nobody has recorded how it ended."""
+        return self.fence > 0 and not self.done and not self.failed and not self.running
+
+
+class Ledger:
+    """The recorded part of a run."""
+
+    def __init__(self, events: Iterable[r.Event]) -> None:
+        self.started: r.RunStarted | None = None
+        self.calls: dict[tuple[str, str, bytes], list[Recorded]] = {}
+        self.effects: dict[tuple[str, str], list[Recorded]] = {}
+        """By scope and name, in the order of their intents."""
+        self.by_intent: dict[int, Recorded] = {}
+        self.holders: dict[int, Holder] = {}
+        """Which process wrote under which fence."""
+        self.items: set[str] = set()
+        self.landed: dict[str, list[tuple[r.Write, ...]]] = {}
+        """All writes that landed inside an item, by the item's scope: a skipped item applies them."""
+        self.operations: dict[tuple[str, int, str], list[r.Write]] = {}
+        """Writes in the open, by scope, operation and key, in order."""
+        self.questions: dict[int, int] = {}
+        """Open question by the intent that it is about."""
+        self.finished: r.RunFinished | None = None
+        self.cause = 0
+        """The recorded failure that ended the last attempt."""
+        self.latest_start = 0
+        """The largest `since`: something was begun after that entry."""
+        for event in events:
+            handler = _HANDLERS.get(type(event.record))
+            if handler is not None:
+                handler(self, event, event.record)
+
+    def find(self, path: str, name: str, ident: bytes, nth: int) -> Recorded | None:
+        """The nth recorded call of that name with those arguments in that scope."""
+        calls = self.calls.get((path, name, ident))
+        return calls[nth] if calls is not None and nth < len(calls) else None
+
+    def went_past(self, failure: Recorded) -> bool:
+        """Whether the code caught this failure and did something after it."""
+        return failure.final or (failure.failed != self.cause and self.latest_start >= failure.failed)
+
+    def unconsumed_effect(self, path: str, name: str) -> Recorded | None:
+        """A recorded effect of that name which the code has not asked for, or which is still in doubt."""
+        for recorded in self.effects.get((path, name), ()):
+            if not recorded.consumed or recorded.in_doubt:
+                return recorded
+        return None
+
+    def recorded_write(self, path: str, op: int, key: str, nth: int) -> r.Write | None:
+        """The nth write of that kind in the open, if it was made before."""
+        writes = self.operations.get((path, op, key))
+        return writes[nth] if writes is not None and nth < len(writes) else None
+
+    def track(self, recorded: Recorded, nth: int) -> None:
+        """Keep a call that is being made now, so that later ones can be compared with it."""
+        recorded.consumed = True
+        calls = self.calls.setdefault((recorded.path, recorded.name, recorded.ident), [])
+        calls[nth:] = [recorded]
+        if recorded.effect:
+            self.effects.setdefault((recorded.path, recorded.name), []).append(recorded)
+
+    def untrack(self, recorded: Recorded) -> None:
+        """Forget a call whose intent could not be written: it has not begun."""
+        recorded.fence = 0
+        self.effects[recorded.path, recorded.name].remove(recorded)
+        self.calls[recorded.path, recorded.name, recorded.ident].remove(recorded)
+
+    def in_doubt(self) -> list[Recorded]:
+        """Every effect of which nobody knows how it ended."""
+        return [recorded for recorded in self.by_intent.values() if recorded.in_doubt]
+
+    # -- reading the journal ------------------------------------------------------------------------------------
+
+    def _call(self, call: r.Call, effect: bool) -> Recorded:
+        calls = self.calls.setdefault((call.scope, call.name, call.ident), [])
+        while len(calls) <= call.nth:
+            # Calls of one kind may end in another order than they began: an earlier one can still be missing.
+            calls.append(Recorded(r.Call(call.scope, call.name, call.ident, len(calls)), effect))
+        return calls[call.nth]
+
+    def _land(self, path: str, writes: tuple[r.Write, ...]) -> None:
+        if not writes:
+            return
+        inside = ""
+        for part in path.split("/")[:-1]:
+            inside += part + "/"
+            self.landed.setdefault(inside, []).append(writes)
+
+    def _on_started(self, event: r.Event, it: r.RunStarted) -> None:
+        self.started = it
+        self.holders[it.fence] = it.holder
+
+    def _on_resumed(self, event: r.Event, it: r.RunResumed) -> None:
+        self.holders[it.fence] = it.holder
+
+    def _on_finished(self, event: r.Event, it: r.RunFinished) -> None:
+        self.finished = it
+
+    def _on_failed(self, event: r.Event, it: r.RunFailed) -> None:
+        self.cause = it.cause
+
+    def _on_step_done(self, event: r.Event, it: r.StepDone) -> None:
+        recorded = self._call(it.call, effect=False)
+        recorded.seq, recorded.since, recorded.done, recorded.failed = event.seq, it.since, True, 0
+        recorded.result, recorded.writes = it.result, it.writes
+        self.latest_start = max(self.latest_start, it.since)
+        self._land(it.call.scope, it.writes)
+
+    def _on_step_failed(self, event: r.Event, it: r.StepFailed) -> None:
+        recorded = self._call(it.call, effect=False)
+        recorded.seq, recorded.since, recorded.failed, recorded.error = event.seq, it.since, event.seq, it.error
+        recorded.attempts = recorded.next_at = 0
+        self.latest_start = max(self.latest_start, it.since)
+
+    def _on_attempt_failed(self, event: r.Event, it: r.AttemptFailed) -> None:
+        recorded = self._call(it.call, effect=False)
+        recorded.attempts, recorded.next_at, recorded.failed = it.attempt, it.next_at, 0
+        if recorded.effect:
+            recorded.fence = 0  # nothing happened, and the body has not been started again yet
+
+    def _on_intended(self, event: r.Event, it: r.EffectIntended) -> None:
+        recorded = self._call(it.call, effect=True)
+        recorded.effect = True
+        recorded.seq = recorded.begun = event.seq
+        recorded.since, recorded.at = it.since, event.at
+        recorded.key, recorded.arguments, recorded.fence = it.key, it.arguments, it.fence
+        recorded.timeout_ms = it.timeout_ms
+        self.by_intent[event.seq] = recorded
+        self.effects.setdefault((it.call.scope, it.call.name), []).append(recorded)
+        self.latest_start = max(self.latest_start, it.since)
+
+    def _on_again(self, event: r.Event, it: r.EffectAgain) -> None:
+        recorded = self.by_intent[it.intent]
+        recorded.fence, recorded.at, recorded.failed, recorded.begun = it.fence, event.at, 0, event.seq
+
+    def _on_effect_done(self, event: r.Event, it: r.EffectDone) -> None:
+        recorded = self.by_intent[it.intent]
+        recorded.done, recorded.failed, recorded.result, recorded.writes = True, 0, it.result, it.writes
+        self._land(recorded.path, it.writes)
+
+    def _on_effect_failed(self, event: r.Event, it: r.EffectFailed) -> None:
+        recorded = self.by_intent[it.intent]
+        recorded.failed, recorded.error, recorded.final = event.seq, it.error, it.final
+        recorded.attempts = recorded.next_at = 0
+
+    def _on_item(self, event: r.Event, it: r.ItemDone) -> None:
+        self.items.add(it.scope)
+        self._land(it.scope, it.writes)
+
+    def _on_wrote(self, event: r.Event, it: r.Wrote) -> None:
+        write = it.write
+        self.operations.setdefault((it.scope, write.op, _operation_key(write)), []).append(write)
+        self.latest_start = max(self.latest_start, event.seq - 1)
+        self._land(it.scope, (write,))
+
+    def _on_question(self, event: r.Event, it: r.QuestionAsked) -> None:
+        self.questions[it.about] = event.seq
+
+    def _on_question_closed(self, event: r.Event, it: r.QuestionClosed) -> None:
+        self.questions = {about: seq for about, seq in self.questions.items() if seq != it.question}
+
+
+def _operation_key(write: r.Write) -> str:
+    # Messages are one sequence; state is matched key by key and events kind by kind.
+    return "" if write.op == r.Op.MESSAGE else write.key
+
+
+_HANDLERS: dict[type[r.Record], Callable[[Ledger, r.Event, Any], None]] = {
+    r.RunStarted: Ledger._on_started,
+    r.RunResumed: Ledger._on_resumed,
+    r.RunFinished: Ledger._on_finished,
+    r.RunFailed: Ledger._on_failed,
+    r.StepDone: Ledger._on_step_done,
+    r.StepFailed: Ledger._on_step_failed,
+    r.AttemptFailed: Ledger._on_attempt_failed,
+    r.EffectIntended: Ledger._on_intended,
+    r.EffectAgain: Ledger._on_again,
+    r.EffectDone: Ledger._on_effect_done,
+    r.EffectFailed: Ledger._on_effect_failed,
+    r.ItemDone: Ledger._on_item,
+    r.Wrote: Ledger._on_wrote,
+    r.QuestionAsked: Ledger._on_question,
+    r.QuestionClosed: Ledger._on_question_closed,
+}

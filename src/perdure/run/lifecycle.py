@@ -1,0 +1,166 @@
+"""How a run is opened and how it ends. Start, resume and takeover are one transaction with one question: whose is it?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from .. import codec, objects
+from .. import records as r
+from ..errors import EffectInsideStep, InputChanged, LeaseLost, RunBusy, RunWaiting, StoreProblem
+from ..failpoints import Site
+from ..journal.append import Append, Head, read_events
+from ..leases import read_lease
+from ..store.base import Script, Statement, Unit
+from .core import RunCore
+from .ledger import Ledger
+from .requests import Protocol, Read, Submit
+from .scope import Frame, current
+from .steps import describe
+
+if TYPE_CHECKING:
+    from ..engine import Engine
+
+
+class Claimed(msgspec.Struct, frozen=True):
+    """A run that is now ours, or a finished one that needs no owner (`fence` 0)."""
+
+    stream: int
+    fence: int
+    resumed: bool
+
+
+class Claim(Unit[Claimed]):
+    """Create a run, or take over one whose holder is gone."""
+
+    site = Site.RUN_CLAIM
+
+    def __init__(self, engine: Engine, run_id: str, given: Any, parent: int) -> None:
+        self._engine = engine
+        self._tenancy = engine.tenancy  # registered before the transaction, not in it
+        self._id = run_id
+        self._given = given is not None
+        self._digest = codec.digest(given, "input")
+        self._input, self._objects = objects.pack(engine.store, given, "input")
+        self._parent = parent
+
+    def script(self) -> Script[Claimed]:
+        [rows] = yield [Statement("get_run", (self._engine.name, self._id))]
+        if not rows:
+            return (yield from self._create())
+        stream, status, digest = rows[0][0], rows[0][3], rows[0][4]
+        if self._given and digest != self._digest:
+            raise InputChanged(f"run {self._id!r} was started with another input")
+        if status == r.Status.FINISHED:
+            return Claimed(stream, 0, True)
+        return (yield from self._take_over(stream))
+
+    def _create(self) -> Script[Claimed]:
+        engine = self._engine
+        name, at = f"{engine.name}/{self._id}", engine.store.clock.wall_ms()
+        [[(stream,)]] = yield [Statement("add_stream", ("run", name, at))]
+        started = r.RunStarted(
+            engine.name, self._id, self._input, self._digest, self._parent, 1, self._tenancy.process
+        )
+        yield [Statement("add_lease", (stream, self._tenancy.holder))]
+        head = Head(engine.store.identity, stream, 1)
+        yield from Append(self.site, head, [started], engine.store.clock, objects=self._objects).script()
+        return Claimed(stream, 1, False)
+
+    def _take_over(self, stream: int) -> Script[Claimed]:
+        engine = self._engine
+        lease = yield from read_lease(stream, engine.store.clock.boot_ms())
+        if stream in self._tenancy.open_streams:
+            raise RunBusy(f"run {self._id!r} is already open in this process")
+        if lease.holder != self._tenancy.holder and lease.alive():
+            raise lease.busy(self._id)
+        take = Statement("take_lease", (stream, lease.fence, self._tenancy.holder), LeaseLost)
+        [_, [(seq, chain)]] = yield [take, Statement("head_of", (stream,))]
+        fence = lease.fence + 1
+        head = Head(engine.store.identity, stream, fence, seq, chain)
+        yield from Append(self.site, head, [r.RunResumed(fence, self._tenancy.process)], engine.store.clock).script()
+        return Claimed(stream, fence, True)
+
+
+def open_run(
+    engine: Engine, run_id: str, given: Any, *, wait: float | None, on_change: str, parallel: bool
+) -> Protocol[RunCore]:
+    """Claim a run and read what is recorded of it."""
+    outer = current()
+    _refuse_bad_nesting(outer, run_id, parallel)
+    parent = outer.run.head.stream if outer is not None else 0
+    yield Read(engine.ensure_agent)
+    claimed: Claimed = yield Submit(Claim(engine, run_id, given, parent))
+    ledger, head = yield Read(_load, (engine, claimed))
+    run = RunCore(engine, run_id, ledger, head, resumed=claimed.resumed)
+    run.wait, run.on_change = wait, on_change
+    run.root.parent = outer
+    if outer is not None:
+        outer.run.child = run
+    engine.opened(run)
+    return run
+
+
+def _load(engine: Engine, claimed: Claimed) -> tuple[Ledger, Head]:
+    rows = engine.store.read("events_of", (claimed.stream, 0))
+    events, head = read_events(engine.store.identity, claimed.stream, rows)
+    head.fence = claimed.fence
+    return Ledger(events), head
+
+
+def _refuse_bad_nesting(outer: Frame | None, run_id: str, parallel: bool) -> None:
+    if outer is None:
+        return
+    if outer.inside:
+        raise EffectInsideStep(f"run {run_id!r} cannot be opened inside a step or an effect")
+    child = outer.run.child
+    if child is not None and child.root.alive and not parallel:
+        raise RunBusy(
+            f"run {outer.run.id!r} has the child {child.id!r} open",
+            hint="open children one after the other, or with parallel=True",
+        )
+
+
+def end_run(run: RunCore, error: BaseException | None) -> Protocol[None]:
+    """Record how the block was left, and give the lease back in the same commit."""
+    try:
+        if not run.finished and run.root.alive:
+            entry, made = _last_entry(run, error)
+            release = Statement("release_lease", (run.head.stream, run.head.fence))
+            yield from run.commit(Site.RUN_END, *entry, objects=made, also=[release], seal=True)
+    except (LeaseLost, StoreProblem):
+        if error is None:
+            raise  # the work was done, and is not recorded as done: that must be heard
+    finally:
+        run.engine.closed(run)
+
+
+def _last_entry(run: RunCore, error: BaseException | None) -> tuple[list[r.Record], Any]:
+    if error is None:
+        packed, made = run.pack(run.result, "result")
+        return [r.RunFinished(packed)], made
+    if isinstance(error, RunWaiting):
+        return [], ()
+    if not isinstance(error, Exception):
+        return [r.RunInterrupted(describe(error))], ()
+    packed, made = run.pack(error, "error")
+    return [r.RunFailed(packed, describe(error), _cause(run, error))], made
+
+
+def _cause(run: RunCore, error: BaseException) -> int:
+    """The recorded failure behind an exception: itself, what it was raised from, or one of a group."""
+    waiting, seen = [error], set()
+    while waiting:
+        one = waiting.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        stream, seq = getattr(one, "_perdure_failure", (0, 0))
+        if stream == run.head.stream:
+            return int(seq)
+        waiting += [inner for inner in (one.__cause__, one.__context__) if inner is not None]
+        waiting += getattr(one, "exceptions", ())
+    return 0
+
+

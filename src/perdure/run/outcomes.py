@@ -1,0 +1,77 @@
+"""What is recorded about an effect after its intent: that it begins again, is done, or has failed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from .. import records as r
+from ..failpoints import Site
+from ..store.base import Statement
+from .core import RunCore
+from .functions import Function, Options
+from .ledger import Recorded
+from .requests import Protocol
+from .scope import Buffer, Frame
+from .steps import describe, mark
+
+
+class EffectCall(msgspec.Struct, frozen=True):
+    """One call of an effect in a run."""
+
+    frame: Frame
+    function: Function
+    options: Options
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    @property
+    def run(self) -> RunCore:
+        return self.frame.run
+
+    def with_key(self, key: str) -> dict[str, Any]:
+        """The keyword arguments of the body."""
+        signature = self.function.signature
+        if not signature.wants_key(self.kwargs):
+            return self.kwargs
+        assert signature.key_name is not None
+        return {**self.kwargs, signature.key_name: key}
+
+
+def begin_again(run: RunCore, recorded: Recorded, reason: str) -> Protocol[None]:
+    """Renew an intent, fenced and durable, before its body starts once more."""
+    recorded.fence, recorded.failed, recorded.at = run.head.fence, 0, run.clock.wall_ms()
+    again = r.EffectAgain(recorded.seq, reason, recorded.fence)
+    recorded.begun = yield from run.commit(Site.EFFECT_AGAIN, again)
+
+
+def record_done(
+    it: EffectCall,
+    recorded: Recorded,
+    packed: bytes,
+    objects: Sequence[Statement],
+    how: str,
+    buffer: Buffer,
+    *,
+    took_us: int = 0,
+    note: str = "",
+    closes: int = 0,
+) -> Protocol[None]:
+    """The outcome: result and everything written inside, durable together when this returns."""
+    writes = buffer.landing()
+    done = r.EffectDone(recorded.seq, took_us, how, packed, writes, note)
+    entries = (done, r.QuestionClosed(closes, "done")) if closes else (done,)
+    yield from it.run.commit(Site.EFFECT_OUTCOME, *entries, objects=(*objects, *buffer.objects))
+    recorded.done, recorded.result, recorded.writes = True, packed, writes
+    it.run.land(it.frame, writes)
+
+
+def record_failed(run: RunCore, recorded: Recorded, error: BaseException, final: bool = False) -> Protocol[None]:
+    """Nothing happened, or a person gave up on knowing (`final`)."""
+    packed, objects = run.pack(error, recorded.name)
+    entry = r.EffectFailed(recorded.seq, packed, describe(error), final)
+    recorded.failed = yield from run.commit(Site.EFFECT_FAILED, entry, objects=objects)
+    recorded.error, recorded.final = packed, final
+    mark(error, run, recorded.failed)

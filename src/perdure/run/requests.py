@@ -1,0 +1,208 @@
+"""What a protocol may ask for, and the two drivers that do it: one blocks, one awaits.
+
+A protocol is a generator that yields requests and returns its result. It is written once; sync and async differ
+only here.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator
+from contextvars import copy_context
+from typing import Any, TypeVar
+
+import msgspec
+
+from ..errors import StepTimeout
+from ..store.base import Store, Unit
+from .scope import FRAME, Frame
+
+T = TypeVar("T")
+
+
+class Submit(msgspec.Struct, frozen=True, gc=False):
+    """Commit a unit; answered with its result when it is durable."""
+
+    unit: Unit[Any]
+
+
+class Invoke(msgspec.Struct, frozen=True, gc=False):
+    """Call a function of the user's within a frame; answered with what it returns, or its exception is thrown in."""
+
+    call: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    frame: Frame
+    timeout: float | None = None
+
+
+class Pause(msgspec.Struct, frozen=True, gc=False):
+    """Let time pass."""
+
+    seconds: float
+
+
+class Read(msgspec.Struct, frozen=True, gc=False):
+    """Do something short that blocks, such as reading from the store; answered with what it returns."""
+
+    call: Callable[..., Any]
+    args: tuple[Any, ...] = ()
+
+
+Request = Submit | Invoke | Pause | Read
+Protocol = Generator[Request, Any, T]
+
+
+def reading(call: Callable[..., T], *args: Any) -> Protocol[T]:
+    """A protocol that only reads."""
+    result: T = yield Read(call, args)
+    return result
+
+
+def drive_sync(store: Store, protocol: Protocol[T]) -> T:
+    """Perform a protocol in this thread."""
+    try:
+        request = next(protocol)
+        while True:
+            try:
+                answer = _perform(store, request)
+            except BaseException as error:
+                request = protocol.throw(error)
+            else:
+                request = protocol.send(answer)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+
+
+def _perform(store: Store, request: Request) -> Any:
+    kind = type(request)
+    if kind is Invoke:
+        return _call(request)  # type: ignore[arg-type]
+    if kind is Submit:
+        return store.submit(request.unit)  # type: ignore[union-attr]
+    if kind is Read:
+        return request.call(*request.args)  # type: ignore[union-attr]
+    return store.clock.sleep(request.seconds)  # type: ignore[union-attr]
+
+
+def _call(request: Invoke) -> Any:
+    if request.timeout is not None:
+        return _call_in_time(request, request.timeout)
+    token = FRAME.set(request.frame)
+    try:
+        return request.call(*request.args, **request.kwargs)
+    finally:
+        FRAME.reset(token)
+
+
+def _call_in_time(request: Invoke, timeout: float) -> Any:
+    """Wait for a body in a thread of its own. It cannot be stopped, so on timeout it is cut off from writing."""
+    done = threading.Event()
+    outcome = _start_body(request, done.set)
+    if not done.wait(timeout):
+        request.frame.alive = False
+        raise _late(request)
+    return outcome.get()
+
+
+class _Outcome:
+    """What a body in a thread came to."""
+
+    value: Any = None
+    error: BaseException | None = None
+
+    def get(self) -> Any:
+        if self.error is not None:
+            raise self.error
+        return self.value
+
+
+def _start_body(request: Invoke, tell: Callable[[], object]) -> _Outcome:
+    """Start a body in its own thread: a pool would let slow bodies of one run stall those of another."""
+    outcome, frame = _Outcome(), request.frame
+
+    def body() -> None:
+        FRAME.set(frame)
+        try:
+            outcome.value = request.call(*request.args, **request.kwargs)
+        except BaseException as error:  # whatever it is, it belongs to the caller, not to this thread
+            outcome.error = error
+        frame.run.bodies.discard(frame)
+        tell()
+
+    frame.run.bodies.add(frame)
+    threading.Thread(target=copy_context().run, args=(body,), name="perdure-body", daemon=True).start()
+    return outcome
+
+
+async def drive_async(store: Store, protocol: Protocol[T]) -> T:
+    """Perform a protocol in the running event loop."""
+    try:
+        request = next(protocol)
+        while True:
+            try:
+                answer = await _perform_async(store, request)
+            except BaseException as error:
+                request = protocol.throw(error)
+            else:
+                request = protocol.send(answer)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+
+
+async def _perform_async(store: Store, request: Request) -> Any:
+    if isinstance(request, Submit):
+        return await store.submit_async(request.unit)
+    import asyncio
+
+    if isinstance(request, Pause):
+        return await asyncio.sleep(request.seconds)
+    if isinstance(request, Read):
+        return await asyncio.to_thread(request.call, *request.args)
+    if not asyncio.iscoroutinefunction(request.call):
+        return await _await_thread(request)
+    token = FRAME.set(request.frame)
+    try:
+        if request.timeout is None:
+            return await request.call(*request.args, **request.kwargs)
+        return await _await_in_time(request, request.timeout)
+    finally:
+        FRAME.reset(token)
+
+
+async def _await_thread(request: Invoke) -> Any:
+    """A plain function under asyncio: its own thread, so that the loop goes on."""
+    import asyncio
+
+    loop, done = asyncio.get_running_loop(), asyncio.Event()
+    outcome = _start_body(request, lambda: loop.is_closed() or loop.call_soon_threadsafe(done.set))
+    scope = asyncio.timeout(request.timeout)
+    try:
+        async with scope:
+            await done.wait()
+    except BaseException as error:
+        request.frame.alive = False
+        if scope.expired():
+            raise _late(request) from error
+        raise
+    return outcome.get()
+
+
+async def _await_in_time(request: Invoke, timeout: float) -> Any:
+    import asyncio
+
+    scope = asyncio.timeout(timeout)
+    try:
+        async with scope:
+            return await request.call(*request.args, **request.kwargs)
+    except TimeoutError as error:
+        if not scope.expired():
+            raise  # the body's own
+        request.frame.alive = False
+        raise _late(request) from error
+
+
+def _late(request: Invoke) -> StepTimeout:
+    return StepTimeout(f"the body took longer than {request.timeout:g} s; it can write nothing any more")

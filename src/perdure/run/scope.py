@@ -1,0 +1,107 @@
+"""Where in a run the code is: the frame of the innermost step, effect, item or run, found by a context variable."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+from ..errors import Abandoned, NotDurable
+from ..records import Op, Write
+from ..store.base import Statement
+
+if TYPE_CHECKING:
+    from .core import RunCore
+
+
+class Buffer:
+    """Writes that wait for the end of a step, an effect or an item, to land with it or be dropped with it."""
+
+    __slots__ = ("objects", "state", "writes")
+
+    def __init__(self) -> None:
+        self.writes: list[Write] = []
+        self.objects: list[Statement] = []
+        self.state: dict[str, Write] = {}
+
+    def add(self, write: Write, objects: Sequence[Statement]) -> None:
+        """Keep a write; of several to one key, the last."""
+        self.objects += objects
+        if write.op in (Op.SET, Op.DELETE):
+            self.state[write.key] = write
+        self.writes.append(write)
+
+    def supersede(self, writes: tuple[Write, ...]) -> None:
+        """Something later in program order has landed already: an earlier write to its keys must not overtake it."""
+        for write in writes:
+            self.state.pop(write.key, None)
+
+    def landing(self) -> tuple[Write, ...]:
+        """What lands: every message and event, and of each key the write that is still the last."""
+        if not self.writes:
+            return ()
+        return tuple(w for w in self.writes if w.op not in (Op.SET, Op.DELETE) or self.state.get(w.key) is w)
+
+
+class Frame:
+    """One level of the code's position in a run."""
+
+    __slots__ = ("alive", "buffer", "counts", "inside", "intent", "parent", "path", "run")
+
+    def __init__(self, run: RunCore, path: str, parent: Frame | None, inside: str, buffer: Buffer | None) -> None:
+        self.run = run
+        self.path = path
+        """The scope: "" for the run, "1:ab12/" for an item of its first loop, and so on."""
+        self.parent = parent
+        self.inside = inside
+        """"step" or "effect" in a body, "" elsewhere."""
+        self.buffer = buffer
+        self.counts: dict[tuple[str, bytes], int] = {}
+        """How many calls of each kind this scope has seen: the k of matching."""
+        self.alive = True
+        self.intent = 0
+        """In the body of an effect: the number of its intent."""
+
+    def body(self, inside: str) -> Frame:
+        """The frame in which a body runs."""
+        return Frame(self.run, self.path, self, inside, Buffer())
+
+    def item(self, path: str) -> Frame:
+        """The frame of one item of a loop."""
+        return Frame(self.run, path, self, "", Buffer())
+
+    def count(self, name: str, ident: bytes) -> int:
+        """Which call with that name and those arguments this is, from 0."""
+        key = (name, ident)
+        with self.run.lock:
+            nth = self.counts.get(key, 0)
+            self.counts[key] = nth + 1
+        return nth
+
+    def uncount(self, name: str, ident: bytes) -> None:
+        """A call came to nothing that is recorded: the next one takes its place."""
+        with self.run.lock:
+            self.counts[name, ident] -= 1
+
+
+FRAME: ContextVar[Frame | None] = ContextVar("perdure_frame", default=None)
+
+
+def current() -> Frame | None:
+    """The innermost frame; a loop that was left by `break` does not count."""
+    frame = FRAME.get()
+    while frame is not None and not frame.alive and not frame.inside:
+        frame = frame.parent
+    return frame
+
+
+def frame_of(run: RunCore) -> Frame:
+    """The innermost frame that belongs to this run, from which something is about to be written or read."""
+    frame = current()
+    while frame is not None and frame.run is not run:
+        frame = frame.parent
+    if frame is None:
+        raise NotDurable(f"run {run.id!r} is used where its context did not reach")
+    if not frame.alive:
+        raise Abandoned
+    return frame

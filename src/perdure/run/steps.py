@@ -1,0 +1,118 @@
+"""The life of a step: matched, or run, and then recorded with everything that it wrote, in one commit."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from .. import records as r
+from ..errors import PerdureError, StoreProblem
+from ..failpoints import Site
+from ..limits import RETRY_BACKOFF_SECONDS_MAX
+from .core import RunCore
+from .functions import Function, Options
+from .ledger import Recorded
+from .requests import Invoke, Pause, Protocol
+from .scope import Frame
+
+
+def call_step(
+    frame: Frame, function: Function, options: Options, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Protocol[Any]:
+    """One call of a step in a run."""
+    run = frame.run
+    arguments = function.signature.arguments(args, kwargs)
+    ident = function.ident(arguments, options)
+    recorded, nth = run.match(frame, function.name, ident)
+    if recorded is not None and recorded.done:
+        run.land(frame, recorded.writes)
+        return run.unpack(recorded.result)
+    if recorded is not None and recorded.failed and run.ledger.went_past(recorded):
+        raise raised_again(run, recorded)
+    call = r.Call(frame.path, function.name, ident, nth)
+    attempts = 0
+    if recorded is not None:
+        attempts = recorded.attempts
+        yield from wait_until(run, recorded.next_at)
+    try:
+        return (yield from _execute(frame, function, options, call, args, kwargs, attempts))
+    except StoreProblem:
+        frame.uncount(call.name, ident)  # nothing is recorded: calling again is the same call
+        raise
+
+
+def _execute(
+    frame: Frame,
+    function: Function,
+    options: Options,
+    call: r.Call,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    attempts: int,
+) -> Protocol[Any]:
+    """Run the body until it succeeds or its retries are used up."""
+    run, since = frame.run, frame.run.head.seq
+    run.must_be_open()
+    while True:
+        body = frame.body("step")
+        begun = time.perf_counter_ns()
+        try:
+            result = yield Invoke(function.call, args, kwargs, body, options.timeout)
+            packed, objects = run.pack(result, f"{function.name}()")
+        except Exception as error:  # the user's code may raise anything, and all of it is an outcome
+            attempts += 1
+            if attempts > options.retries or isinstance(error, PerdureError) and not isinstance(error, TimeoutError):
+                yield from _give_up(run, call, since, error)
+                raise
+            yield from pause_before_retry(run, call, attempts, options.backoff, error)
+            continue
+        assert body.buffer is not None
+        writes = body.buffer.landing()
+        took_us = (time.perf_counter_ns() - begun) // 1000
+        # The step's completion: result and everything written inside, durable together when this line is passed.
+        done = r.StepDone(call, since, took_us, packed, writes)
+        yield from run.commit(Site.STEP_DONE, done, objects=(*objects, *body.buffer.objects))
+        run.land(frame, writes)
+        return result
+
+
+def _give_up(run: RunCore, call: r.Call, since: int, error: Exception) -> Protocol[None]:
+    packed, objects = run.pack(error, call.name)
+    entry = r.StepFailed(call, since, packed, describe(error))
+    mark(error, run, (yield from run.commit(Site.STEP_FAILED, entry, objects=objects)))
+
+
+def pause_before_retry(
+    run: RunCore, call: r.Call, attempts: int, backoff: float, error: Exception
+) -> Protocol[None]:
+    """Record a failed attempt and when the next is due, so that a crash forgets neither."""
+    delay = min(backoff * 2 ** (attempts - 1), RETRY_BACKOFF_SECONDS_MAX)
+    next_at = run.clock.wall_ms() + int(delay * 1000)
+    packed, objects = run.pack(error, call.name)
+    yield from run.commit(Site.ATTEMPT_FAILED, r.AttemptFailed(call, attempts, packed, next_at), objects=objects)
+    yield from wait_until(run, next_at)
+
+
+def wait_until(run: RunCore, at: int) -> Protocol[None]:
+    """Let the time come. A clock that was set back must not make anybody wait for longer than a backoff lasts."""
+    seconds = min((at - run.clock.wall_ms()) / 1000, RETRY_BACKOFF_SECONDS_MAX)
+    if seconds > 0:
+        yield Pause(seconds)
+
+
+def raised_again(run: RunCore, recorded: Recorded) -> BaseException:
+    """The exception of a recorded failure."""
+    error = run.unpack(recorded.error)
+    assert isinstance(error, BaseException)
+    mark(error, run, recorded.failed)
+    return error
+
+
+def mark(error: BaseException, run: RunCore, seq: int) -> None:
+    """Remember on the exception which entry recorded it: when it leaves the run, that entry is the cause."""
+    error.__dict__["_perdure_failure"] = (run.head.stream, seq)
+
+
+def describe(error: BaseException) -> str:
+    """An exception in one line."""
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

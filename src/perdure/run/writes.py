@@ -1,0 +1,151 @@
+"""What a run writes of its own: state, messages and events. Buffered in a step or an item, recorded in the open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, overload
+
+from .. import records as r
+from ..errors import ValueTooLarge
+from ..failpoints import Site
+from ..limits import NAME_CHARACTERS_MAX
+from .core import RunCore
+from .requests import Protocol
+from .scope import Frame, frame_of
+
+
+def write(run: RunCore, op: r.Op, key: str, value: Any, path: str) -> Protocol[None]:
+    """One write, wherever the code is: it lands with the step or item around it, or now."""
+    frame = frame_of(run)
+    _check_name(key, path)
+    if frame.buffer is None and (recorded := _recorded(run, frame, op, key)) is not None:
+        run.land(frame, (recorded,))
+        return
+    run.must_be_open()
+    packed, objects = (b"", ()) if op == r.Op.DELETE else run.pack(value, path)
+    made = r.Write(op, key, packed, _position(run, op))
+    if frame.buffer is not None:
+        frame.buffer.add(made, objects)
+        return
+    yield from run.commit(Site.WRITE, r.Wrote(frame.path, made), objects=objects)
+    run.land(frame, (made,))
+
+
+def _recorded(run: RunCore, frame: Frame, op: r.Op, key: str) -> r.Write | None:
+    """The same write of an earlier attempt: its recorded value wins, so that the run goes through the same states."""
+    name = "" if op == r.Op.MESSAGE else key
+    nth = frame.count(f"\0write {op}", name.encode())
+    return run.ledger.recorded_write(frame.path, op, name, nth)
+
+
+def _position(run: RunCore, op: r.Op) -> int:
+    if op != r.Op.MESSAGE:
+        return 0
+    with run.lock:
+        position = run.view.next_position
+        run.view.next_position += 1
+    return position
+
+
+def _check_name(key: str, path: str) -> None:
+    if not isinstance(key, str):
+        raise TypeError(f"{path}: a name must be a str, not {type(key).__name__}")
+    if len(key) > NAME_CHARACTERS_MAX:
+        raise ValueTooLarge(f"{path}: a name has at most {NAME_CHARACTERS_MAX} characters")
+
+
+def read_state(run: RunCore) -> dict[str, bytes]:
+    """All of `run.state` as the code sees it here: what has landed, and over it what waits around the caller."""
+    state = dict(run.view.state)
+    for frame in reversed(_frames(run)):
+        if frame.buffer is None:
+            continue
+        for key, made in frame.buffer.state.items():
+            if made.op == r.Op.DELETE:
+                state.pop(key, None)
+            else:
+                state[key] = made.value
+    return state
+
+
+def read_key(run: RunCore, key: str) -> bytes | None:
+    """One key of it."""
+    for frame in _frames(run):
+        if frame.buffer is not None and key in frame.buffer.state:
+            made = frame.buffer.state[key]
+            return None if made.op == r.Op.DELETE else made.value
+    return run.view.state.get(key)
+
+
+def read_messages(run: RunCore) -> list[bytes]:
+    """The conversation in program order."""
+    messages = list(run.view.messages)
+    for frame in _frames(run):
+        if frame.buffer is not None:
+            messages += [(w.position, w.value) for w in frame.buffer.writes if w.op == r.Op.MESSAGE]
+    messages.sort(key=lambda message: message[0])
+    return [value for _, value in messages]
+
+
+def _frames(run: RunCore) -> list[Frame]:
+    """The frames of this run around the caller, innermost first."""
+    frames, frame = [], frame_of(run) if run.root.alive else run.root
+    while frame is not None and frame.run is run:
+        frames.append(frame)
+        if frame.parent is None:
+            break
+        frame = frame.parent
+    return frames
+
+
+class StateReader(Mapping[str, Any]):
+    """Reading `run.state`. Every value is a fresh copy: to change it, set it."""
+
+    def __init__(self, run: RunCore) -> None:
+        self._run = run
+
+    def __getitem__(self, key: str) -> Any:
+        packed = read_key(self._run, key)
+        if packed is None:
+            raise KeyError(key)
+        return self._run.unpack(packed)
+
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, str) and read_key(self._run, key) is not None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(read_state(self._run))
+
+    def __len__(self) -> int:
+        return len(read_state(self._run))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({dict(self)!r})"
+
+
+class MessageReader(Sequence[Any]):
+    """Reading `run.messages`."""
+
+    def __init__(self, run: RunCore) -> None:
+        self._run = run
+
+    @overload
+    def __getitem__(self, index: int) -> Any: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Any]: ...
+
+    def __getitem__(self, index: int | slice) -> Any:
+        packed = read_messages(self._run)[index]
+        if isinstance(packed, list):
+            return [self._run.unpack(one) for one in packed]
+        return self._run.unpack(packed)
+
+    def __len__(self) -> int:
+        return len(read_messages(self._run))
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter([self._run.unpack(packed) for packed in read_messages(self._run)])
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({list(self)!r})"

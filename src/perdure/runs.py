@@ -1,0 +1,217 @@
+"""Runs seen from outside: what there is, how far it got, what it waits for; and answers to it."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from . import objects
+from . import records as r
+from .errors import NotDone, NothingToAnswer, RunNotFinished, RunNotFound
+from .failpoints import Site
+from .journal.append import Append, read_events
+from .leases import Lease
+from .process import Holder
+from .run.core import View
+from .run.doubt import Done
+from .run.ledger import Ledger
+from .store.base import Store
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+
+class RunSummary(msgspec.Struct, frozen=True):
+    """One line of `perdure runs`."""
+
+    stream: int
+    agent: str
+    id: str
+    status: r.Status
+    parent: int
+    started_at: int
+    changed_at: int
+    resumes: int
+    error: str
+    holder: str
+
+
+class EffectInDoubt(msgspec.Struct, frozen=True):
+    """An effect of which nobody knows how it ended."""
+
+    name: str
+    key: str
+    arguments: Any
+    about: int
+
+
+class Question(msgspec.Struct, frozen=True):
+    """What a run waits for."""
+
+    seq: int
+    about: int
+    kind: str
+    text: str
+    at: int
+
+
+class RunInfo(msgspec.Struct, frozen=True):
+    """A run in full, as the store knows it now."""
+
+    summary: RunSummary
+    input: Any
+    result: Any
+    state: dict[str, Any]
+    messages: list[Any]
+    in_doubt: list[EffectInDoubt]
+    questions: list[Question]
+    events: list[r.Event]
+    finished: bool
+
+    @property
+    def id(self) -> str:
+        return self.summary.id
+
+    @property
+    def agent(self) -> str:
+        return self.summary.agent
+
+    @property
+    def status(self) -> r.Status:
+        return self.summary.status
+
+    @property
+    def error(self) -> str:
+        return self.summary.error
+
+
+def list_runs(store: Store, agent: str | None = None, status: str | None = None) -> list[RunSummary]:
+    """Every run, the one that changed last first."""
+    found = [_summary(store, row) for row in store.read("all_runs")]
+    return [
+        run for run in found if (agent is None or run.agent == agent) and (status is None or run.status == status)
+    ]
+
+
+def find_runs(store: Store, run_id: str) -> list[RunSummary]:
+    """The runs of that id, one per agent that has one."""
+    return [_summary(store, row) for row in store.read("find_runs", (run_id,))]
+
+
+def get_run(store: Store, agent: str, run_id: str) -> RunInfo:
+    """A run with all that it has recorded."""
+    rows = store.read("get_run", (agent, run_id))
+    if not rows:
+        raise RunNotFound(f"agent {agent!r} has no run {run_id!r}")
+    summary = _summary(store, rows[0])
+    events, _ = read_events(store.identity, summary.stream, store.read("events_of", (summary.stream, 0)))
+    ledger = Ledger(events)
+    assert ledger.started is not None
+    unpack = lambda packed: objects.unpack(store, packed)  # noqa: E731
+    state = {key: unpack(value) for _, key, value, _, _ in store.read("state_of", (summary.stream,))}
+    return RunInfo(
+        summary,
+        input=unpack(ledger.started.input),
+        result=unpack(ledger.finished.result) if ledger.finished is not None else None,
+        state=state,
+        messages=[unpack(value) for _, value in _messages(events)],
+        in_doubt=_in_doubt(store, summary, ledger),
+        questions=[Question(*row) for row in store.read("open_questions", (summary.stream,))],
+        events=events,
+        finished=ledger.finished is not None,
+    )
+
+
+def _in_doubt(store: Store, summary: RunSummary, ledger: Ledger) -> list[EffectInDoubt]:
+    """Intents without an outcome; while the holder is at work they are only under way, unless it asks."""
+    asked = set(ledger.questions)
+    at_work = summary.status == r.Status.RUNNING
+    return [
+        EffectInDoubt(one.name, one.key, objects.unpack(store, one.arguments), one.begun)
+        for one in ledger.in_doubt()
+        if not at_work and (summary.status != r.Status.WAITING or one.begun in asked)
+    ]
+
+
+def _messages(events: list[r.Event]) -> list[tuple[int, bytes]]:
+    view = View()
+    for event in events:
+        record = event.record
+        if isinstance(record, r.StepDone | r.EffectDone | r.ItemDone):
+            view.apply(record.writes)
+        elif isinstance(record, r.Wrote):
+            view.apply((record.write,))
+    return view.messages
+
+
+def _summary(store: Store, row: tuple[Any, ...]) -> RunSummary:
+    stream, agent, run_id, status, _, parent, started_at, changed_at, resumes, _, error = row
+    lease = _lease(store, stream)
+    shown = r.Status(status)
+    if shown == r.Status.RUNNING and not lease.alive():
+        shown = r.Status.CRASHED
+    holder = str(lease.process) if lease.process is not None and lease.alive() else ""
+    return RunSummary(stream, agent, run_id, shown, parent, started_at, changed_at, resumes, error, holder)
+
+
+def _lease(store: Store, stream: int) -> Lease:
+    rows = store.read("read_lease", (stream, store.clock.boot_ms()))
+    fence, holder, boot, namespace, pid, started, host, at, left = rows[0]
+    process = Holder(boot, namespace, pid, started, host) if boot is not None else None
+    return Lease(fence, holder, process, at or 0, left or 0)
+
+
+def result_of(store: Store, agent: str, run_id: str) -> Any:
+    """The result of a finished run, without replaying it."""
+    rows = store.read("get_run", (agent, run_id))
+    if not rows:
+        raise RunNotFound(f"agent {agent!r} has no run {run_id!r}")
+    stream, status, outcome = rows[0][0], rows[0][3], rows[0][9]
+    if status != r.Status.FINISHED:
+        raise RunNotFinished(f"run {run_id!r} is {_summary(store, rows[0]).status}")
+    info, _ = read_events(store.identity, stream, store.read("events_of", (stream, 0)))
+    record = info[outcome - 1].record
+    assert isinstance(record, r.RunFinished)
+    return objects.unpack(store, record.result)
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What somebody says about an effect in doubt: `done` with a result, `retry` it, or `fail`."""
+
+    verdict: str
+    result: Any = None
+
+
+def read_answer(answer: Any, done: Any, retry: bool, fail: bool) -> Answer:
+    """The answer in whichever form it was given."""
+    if isinstance(answer, Done):
+        return Answer("done", answer.result)
+    if answer is NotDone or answer == "retry" or retry:
+        return Answer("retry")
+    if answer == "fail" or fail:
+        return Answer("fail")
+    if answer == "done" or done is not ...:
+        return Answer("done", None if done is ... else done)
+    raise ValueError("answer with done=RESULT, retry=True or fail=True")
+
+
+def give_answer(engine: Engine, run_id: str, answer: Answer, *, key: str | None = None, by: str | None = None) -> None:
+    """Settle an effect in doubt for a run, whether it waits now or will be resumed later. The first answer counts."""
+    store = engine.store
+    info = get_run(store, engine.name, run_id)
+    effects = [effect for effect in info.in_doubt if key in (None, effect.key)]
+    if not effects:
+        raise NothingToAnswer(f"run {run_id!r} is {info.status}, and nothing in it is in doubt")
+    if len(effects) > 1:
+        listed = ", ".join(f"{effect.name} (key {effect.key})" for effect in effects)
+        raise NothingToAnswer(f"several effects are in doubt: {listed}", hint="say which one with key=")
+    packed, made = objects.pack(store, answer.result, "answer")
+    name = by or f"{getpass.getuser()}@{socket.gethostname()}"
+    record = r.Answered(info.summary.stream, effects[0].about, answer.verdict, packed, name)
+    head = engine.place.own_stream(engine.name)
+    store.submit(Append(Site.ANSWER, head, [record], store.clock, objects=made))
+
+

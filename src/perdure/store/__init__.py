@@ -1,0 +1,64 @@
+"""Stores: where everything lives, opened by a URL."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from pathlib import Path
+
+from ..clock import SYSTEM_CLOCK, Clock
+from ..errors import NotDurableWarning, StoreUnavailable
+from ..failpoints import arm_from_environment
+from .base import Store
+
+DATABASE_NAME = "perdure.db"
+FOLDER_NAME = ".perdure"
+
+
+def locate(store: str | os.PathLike[str] | None) -> str:
+    """The URL to open: what was given, else `PERDURE_URL`, else the nearest `.perdure/`, else the home folder's."""
+    if store is not None:
+        text = os.fspath(store)
+        return text if "://" in text else f"sqlite:///{text}"
+    if url := os.environ.get("PERDURE_URL"):
+        return url
+    for folder in (here := Path.cwd(), *here.parents):
+        if (folder / FOLDER_NAME).is_dir():
+            return f"sqlite:///{folder / FOLDER_NAME / DATABASE_NAME}"
+    return f"sqlite:///{Path.home() / FOLDER_NAME / DATABASE_NAME}"
+
+
+def open_store(url: str, *, durability: str = "full", clock: Clock = SYSTEM_CLOCK, vfs: str | None = None) -> Store:
+    """Open a store; it is created when it is not there."""
+    if durability not in ("full", "process"):
+        raise ValueError(f'durability={durability!r}: choose "full" or "process"')
+    arm_from_environment()
+    path = sqlite_path(url)
+    from .sqlite import SqliteStore
+    from .sqlite_file import prepare_file
+
+    if path == ":memory:":
+        _warn_about_memory()
+    else:
+        prepare_file(path)
+    return SqliteStore(path, clock=clock, durability=durability, vfs=vfs)
+
+
+def sqlite_path(url: str) -> str:
+    """The file of a `sqlite:///path` URL, absolute; three slashes and a name are relative to the working folder."""
+    scheme, _, rest = url.partition("://")
+    if scheme != "sqlite":
+        raise StoreUnavailable(
+            f"{scheme}:// is not a store that this version of Perdure knows", hint="use sqlite:///path"
+        )
+    if rest in (":memory:", "/:memory:"):
+        return ":memory:"
+    if not rest.startswith("/") or len(rest) < 2:
+        raise StoreUnavailable(f"{url} names no file", hint="write sqlite:///path with three slashes")
+    return os.path.abspath(os.path.expanduser(rest[1:]))
+
+
+def _warn_about_memory() -> None:
+    if "pytest" not in sys.modules and "unittest" not in sys.modules:
+        warnings.warn("sqlite://:memory: forgets everything when the process ends", NotDurableWarning, stacklevel=4)

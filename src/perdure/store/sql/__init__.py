@@ -1,0 +1,57 @@
+"""Named SQL: one `queries.sql` per dialect, the same names and parameters in each.
+
+A statement begins with `-- name: put_meta(key, value)` and a line that says why it exists. Arguments are bound
+by position in the order of the header; the text names them.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+
+class Named(msgspec.Struct, frozen=True):
+    """A statement as written."""
+
+    name: str
+    parameters: tuple[str, ...]
+    reason: str
+    text: str
+
+    @property
+    def returns(self) -> bool:
+        """Whether rows come back."""
+        return self.text.startswith("SELECT") or "RETURNING" in self.text
+
+
+_HERE = Path(__file__).parent
+_HEADER = re.compile(r"^-- name: (\w+)\(([^)]*)\)\n-- (.+)\n", re.MULTILINE)
+_PARAMETER = re.compile(r"(?<![:\w]):(\w+)")
+
+
+@cache
+def load(dialect: str) -> dict[str, Named]:
+    """All statements of a dialect by name."""
+    text = (_HERE / dialect / "queries.sql").read_text(encoding="utf-8")
+    pieces = _HEADER.split(text)
+    named = {}
+    for name, parameters, reason, body in zip(pieces[1::4], pieces[2::4], pieces[3::4], pieces[4::4], strict=True):
+        names = tuple(p.strip() for p in parameters.split(",") if p.strip())
+        named[name] = Named(name, names, reason, body.strip().rstrip(";"))
+    return named
+
+
+def numbered(statement: Named, marker: str) -> str:
+    """The text with `:name` replaced by the marker and the parameter's position, as `?1` or `$1`."""
+    position = {name: index for index, name in enumerate(statement.parameters, start=1)}
+    return _PARAMETER.sub(lambda match: f"{marker}{position[match[1]]}", statement.text)
+
+
+@cache
+def migrations(dialect: str) -> tuple[str, ...]:
+    """The schema's history; the version of a schema is how many of them it has had."""
+    paths = sorted((_HERE / dialect / "migrations").glob("*.sql"))
+    return tuple(path.read_text(encoding="utf-8") for path in paths)

@@ -1,0 +1,127 @@
+-- Facts about the store itself: its id, the secret that keys object ids.
+CREATE TABLE meta (
+    key   TEXT PRIMARY KEY,
+    value BLOB NOT NULL
+) STRICT;
+
+-- Every host and file that the store has been used as, oldest first: a copy is noticed.
+CREATE TABLE homes (
+    id   INTEGER PRIMARY KEY,
+    host TEXT NOT NULL,
+    file TEXT NOT NULL,
+    at   INTEGER NOT NULL
+) STRICT;
+
+-- Streams are numbered without gaps, so that a removed one is missed by `verify`.
+CREATE TABLE streams (
+    id   INTEGER PRIMARY KEY,
+    kind TEXT NOT NULL,
+    name TEXT NOT NULL,
+    at   INTEGER NOT NULL
+) STRICT;
+
+-- The journal. id is (stream << 32) | seq: one B-tree, in order within each stream, so that appending a step
+-- touches the same number of pages as a bare insert. body is NULL and digest set once a payload is erased.
+CREATE TABLE events (
+    id     INTEGER PRIMARY KEY,
+    kind   INTEGER NOT NULL,
+    at     INTEGER NOT NULL,
+    body   BLOB,
+    chain  BLOB NOT NULL,
+    digest BLOB
+) STRICT;
+
+-- Signed heads. Not a view: a signature cannot be made again without the key.
+CREATE TABLE seals (
+    stream     INTEGER NOT NULL,
+    seq        INTEGER NOT NULL,
+    chain      BLOB NOT NULL,
+    streams    INTEGER NOT NULL,
+    public_key BLOB NOT NULL,
+    signature  BLOB NOT NULL,
+    PRIMARY KEY (stream, seq)
+) STRICT;
+
+-- Large values, once each; id is a keyed hash of the content. A rowid table, because rows are large.
+CREATE TABLE objects (
+    id   BLOB NOT NULL UNIQUE,
+    size INTEGER NOT NULL,
+    data BLOB NOT NULL
+) STRICT;
+
+-- Processes that hold leases. One row is renewed by a heartbeat, however many runs the process has open.
+CREATE TABLE holders (
+    id        INTEGER PRIMARY KEY,
+    boot      TEXT NOT NULL,
+    namespace TEXT NOT NULL,
+    pid       INTEGER NOT NULL,
+    started   INTEGER NOT NULL,
+    host      TEXT NOT NULL,
+    at        INTEGER NOT NULL,
+    deadline  INTEGER NOT NULL
+) STRICT;
+
+-- Who may write to a stream. The fence only grows; a writer with an older one changes nothing.
+CREATE TABLE leases (
+    stream INTEGER PRIMARY KEY,
+    fence  INTEGER NOT NULL,
+    holder INTEGER
+) STRICT;
+
+-- View: the agents of this store.
+CREATE TABLE agents (
+    name       TEXT PRIMARY KEY,
+    stream     INTEGER NOT NULL,
+    public_key BLOB NOT NULL,
+    at         INTEGER NOT NULL
+) STRICT;
+
+-- View: the runs.
+CREATE TABLE runs (
+    stream       INTEGER PRIMARY KEY,
+    agent        TEXT NOT NULL,
+    id           TEXT NOT NULL,
+    status       TEXT NOT NULL,
+    input_digest BLOB NOT NULL,
+    parent       INTEGER NOT NULL,
+    started_at   INTEGER NOT NULL,
+    changed_at   INTEGER NOT NULL,
+    resumes      INTEGER NOT NULL,
+    outcome      INTEGER NOT NULL,
+    error        TEXT NOT NULL,
+    UNIQUE (agent, id)
+) STRICT;
+
+-- View: latest values of state; owner is the stream of the run.
+CREATE TABLE state (
+    owner     INTEGER NOT NULL,
+    namespace TEXT NOT NULL,
+    key       TEXT NOT NULL,
+    value     BLOB NOT NULL,
+    version   INTEGER NOT NULL,
+    at        INTEGER NOT NULL,
+    PRIMARY KEY (owner, namespace, key)
+) STRICT;
+
+-- View: questions that a run has put to people.
+CREATE TABLE questions (
+    stream INTEGER NOT NULL,
+    seq    INTEGER NOT NULL,
+    about  INTEGER NOT NULL,
+    kind   TEXT NOT NULL,
+    text   TEXT NOT NULL,
+    at     INTEGER NOT NULL,
+    open   INTEGER NOT NULL,
+    PRIMARY KEY (stream, seq)
+) STRICT;
+
+-- View: answers, the first of which wins. Apart from questions, so that an answer may come first.
+CREATE TABLE answers (
+    stream  INTEGER NOT NULL,
+    about   INTEGER NOT NULL,
+    verdict TEXT NOT NULL,
+    value   BLOB NOT NULL,
+    by      TEXT NOT NULL,
+    at      INTEGER NOT NULL,
+    PRIMARY KEY (stream, about)
+) STRICT;

@@ -1,0 +1,237 @@
+"""The embedded store: one SQLite file in WAL mode, one writer connection per process, readers beside it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+import weakref
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import apsw
+
+from .. import interrupts
+from ..clock import Clock
+from ..errors import PerdureError, StoreBusy, StoreClosed, StoreFenced, StoreForked
+from ..failpoints import Moment, reach
+from ..limits import LOCK_SECONDS_MAX
+from . import sql
+from .base import Rows, Statement, Store, Unit
+from .committer import Committer, Ticket
+from .sqlite_file import connect, create_or_migrate, refuse_unsafe_place, translate
+from .turnstile import Turnstile
+
+T = TypeVar("T")
+
+_TEXT = {name: sql.numbered(named, "?") for name, named in sql.load("sqlite").items()}
+_RETURNS = {name for name, named in sql.load("sqlite").items() if named.returns}
+
+
+class SqliteStore(Store):
+    """A file. Two processes may use it at once; two stores of one process on one file are better shared."""
+
+    def __init__(self, path: str, *, clock: Clock, durability: str = "full", vfs: str | None = None) -> None:
+        self.url = f"sqlite:///{path}"
+        self.path = path
+        self.clock = clock
+        self.durability = durability
+        self.fenced: StoreFenced | None = None
+        self._in_memory = path == ":memory:"
+        self._vfs = vfs
+        self._closed = self._forked = False
+        self._committer = Committer(self._execute)
+        if not self._in_memory:
+            refuse_unsafe_place(path)
+        self._turnstile = None if self._in_memory else Turnstile(path + ".lock")
+        self._readers: list[apsw.Connection] = []
+        with translate(path):
+            self._writer = connect(path, durability, vfs)
+            self._locked(lambda: create_or_migrate(self._writer, clock))
+            self.secret = self._meta("secret")
+            self.identity = self._meta("identity").hex()
+        self._memory_lock = threading.Lock()
+        _OPEN.add(self)
+
+    def submit(self, unit: Unit[T]) -> T:
+        self._must_be_usable()
+        reach(unit.site, Moment.BEFORE)
+        held = interrupts.hold()
+        try:
+            result = self._committer.submit(unit)
+            reach(unit.site, Moment.AFTER)
+        finally:
+            if held:
+                interrupts.let_go()
+        return result
+
+    async def submit_async(self, unit: Unit[T]) -> T:
+        self._must_be_usable()
+        reach(unit.site, Moment.BEFORE)
+        result = await self._committer.submit_async(unit)
+        reach(unit.site, Moment.AFTER)
+        return result
+
+    def read(self, name: str, args: tuple[Any, ...] = ()) -> Rows:
+        self._must_be_open()
+        with translate(self.path):
+            if self._in_memory:
+                with self._memory_lock:
+                    return self._writer.execute(_TEXT[name], args).fetchall()
+            connection = self._readers.pop() if self._readers else connect(self.path, self.durability, self._vfs)
+            try:
+                return connection.execute(_TEXT[name], args).fetchall()
+            finally:
+                self._readers.append(connection)
+
+    def changes(self) -> int:
+        self._must_be_open()
+        with translate(self.path):
+            # data_version of the writer moves for commits of every other connection of any process.
+            if self._in_memory:
+                return self._writer.total_changes()
+            connection = self._readers.pop() if self._readers else connect(self.path, self.durability, self._vfs)
+            try:
+                return int(connection.execute("PRAGMA data_version").fetchall()[0][0])
+            finally:
+                self._readers.insert(0, connection)
+
+    def backup(self, path: str) -> int:
+        self._must_be_open()
+        with translate(path):
+            target = connect(path, "full", None)
+            with target.backup("main", self._writer, "main") as copy:
+                while not copy.done:
+                    copy.step(1000)
+            target.execute("PRAGMA journal_mode = DELETE").fetchall()
+            target.close()
+        return os.path.getsize(path)
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        _OPEN.discard(self)
+        if self._forked:
+            return
+        self._committer.close()
+        for connection in (*self._readers, self._writer):
+            connection.close()
+        if self._turnstile is not None:
+            self._turnstile.close()
+
+    # -- inside -----------------------------------------------------------------------------------------------
+
+    def _execute(self, batch: Sequence[Ticket]) -> None:
+        """Commit a batch in one transaction; a unit that fails alone is undone alone."""
+        with translate(self.path, on_io_error=self._fence):
+            self._locked(lambda: self._transact(batch))
+
+    def _transact(self, batch: Sequence[Ticket]) -> None:
+        writer = self._writer
+        alone = len(batch) == 1
+        writer.execute("BEGIN IMMEDIATE")
+        committing = False
+        try:
+            reach(batch[0].unit.site, Moment.BEGUN)
+            for ticket in batch:
+                self._run(ticket, alone)
+            if alone and batch[0].error is not None:
+                writer.execute("ROLLBACK")
+                return
+            reach(batch[0].unit.site, Moment.WRITTEN)
+            committing = True
+            writer.execute("COMMIT")
+        except BaseException as error:
+            if writer.in_transaction:
+                writer.execute("ROLLBACK")
+            elif committing and not isinstance(error, apsw.Error):
+                return  # an interrupt that came after the commit: it is durable, and must be told so
+            raise
+
+    def _run(self, ticket: Ticket, alone: bool) -> None:
+        if not alone:
+            self._writer.execute("SAVEPOINT unit")
+        try:
+            script = ticket.unit.script()
+            rows: list[Rows] = []
+            try:
+                statements = next(script)
+                while True:
+                    rows = [self._statement(statement) for statement in statements]
+                    statements = script.send(rows)
+            except StopIteration as stop:
+                ticket.result = stop.value
+        except PerdureError as error:
+            ticket.error = error
+            if not alone:
+                self._writer.execute("ROLLBACK TO unit")
+        if not alone:
+            self._writer.execute("RELEASE unit")
+
+    def _statement(self, statement: Statement) -> Rows:
+        name = statement.name
+        try:
+            cursor = self._writer.execute(_TEXT[name], statement.args)
+            rows = cursor.fetchall() if name in _RETURNS else []
+        except apsw.ConstraintError as error:
+            # Only a writer that is not alone can meet a row that it believed absent.
+            if statement.must is None:
+                raise
+            raise statement.must() from error
+        if statement.must is not None and self._writer.changes() != 1:
+            raise statement.must()
+        return rows
+
+    def _locked(self, work: Any) -> None:
+        """Do work that writes, in the turn of this process."""
+        if self._turnstile is None:
+            with self._memory_lock if hasattr(self, "_memory_lock") else threading.Lock():
+                work()
+            return
+        if not self._turnstile.enter(LOCK_SECONDS_MAX):
+            raise StoreBusy
+        try:
+            work()
+        finally:
+            self._turnstile.leave()
+
+    def _meta(self, key: str) -> bytes:
+        value = self._writer.execute(_TEXT["get_meta"], (key,)).fetchall()[0][0]
+        assert isinstance(value, bytes)
+        return value
+
+    def _fence(self, error: StoreFenced) -> None:
+        self.fenced = error
+        # The file may hold less than its cache pretends; leave the log for the next open to judge.
+        self._writer.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+
+    def _must_be_open(self) -> None:
+        if self._closed:
+            raise StoreClosed
+        if self._forked:
+            raise StoreForked
+
+    def _must_be_usable(self) -> None:
+        self._must_be_open()
+        if self.fenced is not None:
+            raise StoreFenced(self.fenced.message)
+
+    def _abandon(self) -> None:
+        """In a forked child: forget the parent's connections without closing them, which would harm the parent."""
+        self._forked = True
+        for connection in (*self._readers, self._writer):
+            # Never collected: SQLite must not see its parent's file through this process again.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+
+
+_OPEN: weakref.WeakSet[SqliteStore] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for store in list(_OPEN):
+        store._abandon()
+    _OPEN.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

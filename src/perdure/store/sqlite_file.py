@@ -1,0 +1,150 @@
+"""Opening a SQLite file: where it may be, how it is set up, which schema it has, what its errors mean."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import apsw
+
+from ..clock import Clock
+from ..errors import StorageFull, StoreBusy, StoreFenced, StoreTooNew, StoreUnavailable
+from ..failpoints import Moment, Site, reach
+from . import sql
+
+APPLICATION_ID = 0x50445245
+"""In the header of every file, so that another program's database is not taken for ours."""
+
+BUSY_MILLISECONDS = 10_000
+SQLITE_VERSION_MIN = (3, 51, 3)
+"""Before it, a checkpoint racing a writer could corrupt a WAL database."""
+
+NETWORK_FILE_SYSTEMS = frozenset(
+    "nfs nfs4 cifs smb3 smbfs afs ceph glusterfs lustre 9p fuse.sshfs fuse.s3fs fuse.gcsfuse fuse.glusterfs".split()
+)
+
+
+def connect(path: str, durability: str, vfs: str | None) -> apsw.Connection:
+    """A connection with every setting that durability depends on set and read back."""
+    connection = apsw.Connection(path, vfs=vfs)
+    connection.set_busy_timeout(BUSY_MILLISECONDS)
+    if vfs is not None:
+        # A VFS written in Python has no shared memory.
+        _pragma(connection, "locking_mode", "exclusive")
+    if path != ":memory:":
+        _pragma(connection, "journal_mode", "wal")
+    _pragma(connection, "synchronous", "FULL" if durability == "full" else "NORMAL", 2 if durability == "full" else 1)
+    _pragma(connection, "foreign_keys", "ON", 1)
+    _pragma(connection, "trusted_schema", "OFF", 0)
+    return connection
+
+
+def create_or_migrate(connection: apsw.Connection, clock: Clock) -> None:
+    """Bring the schema to this version, all of it in one transaction; refuse what is not ours or is newer."""
+    if tuple(map(int, apsw.sqlite_lib_version().split("."))) < SQLITE_VERSION_MIN:
+        raise StoreUnavailable(
+            f"SQLite {apsw.sqlite_lib_version()} may corrupt a database in WAL mode",
+            hint="install a current apsw: pip install -U apsw",
+        )
+    history = sql.migrations("sqlite")
+    version = _number(connection, "user_version")
+    if version > len(history):
+        raise StoreTooNew(f"the store has schema {version}, this version of Perdure knows {len(history)}")
+    if version == 0 and connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall():
+        raise StoreUnavailable("this SQLite file belongs to another program", hint="choose another file")
+    if version == len(history):
+        return
+    reach(Site.STORE_CREATE, Moment.BEFORE)
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        _migrate(connection, history[_number(connection, "user_version") :])
+        reach(Site.STORE_CREATE, Moment.WRITTEN)
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    reach(Site.STORE_CREATE, Moment.AFTER)
+
+
+def _migrate(connection: apsw.Connection, pending: tuple[str, ...]) -> None:
+    for text in pending:
+        connection.execute(text).fetchall()
+        reach(Site.STORE_CREATE, Moment.BEGUN)
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}").fetchall()
+    connection.execute(f"PRAGMA user_version = {len(sql.migrations('sqlite'))}").fetchall()
+    put = sql.numbered(sql.load("sqlite")["put_meta"], "?")
+    connection.execute(put, ("secret", secrets.token_bytes(32)))
+    connection.execute(put, ("identity", secrets.token_bytes(16)))
+
+
+def prepare_file(path: str) -> None:
+    """Make the folder and an empty file that only its owner can read, before SQLite would make a public one."""
+    folder = os.path.dirname(path)
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+    except OSError as error:
+        raise StoreUnavailable(
+            f"{path} cannot be opened: {error.strerror}", hint="give a path that can be written, store='sqlite:///...'"
+        ) from error
+
+
+def refuse_unsafe_place(path: str) -> None:
+    """File locks over a network are promises that nobody keeps: two writers would meet in one file."""
+    kind = file_system_of(os.path.dirname(path))
+    if kind in NETWORK_FILE_SYSTEMS:
+        raise StoreUnavailable(
+            f"{path} is on a network file system ({kind}), where SQLite's locks do not hold",
+            hint="use a local disk, or postgresql:// for many machines",
+        )
+
+
+def file_system_of(folder: str, mounts: str = "/proc/self/mountinfo") -> str:
+    """The type of the file system that a folder is on; empty where the system does not tell."""
+    try:
+        with open(mounts, encoding="utf-8", errors="surrogateescape") as file:
+            lines = [line.split() for line in file]
+    except OSError:
+        return ""
+    best, kind = "", ""
+    for fields in lines:
+        point = fields[4].replace("\\040", " ")
+        inside = folder == point or folder.startswith(point.rstrip("/") + "/")
+        if inside and len(point) >= len(best):
+            best, kind = point, fields[fields.index("-") + 1]
+    return kind
+
+
+@contextmanager
+def translate(path: str, on_io_error: Callable[[StoreFenced], None] | None = None) -> Iterator[None]:
+    """Turn the driver's errors into ours, in one place."""
+    try:
+        yield
+    except apsw.FullError as error:
+        raise StorageFull from error
+    except (apsw.BusyError, apsw.LockedError) as error:
+        raise StoreBusy from error
+    except apsw.IOError as error:
+        fenced = StoreFenced(f"{path}: {error}")
+        if on_io_error is not None:
+            on_io_error(fenced)
+        raise fenced from error
+    except (apsw.CantOpenError, apsw.NotADBError, apsw.CorruptError, apsw.ReadOnlyError, apsw.PermissionsError) as error:
+        raise StoreUnavailable(
+            f"{path} cannot be used: {error}", hint="`perdure doctor` looks closer; restore from a backup if it is damaged"
+        ) from error
+
+
+def _pragma(connection: apsw.Connection, name: str, value: str, expected: object = None) -> None:
+    """Set a pragma and read it back: SQLite ignores what it cannot do, without a word."""
+    connection.execute(f"PRAGMA {name} = {value}").fetchall()
+    found = connection.execute(f"PRAGMA {name}").fetchall()[0][0]
+    if found != (value if expected is None else expected):
+        raise StoreUnavailable(f"SQLite would not set {name} to {value} (it is {found})")
+
+
+def _number(connection: apsw.Connection, name: str) -> int:
+    return int(connection.execute(f"PRAGMA {name}").fetchall()[0][0])

@@ -1,0 +1,1 @@
+"""The tests, by what they cost: `tests/budget.py` says how long each folder may take."""

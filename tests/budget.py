@@ -1,0 +1,113 @@
+"""How long each suite may take, so that CI stays under 15 minutes for as long as the project lives.
+
+A suite is a folder of tests/. Its time is the sum of setup, call and teardown of its tests. Budgets are for
+two cores of an ordinary CI machine. They are enforced when CI=true or PERDURE_BUDGET=1: over budget is a
+failure like any other. On a slower machine PERDURE_BUDGET_FACTOR=2 doubles them all; the project's own CI
+does not set it. Who needs a larger budget takes it from another suite: the sum is checked too.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+SUITE_SECONDS_MAX = {
+    "unit": 60,
+    "model": 15,
+    "conformance": 120,
+    "crash": 240,
+    "powerloss": 120,
+    "mutations": 180,
+    "docs": 60,
+    "tidy": 30,
+}
+
+TOTAL_SECONDS_MAX = 14 * 60
+"""All of them, leaving a minute of the 15 for setting up and for `make check`."""
+
+HERE = Path(__file__).parent
+
+
+def is_enforced(environment: Mapping[str, str]) -> bool:
+    """Whether a suite over its budget fails the session."""
+    return environment.get("CI") == "true" or environment.get("PERDURE_BUDGET") == "1"
+
+
+def factor_of(environment: Mapping[str, str]) -> float:
+    """By how much this machine is slower than the one that the budgets are for."""
+    return float(environment.get("PERDURE_BUDGET_FACTOR") or 1)
+
+
+class Budget:
+    """Adds up the seconds of each suite; at the end prints them, and fails the suites that took too long."""
+
+    def __init__(self, limits: Mapping[str, float], *, enforced: bool, factor: float = 1) -> None:
+        self.limits = {suite: limit * factor for suite, limit in limits.items()}
+        self.enforced = enforced
+        self.seconds: defaultdict[str, float] = defaultdict(float)
+
+    def suite_of(self, nodeid: str) -> str | None:
+        """The folder under tests/ that a test belongs to."""
+        parts = nodeid.partition("::")[0].split("/")
+        return parts[1] if len(parts) > 2 and parts[0] == HERE.name else None
+
+    def over(self) -> list[str]:
+        """The suites that took longer than they may."""
+        return [suite for suite in sorted(self.seconds) if self.seconds[suite] > self.limits.get(suite, 0)]
+
+    def complaint(self, suite: str) -> str:
+        """Why a suite fails."""
+        if suite not in self.limits:
+            return f"tests/{suite} has no time budget: give it one in tests/budget.py"
+        return f"tests/{suite} took {self.seconds[suite]:.1f} s; its budget is {self.limits[suite]:g} s"
+
+    @pytest.hookimpl
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        suite = self.suite_of(report.nodeid)
+        if suite is not None:
+            self.seconds[suite] += report.duration
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if not self.enforced:
+            return
+        for suite in self.over():
+            # As a report, so that pytest's closing line, its exit code and its XML all know of it.
+            where = f"tests/{suite}"
+            report = pytest.TestReport(
+                nodeid=where,
+                location=(where, None, "time budget"),
+                keywords={},
+                outcome="failed",
+                longrepr=self.complaint(suite),
+                when="teardown",
+            )
+            session.config.hook.pytest_runtest_logreport(report=report)
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    @pytest.hookimpl
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if len(self.seconds) < 2 and not self.enforced:
+            return
+        terminalreporter.section("time budgets")
+        for suite, seconds in sorted(self.seconds.items()):
+            limit = self.limits.get(suite, 0)
+            late = "  OVER" if seconds > limit else ""
+            terminalreporter.line(f"{suite:12} {seconds:7.1f} s of {limit:4g} s{late}")
+        total, limit = sum(self.seconds.values()), sum(self.limits.values())
+        terminalreporter.line(f"{'all':12} {total:7.1f} s of {limit:4g} s")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Makes this module a plugin (`-p tests.budget`), which is how its own test runs it."""
+    install(config)
+
+
+def install(config: pytest.Config) -> None:
+    """Measure this session."""
+    budget = Budget(SUITE_SECONDS_MAX, enforced=is_enforced(os.environ), factor=factor_of(os.environ))
+    config.pluginmanager.register(budget, "perdure-budget")

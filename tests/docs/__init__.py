@@ -1,0 +1,1 @@
+"""The documentation, run. What the pages may hold is said in `pages.py`."""

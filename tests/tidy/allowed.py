@@ -1,0 +1,25 @@
+"""Where a rule does not hold, and why. An entry that nothing needs any more is a complaint too.
+
+Keys are (path, qualified name of the function).
+"""
+
+from __future__ import annotations
+
+BROAD_EXCEPTS = {
+    ("src/perdure/store/committer.py", "Committer._commit_queue"): (
+        "not swallowed: whatever ended the transaction is raised again in every caller of the batch"
+    ),
+    ("src/perdure/run/requests.py", "drive_sync"): "not swallowed: thrown into the protocol, which decides",
+    ("src/perdure/run/requests.py", "drive_async"): "not swallowed: thrown into the protocol, which decides",
+    ("src/perdure/run/requests.py", "_start_body.body"): (
+        "not swallowed: carried from the thread of the body to the caller that waits for it"
+    ),
+    ("src/perdure/run/steps.py", "_execute"): "the body is the user's code: whatever it raises is an outcome",
+    ("src/perdure/run/effects.py", "_execute"): "the body is the user's code: what it raises is judged",
+    ("src/perdure/run/doubt.py", "ask_check"): "a check that raises counts as Unknown: semantics, section 3",
+    ("src/perdure/codec/registry.py", "_upcast"): "the user's code: raised again as UnknownType",
+}
+"""`except Exception`, `except BaseException` and their kin."""
+
+DYNAMIC_CODE: dict[tuple[str, str], str] = {}
+"""Imports whose name is computed, and other ways to make code from data."""

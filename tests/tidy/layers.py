@@ -1,0 +1,143 @@
+"""Imports point downwards only.
+
+A unit is a module or folder directly under src/perdure. Its layer says what it may import: its own layer,
+where no circle may arise, and those below. A new unit gets a place here and in the table of AGENTS.md.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+
+from tests.tidy.source import Source
+
+# From top to bottom, in the order of the design.
+LAYERS = {
+    "surface": "cli demo server dashboard mcp adapters __main__",
+    "package": "__init__",
+    "facade": "agent aio sync",
+    "nouns": "engine run runs state checkpoints workflows memory workspace context artifacts",
+    "truth": "journal objects leases keys",
+    "store": "store",
+    "values": "records codec errors clock limits failpoints process interrupts",
+}
+
+LAYER_OF = {unit: layer for layer, units in LAYERS.items() for unit in units.split()}
+DEPTH_OF = {layer: depth for depth, layer in enumerate(LAYERS)}
+
+FOR_PEOPLE = frozenset({"rich", "click"})
+"""Slow to import, and of no use to a library: only the surface has them."""
+
+LATE_ONLY = frozenset({"numpy", "pydantic", "pydantic_core", "attr", "attrs"})
+"""Never needed unless the user has them: imported inside a function, once a value of theirs has been seen."""
+
+
+@dataclass(frozen=True)
+class Import:
+    """One imported module; `late` when inside a function or only for type checkers."""
+
+    place: str
+    unit: str
+    module: str
+    late: bool
+    for_types: bool
+
+
+def unit_of(module: str) -> str:
+    """perdure.cli.main belongs to cli; perdure itself is __init__."""
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else "__init__"
+
+
+def imports_of(source: Source) -> Iterator[Import]:
+    """Every import of a file, relative ones resolved."""
+    unit = unit_of(source.module)
+    types = _under(source.tree, _is_type_checking)
+    late = _under(source.tree, _is_function) | types
+    for node in ast.walk(source.tree):
+        for module in _modules(node, source.package):
+            yield Import(source.at(node), unit, module, node in late, node in types)
+
+
+def _modules(node: ast.AST, package: str) -> Iterator[str]:
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        base = node.module or ""
+        if node.level:
+            above = package.split(".")[: len(package.split(".")) - node.level + 1]
+            base = ".".join([*above, base] if base else above)
+        # `from perdure import errors` imports a unit, `from perdure import Agent` the package itself.
+        if base == "perdure":
+            yield from (f"perdure.{a.name}" if a.name in LAYER_OF else "perdure" for a in node.names)
+        else:
+            yield base
+
+
+def _under(tree: ast.AST, wanted: Callable[[ast.AST], bool]) -> set[ast.AST]:
+    return {inner for node in ast.walk(tree) if wanted(node) for inner in ast.walk(node)}
+
+
+def _is_function(node: ast.AST) -> bool:
+    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+
+
+def _is_type_checking(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
+
+
+def without_layer(sources: Iterable[Source]) -> list[str]:
+    """Units that nobody has given a layer."""
+    strange = sorted({unit_of(source.module) for source in sources} - LAYER_OF.keys())
+    return [f"src/perdure/{unit}: give it a layer in tests/tidy/layers.py" for unit in strange]
+
+
+def upward(source: Source) -> Iterator[str]:
+    """Imports of a higher layer."""
+    for found in imports_of(source):
+        target = unit_of(found.module)
+        if found.module.split(".")[0] != "perdure" or not {found.unit, target} <= LAYER_OF.keys():
+            continue
+        here, there = LAYER_OF[found.unit], LAYER_OF[target]
+        if DEPTH_OF[there] < DEPTH_OF[here]:
+            yield f"{found.place}: {found.unit} ({here}) imports {target} ({there}), which is above it"
+
+
+def circles(sources: Iterable[Source]) -> list[str]:
+    """Units of one layer that need each other; imports for type checkers do not count."""
+    graph: dict[str, set[str]] = {}
+    for source in sources:
+        for found in imports_of(source):
+            target = unit_of(found.module)
+            if found.module.startswith("perdure.") and not found.for_types and target != found.unit:
+                graph.setdefault(found.unit, set()).add(target)
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return ["a circle of imports: " + " -> ".join(reversed(error.args[1]))]
+    return []
+
+
+def foreign(source: Source, core: Iterable[str]) -> Iterator[str]:
+    """Packages of other people that this file may not import, or not at import time."""
+    ours = {"perdure", *sys.stdlib_module_names}
+    for found in imports_of(source):
+        top = found.module.partition(".")[0]
+        if top in ours:
+            continue
+        if top in FOR_PEOPLE and LAYER_OF.get(found.unit) != "surface":
+            yield f"{found.place}: {top} is for the surface (cli, demo, ...) only"
+        elif top in LATE_ONLY and not found.late:
+            yield f"{found.place}: {top} is imported inside a function, or not at all"
+        elif top not in LATE_ONLY and top not in set(core):
+            yield f"{found.place}: {top} is not a dependency of the core"
+
+
+def unmapped(agents_page: str, sources: Iterable[Source]) -> list[str]:
+    """Units that the layer table of AGENTS.md does not name."""
+    units = {unit_of(source.module) for source in sources}
+    missing = [u for u in sorted(units) if f"`{u}`" not in agents_page and f"`{u}/`" not in agents_page]
+    return [f"AGENTS.md: the layer table does not name `{unit}`" for unit in missing]

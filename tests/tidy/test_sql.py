@@ -1,0 +1,117 @@
+"""SQL is static and named, and both dialects have the same statements."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.tidy import sql_rules
+from tests.tidy.source import PRODUCT_FOLDERS, ROOT, Source, expect_none, sources
+
+SQL = ROOT / "src" / "perdure" / "store" / "sql"
+DIALECTS = ("sqlite", "postgres")
+
+
+def test_sql_is_never_built() -> None:
+    folders = [folder for folder in PRODUCT_FOLDERS if folder != "examples"]
+    expect_none(c for source in sources(*folders) for c in sql_rules.built_sql(source))
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_statements_are_named_and_explained(dialect: str) -> None:
+    found = sql_rules.statements_of(SQL / dialect)
+    assert found, f"{SQL / dialect} defines no statement"
+    expect_none(sql_rules.badly_named(found))
+
+
+def test_both_dialects_define_the_same_statements() -> None:
+    expect_none(sql_rules.unlike({d: sql_rules.statements_of(SQL / d) for d in DIALECTS}))
+
+
+BUILT = [
+    'db.execute(f"SELECT {x}")',
+    'db.execute(f"anything at all {x}", (1,))',
+    'db.execute("SELECT %s" % x)',
+    'db.execute("SELECT " + x)',
+    'db.execute(("SELECT " + "a, ") + x)',
+    'db.executemany("SELECT {}".format(x), rows)',
+    'db.execute(" ".join(parts))',
+    'def f(x):\n    sql = f"SELECT {x}"\n    db.execute(sql)',
+    'def f(x):\n    sql = "SELECT 1"\n    sql += x\n    db.execute(sql)',
+    'TEXT = f"INSERT INTO a VALUES ({x})"',
+    'def f(x):\n    return "DELETE FROM %s" % x',
+    'run_it(f"PRAGMA synchronous = {x}")',
+]
+STATIC = [
+    'db.execute("SELECT ?", (x,))',
+    'db.execute("SELECT " "?", (x,))',
+    "db.execute(numbered(statement), args)",
+    'db.execute("SELECT 1 WHERE a = ?", (a + b,))',
+    'raise Error(f"Selected {x}")',
+    'raise Error(f"UPDATE of {x} failed")',
+    'pool.submit(f"name {x}")',
+    'db.pragma("synchronous", value)',
+]
+
+
+@pytest.mark.parametrize("text", BUILT)
+def test_built_sql_is_noticed(text: str) -> None:
+    assert list(sql_rules.built_sql(Source("src/perdure/store/x.py", text))) != []
+
+
+@pytest.mark.parametrize("text", STATIC)
+def test_static_sql_is_fine(text: str) -> None:
+    assert list(sql_rules.built_sql(Source("src/perdure/store/x.py", text))) == []
+
+
+GOOD = """\
+-- name: put(key, value)
+-- Why it is there, with 'a quote and :no_parameter.
+INSERT INTO t (k, v) VALUES (:key, :value);
+
+-- name: all()
+-- To list them.
+SELECT k, v::text, ':not_one' FROM t;
+"""
+
+
+def named(text: str) -> list[sql_rules.Statement]:
+    return list(sql_rules.statements("queries.sql", text))
+
+
+def test_named_statements_are_read() -> None:
+    assert [(s.name, s.parameters, s.place) for s in named(GOOD)] == [
+        ("put", ("key", "value"), "queries.sql:1"),
+        ("all", (), "queries.sql:5"),
+    ]
+    assert list(sql_rules.badly_named(named(GOOD))) == []
+
+
+@pytest.mark.parametrize(
+    ("bad", "complaint"),
+    [
+        (GOOD.replace("put(key, value)", "put"), "a header is"),
+        (GOOD.replace("put(key, value)", "put(key)"), "`value` is only"),
+        (GOOD.replace(":value", ":valeu"), "`valeu` is only"),
+        (GOOD.replace("-- To list them.\n", ""), "says why"),
+        (GOOD + GOOD[: GOOD.index("\n\n")], "defined twice"),
+    ],
+)
+def test_bad_names_are_noticed(bad: str, complaint: str) -> None:
+    assert complaint in "\n".join(sql_rules.badly_named(named(bad)))
+
+
+def test_dialects_that_differ_are_noticed(tmp_path: Path) -> None:
+    for dialect in DIALECTS:
+        (tmp_path / dialect).mkdir()
+        (tmp_path / dialect / "queries.sql").write_text(GOOD)
+
+    def complaints() -> list[str]:
+        return list(sql_rules.unlike({d: sql_rules.statements_of(tmp_path / d) for d in DIALECTS}))
+
+    assert complaints() == []
+    (tmp_path / "postgres" / "queries.sql").write_text(GOOD.replace("put(key, value)", "put(value, key)"))
+    assert len(complaints()) == 1
+    (tmp_path / "postgres" / "queries.sql").write_text(GOOD[: GOOD.index("-- name: all")])
+    assert complaints() == ["postgres: all is not defined"]
