@@ -1,14 +1,14 @@
 """Perdure makes AI agents survive: kill the process anywhere, and it continues from its last durable moment.
 
-    from perdure import Agent
+from perdure import Agent
 
-    agent = Agent("travel")
+agent = Agent("travel")
 
-    @agent.step
-    def search(city): ...
+@agent.step
+def search(city): ...
 
-    with agent.run("trip-42") as run:
-        flights = search("NYC")
+with agent.run("trip-42") as run:
+    flights = search("NYC")
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ class Engine:
         single_home: bool,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        if not isinstance(name, str) or not name or len(name) > NAME_CHARACTERS_MAX:
+        if not name or len(name) > NAME_CHARACTERS_MAX:
             raise ValueError(f"an agent needs a name of 1 to {NAME_CHARACTERS_MAX} characters, not {name!r}")
         self.name = name
         self.url = locate(store)
@@ -246,9 +246,7 @@ def _check_home(store: Store, single_home: bool) -> None:
         moved = f"{path} was last used {'on another host' if rows[0][0] != host else 'as another file'}"
         if single_home:
             raise StoreMoved(moved)
-        warnings.warn(
-            f"{moved}: if it is a copy, the original may still be running", StoreMovedWarning, stacklevel=5
-        )
+        warnings.warn(f"{moved}: if it is a copy, the original may still be running", StoreMovedWarning, stacklevel=5)
     store.submit(AddHome(store, host, file))
 
 

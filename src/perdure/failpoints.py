@@ -38,6 +38,7 @@ class Site(StrEnum):
     QUESTION = "run.question"
     ANSWER = "run.answer"
     COLLECT = "objects.collect"
+    REBUILD = "journal.rebuild"
 
 
 class Moment(StrEnum):

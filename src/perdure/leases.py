@@ -38,7 +38,7 @@ class Lease(msgspec.Struct, frozen=True):
 
     def busy(self, run: str) -> RunBusy:
         """The error for somebody who wants it now."""
-        since = datetime.fromtimestamp(self.since / 1000).isoformat(sep=" ", timespec="seconds")
+        since = datetime.fromtimestamp(self.since / 1000).astimezone().isoformat(sep=" ", timespec="seconds")
         return RunBusy(f"run {run!r} is open in {self.process}, a holder since {since}")
 
 
@@ -108,7 +108,16 @@ class _Register(Unit[int]):
 
     def script(self) -> Script[int]:
         it = self._process
-        args = (it.boot, it.namespace, it.pid, it.started, it.host, self._clock.wall_ms(), self._clock.boot_ms(), LEASE_MS)
+        args = (
+            it.boot,
+            it.namespace,
+            it.pid,
+            it.started,
+            it.host,
+            self._clock.wall_ms(),
+            self._clock.boot_ms(),
+            LEASE_MS,
+        )
         [_, [(holder,)]] = yield [
             Statement("drop_dead_holders", (it.boot, self._clock.boot_ms())),
             Statement("add_holder", args),

@@ -13,9 +13,8 @@ from typing import Any
 from . import codec
 from .errors import CorruptValue, JournalDamaged
 from .failpoints import Site
-from .journal.append import decode
 from .limits import INLINE_BYTES_MAX, VALUE_BYTES_MAX
-from .records import Record
+from .records import Record, decode
 from .store.base import Script, Statement, Store, Unit
 
 _INLINE, _REFERENCE = b"\x00", b"\x01"
@@ -37,7 +36,7 @@ def unpack(store: Store, packed: bytes) -> Any:
     """The value again, as a copy that nobody else has."""
     if packed[:1] == _INLINE:
         return codec.decode(packed[1:])
-    return codec.decode(_fetch(store, reference(packed)))
+    return codec.decode(fetch(store, reference(packed)))
 
 
 def reference(packed: bytes) -> bytes:
@@ -60,7 +59,8 @@ def _compress(data: bytes) -> bytes:
     return _ZSTD + small if len(small) < len(data) else _RAW + data
 
 
-def _fetch(store: Store, identity: bytes) -> bytes:
+def fetch(store: Store, identity: bytes) -> bytes:
+    """The content of an object, compared with its id."""
     rows = store.read("get_object", (identity,))
     if not rows:
         raise JournalDamaged(f"object {identity.hex()[:12]} is missing")
@@ -72,8 +72,10 @@ def _fetch(store: Store, identity: bytes) -> bytes:
 
 
 def _decompress(stored: bytes, size: int) -> bytes:
-    if stored[:1] == _RAW:
+    if stored[:1] == _RAW and len(stored) == 1 + size:
         return stored[1:]
+    if stored[:1] != _ZSTD:
+        raise CorruptValue(f"an object of {size} bytes is stored in no known form")
     import zstandard
 
     # The frame says how much it will become: a forged one must not be believed before it is compared.
@@ -81,7 +83,7 @@ def _decompress(stored: bytes, size: int) -> bytes:
         claimed = zstandard.frame_content_size(stored[1:])
         if claimed != size or not 0 <= size <= VALUE_BYTES_MAX:
             raise CorruptValue(f"an object of {size} bytes claims to hold {claimed}")
-        return zstandard.ZstdDecompressor().decompress(stored[1:], max_output_size=size)
+        return zstandard.ZstdDecompressor().decompress(stored[1:], max_output_size=size, allow_extra_data=False)
     except zstandard.ZstdError as error:
         raise CorruptValue(str(error)) from error
 

@@ -11,7 +11,11 @@ from enum import IntEnum, StrEnum
 
 import msgspec
 
+from .errors import JournalDamaged
 from .process import Holder
+
+SALT_BYTES = 16
+"""An entry's body begins with that many random bytes, so that the digest of an erased one tells nothing."""
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -27,7 +31,7 @@ class Op(IntEnum):
     EVENT = 4
 
 
-class Write(Record):
+class Write(Record, frozen=True):
     """One write to the run's own data; `value` is a packed value, `position` orders messages."""
 
     op: int
@@ -47,7 +51,7 @@ class Status(StrEnum):
     CRASHED = "crashed"
 
 
-class Call(Record):
+class Call(Record, frozen=True):
     """Which call of which function in which scope: what matching on resume compares."""
 
     scope: str
@@ -56,12 +60,12 @@ class Call(Record):
     nth: int
 
 
-class AgentCreated(Record):
+class AgentCreated(Record, frozen=True):
     name: str
     public_key: bytes
 
 
-class RunStarted(Record):
+class RunStarted(Record, frozen=True):
     agent: str
     run: str
     input: bytes
@@ -71,27 +75,27 @@ class RunStarted(Record):
     holder: Holder
 
 
-class RunResumed(Record):
+class RunResumed(Record, frozen=True):
     fence: int
     holder: Holder
 
 
-class RunFinished(Record):
+class RunFinished(Record, frozen=True):
     result: bytes
 
 
-class RunFailed(Record):
+class RunFailed(Record, frozen=True):
     error: bytes
     text: str
     cause: int = 0
     """Number of the recorded failure whose exception left the run; 0 when it was not a recorded one."""
 
 
-class RunInterrupted(Record):
+class RunInterrupted(Record, frozen=True):
     reason: str
 
 
-class StepDone(Record):
+class StepDone(Record, frozen=True):
     call: Call
     since: int
     """Number of the last entry when the call began: tells what was called after what."""
@@ -100,7 +104,7 @@ class StepDone(Record):
     writes: tuple[Write, ...] = ()
 
 
-class AttemptFailed(Record):
+class AttemptFailed(Record, frozen=True):
     """A failed attempt that will be repeated, not before `next_at`."""
 
     call: Call
@@ -109,7 +113,7 @@ class AttemptFailed(Record):
     next_at: int
 
 
-class StepFailed(Record):
+class StepFailed(Record, frozen=True):
     """The last attempt failed too."""
 
     call: Call
@@ -118,7 +122,7 @@ class StepFailed(Record):
     text: str
 
 
-class EffectIntended(Record):
+class EffectIntended(Record, frozen=True):
     call: Call
     since: int
     key: str
@@ -127,7 +131,7 @@ class EffectIntended(Record):
     timeout_ms: int = 0
 
 
-class EffectAgain(Record):
+class EffectAgain(Record, frozen=True):
     """The body starts once more, with the same key: this entry renews the intent."""
 
     intent: int
@@ -135,7 +139,7 @@ class EffectAgain(Record):
     fence: int
 
 
-class EffectDone(Record):
+class EffectDone(Record, frozen=True):
     intent: int
     took_us: int
     how: str
@@ -145,7 +149,7 @@ class EffectDone(Record):
     note: str = ""
 
 
-class EffectFailed(Record):
+class EffectFailed(Record, frozen=True):
     """Nothing happened (`NotDone`), or a person decided to give up (`final`)."""
 
     intent: int
@@ -154,7 +158,7 @@ class EffectFailed(Record):
     final: bool = False
 
 
-class EffectDoubted(Record):
+class EffectDoubted(Record, frozen=True):
     """The body raised and nobody could say whether it had happened."""
 
     intent: int
@@ -162,32 +166,32 @@ class EffectDoubted(Record):
     text: str
 
 
-class ItemDone(Record):
+class ItemDone(Record, frozen=True):
     scope: str
     """Path of the item's own scope."""
     writes: tuple[Write, ...] = ()
 
 
-class Wrote(Record):
+class Wrote(Record, frozen=True):
     """A write of the run in the open, outside of any step or item."""
 
     scope: str
     write: Write
 
 
-class QuestionAsked(Record):
+class QuestionAsked(Record, frozen=True):
     about: int
     """The entry that let the body start."""
     kind: str
     text: str
 
 
-class QuestionClosed(Record):
+class QuestionClosed(Record, frozen=True):
     question: int
     verdict: str
 
 
-class Answered(Record):
+class Answered(Record, frozen=True):
     """Goes to the stream of the process that answers: the run may be open elsewhere."""
 
     stream: int
@@ -243,6 +247,7 @@ CLASS_OF: dict[int, type[Record]] = {
     Kind.ANSWERED: Answered,
 }
 KIND_OF: dict[type[Record], int] = {record: int(kind) for kind, record in CLASS_OF.items()}
+_DECODERS = {kind: msgspec.msgpack.Decoder(record) for kind, record in CLASS_OF.items()}
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -251,3 +256,11 @@ class Event(msgspec.Struct, frozen=True):
     seq: int
     at: int
     record: Record
+
+
+def decode(kind: int, body: bytes) -> Record:
+    """The record in an entry's body."""
+    try:
+        return _DECODERS[kind].decode(memoryview(body)[SALT_BYTES:])
+    except (KeyError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise JournalDamaged(f"an entry of kind {kind} cannot be read: {error}") from error

@@ -91,9 +91,7 @@ class RunInfo(msgspec.Struct, frozen=True):
 def list_runs(store: Store, agent: str | None = None, status: str | None = None) -> list[RunSummary]:
     """Every run, the one that changed last first."""
     found = [_summary(store, row) for row in store.read("all_runs")]
-    return [
-        run for run in found if (agent is None or run.agent == agent) and (status is None or run.status == status)
-    ]
+    return [run for run in found if (agent is None or run.agent == agent) and (status is None or run.status == status)]
 
 
 def find_runs(store: Store, run_id: str) -> list[RunSummary]:
@@ -110,7 +108,10 @@ def get_run(store: Store, agent: str, run_id: str) -> RunInfo:
     events, _ = read_events(store.identity, summary.stream, store.read("events_of", (summary.stream, 0)))
     ledger = Ledger(events)
     assert ledger.started is not None
-    unpack = lambda packed: objects.unpack(store, packed)  # noqa: E731
+
+    def unpack(packed: bytes) -> Any:
+        return objects.unpack(store, packed)
+
     state = {key: unpack(value) for _, key, value, _, _ in store.read("state_of", (summary.stream,))}
     return RunInfo(
         summary,
@@ -213,5 +214,3 @@ def give_answer(engine: Engine, run_id: str, answer: Answer, *, key: str | None 
     record = r.Answered(info.summary.stream, effects[0].about, answer.verdict, packed, name)
     head = engine.place.own_stream(engine.name)
     store.submit(Append(Site.ANSWER, head, [record], store.clock, objects=made))
-
-

@@ -9,7 +9,7 @@ from __future__ import annotations
 import builtins
 import os
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from functools import wraps
 from types import TracebackType
@@ -64,9 +64,7 @@ class Agent:
         key: KeySource | None = None,
         single_home: bool = False,
     ) -> None:
-        self._engine = Engine(
-            name, store=store, durability=durability, strict=strict, key=key, single_home=single_home
-        )
+        self._engine = Engine(name, store=store, durability=durability, strict=strict, key=key, single_home=single_home)
         self.runs = Runs(self._engine)
 
     @property
@@ -185,7 +183,7 @@ class Agent:
         Waiting for a person blocks, or raises `RunWaiting` after `wait` seconds. `on_change="rerun"` lets effects
         run that differ from the recorded ones. `parallel` allows several child runs of one run at a time.
         """
-        if not isinstance(id, str) or not id or len(id) > NAME_CHARACTERS_MAX:
+        if not id or len(id) > NAME_CHARACTERS_MAX:
             raise ValueError(f"a run needs an id of 1 to {NAME_CHARACTERS_MAX} characters, not {id!r}")
         if on_change not in ("error", "rerun"):
             raise ValueError(f'on_change={on_change!r}: choose "error" or "rerun"')
@@ -208,13 +206,7 @@ class Agent:
     ) -> Any:
         def decorate(call: Callable[..., Any]) -> Durable[..., Any]:
             return make_durable(
-                self._engine,
-                call,
-                effect=effect,
-                name=name,
-                ignore=ignore,
-                options=options,
-                always_async=_ASYNC,
+                self._engine, call, effect=effect, name=name, ignore=ignore, options=options, always_async=_ASYNC
             )
 
         return decorate if function is None else decorate(function)
@@ -394,13 +386,7 @@ class Run:
         kwargs: dict[str, Any],
     ) -> Any:
         durable = make_durable(
-            self._engine,
-            function,
-            effect=effect,
-            name=name,
-            ignore=ignore,
-            options=options,
-            always_async=_ASYNC,
+            self._engine, function, effect=effect, name=name, ignore=ignore, options=options, always_async=_ASYNC
         )
         _refuse_other_run(self._core)
         return durable(*args, **kwargs)
@@ -421,9 +407,10 @@ def _refuse_other_run(run: RunCore) -> None:
 class RunExecutor(ThreadPoolExecutor):
     """Threads that know which run they work for."""
 
-    def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Any:
+    def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
         """Like that of any executor; the run's context goes along."""
-        return super().submit(copy_context().run, fn, *args, **kwargs)
+        here = copy_context()
+        return super().submit(lambda: here.run(fn, *args, **kwargs))
 
 
 class Each(Generic[R]):

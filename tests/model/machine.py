@@ -47,12 +47,8 @@ class Trace:
     """Every (point, path) that it came to: the stops that there are."""
     process: Process | None = field(default=None, repr=False, compare=False)
 
-    def observe(
-        self, path: str, what: Literal["returned", "raised", "entered"], value: Any, view: View
-    ) -> None:
-        self.observations.append(
-            Observation(path, what, value, tuple(sorted(view.state.items())), view.messages)
-        )
+    def observe(self, path: str, what: Literal["returned", "raised", "entered"], value: Any, view: View) -> None:
+        self.observations.append(Observation(path, what, value, tuple(sorted(view.state.items())), view.messages))
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,9 +180,7 @@ class Model:
         """Section 1: "Other processes see the latest durable values"."""
         view = View.of(writes_of(self.journal))
         seen: dict[int, int] = {}
-        outside = tuple(
-            (name, arg, seen.setdefault(key, len(seen) + 1)) for name, arg, key in self.world.happened
-        )
+        outside = tuple((name, arg, seen.setdefault(key, len(seen) + 1)) for name, arg, key in self.world.happened)
         dead = self.status == "running" and (self._holder is None or not self._holder.alive)
         return Summary(
             "crashed" if dead else self.status,

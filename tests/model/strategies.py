@@ -128,9 +128,7 @@ def loops(body: st.SearchStrategy[Op], shape: Shape = ANY) -> st.SearchStrategy[
     endings = st.sampled_from(((), (), (), (Break(),), *early))
     bodies = st.tuples(few(body, 3), endings).map(lambda parts: parts[0] + parts[1])
     plain = st.lists(st.sampled_from("abc"), max_size=3).map(tuple)
-    pairs = st.lists(st.tuples(st.sampled_from("abc"), ARGS), max_size=3, unique_by=lambda it: it[0]).map(
-        tuple
-    )
+    pairs = st.lists(st.tuples(st.sampled_from("abc"), ARGS), max_size=3, unique_by=lambda it: it[0]).map(tuple)
     names = st.none() | st.sampled_from(("first", "second"))
     return st.builds(Each, plain, bodies, names) | st.builds(Each, pairs, bodies, names, st.just(0))
 
@@ -180,9 +178,7 @@ def edits(draw: st.DrawFn, program: Program, shape: Shape = ANY) -> Program:
     """Somebody changed the code between two attempts: added, removed, moved, or changed an argument."""
     changed = list(program)
     calls = [number for number, op in enumerate(changed) if isinstance(op, Step | Effect)]
-    how = draw(
-        st.sampled_from(("add", *(("remove", "move") if changed else ()), *(("argument",) if calls else ())))
-    )
+    how = draw(st.sampled_from(("add", *(("remove", "move") if changed else ()), *(("argument",) if calls else ()))))
     if how == "add":
         changed.insert(draw(st.integers(0, len(changed))), draw(ops(shape)))
     elif how == "argument":
@@ -235,9 +231,6 @@ def stories(
     """
     zombies = "freeze" in kinds
     program = draw(programs(shape))
-    kinds = (
-        ("crash", "interrupt", "raise", "freeze", "freeze") if zombies else ("crash", "interrupt", "raise")
-    )
     moves: list[Move] = []
     for number in range(draw(st.integers(1, 3))):
         start = Start(program, None, draw(few(answers(verdicts), 1)))

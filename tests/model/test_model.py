@@ -64,9 +64,7 @@ def test_writes_in_the_open_are_consumed_and_the_recorded_value_wins() -> None:
 def test_a_write_that_is_added_before_a_recorded_one_does_not_hide_it() -> None:
     model = Model()
     model.attempt((Step("s", writes=(SetState("x", 1), AppendMessage("m"))),), stop=crash("after@0"))
-    model.attempt(
-        (SetState("x", 5), AppendMessage("n"), Step("s", writes=(SetState("x", 1),))), stop=crash("after@2")
-    )
+    model.attempt((SetState("x", 5), AppendMessage("n"), Step("s", writes=(SetState("x", 1),))), stop=crash("after@2"))
     assert (model.summary().state, model.summary().messages) == ({"x": 1}, ("n", "m"))
 
 
@@ -196,9 +194,7 @@ def test_with_a_check_an_effect_happens_once_wherever_it_stops(stop: Stop, done_
         ("raises_before_doing", "done", "adopted", "finished", 0),
     ],
 )
-def test_what_a_raising_body_means(
-    outcome: Outcome, check: str, value: str, ending: str, happened: int
-) -> None:
+def test_what_a_raising_body_means(outcome: Outcome, check: str, value: str, ending: str, happened: int) -> None:
     model = Model()
     trace = model.attempt((Effect("e", outcomes=(outcome,), check=check, in_doubt="retry"),))  # type: ignore[arg-type]
     assert (values(trace)["0"], trace.ending, len(model.summary().outside)) == (value, ending, happened)
@@ -211,9 +207,7 @@ def test_not_done_is_retried_with_the_same_key() -> None:
     assert (model.summary().outside, model.world.happened) == ((("e", 0, 1),), [("e", 0, 1)])
 
 
-@pytest.mark.parametrize(
-    ("at", "ending"), [("attempt.failed:before", "waiting"), ("attempt.failed:after", "finished")]
-)
+@pytest.mark.parametrize(("at", "ending"), [("attempt.failed:before", "waiting"), ("attempt.failed:after", "finished")])
 def test_between_two_attempts_nothing_is_in_doubt(at: str, ending: str) -> None:
     model = Model()
     program: Program = (Effect("e", outcomes=(*NOT_DONE, "ok"), retries=1),)

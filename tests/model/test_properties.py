@@ -126,6 +126,4 @@ def test_the_strategies_reach_what_they_are_for() -> None:
     look()
     wanted = ("finished", "failed", "interrupted", "waiting", "crashed", "refused", "effects", "twice")
     errors = ("RunBusy", "RunWaiting", "Diverged", "InDoubt", "NotDone", "LeaseLost", "RunFinished")
-    assert not [
-        name for name in (*wanted, *errors, "ArithmeticError", "ConnectionError") if not seen[name]
-    ], seen
+    assert not [name for name in (*wanted, *errors, "ArithmeticError", "ConnectionError") if not seen[name]], seen

@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 
 # Numbers of 1 to 8 bytes (complex: 16), booleans, dates and spans with their unit, text and bytes. Not the
 # objects, which would be pickled; not the long doubles, which differ between machines; no records.
-_DTYPE: Final = re.compile(
-    r"\|b1|[<>|][iu][1248]|[<>]f[248]|[<>]c(8|16)|[<>][mM]8(\[\d*[a-zA-Z]+\])?|[<>]U\d+|\|S\d+"
-)
+_DTYPE: Final = re.compile(r"\|b1|[<>|][iu][1248]|[<>]f[248]|[<>]c(8|16)|[<>][mM]8(\[\d*[a-zA-Z]+\])?|[<>]U\d+|\|S\d+")
 
 _DIMENSIONS_MAX: Final = 32
 _CHARACTER_MAX: Final = 0x10FFFF
@@ -54,9 +52,7 @@ def _import_numpy() -> Any:
 def _dtype_text(dtype: numpy.dtype[Any]) -> str:
     text = dtype.str
     if not _DTYPE.fullmatch(text) or dtype.metadata or not dtype.itemsize:
-        raise Refusal(
-            f"numpy values of {dtype!s} cannot be stored exactly; use numbers, dates, text or lists"
-        )
+        raise Refusal(f"numpy values of {dtype!s} cannot be stored exactly; use numbers, dates, text or lists")
     return text
 
 

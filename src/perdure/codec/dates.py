@@ -45,9 +45,7 @@ def _take_zone(zone: tzinfo | None) -> Zone | None:
         seconds, rest = divmod(zone.utcoffset(None) or timedelta(), timedelta(seconds=1))
         if not rest:
             return (PYDANTIC, seconds, "")
-    raise Refusal(
-        f"the time zone {type_name(type(zone))} cannot be stored; use zoneinfo.ZoneInfo or timezone"
-    )
+    raise Refusal(f"the time zone {type_name(type(zone))} cannot be stored; use zoneinfo.ZoneInfo or timezone")
 
 
 def _zone_key(zone: tzinfo) -> str | None:

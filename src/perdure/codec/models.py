@@ -44,9 +44,7 @@ class PydanticModel(Shape):
     def make(self, cls: Any, fields: dict[str, Any], aside: dict[str, Any]) -> Any:
         unset, private = aside.get("unset", frozenset()), aside.get("private", {})
         if aside.keys() - {"unset", "private"} or type(unset) is not frozenset or type(private) is not dict:
-            raise CorruptValue(
-                f"what is stored beside the fields of {type_name(cls)} is nothing that we know"
-            )
+            raise CorruptValue(f"what is stored beside the fields of {type_name(cls)} is nothing that we know")
         declared = cls.model_fields
         state = {
             "__dict__": {name: value for name, value in fields.items() if name in declared},
@@ -67,8 +65,6 @@ class PydanticModel(Shape):
         known = cls.__private_attributes__
         lost = [name for name in stored if name not in known]
         if lost:
-            raise UnknownType(
-                f"{type_name(cls)} was stored with {lost[0]!r}, which it does not have any more"
-            )
+            raise UnknownType(f"{type_name(cls)} was stored with {lost[0]!r}, which it does not have any more")
         defaults = {name: known[name].get_default() for name in known if name not in stored}
         return {k: v for k, v in defaults.items() if v is not PydanticUndefined} | stored if known else None

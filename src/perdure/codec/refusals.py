@@ -96,16 +96,9 @@ _ADVICE: Final = {
     "builtins.mappingproxy": "make a dict of it",
 }
 
-_HANDLES: Final = (
-    "_io",
-    "_thread",
-    "threading",
-    "socket",
-    "asyncio",
-    "sqlite3",
-    "apsw",
-    "tempfile",
-    "select",
+_HANDLES: Final = frozenset(
+    "_io _thread threading queue _queue socket _socket ssl _ssl select selectors asyncio _asyncio concurrent "
+    "subprocess multiprocessing mmap tempfile sqlite3 apsw weakref _weakref contextvars _contextvars".split()
 )
 """Modules whose objects are handles of this process: nothing of them could be brought back."""
 

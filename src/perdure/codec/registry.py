@@ -111,11 +111,7 @@ def register_exception(*types: type[BaseException]) -> None:
     for kind in types:
         if not issubclass(kind, BaseException):
             raise NotStorable(f"only types of exceptions can be listed here, not {kind!r}")
-        if (
-            kind in exceptions.CLOSED_NAMES
-            or not issubclass(kind, Exception)
-            or not exceptions.rebuilds(kind)
-        ):
+        if kind in exceptions.CLOSED_NAMES or not issubclass(kind, Exception) or not exceptions.rebuilds(kind):
             continue
         with _lock:
             _exception_bases.add(kind)
@@ -126,11 +122,7 @@ def register_exception(*types: type[BaseException]) -> None:
 def entry_of(cls: type) -> Entry | None:
     """The entry of a class, if it is registered; derived exceptions are with their base."""
     entry = _by_class.get(cls)
-    if (
-        entry is None
-        and issubclass(cls, Exception)
-        and any(issubclass(cls, base) for base in _exception_bases)
-    ):
+    if entry is None and issubclass(cls, Exception) and any(issubclass(cls, base) for base in _exception_bases):
         _add_derived()
         entry = _by_class.get(cls)
     return entry
@@ -187,9 +179,7 @@ def _add(entry: Entry) -> None:
                 hint="each class needs a name of its own",
             )
         if other is not None and other.name != entry.name:
-            raise NotStorable(
-                f"{type_name(entry.cls)} is registered as {other.name!r}, and now as {entry.name!r}"
-            )
+            raise NotStorable(f"{type_name(entry.cls)} is registered as {other.name!r}, and now as {entry.name!r}")
         # The class of before a reload stays known too: instances of it may still be around.
         _by_name[entry.name] = _by_class[entry.cls] = entry
 
@@ -227,9 +217,7 @@ def _shape(cls: type) -> Shape | None:
 
 def _check_name(name: str, version: int) -> None:
     if type(name) is not str or not 0 < len(name) <= limits.NAME_CHARACTERS_MAX:
-        raise NotStorable(
-            f"a stored name is a text of 1 to {limits.NAME_CHARACTERS_MAX} characters, not {name!r}"
-        )
+        raise NotStorable(f"a stored name is a text of 1 to {limits.NAME_CHARACTERS_MAX} characters, not {name!r}")
     if type(version) is not int or version < 1:
         raise NotStorable(f"the version of {name!r} is a number from 1, not {version!r}")
 

@@ -200,9 +200,7 @@ class Hooked(Shape):
     def take(self, value: Any) -> dict[str, Any]:
         fields = value.__perdure_store__()
         if type(fields) is not dict or any(type(name) is not str for name in fields):
-            raise Refusal(
-                f"__perdure_store__ of {type_name(type(value))} must return a dict with names as keys"
-            )
+            raise Refusal(f"__perdure_store__ of {type_name(type(value))} must return a dict with names as keys")
         return fields
 
     def make(self, cls: type, fields: dict[str, Any], aside: dict[str, Any]) -> Any:

@@ -138,11 +138,7 @@ class Walk:
         if kind is str:
             return value if leaves.is_utf8(value) else Ext(leaves.SURROGATES.tag, leaves.dump_text(value))
         if kind is int:
-            return (
-                value
-                if leaves.fits_msgpack(value)
-                else Ext(leaves.BIG_INTEGER.tag, leaves.dump_integer(value))
-            )
+            return value if leaves.fits_msgpack(value) else Ext(leaves.BIG_INTEGER.tag, leaves.dump_integer(value))
         container = _CONTAINERS.get(kind)
         if container is not None:
             self._spend(len(value), depth)
@@ -165,6 +161,8 @@ class Walk:
         return self._elements(value, value, depth, [])
 
     def _tuple(self, value: tuple[Any, ...], depth: int) -> list[Any]:
+        if self._safe.issuperset(map(type, value)):
+            return [STRUCTURES[Tag.TUPLE], *value]
         return self._elements(value, value, depth, [STRUCTURES[Tag.TUPLE]])
 
     def _elements(self, whole: Any, items: Iterable[Any], depth: int, out: list[Any]) -> list[Any]:
@@ -253,10 +251,7 @@ class Walk:
         args, attributes = error.args, exceptions.attributes_of(error)
         parts = [self._part(argument, depth) for argument in args]
         state = {key: self._part(given, depth) for key, given in attributes.items() if leaves.is_utf8(key)}
-        if (
-            sum(len(memoryview(part)) for part in (*parts, *state.values()) if part is not None)
-            > exceptions.BYTES_MAX
-        ):
+        if sum(len(memoryview(part)) for part in (*parts, *state.values()) if part is not None) > exceptions.BYTES_MAX:
             args, parts, state = (args,), [None], {}
         if not exceptions.can_return(error) or (None in parts and exceptions.needs_its_arguments(error)):
             version = exceptions.TOLD

@@ -11,13 +11,12 @@ from ..clock import Clock
 from ..errors import JournalDamaged, LeaseLost
 from ..failpoints import Site
 from ..limits import SEAL_EVENTS
-from ..records import CLASS_OF, KIND_OF, Event, Record
+from ..records import KIND_OF, Event, Record, decode
 from ..store.base import Rows, Script, Statement, Unit
 from . import chain
 from .fold import fold
 
 _ENCODER = msgspec.msgpack.Encoder()
-_DECODERS = {kind: msgspec.msgpack.Decoder(record) for kind, record in CLASS_OF.items()}
 
 
 class Signer(Protocol):
@@ -114,11 +113,3 @@ def read_events(store: str, stream: int, rows: Rows) -> tuple[list[Event], Head]
         if body is not None:
             events.append(Event(seq, at, decode(kind, body)))
     return events, Head(store, stream, 0, len(rows), link)
-
-
-def decode(kind: int, body: bytes) -> Record:
-    """The record in an entry's body."""
-    try:
-        return _DECODERS[kind].decode(memoryview(body)[chain.SALT_BYTES :])  # type: ignore[no-any-return]
-    except (KeyError, msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise JournalDamaged(f"an entry of kind {kind} cannot be read: {error}") from error

@@ -10,7 +10,6 @@ from __future__ import annotations
 from hashlib import blake2b
 from struct import Struct
 
-SALT_BYTES = 16
 _PLACE = Struct(">QQQQ")
 
 

@@ -62,11 +62,10 @@ def ask_check(it: EffectCall, recorded: Recorded, believable: bool) -> Protocol[
     try:
         answer = yield Invoke(check, it.args, kwargs, it.frame.body("effect"), it.options.timeout)
     except Exception as error:  # a check that fails has told us nothing, whatever it raises
-        if error is NotDone or isinstance(error, NotDone):
-            answer = error
-        else:
+        if not isinstance(error, NotDone):
             logger.info("check of %s raised %r: counted as unknown", it.function.name, error)
             return NOTHING_KNOWN
+        answer = error
     if isinstance(answer, Done):
         return Verdict(done=True, value=answer.result)
     if answer is Done:
@@ -139,7 +138,7 @@ def _ask_a_person(it: EffectCall, recorded: Recorded, question: int) -> Protocol
         question = yield from run.commit(Site.QUESTION, r.QuestionAsked(recorded.begun, "in_doubt", text))
         run.ledger.questions[recorded.begun] = question
     logger.warning(
-        "run %s waits: nobody knows whether %s happened. Answer with: perdure answer %s --done RESULT | --retry | --fail",
+        "run %s waits: nobody knows if %s happened. Answer with: perdure answer %s --done RESULT | --retry | --fail",
         run.id, recorded.name, run.id,
     )  # fmt: skip
     began = run.clock.boot_ms()

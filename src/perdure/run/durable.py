@@ -47,7 +47,8 @@ class Durable(Generic[P, R]):
         if protocol is None:
             result: R = self._function.call(*given, **self._plain(kwargs))
             return result
-        return drive_sync(self._engine.store, protocol)
+        done: R = drive_sync(self._engine.store, protocol)
+        return done
 
     async def _await(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         protocol = self._plan(args, kwargs)
@@ -80,7 +81,9 @@ class Durable(Generic[P, R]):
             return None
         engine = frame.run.engine
         if engine is not self._engine and (engine.name, engine.url) != (self._engine.name, self._engine.url):
-            raise WrongAgent(f"{self._function.name} belongs to agent {self._engine.name!r}, the run to {engine.name!r}")
+            raise WrongAgent(
+                f"{self._function.name} belongs to agent {self._engine.name!r}, the run to {engine.name!r}"
+            )
         if self._function.effect:
             return call_effect(EffectCall(frame, self._function, self._options, args, kwargs))
         return call_step(frame, self._function, self._options, args, kwargs)
@@ -95,7 +98,9 @@ class Durable(Generic[P, R]):
         """A step outside a run says so once; an effect is refused; what only lost its way is refused too."""
         name, engine = self._function.name, self._engine
         if engine.open_runs:
-            raise NotDurable(f"{name} is called where the context of the open run of agent {engine.name!r} did not reach")
+            raise NotDurable(
+                f"{name} is called where the context of the open run of agent {engine.name!r} did not reach"
+            )
         if self._function.effect and self._options.outside != "allow":
             raise NotDurable(f"effect {name} is called outside of a run")
         if engine.strict:

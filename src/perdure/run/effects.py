@@ -39,9 +39,7 @@ def call_effect(it: EffectCall) -> Protocol[Any]:
         raise
 
 
-def _bring_about(
-    it: EffectCall, call: r.Call, recorded: Recorded | None, arguments: dict[str, Any]
-) -> Protocol[Any]:
+def _bring_about(it: EffectCall, call: r.Call, recorded: Recorded | None, arguments: dict[str, Any]) -> Protocol[Any]:
     """Make certain that a durable intent stands, settle an old one, and run the body if it has to run."""
     run = it.run
     if recorded is None or not recorded.key:
@@ -69,9 +67,7 @@ def _refuse_divergence(it: EffectCall, arguments: dict[str, Any]) -> None:
     other = run.ledger.unconsumed_effect(it.frame.path, name)
     if other is not None:
         state = "is in doubt" if other.in_doubt else "is recorded, and was not asked for before this one"
-        raise Diverged(
-            f"{name}({_show(arguments)}) is new, but {name}({_show(run.unpack(other.arguments))}) {state}"
-        )
+        raise Diverged(f"{name}({_show(arguments)}) is new, but {name}({_show(run.unpack(other.arguments))}) {state}")
 
 
 def _show(arguments: Any) -> str:
@@ -86,9 +82,7 @@ def _intend(it: EffectCall, call: r.Call, arguments: dict[str, Any]) -> Protocol
     recorded.key, recorded.fence, recorded.at = run.clock.key(), run.head.fence, run.clock.wall_ms()
     recorded.timeout_ms = int((it.options.timeout or 0) * 1000)
     recorded.arguments, objects = run.pack(arguments, it.function.name)
-    intent = r.EffectIntended(
-        call, run.head.seq, recorded.key, recorded.arguments, recorded.fence, recorded.timeout_ms
-    )
+    intent = r.EffectIntended(call, run.head.seq, recorded.key, recorded.arguments, recorded.fence, recorded.timeout_ms)
     recorded.running = True
     run.ledger.track(recorded, call.nth)
     try:

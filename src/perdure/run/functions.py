@@ -128,5 +128,5 @@ def function(
     call: Callable[..., Any], *, effect: bool, name: str | None, ignore: Iterable[str], options: Options
 ) -> Function:
     """Look at a function once."""
-    label = name or getattr(call, "__name__", type(call).__name__)
+    label = str(name or getattr(call, "__name__", type(call).__name__))
     return Function(label, call, effect, Signature(call, ignore), options)

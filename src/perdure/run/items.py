@@ -80,8 +80,10 @@ class Loop:
         if self._total is None or not sys.stderr.isatty():
             return
         done = self._total if index is None else index
-        end = "\n" if index is None else ""
-        print(f"\r{self.run.id}: {done}/{self._total}", end=end, file=sys.stderr, flush=True)
+        # Ends at the beginning of its line, so that what the body prints goes over it and not behind it.
+        end = "\n" if index is None else "\r"
+        sys.stderr.write(f"\r\x1b[K{self.run.id}: {done}/{self._total}{end}")
+        sys.stderr.flush()
 
 
 def _key_of(value: Any, key: ItemKey) -> Any:

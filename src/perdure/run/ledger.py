@@ -89,7 +89,9 @@ class Ledger:
 
     def went_past(self, failure: Recorded) -> bool:
         """Whether the code caught this failure and did something after it."""
-        return failure.final or (failure.failed != self.cause and self.latest_start >= failure.failed)
+        if failure.final or self.finished is not None:
+            return True
+        return failure.failed != self.cause and self.latest_start >= failure.failed
 
     def unconsumed_effect(self, path: str, name: str) -> Recorded | None:
         """A recorded effect of that name which the code has not asked for, or which is still in doubt."""

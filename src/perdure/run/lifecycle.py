@@ -1,4 +1,4 @@
-"""How a run is opened and how it ends. Start, resume and takeover are one transaction with one question: whose is it?"""
+"""How a run is opened and how it ends. Start, resume and takeover are one transaction: whose is it?"""
 
 from __future__ import annotations
 
@@ -60,9 +60,7 @@ class Claim(Unit[Claimed]):
         engine = self._engine
         name, at = f"{engine.name}/{self._id}", engine.store.clock.wall_ms()
         [[(stream,)]] = yield [Statement("add_stream", ("run", name, at))]
-        started = r.RunStarted(
-            engine.name, self._id, self._input, self._digest, self._parent, 1, self._tenancy.process
-        )
+        started = r.RunStarted(engine.name, self._id, self._input, self._digest, self._parent, 1, self._tenancy.process)
         yield [Statement("add_lease", (stream, self._tenancy.holder))]
         head = Head(engine.store.identity, stream, 1)
         yield from Append(self.site, head, [started], engine.store.clock, objects=self._objects).script()
@@ -162,5 +160,3 @@ def _cause(run: RunCore, error: BaseException) -> int:
         waiting += [inner for inner in (one.__cause__, one.__context__) if inner is not None]
         waiting += getattr(one, "exceptions", ())
     return 0
-
-

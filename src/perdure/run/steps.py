@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from .. import records as r
-from ..errors import PerdureError, StoreProblem
+from ..errors import PerdureError, StepTimeout, StoreProblem
 from ..failpoints import Site
 from ..limits import RETRY_BACKOFF_SECONDS_MAX
 from .core import RunCore
@@ -61,7 +61,7 @@ def _execute(
             packed, objects = run.pack(result, f"{function.name}()")
         except Exception as error:  # the user's code may raise anything, and all of it is an outcome
             attempts += 1
-            if attempts > options.retries or isinstance(error, PerdureError) and not isinstance(error, TimeoutError):
+            if attempts > options.retries or _is_ours(error):
                 yield from _give_up(run, call, since, error)
                 raise
             yield from pause_before_retry(run, call, attempts, options.backoff, error)
@@ -76,15 +76,18 @@ def _execute(
         return result
 
 
+def _is_ours(error: Exception) -> bool:
+    """A wrong use of Perdure stays wrong when it is repeated; a timeout may not."""
+    return isinstance(error, PerdureError) and not isinstance(error, StepTimeout)
+
+
 def _give_up(run: RunCore, call: r.Call, since: int, error: Exception) -> Protocol[None]:
     packed, objects = run.pack(error, call.name)
     entry = r.StepFailed(call, since, packed, describe(error))
     mark(error, run, (yield from run.commit(Site.STEP_FAILED, entry, objects=objects)))
 
 
-def pause_before_retry(
-    run: RunCore, call: r.Call, attempts: int, backoff: float, error: Exception
-) -> Protocol[None]:
+def pause_before_retry(run: RunCore, call: r.Call, attempts: int, backoff: float, error: Exception) -> Protocol[None]:
     """Record a failed attempt and when the next is due, so that a crash forgets neither."""
     delay = min(backoff * 2 ** (attempts - 1), RETRY_BACKOFF_SECONDS_MAX)
     next_at = run.clock.wall_ms() + int(delay * 1000)

@@ -89,11 +89,10 @@ def read_messages(run: RunCore) -> list[bytes]:
 
 def _frames(run: RunCore) -> list[Frame]:
     """The frames of this run around the caller, innermost first."""
-    frames, frame = [], frame_of(run) if run.root.alive else run.root
+    frame: Frame | None = frame_of(run) if run.root.alive else run.root
+    frames = []
     while frame is not None and frame.run is run:
         frames.append(frame)
-        if frame.parent is None:
-            break
         frame = frame.parent
     return frames
 

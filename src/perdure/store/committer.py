@@ -106,7 +106,7 @@ class Committer:
                 return
 
     def _commit_queue(self) -> None:
-        batch = []
+        batch: list[Ticket] = []
         while self._queue and len(batch) < BATCH_COMMITS_MAX:
             batch.append(self._queue.popleft())
         try:

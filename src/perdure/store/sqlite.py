@@ -6,7 +6,7 @@ import ctypes
 import os
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import apsw
@@ -37,20 +37,23 @@ class SqliteStore(Store):
         self.clock = clock
         self.durability = durability
         self.fenced: StoreFenced | None = None
-        self._in_memory = path == ":memory:"
+        # One in memory is seen by one connection; a VFS written in Python has no shared memory for a second one.
+        self._one_connection = path == ":memory:" or vfs is not None
         self._vfs = vfs
         self._closed = self._forked = False
         self._committer = Committer(self._execute)
-        if not self._in_memory:
+        if path != ":memory:":
             refuse_unsafe_place(path)
-        self._turnstile = None if self._in_memory else Turnstile(path + ".lock")
+        self._turnstile = None if self._one_connection else Turnstile(path + ".lock")
         self._readers: list[apsw.Connection] = []
+        self._watcher: apsw.Connection | None = None
+        self._watch_lock = threading.Lock()
+        self._writer_lock = threading.Lock()
         with translate(path):
             self._writer = connect(path, durability, vfs)
             self._locked(lambda: create_or_migrate(self._writer, clock))
             self.secret = self._meta("secret")
             self.identity = self._meta("identity").hex()
-        self._memory_lock = threading.Lock()
         _OPEN.add(self)
 
     def submit(self, unit: Unit[T]) -> T:
@@ -75,8 +78,8 @@ class SqliteStore(Store):
     def read(self, name: str, args: tuple[Any, ...] = ()) -> Rows:
         self._must_be_open()
         with translate(self.path):
-            if self._in_memory:
-                with self._memory_lock:
+            if self._one_connection:
+                with self._writer_lock:
                     return self._writer.execute(_TEXT[name], args).fetchall()
             connection = self._readers.pop() if self._readers else connect(self.path, self.durability, self._vfs)
             try:
@@ -86,15 +89,13 @@ class SqliteStore(Store):
 
     def changes(self) -> int:
         self._must_be_open()
-        with translate(self.path):
-            # data_version of the writer moves for commits of every other connection of any process.
-            if self._in_memory:
-                return self._writer.total_changes()
-            connection = self._readers.pop() if self._readers else connect(self.path, self.durability, self._vfs)
-            try:
-                return int(connection.execute("PRAGMA data_version").fetchall()[0][0])
-            finally:
-                self._readers.insert(0, connection)
+        if self._one_connection:
+            return self._writer.total_changes()
+        with translate(self.path), self._watch_lock:
+            # data_version belongs to a connection and moves for the commits of all others: one must do the watching.
+            if self._watcher is None:
+                self._watcher = connect(self.path, self.durability, self._vfs)
+            return int(str(self._watcher.execute("PRAGMA data_version").fetchall()[0][0]))
 
     def backup(self, path: str) -> int:
         self._must_be_open()
@@ -115,7 +116,7 @@ class SqliteStore(Store):
         if self._forked:
             return
         self._committer.close()
-        for connection in (*self._readers, self._writer):
+        for connection in self._connections():
             connection.close()
         if self._turnstile is not None:
             self._turnstile.close()
@@ -183,10 +184,10 @@ class SqliteStore(Store):
             raise statement.must()
         return rows
 
-    def _locked(self, work: Any) -> None:
+    def _locked(self, work: Callable[[], None]) -> None:
         """Do work that writes, in the turn of this process."""
         if self._turnstile is None:
-            with self._memory_lock if hasattr(self, "_memory_lock") else threading.Lock():
+            with self._writer_lock:
                 work()
             return
         if not self._turnstile.enter(LOCK_SECONDS_MAX):
@@ -195,6 +196,11 @@ class SqliteStore(Store):
             work()
         finally:
             self._turnstile.leave()
+
+    def _connections(self) -> list[apsw.Connection]:
+        # The writer last: the last one to close folds the log into the file.
+        watcher = [self._watcher] if self._watcher is not None else []
+        return [*self._readers, *watcher, self._writer]
 
     def _meta(self, key: str) -> bytes:
         value = self._writer.execute(_TEXT["get_meta"], (key,)).fetchall()[0][0]
@@ -220,7 +226,7 @@ class SqliteStore(Store):
     def _abandon(self) -> None:
         """In a forked child: forget the parent's connections without closing them, which would harm the parent."""
         self._forked = True
-        for connection in (*self._readers, self._writer):
+        for connection in self._connections():
             # Never collected: SQLite must not see its parent's file through this process again.
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
 

@@ -17,6 +17,9 @@ from . import sql
 APPLICATION_ID = 0x50445245
 """In the header of every file, so that another program's database is not taken for ours."""
 
+SYNCHRONOUS = {"full": 2, "process": 1}
+"""FULL syncs at every commit; NORMAL only at checkpoints, which a power cut may undo."""
+
 BUSY_MILLISECONDS = 10_000
 SQLITE_VERSION_MIN = (3, 51, 3)
 """Before it, a checkpoint racing a writer could corrupt a WAL database."""
@@ -35,9 +38,8 @@ def connect(path: str, durability: str, vfs: str | None) -> apsw.Connection:
         _pragma(connection, "locking_mode", "exclusive")
     if path != ":memory:":
         _pragma(connection, "journal_mode", "wal")
-    _pragma(connection, "synchronous", "FULL" if durability == "full" else "NORMAL", 2 if durability == "full" else 1)
-    _pragma(connection, "foreign_keys", "ON", 1)
-    _pragma(connection, "trusted_schema", "OFF", 0)
+    _pragma(connection, "synchronous", SYNCHRONOUS[durability])
+    _pragma(connection, "trusted_schema", 0)
     return connection
 
 
@@ -73,8 +75,8 @@ def _migrate(connection: apsw.Connection, pending: tuple[str, ...]) -> None:
     for text in pending:
         connection.execute(text).fetchall()
         reach(Site.STORE_CREATE, Moment.BEGUN)
-    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}").fetchall()
-    connection.execute(f"PRAGMA user_version = {len(sql.migrations('sqlite'))}").fetchall()
+    connection.pragma("application_id", APPLICATION_ID)
+    connection.pragma("user_version", len(sql.migrations("sqlite")))
     put = sql.numbered(sql.load("sqlite")["put_meta"], "?")
     connection.execute(put, ("secret", secrets.token_bytes(32)))
     connection.execute(put, ("identity", secrets.token_bytes(16)))
@@ -132,19 +134,26 @@ def translate(path: str, on_io_error: Callable[[StoreFenced], None] | None = Non
         if on_io_error is not None:
             on_io_error(fenced)
         raise fenced from error
-    except (apsw.CantOpenError, apsw.NotADBError, apsw.CorruptError, apsw.ReadOnlyError, apsw.PermissionsError) as error:
+    except (
+        apsw.CantOpenError,
+        apsw.NotADBError,
+        apsw.CorruptError,
+        apsw.ReadOnlyError,
+        apsw.PermissionsError,
+    ) as error:
         raise StoreUnavailable(
-            f"{path} cannot be used: {error}", hint="`perdure doctor` looks closer; restore from a backup if it is damaged"
+            f"{path} cannot be used: {error}",
+            hint="`perdure doctor` looks closer; restore from a backup if it is damaged",
         ) from error
 
 
-def _pragma(connection: apsw.Connection, name: str, value: str, expected: object = None) -> None:
+def _pragma(connection: apsw.Connection, name: str, value: str | int) -> None:
     """Set a pragma and read it back: SQLite ignores what it cannot do, without a word."""
-    connection.execute(f"PRAGMA {name} = {value}").fetchall()
-    found = connection.execute(f"PRAGMA {name}").fetchall()[0][0]
-    if found != (value if expected is None else expected):
+    connection.pragma(name, value)
+    found = connection.pragma(name)
+    if found != value:
         raise StoreUnavailable(f"SQLite would not set {name} to {value} (it is {found})")
 
 
 def _number(connection: apsw.Connection, name: str) -> int:
-    return int(connection.execute(f"PRAGMA {name}").fetchall()[0][0])
+    return int(str(connection.pragma(name)))

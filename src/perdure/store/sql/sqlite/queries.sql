@@ -9,6 +9,15 @@ WHERE EXISTS (SELECT 1 FROM leases WHERE stream = :stream AND fence = :fence);
 SELECT id & 4294967295, kind, at, body, chain, digest FROM events
 WHERE id > ((:stream << 32) | :after) AND id < ((:stream + 1) << 32) ORDER BY id;
 
+-- name: events_page(stream, first, count)
+-- A piece of a stream, for verify and rebuild, which read streams of any length in little memory.
+SELECT id & 4294967295, kind, at, body, chain, digest FROM events
+WHERE id >= ((:stream << 32) | :first) AND id < ((:stream + 1) << 32) ORDER BY id LIMIT :count;
+
+-- name: progress_of(stream)
+-- How far a run got: how many entries of each kind it has.
+SELECT kind, count(*) FROM events WHERE id > (:stream << 32) AND id < ((:stream + 1) << 32) GROUP BY kind;
+
 -- name: event_at(stream, seq)
 -- One entry, for the result of a run without replay.
 SELECT id & 4294967295, kind, at, body, chain, digest FROM events WHERE id = (:stream << 32) | :seq;
@@ -31,6 +40,10 @@ SELECT coalesce(max(id), 0) + 1, :kind, :name, :at FROM streams RETURNING id;
 -- For verify and rebuild.
 SELECT id, kind, name, at FROM streams ORDER BY id;
 
+-- name: streams_page(after, count)
+-- The same in pieces.
+SELECT id, kind, name, at FROM streams WHERE id > :after ORDER BY id LIMIT :count;
+
 -- name: count_streams()
 -- Signed with every seal, so that a stream removed later is missed.
 SELECT coalesce(max(id), 0) FROM streams;
@@ -44,6 +57,18 @@ VALUES (:stream, :seq, :chain, :streams, :public_key, :signature);
 -- For verify.
 SELECT stream, seq, chain, streams, public_key, signature FROM seals ORDER BY stream, seq;
 
+-- name: seals_of(stream)
+-- The signed heads of a stream.
+SELECT stream, seq, chain, streams, public_key, signature FROM seals WHERE stream = :stream ORDER BY seq;
+
+-- name: orphan_seals()
+-- Signed heads of streams that are not there: the streams were removed.
+SELECT DISTINCT stream FROM seals WHERE stream NOT IN (SELECT id FROM streams);
+
+-- name: most_streams()
+-- How many streams there have been at the least, going by what was signed.
+SELECT coalesce(max(streams), 0) FROM seals;
+
 -- name: get_meta(key)
 -- A fact about the store.
 SELECT value FROM meta WHERE key = :key;
@@ -51,6 +76,10 @@ SELECT value FROM meta WHERE key = :key;
 -- name: put_meta(key, value)
 -- Set once, when the store is created.
 INSERT INTO meta (key, value) VALUES (:key, :value) ON CONFLICT (key) DO NOTHING;
+
+-- name: check_file()
+-- Whether the database itself is in order: pages, indexes and types of columns.
+SELECT integrity_check FROM pragma_integrity_check(20);
 
 -- name: last_home()
 -- Where the store was last used.
@@ -71,6 +100,14 @@ SELECT size, data FROM objects WHERE id = :id;
 -- name: all_objects()
 -- For collecting.
 SELECT id, size, length(data) FROM objects;
+
+-- name: object_ids(after, count)
+-- The objects in pieces, for verify.
+SELECT id FROM objects WHERE id > :after ORDER BY id LIMIT :count;
+
+-- name: has_object(id)
+-- Whether a large value is there, without reading it.
+SELECT 1 FROM objects WHERE id = :id;
 
 -- name: drop_object(id)
 -- Nobody refers to it any more.
@@ -97,6 +134,11 @@ UPDATE leases SET holder = NULL WHERE holder = :holder;
 -- name: drop_holder(holder)
 -- And it holds nothing any more.
 DELETE FROM holders WHERE id = :holder;
+
+-- name: holders_at_work(now)
+-- Processes with leases, for doctor: a dead one has left runs that can be resumed.
+SELECT holders.id, boot, namespace, pid, started, host, at, deadline - :now, count(*)
+FROM holders JOIN leases ON leases.holder = holders.id GROUP BY holders.id ORDER BY holders.id;
 
 -- name: add_lease(stream, holder)
 -- A new stream belongs to its maker.

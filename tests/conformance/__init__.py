@@ -1,0 +1,1 @@
+"""The tables of the semantics, row by row, on every store."""

@@ -1,0 +1,79 @@
+"""A user's program in pieces: agents, an outside world that counts, and processes that die for real."""
+
+from __future__ import annotations
+
+import os
+import signal
+import traceback
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from perdure import Agent, failpoints
+from perdure.failpoints import Moment, Site
+
+
+class World:
+    """The outside: a file that effects append to, which no crash of ours can undo."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "world.txt"
+
+    def do(self, what: str) -> None:
+        """Something happens, once more."""
+        with self.path.open("a") as file:
+            file.write(what + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def count(self, what: str) -> int:
+        """How often it has happened."""
+        return self.all().count(what)
+
+    def all(self) -> list[str]:
+        """Everything, in order."""
+        return self.path.read_text().splitlines() if self.path.exists() else []
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """A new outside world."""
+    return World(tmp_path)
+
+
+def die() -> None:
+    """End this process as a power cut would: no handler, no cleanup."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def in_child(program: Callable[[], object]) -> int:
+    """Run a program in a process of its own, that shares nothing but files; returns its wait status."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # the heartbeat thread does not matter to this child
+        pid = os.fork()
+    if pid == 0:
+        try:
+            program()
+        except BaseException:  # told on stderr and by the exit code; nothing of pytest may run in the child
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    return os.waitpid(pid, 0)[1]
+
+
+def killed_at(program: Callable[[], object], site: Site, moment: Moment, nth: int = 1) -> None:
+    """Run a program in a child that is killed at a failpoint."""
+
+    def doomed() -> None:
+        failpoints.arm(failpoints.kill_at(f"{site}:{moment}#{nth}"))
+        program()
+
+    status = in_child(doomed)
+    assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL, f"it did not reach {site}:{moment}#{nth}"
+
+
+def agent_at(store_url: str, name: str = "tester") -> Agent:
+    """An agent of this process."""
+    return Agent(name, store=store_url)

@@ -1,0 +1,265 @@
+"""Starting processes, killing them, starting them again until they finish, and judging what is left."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tests.crash.world import World
+
+T = TypeVar("T")
+
+ROOT = Path(__file__).parents[2]
+PARALLEL = 3
+"""Victims at a time: one more than the cores of CI, because each waits for the disk now and then."""
+
+CHILD_SECONDS_MAX = 40.0
+"""A victim that takes longer hangs."""
+
+ATTEMPTS_MAX = 8
+"""Starts until a run must have finished."""
+
+
+def environment(**more: str) -> dict[str, str]:
+    """What a child process sees."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PERDURE_")}
+    path = os.pathsep.join((str(ROOT / "src"), str(ROOT)))
+    return {**kept, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", **more}
+
+
+class Child:
+    """A process that the zygote has made."""
+
+    def __init__(self, output: Path) -> None:
+        self.pid = 0
+        self._output = output
+        self._code: int | None = None
+        self._started = threading.Event()
+        self._ended = threading.Event()
+
+    def wait(self, seconds: float = CHILD_SECONDS_MAX) -> int:
+        """The exit code; negative for a signal, as subprocess has it."""
+        if not self._ended.wait(seconds):
+            self.send(signal.SIGKILL)
+            self._ended.wait(5)
+            raise AssertionError(f"process {self.pid} did not end within {seconds:g} s:\n{self.output()}")
+        assert self._code is not None
+        return self._code
+
+    def send(self, number: int) -> None:
+        """A signal; too late is fine."""
+        if not self._ended.is_set():
+            try:
+                os.kill(self.pid, number)
+            except ProcessLookupError:
+                pass
+
+    @property
+    def ended(self) -> bool:
+        return self._ended.is_set()
+
+    def output(self) -> str:
+        """What it has printed, standard error included."""
+        return self._output.read_text() if self._output.exists() else ""
+
+    def hear(self, fact: dict[str, Any]) -> None:
+        """News from the zygote."""
+        if "pid" in fact:
+            self.pid = fact["pid"]
+            self._started.set()
+        else:
+            self._code = fact["code"]
+            self._ended.set()
+
+    def wait_for_pid(self) -> None:
+        assert self._started.wait(20), "the zygote does not answer"
+
+
+class Zygote:
+    """The other end of zygote.py."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.crash.zygote"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT, env=environment(),
+        )  # fmt: skip
+        self._numbers = itertools.count()
+        self._children: dict[int, Child] = {}
+        self._lock = threading.Lock()
+        self._reader = threading.Thread(target=self._listen, daemon=True)
+        self._reader.start()
+
+    def start(self, call: str, folder: Path, env: dict[str, str] | None = None, **arguments: Any) -> Child:
+        """Call `module:function` in a new process; what it prints goes to a file in `folder`."""
+        number = next(self._numbers)
+        output = folder / f"output-{number}.txt"
+        child = self._children[number] = Child(output)
+        order = {
+            "id": number,
+            "call": call,
+            "arguments": arguments,
+            "env": environment(**(env or {})),
+            "output": str(output),
+        }
+        assert self._process.stdin is not None
+        with self._lock:
+            self._process.stdin.write(json.dumps(order).encode() + b"\n")
+            self._process.stdin.flush()
+        child.wait_for_pid()
+        return child
+
+    def run(self, call: str, folder: Path, env: dict[str, str] | None = None, **arguments: Any) -> int:
+        """The same, until it ends; a Python error in the child is one here."""
+        child = self.start(call, folder, env, **arguments)
+        code = child.wait()
+        assert code != 1, f"{call} failed:\n{child.output()}"
+        return code
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait(10)
+        self._reader.join(10)
+        self._process.stdout.close()
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            fact = json.loads(line)
+            self._children[fact["id"]].hear(fact)
+            if "code" in fact:
+                del self._children[fact["id"]]
+
+
+@dataclass(frozen=True)
+class Undisturbed:
+    """The run as it is when nobody kills anything: what every other one must come to."""
+
+    outcome: dict[str, Any]
+    effects: Counter[str]
+    reached: list[str]
+    """Each failpoint in order, as `site:moment`."""
+
+    def places(self) -> list[str]:
+        """Every failpoint as `PERDURE_FAILPOINT` names it: with the number of the time that it is reached."""
+        seen: Counter[str] = Counter()
+        named = []
+        for place in self.reached:
+            seen[place] += 1
+            named.append(f"{place}#{seen[place]}")
+        return named
+
+
+class Scene:
+    """A folder in memory with a store and an outside world, and the victim that lives there."""
+
+    def __init__(self, zygote: Zygote, folder: Path, program: str, colour: str = "sync") -> None:
+        self.zygote = zygote
+        self.folder = folder
+        self.world = World(folder)
+        self._program = f"tests.crash.{program}"
+        self._arguments = {"folder": str(folder), "colour": colour}
+
+    def start(self, env: dict[str, str] | None = None) -> Child:
+        return self.zygote.start(self._program, self.folder, env, **self._arguments)
+
+    def once(self, env: dict[str, str] | None = None) -> int:
+        return self.zygote.run(self._program, self.folder, env, **self._arguments)
+
+    def finish(self) -> None:
+        """Start it until it ends by itself."""
+        for _ in range(ATTEMPTS_MAX):
+            if self.once() == 0:
+                return
+        raise AssertionError(f"the run has not finished after {ATTEMPTS_MAX} starts")
+
+    def outcome(self) -> dict[str, Any]:
+        """What the victim has left when it finished."""
+        found: dict[str, Any] = json.loads((self.folder / "outcome.json").read_text())
+        return found
+
+    def undisturbed(self) -> Undisturbed:
+        """Run it once in peace and remember everything."""
+        assert self.once({"CRASH_COUNT": "1"}) == 0
+        reached = (self.folder / "reached.txt").read_text().split()
+        return Undisturbed(self.outcome(), self.world.effects(), reached)
+
+    def complaints(self, expected: Undisturbed) -> list[str]:
+        """All that differs from the undisturbed run, and every promise of the log that was broken."""
+        found = self.world.broken_promises()
+        outcome = self.outcome()
+        for name, value in expected.outcome.items():
+            if outcome.get(name) != value:
+                found.append(f"{name} is {outcome.get(name)!r}, not {value!r}")
+        effects = self.world.effects()
+        for name in sorted(effects.keys() | expected.effects.keys()):
+            if effects[name] != expected.effects[name]:
+                found.append(f"effect {name} happened {effects[name]} times, not {expected.effects[name]}")
+        return found
+
+
+class Stage:
+    """Makes scenes and clears them away."""
+
+    def __init__(self, zygote: Zygote) -> None:
+        self.zygote = zygote
+        # What survives SIGKILL is in the page cache: a file system in memory is as good, and has quick fsyncs.
+        memory = Path("/dev/shm")
+        self._folder = Path(tempfile.mkdtemp(prefix="perdure-crash-", dir=memory if memory.is_dir() else None))
+        self._numbers = itertools.count()
+
+    def folder(self) -> Path:
+        """A new empty one."""
+        folder = self._folder / str(next(self._numbers))
+        folder.mkdir()
+        return folder
+
+    def scene(self, program: str, colour: str = "sync") -> Scene:
+        return Scene(self.zygote, self.folder(), program, colour)
+
+    def clear(self) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def in_parallel(work: Callable[[T], list[str]], cases: Iterable[T]) -> list[str]:
+    """Do all cases; the complaints of each, with the case in front."""
+    listed = list(cases)
+    with ThreadPoolExecutor(PARALLEL) as pool:
+        results = list(pool.map(lambda case: _guarded(work, case), listed))
+    return [f"{case}: {text}" for case, texts in zip(listed, results, strict=True) for text in texts]
+
+
+def _guarded(work: Callable[[T], list[str]], case: T) -> list[str]:
+    try:
+        return work(case)
+    except AssertionError as error:
+        return [str(error)]
+
+
+def spread(cases: list[T], count: int) -> list[T]:
+    """`count` of them, evenly: the same ones each time, and all when there are fewer."""
+    if len(cases) <= count:
+        return cases
+    return [cases[index * len(cases) // count] for index in range(count)]
+
+
+def every(seconds: float, tries: int) -> Iterator[None]:
+    """Pauses for a loop that waits for something."""
+    pause = threading.Event()
+    for _ in range(tries):
+        yield
+        pause.wait(seconds)
