@@ -89,7 +89,9 @@ def run(command: list[str], environment: dict[str, str] | None = None) -> str:
 
 
 def _clean_environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith("PERDURE_")}
+    """Ours, without settings of whoever measures; the code is that of this repository, installed or not."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PERDURE_")}
+    return kept | {"PYTHONPATH": str(ROOT / "src")}
 
 
 def machine(folder: Path) -> dict[str, Any]:

@@ -65,6 +65,8 @@ def fetch(store: Store, identity: bytes) -> bytes:
     if not rows:
         raise JournalDamaged(f"object {identity.hex()[:12]} is missing")
     size, stored = rows[0]
+    if type(size) is not int or type(stored) is not bytes:
+        raise JournalDamaged(f"object {identity.hex()[:12]} has been changed")
     data = _decompress(stored, size)
     if _identity(store, data) != identity:
         raise JournalDamaged(f"object {identity.hex()[:12]} has been changed")

@@ -29,6 +29,7 @@ class Op(IntEnum):
     DELETE = 2
     MESSAGE = 3
     EVENT = 4
+    RESULT = 5
 
 
 class Write(Record, frozen=True):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import getpass
 import socket
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -99,8 +101,8 @@ def find_runs(store: Store, run_id: str) -> list[RunSummary]:
     return [_summary(store, row) for row in store.read("find_runs", (run_id,))]
 
 
-def get_run(store: Store, agent: str, run_id: str) -> RunInfo:
-    """A run with all that it has recorded."""
+def get_run(store: Store, agent: str, run_id: str, unpack: Callable[[bytes], Any] | None = None) -> RunInfo:
+    """A run with all that it has recorded. `unpack` is for readers who do not have the types of its values."""
     rows = store.read("get_run", (agent, run_id))
     if not rows:
         raise RunNotFound(f"agent {agent!r} has no run {run_id!r}")
@@ -108,10 +110,7 @@ def get_run(store: Store, agent: str, run_id: str) -> RunInfo:
     events, _ = read_events(store.identity, summary.stream, store.read("events_of", (summary.stream, 0)))
     ledger = Ledger(events)
     assert ledger.started is not None
-
-    def unpack(packed: bytes) -> Any:
-        return objects.unpack(store, packed)
-
+    unpack = unpack or partial(objects.unpack, store)
     state = {key: unpack(value) for _, key, value, _, _ in store.read("state_of", (summary.stream,))}
     return RunInfo(
         summary,
@@ -119,19 +118,19 @@ def get_run(store: Store, agent: str, run_id: str) -> RunInfo:
         result=unpack(ledger.finished.result) if ledger.finished is not None else None,
         state=state,
         messages=[unpack(value) for _, value in _messages(events)],
-        in_doubt=_in_doubt(store, summary, ledger),
+        in_doubt=_in_doubt(summary, ledger, unpack),
         questions=[Question(*row) for row in store.read("open_questions", (summary.stream,))],
         events=events,
         finished=ledger.finished is not None,
     )
 
 
-def _in_doubt(store: Store, summary: RunSummary, ledger: Ledger) -> list[EffectInDoubt]:
+def _in_doubt(summary: RunSummary, ledger: Ledger, unpack: Callable[[bytes], Any]) -> list[EffectInDoubt]:
     """Intents without an outcome; while the holder is at work they are only under way, unless it asks."""
     asked = set(ledger.questions)
     at_work = summary.status == r.Status.RUNNING
     return [
-        EffectInDoubt(one.name, one.key, objects.unpack(store, one.arguments), one.begun)
+        EffectInDoubt(one.name, one.key, unpack(one.arguments), one.begun)
         for one in ledger.in_doubt()
         if not at_work and (summary.status != r.Status.WAITING or one.begun in asked)
     ]
@@ -202,7 +201,8 @@ def read_answer(answer: Any, done: Any, retry: bool, fail: bool) -> Answer:
 def give_answer(engine: Engine, run_id: str, answer: Answer, *, key: str | None = None, by: str | None = None) -> None:
     """Settle an effect in doubt for a run, whether it waits now or will be resumed later. The first answer counts."""
     store = engine.store
-    info = get_run(store, engine.name, run_id)
+    # Values stay packed: whoever answers need not have the types of everything that the run has stored.
+    info = get_run(store, engine.name, run_id, unpack=bytes)
     effects = [effect for effect in info.in_doubt if key in (None, effect.key)]
     if not effects:
         raise NothingToAnswer(f"run {run_id!r} is {info.status}, and nothing in it is in doubt")

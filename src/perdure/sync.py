@@ -29,7 +29,7 @@ from .run.lifecycle import end_run, open_run
 from .run.requests import drive_sync, reading
 from .run.requests import drive_sync as block
 from .run.scope import FRAME, current
-from .run.writes import MessageReader, StateReader, write
+from .run.writes import MessageReader, StateReader, get_result, set_result, write
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -191,7 +191,7 @@ class Agent:
 
     def close(self) -> None:
         """Give the store back. Needed only before the process goes on without this agent."""
-        drive_sync(self._engine.store, reading(self._engine.close))
+        self._engine.close()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, store={self._engine.url!r})"
@@ -253,17 +253,12 @@ class Run:
 
     @property
     def result(self) -> Any:
-        """What the run comes to; recorded when the block ends."""
-        core = self._core
-        if core.ledger.finished is not None:
-            return core.unpack(core.ledger.finished.result)
-        return core.result
+        """What the run comes to. Set inside a step or an item it lands with it, else it is recorded at the end."""
+        return get_result(self._core)
 
     @result.setter
     def result(self, value: Any) -> None:
-        core = self._core
-        if core.ledger.finished is None:
-            core.result = value
+        set_result(self._core, value)
 
     @property
     def finished(self) -> bool:

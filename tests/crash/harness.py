@@ -103,14 +103,14 @@ class Zygote:
         self._reader.start()
 
     def start(self, call: str, folder: Path, env: dict[str, str] | None = None, **arguments: Any) -> Child:
-        """Call `module:function` in a new process; what it prints goes to a file in `folder`."""
+        """Call `module:function(folder, ...)` in a new process; what it prints goes to a file there."""
         number = next(self._numbers)
         output = folder / f"output-{number}.txt"
         child = self._children[number] = Child(output)
         order = {
             "id": number,
             "call": call,
-            "arguments": arguments,
+            "arguments": {"folder": str(folder), **arguments},
             "env": environment(**(env or {})),
             "output": str(output),
         }
@@ -172,7 +172,7 @@ class Scene:
         self.folder = folder
         self.world = World(folder)
         self._program = f"tests.crash.{program}"
-        self._arguments = {"folder": str(folder), "colour": colour}
+        self._arguments = {"colour": colour}
 
     def start(self, env: dict[str, str] | None = None) -> Child:
         return self.zygote.start(self._program, self.folder, env, **self._arguments)
@@ -198,8 +198,8 @@ class Scene:
         reached = (self.folder / "reached.txt").read_text().split()
         return Undisturbed(self.outcome(), self.world.effects(), reached)
 
-    def complaints(self, expected: Undisturbed) -> list[str]:
-        """All that differs from the undisturbed run, and every promise of the log that was broken."""
+    def judge(self, expected: Undisturbed) -> list[str]:
+        """All that differs from the undisturbed run and every broken promise; a scene without fault is cleared away."""
         found = self.world.broken_promises()
         outcome = self.outcome()
         for name, value in expected.outcome.items():
@@ -209,6 +209,8 @@ class Scene:
         for name in sorted(effects.keys() | expected.effects.keys()):
             if effects[name] != expected.effects[name]:
                 found.append(f"effect {name} happened {effects[name]} times, not {expected.effects[name]}")
+        if not found:
+            shutil.rmtree(self.folder)
         return found
 
 

@@ -17,7 +17,8 @@ class World:
     """The file."""
 
     def __init__(self, folder: str | Path) -> None:
-        self._path = Path(folder) / "world.log"
+        self.folder = Path(folder)
+        self._path = self.folder / "world.log"
         self._fd = -1
 
     def note(self, *words: str) -> None:

@@ -21,7 +21,7 @@ class Disk:
         self._safe: dict[str, bytes | None] = dict(initial or {})
         """Content as of the last sync; None for a file whose entry in the folder is not safe yet."""
         self._pending: dict[str, list[Op]] = {}
-        self._undeletable: Image = {}
+        self._may_return: Image = {}
         """Deleted, but the folder was not synced since: they may be back after the power cut."""
 
     def apply(self, op: Op) -> None:
@@ -37,7 +37,7 @@ class Disk:
     @property
     def has_pending(self) -> bool:
         """Whether a power cut now has more than one possible outcome."""
-        return bool(self._undeletable) or any(self._pending.values())
+        return bool(self._may_return) or any(self._pending.values())
 
     def images(self, rng: random.Random, chances: int) -> Iterator[tuple[str, Image]]:
         """What a power cut may leave now: the two extremes, and some of what lies between. No image comes twice."""
@@ -55,7 +55,7 @@ class Disk:
     def _sync(self, file: str) -> None:
         if self._safe.get(file) is None:
             # The unix VFS syncs the folder together with a new log or journal.
-            self._undeletable.clear()
+            self._may_return.clear()
         content = bytearray(self._safe.get(file) or b"")
         for op in self._pending.pop(file, ()):
             _write(content, op)
@@ -65,9 +65,9 @@ class Disk:
         content = self._safe.pop(file, None)
         self._pending.pop(file, None)
         if folder_synced:
-            self._undeletable.clear()
+            self._may_return.clear()
         elif content is not None:
-            self._undeletable[file] = content
+            self._may_return[file] = content
 
     def _image(self, variant: str, rng: random.Random) -> Image:
         keep = rng.choice((0.1, 0.5, 0.9))
@@ -80,7 +80,7 @@ class Disk:
             if safe is not None or content:
                 image[file] = bytes(content)
         if variant in (REORDER, TORN):
-            for file, content_before in self._undeletable.items():
+            for file, content_before in self._may_return.items():
                 if file not in image and rng.random() < 0.5:
                     image[file] = content_before
         return image

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from datetime import date, datetime, time, timedelta, timezone, tzinfo
+from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 from msgspec.msgpack import Decoder
@@ -22,8 +24,7 @@ NAMED: Final = 1  # timezone(timedelta(microseconds=number), text)
 KEYED: Final = 2  # ZoneInfo(text)
 PYDANTIC: Final = 3  # pydantic_core.TzInfo(number seconds): what pydantic gives parsed datetimes
 
-# A key names a file below the zone folders, or a resource below the package tzdata.zoneinfo. Without dots it
-# can leave neither, and importlib.resources is given no other package than that.
+# Names below the zone folders, which they cannot leave.
 _ZONE_KEY: Final = re.compile(r"[A-Za-z0-9_+-]{1,64}(/[A-Za-z0-9_+-]{1,64}){0,3}")
 
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -73,17 +74,26 @@ def _make_zone(parts: Zone | None) -> tzinfo | None:
 
 
 def _find_zone(key: str) -> tzinfo:
-    from zoneinfo import ZoneInfo
+    import zoneinfo
 
     if not _ZONE_KEY.fullmatch(key):
         raise CorruptValue("a stored time zone has an impossible key")
     try:
-        return ZoneInfo(key)
+        if _is_zone(key):
+            return zoneinfo.ZoneInfo(key)
     except (LookupError, ValueError, OSError):
-        raise UnknownType(
-            f"the time zone {key!r} is not known on this machine",
-            hint="`pip install tzdata` brings all zones",
-        ) from None
+        pass  # a file that is no zone
+    hint = "`pip install tzdata` brings all zones"
+    raise UnknownType(f"the time zone {key!r} is not known on this machine", hint=hint)
+
+
+@lru_cache(maxsize=1024)
+def _is_zone(key: str) -> bool:
+    """Whether there is such a zone: for any other key, ZoneInfo would import a package of that name."""
+    import zoneinfo
+
+    files = (os.path.join(folder, key) for folder in zoneinfo.TZPATH)
+    return any(map(os.path.isfile, files)) or key in zoneinfo.available_timezones()
 
 
 def _pydantic_zone(seconds: int) -> tzinfo:

@@ -7,6 +7,7 @@ bytes are, the outcome is a value or one of CorruptValue, UnknownType and ValueT
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, Final
@@ -23,7 +24,10 @@ from .refusals import Refusal, type_name
 from .tags import ENCODE, MIXED, PLAIN, SCALARS, STRUCTURES, Tag
 from .walk import check_collisions
 
-_LEAF_ERRORS: Final = (ValueError, TypeError, ArithmeticError, LookupError, msgspec.MsgspecError, Refusal)
+_LEAF_ERRORS: Final = (
+    *(ValueError, TypeError, ArithmeticError, LookupError),
+    *(struct.error, msgspec.MsgspecError, Refusal),
+)
 """What constructors of leaves raise for a payload that is none of theirs."""
 
 _LEAVES: Final = {
@@ -52,13 +56,14 @@ def decode(data: bytes) -> Any:
     try:
         value = PLAIN.decode(data)
     except msgspec.ValidationError:
-        # Not plain, or not that flat.
-        return _load(_parse(data), 0)
+        pass  # not plain, or not that flat
     except _MALFORMED as error:
         raise _malformed(error) from None
-    if ENCODE(value) != data:
-        raise CorruptValue(_OTHER_FORM)
-    return value
+    else:
+        if ENCODE(value) != data:
+            raise CorruptValue(_OTHER_FORM)
+        return value
+    return _load(_parse(data), 0)
 
 
 _MALFORMED: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, MemoryError)

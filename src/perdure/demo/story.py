@@ -46,16 +46,19 @@ class Effect(msgspec.Struct, frozen=True):
 
 
 class Journal(msgspec.Struct, frozen=True):
-    """What the store knows of the run."""
+    """What the store knows of the run. Its keys are those of the lines in outside.txt."""
 
     status: str = "not started"
     done: int = 0
     """Calls whose outcome is recorded."""
-    in_doubt: tuple[str, ...] = ()
-    ran_after_check: tuple[str, ...] = ()
-    """Effects that ran because their check said that they had not happened."""
+    effects: tuple[str, ...] = ()
+    """Keys of the effects among them."""
+    in_doubt: tuple[Effect, ...] = ()
+    """Effects that were begun, and of which nothing else is recorded."""
+    begun_again: tuple[str, ...] = ()
+    """Keys of effects in doubt that ran, because their check said that they had not happened."""
     adopted: tuple[str, ...] = ()
-    """Effects that did not run, because their check said that they had happened."""
+    """Keys of effects in doubt that did not run, because their check said that they had happened."""
 
 
 class Life(msgspec.Struct, frozen=True):
@@ -64,7 +67,9 @@ class Life(msgspec.Struct, frozen=True):
     number: int
     pid: int
     remembered: int
-    """Calls that came out of the journal."""
+    """Calls whose outcome the journal knew when it started."""
+    adopted: int = 0
+    """Calls that had happened before, unrecorded: the check finds them."""
     executed: tuple[Call, ...] = ()
     exit_code: int | None = None
     seconds: float = 0.0
@@ -81,12 +86,17 @@ class Life(msgspec.Struct, frozen=True):
     @property
     def died_in(self) -> str:
         """The call that it was in."""
-        return ", ".join(self.journal.in_doubt)
+        return ", ".join(effect.task for effect in self.journal.in_doubt)
+
+    @property
+    def before(self) -> int:
+        """Calls that it has no need to execute."""
+        return self.remembered + self.adopted
 
     @property
     def position(self) -> int:
-        """How many calls are done or under way."""
-        return self.remembered + len(self.executed)
+        """The number of the call that it executes now, or executed last."""
+        return self.before + len(self.executed)
 
 
 def play(folder: Path, watch: Callable[[Life], None]) -> list[Life]:
@@ -101,9 +111,10 @@ def play(folder: Path, watch: Callable[[Life], None]) -> list[Life]:
 
 def _live(folder: Path, number: int, kill: str) -> Iterator[Life]:
     remembered = read_journal(folder).done
+    adopted = len(read_calls(folder)) - remembered
     begun = time.monotonic()
     with _process(folder, number, kill) as process:
-        life = Life(number, process.pid, remembered)
+        life = Life(number, process.pid, remembered, adopted)
         while process.poll() is None:
             if time.monotonic() - begun > LIFE_SECONDS_MAX:
                 raise TimeoutError(f"process {process.pid} of the demo is still at work after {LIFE_SECONDS_MAX:g} s")
@@ -168,6 +179,14 @@ def read_journal(folder: Path) -> Journal:
         return Journal()
     finally:
         agent.close()
-    entries = [event.record for event in info.events]
-    begun = {e.seq: e.record.arguments for e in info.events if isinstance(e.record, r.EffectIntended)}
-    return Journal(info.status, done, in_doubt)
+    key_of = {e.seq: e.record.key for e in info.events if isinstance(e.record, r.EffectIntended)}
+    records = [event.record for event in info.events]
+    effects = [record for record in records if isinstance(record, r.EffectDone)]
+    return Journal(
+        status=info.status,
+        done=sum(isinstance(record, r.StepDone | r.EffectDone) for record in records),
+        effects=tuple(key_of[effect.intent] for effect in effects),
+        in_doubt=tuple(Effect(effect.key, effect.arguments["what"]) for effect in info.in_doubt),
+        begun_again=tuple(key_of[record.intent] for record in records if isinstance(record, r.EffectAgain)),
+        adopted=tuple(key_of[effect.intent] for effect in effects if effect.how == "check"),
+    )

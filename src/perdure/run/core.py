@@ -14,8 +14,9 @@ from ..failpoints import Site
 from ..journal.append import Append, Head
 from ..limits import SEAL_EVENTS
 from ..store.base import Statement
+from .functions import EXPLICIT
 from .ledger import Ledger, Recorded
-from .requests import Protocol, Submit
+from .requests import Protocol, Read, Submit
 from .scope import Frame
 
 if TYPE_CHECKING:
@@ -25,12 +26,13 @@ if TYPE_CHECKING:
 class View:
     """`run.state` and `run.messages` as the code sees them: the fold of what it has consumed so far."""
 
-    __slots__ = ("messages", "next_position", "state")
+    __slots__ = ("messages", "next_position", "result", "state")
 
     def __init__(self) -> None:
         self.state: dict[str, bytes] = {}
         self.messages: list[tuple[int, bytes]] = []
         self.next_position = 0
+        self.result = b""
 
     def apply(self, writes: Iterable[r.Write]) -> None:
         """Let writes take effect, in program order."""
@@ -42,6 +44,8 @@ class View:
             elif write.op == r.Op.MESSAGE:
                 insort(self.messages, (write.position, write.value), key=lambda message: message[0])
                 self.next_position = max(self.next_position, write.position + 1)
+            elif write.op == r.Op.RESULT:
+                self.result = write.value
 
 
 class RunCore:
@@ -64,7 +68,8 @@ class RunCore:
         """Bodies of this run in threads of this process; one that timed out may still be at work."""
         self.root = Frame(self, "", None, "", None)
         self.child: RunCore | None = None
-        self.result: Any = None
+        self.result_objects: Sequence[Statement] = ()
+        """What the result refers to, when it was set in the open: written at the end of the run."""
 
     # -- values -------------------------------------------------------------------------------------------------
 
@@ -73,8 +78,14 @@ class RunCore:
         return objects.pack(self.store, value, path)
 
     def unpack(self, packed: bytes) -> Any:
-        """Decode one."""
+        """Decode one, reading an object where it stands: for properties, which cannot be awaited."""
         return objects.unpack(self.store, packed)
+
+    def load(self, packed: bytes) -> Protocol[Any]:
+        """Decode one, without blocking an event loop."""
+        if not objects.reference(packed):
+            return objects.unpack(self.store, packed)
+        return (yield Read(objects.unpack, (self.store, packed)))
 
     # -- writing ------------------------------------------------------------------------------------------------
 
@@ -120,7 +131,8 @@ class RunCore:
 
     def match(self, frame: Frame, name: str, ident: bytes) -> tuple[Recorded | None, int]:
         """The recorded call that this one is, if any, and which of its kind it is."""
-        nth = frame.count(name, ident)
+        # An explicit id stands for one call, however often it is made.
+        nth = 0 if ident.startswith(EXPLICIT) else frame.count(name, ident)
         recorded = self.ledger.find(frame.path, name, ident, nth)
         if recorded is not None:
             recorded.consumed = True

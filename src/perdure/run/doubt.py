@@ -15,7 +15,7 @@ from ..limits import WAIT_POLL_SECONDS
 from ..process import proven_dead
 from .ledger import Recorded
 from .outcomes import EffectCall, begin_again, record_done, record_failed
-from .requests import Invoke, Pause, Protocol
+from .requests import Invoke, Pause, Protocol, Read
 from .scope import Buffer
 
 logger = logging.getLogger("perdure")
@@ -101,7 +101,7 @@ def settle(it: EffectCall, recorded: Recorded) -> Protocol[Verdict]:
     """Find out about an intent that an earlier attempt left; returns when the effect is done or may run."""
     run = it.run
     question = run.ledger.questions.get(recorded.begun, 0)
-    if answered := run.store.read("get_answer", (run.head.stream, recorded.begun)):
+    if answered := (yield _answer_to(it, recorded)):
         return (yield from _apply_answer(it, recorded, question, answered[0]))
     verdict = yield from ask_check(it, recorded, _old_holder_is_gone(it, recorded))
     if verdict.done or verdict.absent:
@@ -113,6 +113,10 @@ def settle(it: EffectCall, recorded: Recorded) -> Protocol[Verdict]:
     if it.options.in_doubt == "fail":
         raise InDoubt(f"nobody knows whether {recorded.name} happened (key {recorded.key})")
     return (yield from _ask_a_person(it, recorded, question))
+
+
+def _answer_to(it: EffectCall, recorded: Recorded) -> Read:
+    return Read(it.run.store.read, ("get_answer", (it.run.head.stream, recorded.begun)))
 
 
 def _apply_check(it: EffectCall, recorded: Recorded, verdict: Verdict, question: int) -> Protocol[None]:
@@ -144,7 +148,7 @@ def _ask_a_person(it: EffectCall, recorded: Recorded, question: int) -> Protocol
     began = run.clock.boot_ms()
     check_every, check_at = CHECK_AGAIN_SECONDS, began + CHECK_AGAIN_SECONDS * 1000
     while True:
-        if answered := run.store.read("get_answer", (run.head.stream, recorded.begun)):
+        if answered := (yield _answer_to(it, recorded)):
             return (yield from _apply_answer(it, recorded, question, answered[0]))
         now = run.clock.boot_ms()
         if run.wait is not None and now - began >= run.wait * 1000:
@@ -165,7 +169,7 @@ def _apply_answer(it: EffectCall, recorded: Recorded, question: int, answer: tup
     if verdict == "done":
         yield from record_done(it, recorded, packed, (), "answer", Buffer(), note=by, closes=question)
         it.run.ledger.questions.pop(recorded.begun, None)
-        return Verdict(done=True, value=it.run.unpack(packed))
+        return Verdict(done=True, value=(yield from it.run.load(packed)))
     yield from _close(it, recorded, question, verdict)
     if verdict == "retry":
         yield from begin_again(it.run, recorded, f"answered by {by}")

@@ -27,9 +27,13 @@ def call_effect(it: EffectCall) -> Protocol[Any]:
     recorded, nth = run.match(frame, it.function.name, ident)
     if recorded is not None and recorded.done:
         run.land(frame, recorded.writes)
-        return run.unpack(recorded.result)
+        return (yield from run.load(recorded.result))
     if recorded is not None and recorded.failed and run.ledger.went_past(recorded):
         raise raised_again(run, recorded)
+    if recorded is not None and recorded.running:
+        raise Diverged(f"{it.function.name} with this id is under way already")
+    if recorded is not None and recorded.in_doubt and run.finished:
+        raise InDoubt(f"nobody knows whether {it.function.name} happened (key {recorded.key})")
     run.must_be_open()
     call = r.Call(frame.path, it.function.name, ident, nth)
     try:
@@ -62,12 +66,13 @@ def _bring_about(it: EffectCall, call: r.Call, recorded: Recorded | None, argume
 def _refuse_divergence(it: EffectCall, arguments: dict[str, Any]) -> None:
     """A new effect beside a recorded one that the code no longer asks for is more likely a changed argument."""
     name, run = it.function.name, it.run
-    if "rerun" in (it.options.on_change, run.on_change):
+    doubtful = run.ledger.doubtful_effect(it.frame.path, name)
+    other = doubtful or run.ledger.unconsumed_effect(it.frame.path, name)
+    if other is None or (doubtful is None and "rerun" in (it.options.on_change, run.on_change)):
         return
-    other = run.ledger.unconsumed_effect(it.frame.path, name)
-    if other is not None:
-        state = "is in doubt" if other.in_doubt else "is recorded, and was not asked for before this one"
-        raise Diverged(f"{name}({_show(arguments)}) is new, but {name}({_show(run.unpack(other.arguments))}) {state}")
+    state = "is in doubt" if doubtful is not None else "is recorded, and was not asked for before this one"
+    recorded = _show(run.unpack(other.arguments))
+    raise Diverged(f"{name}({_show(arguments)}) is new, but {name}({recorded}) {state}")
 
 
 def _show(arguments: Any) -> str:
@@ -148,9 +153,6 @@ def _raised(
     if verdict.absent:
         yield from _did_not_happen(it, call, recorded, error, attempts or 0, bool(attempts))
         yield from begin_again(run, recorded, "check: it did not happen")
-        return verdict
-    if it.options.in_doubt == "retry" and attempts:
-        yield from begin_again(run, recorded, f"declared safe to repeat, after {describe(error)}")
         return verdict
     packed, objects = run.pack(error, recorded.name)
     entry = r.EffectDoubted(recorded.seq, packed, describe(error))

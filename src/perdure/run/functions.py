@@ -16,6 +16,13 @@ Key = NewType("Key", str)
 """Annotate a parameter with it to have the idempotency key put there."""
 
 
+EXPLICIT = b"="
+"""Begins the ident of a call with an explicit id."""
+
+DIGEST = b"#"
+"""Begins the ident of a call that is known by its arguments."""
+
+
 class Options(msgspec.Struct, frozen=True):
     """What can be said about a step or an effect; `options(...)` replaces some of them for one call."""
 
@@ -119,9 +126,9 @@ class Function(msgspec.Struct, frozen=True):
     def ident(self, arguments: dict[str, Any], options: Options) -> bytes:
         """What a recorded call must have to be this one: its explicit id, else the digest of its arguments."""
         if options.id is not None:
-            return b"=" + options.id.encode()
+            return EXPLICIT + options.id.encode()
         # An effect is matched whatever its version: that it has happened does not depend on how it is written.
-        return self.signature.digest(arguments, 1 if self.effect else options.version)
+        return DIGEST + self.signature.digest(arguments, 1 if self.effect else options.version)
 
 
 def function(

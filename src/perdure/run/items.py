@@ -49,7 +49,6 @@ class Loop:
             if path in self.run.ledger.items:
                 self._skip(path)
                 continue
-            self.run.must_be_open()
             self._item = self._outer.item(path)
             FRAME.set(self._item)
             self._show(index)

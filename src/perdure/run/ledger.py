@@ -73,8 +73,8 @@ class Ledger:
         self.questions: dict[int, int] = {}
         """Open question by the intent that it is about."""
         self.finished: r.RunFinished | None = None
-        self.cause = 0
-        """The recorded failure that ended the last attempt."""
+        self.causes: set[int] = set()
+        """The recorded failures that ended attempts."""
         self.latest_start = 0
         """The largest `since`: something was begun after that entry."""
         for event in events:
@@ -91,14 +91,15 @@ class Ledger:
         """Whether the code caught this failure and did something after it."""
         if failure.final or self.finished is not None:
             return True
-        return failure.failed != self.cause and self.latest_start >= failure.failed
+        return failure.failed not in self.causes and self.latest_start >= failure.failed
 
     def unconsumed_effect(self, path: str, name: str) -> Recorded | None:
-        """A recorded effect of that name which the code has not asked for, or which is still in doubt."""
-        for recorded in self.effects.get((path, name), ()):
-            if not recorded.consumed or recorded.in_doubt:
-                return recorded
-        return None
+        """A recorded effect of that name which the code has not asked for."""
+        return next((one for one in self.effects.get((path, name), ()) if not one.consumed), None)
+
+    def doubtful_effect(self, path: str, name: str) -> Recorded | None:
+        """A recorded effect of that name of which nobody knows how it ended."""
+        return next((one for one in self.effects.get((path, name), ()) if one.in_doubt), None)
 
     def recorded_write(self, path: str, op: int, key: str, nth: int) -> r.Write | None:
         """The nth write of that kind in the open, if it was made before."""
@@ -112,6 +113,12 @@ class Ledger:
         calls[nth:] = [recorded]
         if recorded.effect:
             self.effects.setdefault((recorded.path, recorded.name), []).append(recorded)
+
+    def track_step(self, call: r.Call, result: bytes) -> None:
+        """Keep a step that was called by an explicit id: the next call with that id is the same one."""
+        recorded = Recorded(call, effect=False)
+        recorded.done, recorded.result = True, result
+        self.track(recorded, 0)
 
     def untrack(self, recorded: Recorded) -> None:
         """Forget a call whose intent could not be written: it has not begun."""
@@ -151,7 +158,7 @@ class Ledger:
         self.finished = it
 
     def _on_failed(self, event: r.Event, it: r.RunFailed) -> None:
-        self.cause = it.cause
+        self.causes.add(it.cause)
 
     def _on_step_done(self, event: r.Event, it: r.StepDone) -> None:
         recorded = self._call(it.call, effect=False)
@@ -169,6 +176,7 @@ class Ledger:
     def _on_attempt_failed(self, event: r.Event, it: r.AttemptFailed) -> None:
         recorded = self._call(it.call, effect=False)
         recorded.attempts, recorded.next_at, recorded.failed = it.attempt, it.next_at, 0
+        self.latest_start = max(self.latest_start, event.seq - 1)
         if recorded.effect:
             recorded.fence = 0  # nothing happened, and the body has not been started again yet
 
@@ -199,6 +207,7 @@ class Ledger:
 
     def _on_item(self, event: r.Event, it: r.ItemDone) -> None:
         self.items.add(it.scope)
+        self.latest_start = max(self.latest_start, event.seq - 1)
         self._land(it.scope, it.writes)
 
     def _on_wrote(self, event: r.Event, it: r.Wrote) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -87,7 +88,8 @@ def open_run(
     """Claim a run and read what is recorded of it."""
     outer = current()
     _refuse_bad_nesting(outer, run_id, parallel)
-    parent = outer.run.head.stream if outer is not None else 0
+    linked = outer is not None and outer.run.store is engine.store
+    parent = outer.run.head.stream if linked and outer is not None else 0
     yield Read(engine.ensure_agent)
     claimed: Claimed = yield Submit(Claim(engine, run_id, given, parent))
     ledger, head = yield Read(_load, (engine, claimed))
@@ -124,9 +126,9 @@ def end_run(run: RunCore, error: BaseException | None) -> Protocol[None]:
     """Record how the block was left, and give the lease back in the same commit."""
     try:
         if not run.finished and run.root.alive:
-            entry, made = _last_entry(run, error)
+            entries, objects = _last_entry(run, error)
             release = Statement("release_lease", (run.head.stream, run.head.fence))
-            yield from run.commit(Site.RUN_END, *entry, objects=made, also=[release], seal=True)
+            yield from run.commit(Site.RUN_END, *entries, objects=objects, also=[release], seal=True)
     except (LeaseLost, StoreProblem):
         if error is None:
             raise  # the work was done, and is not recorded as done: that must be heard
@@ -134,10 +136,10 @@ def end_run(run: RunCore, error: BaseException | None) -> Protocol[None]:
         run.engine.closed(run)
 
 
-def _last_entry(run: RunCore, error: BaseException | None) -> tuple[list[r.Record], Any]:
+def _last_entry(run: RunCore, error: BaseException | None) -> tuple[list[r.Record], Sequence[Statement]]:
     if error is None:
-        packed, made = run.pack(run.result, "result")
-        return [r.RunFinished(packed)], made
+        result = run.view.result or run.pack(None, "result")[0]
+        return [r.RunFinished(result)], run.result_objects
     if isinstance(error, RunWaiting):
         return [], ()
     if not isinstance(error, Exception):

@@ -81,7 +81,8 @@ class Frame:
     def uncount(self, name: str, ident: bytes) -> None:
         """A call came to nothing that is recorded: the next one takes its place."""
         with self.run.lock:
-            self.counts[name, ident] -= 1
+            if (name, ident) in self.counts:
+                self.counts[name, ident] -= 1
 
 
 FRAME: ContextVar[Frame | None] = ContextVar("perdure_frame", default=None)

@@ -26,7 +26,7 @@ def call_step(
     recorded, nth = run.match(frame, function.name, ident)
     if recorded is not None and recorded.done:
         run.land(frame, recorded.writes)
-        return run.unpack(recorded.result)
+        return (yield from run.load(recorded.result))
     if recorded is not None and recorded.failed and run.ledger.went_past(recorded):
         raise raised_again(run, recorded)
     call = r.Call(frame.path, function.name, ident, nth)
@@ -73,6 +73,8 @@ def _execute(
         done = r.StepDone(call, since, took_us, packed, writes)
         yield from run.commit(Site.STEP_DONE, done, objects=(*objects, *body.buffer.objects))
         run.land(frame, writes)
+        if options.id is not None:
+            run.ledger.track_step(call, packed)
         return result
 
 

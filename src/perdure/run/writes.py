@@ -31,6 +31,30 @@ def write(run: RunCore, op: r.Op, key: str, value: Any, path: str) -> Protocol[N
     run.land(frame, (made,))
 
 
+def set_result(run: RunCore, value: Any) -> None:
+    """`run.result = value`: lands with the step or item around it, else it is written when the run ends."""
+    if run.finished:
+        return
+    frame = frame_of(run)
+    packed, objects = run.pack(value, "result")
+    if frame.buffer is not None:
+        frame.buffer.add(r.Write(r.Op.RESULT, "", packed), objects)
+    else:
+        run.view.result, run.result_objects = packed, objects
+
+
+def get_result(run: RunCore) -> Any:
+    """What was set last, as the code sees it here."""
+    if run.ledger.finished is not None:
+        return run.unpack(run.ledger.finished.result)
+    for frame in _frames(run):
+        if frame.buffer is not None:
+            for made in reversed(frame.buffer.writes):
+                if made.op == r.Op.RESULT:
+                    return run.unpack(made.value)
+    return run.unpack(run.view.result) if run.view.result else None
+
+
 def _recorded(run: RunCore, frame: Frame, op: r.Op, key: str) -> r.Write | None:
     """The same write of an earlier attempt: its recorded value wins, so that the run goes through the same states."""
     name = "" if op == r.Op.MESSAGE else key

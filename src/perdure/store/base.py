@@ -7,7 +7,7 @@ never I/O, so SQLite, PostgreSQL and a simulator drive the same one.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -71,8 +71,11 @@ class Store(ABC):
         """A number that moves when another process has committed; cheap enough to poll."""
 
     @abstractmethod
-    def backup(self, path: str) -> int:
-        """Copy the store, as of one moment and while it is in use; returns the bytes written."""
+    def backup(self, path: str, progress: Callable[[int, int], None] | None = None) -> int:
+        """Copy the store, as of one moment and while it is in use; returns the bytes written.
+
+        `progress` is told now and then how much is done, and of how much.
+        """
 
     @abstractmethod
     def close(self) -> None:

@@ -13,7 +13,7 @@ import apsw
 
 from .. import interrupts
 from ..clock import Clock
-from ..errors import PerdureError, StoreBusy, StoreClosed, StoreFenced, StoreForked
+from ..errors import PerdureError, StoreBusy, StoreClosed, StoreFenced, StoreForked, StoreUnavailable
 from ..failpoints import Moment, reach
 from ..limits import LOCK_SECONDS_MAX
 from . import sql
@@ -97,13 +97,19 @@ class SqliteStore(Store):
                 self._watcher = connect(self.path, self.durability, self._vfs)
             return int(str(self._watcher.execute("PRAGMA data_version").fetchall()[0][0]))
 
-    def backup(self, path: str) -> int:
+    def backup(self, path: str, progress: Callable[[int, int], None] | None = None) -> int:
         self._must_be_open()
         with translate(path):
             target = connect(path, "full", None)
-            with target.backup("main", self._writer, "main") as copy:
-                while not copy.done:
-                    copy.step(1000)
+            if self._one_connection:
+                with self._writer_lock:
+                    _copy(self._writer, target, progress)
+            else:
+                source = connect(self.path, self.durability, self._vfs)
+                try:
+                    _copy(source, target, progress)
+                finally:
+                    source.close()
             target.execute("PRAGMA journal_mode = DELETE").fetchall()
             target.close()
         return os.path.getsize(path)
@@ -203,9 +209,10 @@ class SqliteStore(Store):
         return [*self._readers, *watcher, self._writer]
 
     def _meta(self, key: str) -> bytes:
-        value = self._writer.execute(_TEXT["get_meta"], (key,)).fetchall()[0][0]
-        assert isinstance(value, bytes)
-        return value
+        rows = self._writer.execute(_TEXT["get_meta"], (key,)).fetchall()
+        if not rows or not isinstance(rows[0][0], bytes):
+            raise StoreUnavailable(f"{self.path} has lost its {key}", hint="restore it from a backup")
+        return rows[0][0]
 
     def _fence(self, error: StoreFenced) -> None:
         self.fenced = error
@@ -229,6 +236,20 @@ class SqliteStore(Store):
         for connection in self._connections():
             # Never collected: SQLite must not see its parent's file through this process again.
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+
+
+def _copy(source: apsw.Connection, target: apsw.Connection, progress: Callable[[int, int], None] | None) -> None:
+    # One read transaction for all of it: otherwise every commit of another process makes the copy begin anew.
+    source.execute("BEGIN").fetchall()
+    try:
+        source.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()
+        with target.backup("main", source, "main") as copy:
+            while not copy.done:
+                copy.step(1000)
+                if progress is not None:
+                    progress(copy.page_count - copy.remaining, copy.page_count)
+    finally:
+        source.execute("ROLLBACK").fetchall()
 
 
 _OPEN: weakref.WeakSet[SqliteStore] = weakref.WeakSet()

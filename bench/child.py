@@ -1,0 +1,33 @@
+"""A process that measures one thing: `python -m bench.child NAME JSON` prints figures as JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from .measures import chain, concurrent, counts, resume, values
+
+MEASURES: dict[str, Callable[..., dict[str, Any]]] = {
+    "counts": counts.single_operations,
+    "bytes": counts.bytes_per_step,
+    "pages": counts.pages_of_a_bare_commit,
+    "chain": chain.chain,
+    "messages": chain.messages,
+    "concurrent": concurrent.concurrent,
+    "prepare": resume.prepare,
+    "resume": resume.resume,
+    "values": values.values,
+}
+
+
+def main() -> None:
+    """Measure and tell."""
+    arguments = json.loads(sys.argv[2])
+    print(json.dumps(MEASURES[sys.argv[1]](Path(arguments.pop("folder")), **arguments)))
+
+
+if __name__ == "__main__":
+    main()

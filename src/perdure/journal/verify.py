@@ -1,0 +1,290 @@
+"""Is everything as it was written? Every entry, signature and object is looked at, and what is not gets located.
+
+    report = verify(store)
+    report.ok, report.findings
+
+Works beside running agents: streams only grow, so seals are read before the entries that they cover, and the
+number of streams after everything. Memory does not grow with the journal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .. import objects
+from .. import records as r
+from ..errors import JournalDamaged, StoreUnavailable, ValueProblem
+from ..keys import signed_by
+from ..store.base import Rows, Store
+from . import chain
+from .findings import Finding, Findings, Report, Severity, What
+from .walk import Chain, all_streams, pages
+
+Progress = Callable[[int, int, int], None]
+"""Told now and then: streams done, streams in all, entries seen."""
+
+OnHead = Callable[[int, int, bytes], None]
+"""Told the end of every stream as it was verified: stream, number of the last entry, its link."""
+
+OBJECTS_PAGE = 500
+KNOWN_OBJECTS_MAX = 50_000
+
+ENDS = frozenset({r.Kind.RUN_FINISHED, r.Kind.RUN_FAILED, r.Kind.RUN_INTERRUPTED})
+"""A run that has ended is sealed with its last entry, if the key was there."""
+
+FIRST_OF: dict[str, type[r.Record]] = {"agent": r.AgentCreated, "run": r.RunStarted, "process": r.Answered}
+"""What a stream of each kind begins with."""
+
+
+def verify(store: Store, progress: Progress | None = None, on_head: OnHead | None = None) -> Report:
+    """Look at the whole store."""
+    inspection = _Inspection(store, on_head)
+    inspection.look_at_file()
+    inspection.look_at_objects()
+    inspection.look_at_streams(progress)
+    inspection.look_for_strays()
+    return inspection.report()
+
+
+def agent_keys(store: Store) -> dict[str, bytes]:
+    """The public key of each agent, as the first entry of the agent's own stream has it."""
+    keys = {}
+    for stream, kind, *_ in all_streams(store):
+        if kind == "agent":
+            record = _record(store.read("event_at", (stream, 1)))
+            if isinstance(record, r.AgentCreated):
+                keys[record.name] = record.public_key
+    return keys
+
+
+def _record(rows: Rows) -> r.Record | None:
+    if not rows or type(rows[0][3]) is not bytes:
+        return None
+    try:
+        return r.decode(rows[0][1], rows[0][3])
+    except JournalDamaged:
+        return None  # located when its stream is walked
+
+
+class _Inspection:
+    """One verification under way."""
+
+    def __init__(self, store: Store, on_head: OnHead | None) -> None:
+        self.store = store
+        self.findings = Findings()
+        self.keys: dict[str, bytes] = {}
+        self.streams = self.entries = self.seals = self.objects = self.erased = self.unsealed = 0
+        self.most_streams = 0
+        self._on_head = on_head
+        self._bad_objects: dict[bytes, bool] = {}
+        """Objects that are not what their id says, and whether an entry that refers to them was found."""
+        self._known_objects: set[bytes] = set()
+
+    def found(self, what: What, text: str, stream: int = 0, seq: int = 0, run: str = "") -> None:
+        severity = Severity.UNSIGNED if what == What.UNSIGNED else Severity.DAMAGE
+        self.findings.add(Finding(what, text, stream, seq, run, severity))
+
+    def look_at_file(self) -> None:
+        """The database's own order: an index that lost a row would hide it from us."""
+        try:
+            rows = self.store.read("check_file")
+        except StoreUnavailable as error:
+            rows = [(error.message,)]
+        for (text,) in rows:
+            if text != "ok":
+                self.found(What.FILE, f"the database file is damaged: {text}")
+
+    def look_at_objects(self) -> None:
+        """Every object has the content that its id was made of."""
+        after = b""
+        try:
+            while page := self.store.read("object_ids", (after, OBJECTS_PAGE)):
+                for (identity,) in page:
+                    self.objects += 1
+                    if not self._intact(identity):
+                        self._bad_objects[bytes(identity)] = False
+                after = page[-1][0]
+        except StoreUnavailable as error:
+            self.found(What.UNREADABLE, f"objects cannot be read: {error.message}")
+
+    def _intact(self, identity: Any) -> bool:
+        try:
+            objects.fetch(self.store, identity)
+        except (JournalDamaged, ValueProblem):
+            return False
+        return True
+
+    def look_at_streams(self, progress: Progress | None) -> None:
+        """Every stream, and that none is missing between them."""
+        try:
+            self.keys = agent_keys(self.store)
+            total = int(self.store.read("count_streams")[0][0])
+            for stream, kind, name, _ in all_streams(self.store):
+                if stream != self.streams + 1:
+                    self._missing_streams(self.streams + 1, stream - 1)
+                _StreamInspection(self, stream, kind, name).walk()
+                self.streams = stream
+                if progress is not None:
+                    progress(stream, max(total, stream), self.entries)
+        except StoreUnavailable as error:
+            self.found(What.UNREADABLE, f"streams after {self.streams} cannot be read: {error.message}")
+
+    def _missing_streams(self, first: int, last: int) -> None:
+        which = f"stream {first} is" if first == last else f"streams {first} to {last} are"
+        self.found(What.STREAM, f"{which} missing", first)
+
+    def look_for_strays(self) -> None:
+        """What belongs to no stream, streams that a signature knows of, objects that nobody names."""
+        if self.most_streams > self.streams:
+            self._missing_streams(self.streams + 1, self.most_streams)
+        try:
+            for (stream,) in self.store.read("orphan_events"):
+                self.found(What.ADDED, f"there are entries of stream {stream}, which is not there", stream)
+            for (stream,) in self.store.read("orphan_seals"):
+                self.found(What.SEAL, f"there are seals of stream {stream}, which is not there", stream)
+        except StoreUnavailable as error:
+            self.found(What.UNREADABLE, f"the journal cannot be searched for strays: {error.message}")
+        for identity, named in self._bad_objects.items():
+            if not named:
+                self.found(What.OBJECT, f"object {identity.hex()[:12]} has been changed; no entry refers to it")
+
+    def refer(self, identity: bytes, stream: int, seq: int, run: str) -> None:
+        """An entry refers to an object: it must be there, and be what it was."""
+        if identity in self._bad_objects:
+            self._bad_objects[identity] = True
+            self.found(What.OBJECT, f"its object {identity.hex()[:12]} has been changed", stream, seq, run)
+        elif identity not in self._known_objects:
+            if not self.store.read("has_object", (identity,)):
+                self.found(What.OBJECT, f"its object {identity.hex()[:12]} is missing", stream, seq, run)
+            elif len(self._known_objects) < KNOWN_OBJECTS_MAX:
+                self._known_objects.add(identity)
+
+    def ended(self, stream: int, seq: int, link: bytes) -> None:
+        """A stream has been walked to its end."""
+        if self._on_head is not None and seq:
+            self._on_head(stream, seq, link)
+
+    def report(self) -> Report:
+        """What came out."""
+        return Report(
+            self.streams,
+            self.entries,
+            self.seals,
+            self.objects,
+            self.erased,
+            self.unsealed,
+            tuple(self.findings.kept),
+            self.findings.left_off,
+        )
+
+
+class _StreamInspection:
+    """One stream of it."""
+
+    def __init__(self, whole: _Inspection, stream: int, kind: str, name: str) -> None:
+        self.whole = whole
+        self.stream = stream
+        self.kind = kind
+        self.name = name
+        self.run = name
+        self.agent = ""
+        self.along = Chain(whole.store.identity, stream)
+        self.last_kind = 0
+        self.sealed_links: dict[int, tuple[bytes, ...]] = {}
+
+    def found(self, what: What, seq: int, text: str) -> None:
+        self.whole.found(what, text, self.stream, seq, self.run)
+
+    def walk(self) -> None:
+        """From the first entry to the last; an unreadable page ends it, and the next stream follows."""
+        try:
+            # Seals first: a run at work may add entries and a seal while we walk.
+            seals = self.whole.store.read("seals_of", (self.stream,))
+            self.sealed_links = {seal[1]: () for seal in seals}
+            for page in pages(self.whole.store, self.stream):
+                for row in page:
+                    self._entry(row)
+        except StoreUnavailable as error:
+            self.found(What.UNREADABLE, self.along.seq + 1, f"it cannot be read: {error.message}")
+            return
+        if not self.along.seq and self.kind != "process":
+            self.found(What.TRUNCATED, 1, "the stream has no entries")
+        last_sealed = max([0, *(self._seal(seal) for seal in seals)])
+        self._unsigned(last_sealed)
+        self.whole.ended(self.stream, self.along.seq, self.along.links[0])
+
+    def _entry(self, row: tuple[Any, ...]) -> None:
+        whole, seq, sound = self.whole, row[0], True
+        whole.entries += 1
+        for what, at, text in self.along.follow(row):
+            self.found(what, at, text)
+            sound = sound and at != seq
+        if seq in self.sealed_links:
+            self.sealed_links[seq] = self.along.links
+        self.last_kind = row[1]
+        if row[3] is None:
+            whole.erased += 1
+        elif sound:
+            self._content(seq, row[1], row[3])
+
+    def _content(self, seq: int, kind: int, body: bytes) -> None:
+        """What an entry that fits the chain says: it must be readable, and so must what it refers to."""
+        try:
+            record = r.decode(kind, body)
+            if seq == 1:
+                self._first(record)
+            for identity in objects.references_in(record):
+                self.whole.refer(identity, self.stream, seq, self.run)
+        except (JournalDamaged, ValueProblem) as error:
+            self.found(What.UNREADABLE, seq, error.message)
+
+    def _first(self, record: r.Record) -> None:
+        """The row of a stream is not chained: it must say what the first entry says."""
+        expected = self.name
+        if isinstance(record, r.RunStarted):
+            self.agent, self.run, expected = record.agent, record.run, f"{record.agent}/{record.run}"
+        elif isinstance(record, r.AgentCreated):
+            self.agent = self.run = expected = record.name
+        if type(record) is not FIRST_OF.get(self.kind) or self.name != expected:
+            self.found(What.STREAM, 1, f"the stream is listed as {self.kind} {self.name!r}, its first entry differs")
+
+    def _seal(self, seal: tuple[Any, ...]) -> int:
+        """Check one signed head; returns its number when the signature is good."""
+        _, seq, link, streams, public_key, signature = seal
+        self.whole.seals += 1
+        if public_key != self._key(public_key):
+            self.found(What.SEAL, seq, "the seal is made with a key that is not the agent's")
+            return 0
+        if not _good_signature(self.whole.store.identity, seal):
+            self.found(What.SEAL, seq, "the seal has been changed: its signature does not fit")
+            return 0
+        self.whole.most_streams = max(self.whole.most_streams, streams)
+        if seq > self.along.seq:
+            lost = f"the stream was sealed at entry {seq}, and ends at {self.along.seq}"
+            self.found(What.TRUNCATED, self.along.seq + 1, lost)
+        elif link not in self.sealed_links[seq]:
+            self.found(What.REWRITTEN, seq, f"the head signed at entry {seq} is another: an entry up to it was rewritten")
+        return int(seq)
+
+    def _key(self, public_key: Any) -> bytes | None:
+        if self.kind == "process":
+            return public_key if public_key in self.whole.keys.values() else None
+        return self.whole.keys.get(self.agent)
+
+    def _unsigned(self, last_sealed: int) -> None:
+        """Say what no signature covers, where one should be."""
+        last = self.along.seq
+        self.whole.unsealed += max(0, last - last_sealed)
+        if self.kind == "agent" and not last_sealed:
+            self.found(What.SEAL, 1, "the agent's own stream is always sealed, and this one is not")
+        elif self.last_kind in ENDS and last_sealed < last:
+            which = "no entry" if not last_sealed else f"nothing after entry {last_sealed}"
+            self.found(What.UNSIGNED, last, f"{which} is signed: the agent's key was not there")
+
+
+def _good_signature(store: str, seal: tuple[Any, ...]) -> bool:
+    stream, seq, link, streams, public_key, signature = seal
+    numbers = all(type(number) is int for number in (stream, seq, streams))
+    blobs = all(type(blob) is bytes for blob in (link, public_key, signature))
+    return numbers and blobs and signed_by(public_key, chain.seal_message(store, stream, seq, link, streams), signature)

@@ -1,0 +1,94 @@
+"""Walking along a stream: page by page in little memory, comparing every entry with the chain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ..errors import JournalDamaged
+from ..records import Event, Record, decode
+from ..store.base import Rows, Store
+from . import chain
+from .findings import What
+
+PAGE_ENTRIES = 500
+PAGE_STREAMS = 1000
+CANDIDATES_MAX = 8
+"""Links that are tried after bad entries: enough to get in step again after two that were swapped."""
+
+
+def all_streams(store: Store) -> Iterator[tuple[Any, ...]]:
+    """Every stream as (id, kind, name, at), in order."""
+    after = 0
+    while page := store.read("streams_page", (after, PAGE_STREAMS)):
+        yield from page
+        after = page[-1][0]
+
+
+def pages(store: Store, stream: int) -> Iterator[Rows]:
+    """The rows of a stream, from number 0: the first entry is 1, so that one at 0 is found too."""
+    first = 0
+    while page := store.read("events_page", (stream, first, PAGE_ENTRIES)):
+        yield page
+        first = page[-1][0] + 1
+
+
+class Chain:
+    """Follows the chain of one stream, and goes on after an entry that does not fit, to find the others."""
+
+    def __init__(self, store: str, stream: int) -> None:
+        self.stream = stream
+        self.seq = 0
+        """The last entry seen."""
+        self.links: tuple[bytes, ...] = (chain.genesis(store, stream),)
+        """What the next entry may be chained to: one link, unless the last entry was a bad one."""
+
+    def follow(self, row: tuple[Any, ...]) -> Iterator[tuple[What, int, str]]:
+        """Take one row; yields what is wrong with it: (what, number of the entry, in words)."""
+        seq, kind, at, body, stored, digest = row
+        if seq == 0:
+            yield What.ADDED, 0, "an entry stands before the first one"
+            return
+        if seq != self.seq + 1:
+            yield What.REMOVED, self.seq + 1, f"missing: {_range(self.seq + 1, seq - 1)}"
+        gap, self.seq = seq != self.seq + 1, seq
+        if not _well_typed(row):
+            self.links += (stored,) if isinstance(stored, bytes) else ()
+            yield What.EDITED, seq, "a column holds a value that was never written there"
+            return
+        if body is not None and digest is not None:
+            yield What.EDITED, seq, "it has the digest of an erased body beside a body"
+        covered = chain.body_digest(body) if body is not None else digest
+        after = {chain.link(link, self.stream, seq, kind, at, covered) for link in self.links}
+        if gap or stored in after:
+            # After a gap nobody knows the link before: what follows is compared from here on.
+            self.links = (stored,)
+            return
+        # Either its content or its link is another: the next entry fits to one of the two.
+        self.links = (stored, self.links[0], *after)[:CANDIDATES_MAX]
+        yield What.EDITED, seq, "it does not fit the chain"
+
+
+def _well_typed(row: tuple[Any, ...]) -> bool:
+    """SQLite keeps what it finds in a damaged file, whatever the type of the column is."""
+    _, kind, at, body, stored, digest = row
+    numbers = type(kind) is int and type(at) is int and kind >= 0 and at >= 0
+    blobs = type(stored) is bytes and all(type(it) is bytes for it in (body, digest) if it is not None)
+    return numbers and blobs and (body is not None or digest is not None)
+
+
+def _range(first: int, last: int) -> str:
+    return f"entry {first}" if first == last else f"entries {first} to {last}"
+
+
+def sound_events(store: Store, stream: int, rows: Rows, along: Chain) -> list[Event]:
+    """The events of one page, for who must not work with a damaged journal. Erased ones are left out."""
+    events = []
+    for row in rows:
+        for what, seq, text in along.follow(row):
+            raise JournalDamaged(f"stream {stream}, entry {seq} ({what}): {text}")
+        seq, kind, at, body, _, _ = row
+        if body is not None:
+            record: Record = decode(kind, body)
+            events.append(Event(seq, at, record))
+    return events

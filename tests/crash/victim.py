@@ -1,0 +1,314 @@
+"""The program that gets killed: one run that uses every public operation.
+
+It is started again and again with the same arguments, and knows nothing of earlier starts but what Perdure and
+the outside world tell it. Whatever happens to it, it must come to the same outcome, with each effect once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from perdure import Done, InDoubt, NotDone, RunWaiting, Unknown, failpoints, records
+from perdure.objects import Collect
+from tests.crash.colours import Over, Palette, entered, out
+from tests.crash.world import World
+
+LARGE = random.Random(7).randbytes(6000).hex()
+"""Above `INLINE_BYTES_MAX`, so that it becomes an object."""
+
+STARTS_MAX = 20
+
+
+class Cast:
+    """The agent with its steps and effects, and the world that they change."""
+
+    def __init__(self, folder: str, colour: str) -> None:
+        self.palette = Palette(colour, "victim", f"{folder}/store.db")
+        self.agent = self.palette.agent
+        self.world = World(folder)
+        self._raised: set[str] = set()
+
+    def ack(self, name: str, *value: str) -> None:
+        """A call has returned."""
+        self.world.note("ack", name, *value)
+
+    def step(self, name: str, body: Callable[..., Any], **options: Any) -> Any:
+        return self.agent.step(name=name, **options)(self.palette.paint(body))
+
+    def effect(self, name: str, body: Callable[..., Any], **options: Any) -> Any:
+        if (check := options.get("check")) is not None:
+            options["check"] = self.palette.paint(check)
+        return self.agent.effect(name=name, **options)(self.palette.paint(body))
+
+    def first_time(self, name: str) -> bool:
+        """True once per process: what was tried before a crash fails again after it."""
+        fresh = name not in self._raised
+        self._raised.add(name)
+        return fresh
+
+    async def booked(self, name: str, *, key: str) -> Any:
+        """A check that always knows."""
+        receipt = self.world.receipt(key)
+        return NotDone if receipt is None else Done(receipt)
+
+
+async def read_and_think(cast: Cast, run: Any) -> None:
+    """Steps: plain, writing inside, large, repeated, failing for good, ad hoc, with a timeout, in parallel."""
+
+    async def search(city: str) -> list[dict[str, Any]]:
+        cast.world.note("body", "search")
+        return [{"id": n, "city": city} for n in (1, 2)]
+
+    async def plan(subject: str) -> str:
+        cast.world.note("body", "plan")
+        run.state["plan"] = {"subject": subject, "steps": (1, 2, 3)}
+        await out(run.state.incr("thoughts"))
+        await out(run.messages.append({"role": "assistant", "content": subject}))
+        await out(run.event("PLANNED", {"subject": subject}))
+        return LARGE
+
+    async def flaky() -> str:
+        if cast.first_time("flaky"):
+            run.state["never"] = "dropped with its attempt"
+            raise ConnectionError("try again")
+        cast.world.note("body", "flaky")
+        return "worked"
+
+    async def hopeless() -> None:
+        raise ValueError("never works")
+
+    await out(cast.step("search", search)(run.input["to"]))
+    cast.ack("search")
+    assert await out(cast.step("plan", plan, version=2)("flights")) == LARGE
+    cast.ack("plan")
+    await out(cast.step("flaky", flaky, retries=9, backoff=0.0)())
+    cast.ack("flaky")
+    try:
+        await out(cast.step("hopeless", hopeless)())
+    except ValueError as error:
+        await out(run.state.set("refused", str(error)))
+        cast.ack("refused")
+
+
+async def write_in_the_open(cast: Cast, run: Any) -> None:
+    """Run-level writes; the token is random, so that a lost one would show."""
+    await out(run.state.set("token", os.urandom(4).hex()))
+    cast.ack("token", run.state["token"])
+    await out(run.state.set("draft", LARGE))
+    await out(run.state.delete("draft"))
+    await out(run.messages.append({"role": "user", "content": "go on", "large": LARGE}))
+    cast.ack("message", str(len(run.messages)))
+    await out(run.event("DECIDED", {"token": run.state["token"]}))
+    cast.ack("event")
+
+
+async def ad_hoc(cast: Cast, run: Any) -> None:
+    """Functions that were never declared, with an id, a timeout, in threads or side by side."""
+
+    def double(number: int) -> int:
+        cast.world.note("body", f"double-{number}")
+        return 2 * number
+
+    async def note(text: str, *, key: str) -> str:
+        return cast.world.act(text, key)
+
+    assert await out(run.step(double, 4, id="four", timeout=30)) == 8
+    cast.ack("double-4")
+    receipt = await out(run.effect(cast.palette.paint(note), "noted", check=cast.palette.paint(cast.booked)))
+    cast.ack("noted", receipt.replace(" ", "-"))
+    if cast.palette.is_async:
+        assert await asyncio.gather(run.step(double, 5), run.step(double, 6)) == [10, 12]
+    else:
+        with run.executor(max_workers=1) as pool:
+            assert [pool.submit(run.step, double, n).result() for n in (5, 6)] == [10, 12]
+    cast.ack("double-5")
+    cast.ack("double-6")
+
+
+async def act(cast: Cast, run: Any) -> None:
+    """Effects: with and without check, repeated, refused, raising after the deed, in doubt, idempotent outside."""
+    world = cast.world
+
+    async def plain(name: str, *, key: str) -> str:
+        run.state[f"inside {name}"] = "lands with what the body returns; a check that adopts the deed has no more than that"
+        return world.act(name, key)
+
+    async def reluctant(name: str, *, key: str) -> str:
+        if cast.first_time(name):
+            raise NotDone("not yet")
+        return world.act(name, key)
+
+    async def declined(name: str) -> None:
+        raise NotDone("never")
+
+    async def breaks(name: str, *, key: str) -> str:
+        world.act(name, key)
+        raise ConnectionError("the line broke after the deed")
+
+    async def tolerant(name: str, *, key: str) -> str:
+        return world.act_once(name, key)
+
+    async def clueless(name: str, *, key: str) -> Any:
+        return Unknown
+
+    await out(cast.effect("book", plain, check=cast.booked)("booked"))
+    cast.ack("booked")
+    await out(cast.effect("post", plain)("posted"))
+    cast.ack("posted")
+    await out(cast.effect("insist", reluctant, check=cast.booked, retries=9, backoff=0.0)("insisted"))
+    cast.ack("insisted")
+    try:
+        await out(cast.effect("decline", declined)("declined"))
+    except NotDone:
+        await out(run.event("DECLINED"))
+    await out(cast.effect("charge", breaks, check=cast.booked)("charged"))
+    cast.ack("charged")
+    await out(cast.effect("murk", breaks, check=clueless)("murky"))
+    cast.ack("murky")
+    await out(cast.effect("repeat", tolerant, in_doubt="retry")("repeated"))
+    cast.ack("repeated")
+    # As if this process had slept past its deadline: the lease is confirmed before the body starts.
+    cast.agent._engine.tenancy._deadline = 0
+    await out(cast.effect("late", plain, check=cast.booked).options(id="once")("late"))
+    cast.ack("late")
+
+
+async def loop(cast: Cast, run: Any) -> None:
+    """Items with writes of their own, a step, an effect, and a loop inside the loop."""
+
+    async def look(item: str) -> str:
+        cast.world.note("body", f"look-{item}")
+        await out(run.state.incr("looked"))
+        return item.upper()
+
+    async def comment(item: str, *, key: str) -> str:
+        return cast.world.act(f"comment-{item}", key)
+
+    async def commented(item: str, *, key: str) -> Any:
+        return await cast.booked(item, key=key)
+
+    look_at, comment_on = cast.step("look", look), cast.effect("comment", comment, check=commented)
+    async for item in Over(run.each([{"id": "a"}, {"id": "b"}], key="id")):
+        run.state["seen"] = [*run.state.get("seen", []), item["id"]]
+        await out(look_at(item["id"]))
+        await out(comment_on(item["id"]))
+        async for part in Over(run.each(["x", "y"], name="parts")):
+            run.state[f"{item['id']}{part}"] = await out(look_at(item["id"] + part))
+            await out(run.messages.append(f"{item['id']}{part}"))
+            if part == "y":
+                await out(run.item_done())
+                cast.ack(f"{item['id']}{part}")
+    cast.ack("loop")
+
+
+async def nest(cast: Cast, run: Any) -> None:
+    """A run inside the run, with an effect that nobody can check."""
+
+    async def deliver(name: str, *, key: str) -> str:
+        return cast.world.act(name, key)
+
+    async with entered(cast.agent.run("errand", wait=0)) as errand:
+        await out(errand.state.set("parcel", LARGE))
+        errand.result = await out(cast.effect("deliver", deliver)("delivered"))
+    cast.ack("delivered")
+    await out(run.state.set("errand", errand.result))
+
+
+async def journey(cast: Cast) -> None:
+    """The whole run, from the top, every time."""
+    engine = cast.agent._engine
+    async with entered(cast.agent.run("journey", input={"to": "NYC"}, wait=0)) as run:
+        await read_and_think(cast, run)
+        await write_in_the_open(cast, run)
+        engine.tenancy.renew()
+        await ad_hoc(cast, run)
+        await act(cast, run)
+        await loop(cast, run)
+        await out(engine.store.submit_async(Collect()) if cast.palette.is_async else engine.store.submit(Collect()))
+        await nest(cast, run)
+        run.result = {"state": sorted(filter(_is_certain, run.state)), "messages": len(run.messages), "large": LARGE}
+
+
+async def answer_everything(cast: Cast) -> None:
+    """What a person does who is asked: look at the world, and say what is there."""
+    for waiting in await out(cast.agent.runs.list(status="waiting")):
+        info = await out(cast.agent.runs.get(waiting.id))
+        for effect in info.in_doubt:
+            receipt = cast.world.receipt(effect.key)
+            said: dict[str, Any] = {"retry": True} if receipt is None else {"done": receipt}
+            await out(cast.agent.runs.answer(waiting.id, key=effect.key, by="a person", **said))
+
+
+async def survive(cast: Cast) -> None:
+    """Open the run until it is finished, whatever it waits for."""
+    for _ in range(STARTS_MAX):
+        try:
+            await journey(cast)
+        except InDoubt:
+            continue  # the run has failed; opened again, it asks
+        except RunWaiting:
+            await answer_everything(cast)
+        else:
+            return await report(cast)
+    raise AssertionError("the run asks for ever")
+
+
+def _is_certain(name: str) -> bool:
+    """Whether a key of state must be there after every crash."""
+    return not name.startswith("inside ")
+
+
+def _torn(info: Any) -> list[str]:
+    """Keys written inside an effect that are there without its body's own outcome, or the other way round."""
+    written = {name for name in info.state if not _is_certain(name)}
+    landed = set()
+    for event in info.events:
+        if isinstance(event.record, records.EffectDone) and event.record.how == "body":
+            landed |= {write.key for write in event.record.writes}
+    return sorted(written ^ landed)
+
+
+async def report(cast: Cast) -> None:
+    """Leave the outcome where the harness finds it, whole or not at all, and go in order."""
+    found: dict[str, Any] = {}
+    for run_id in ("journey", "errand"):
+        info = await out(cast.agent.runs.get(run_id))
+        state = {name: value for name, value in info.state.items() if name != "token" and _is_certain(name)}
+        found[run_id] = {
+            "status": info.status,
+            "input": info.input,
+            "result": info.result,
+            "state": state,
+            "messages": info.messages,
+            "in doubt": [effect.name for effect in info.in_doubt],
+            "torn": _torn(info),
+        }
+    folder = Path(cast.world.folder)
+    (folder / "outcome.new").write_text(json.dumps(found, default=list))
+    (folder / "outcome.new").rename(folder / "outcome.json")
+    await out(cast.agent.close())
+
+
+def main(folder: str, colour: str) -> None:
+    """The program. CRASH_COUNT lists each failpoint that is reached; CRASH_NTH kills at the n-th of all."""
+    reached: list[str] = []
+    nth = int(os.environ.get("CRASH_NTH", "0"))
+
+    def note(site: failpoints.Site, moment: failpoints.Moment) -> None:
+        reached.append(f"{site}:{moment}")
+        if len(reached) == nth:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    if nth or "CRASH_COUNT" in os.environ:
+        failpoints.arm(note)
+    cast = Cast(folder, colour)
+    cast.palette.perform(survive(cast))
+    if "CRASH_COUNT" in os.environ:
+        (Path(folder) / "reached.txt").write_text("\n".join(reached))

@@ -1,0 +1,157 @@
+"""Opens an image with an ordinary SQLite and an ordinary Perdure, and says what is wrong with it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from perdure import PerdureError
+from perdure.errors import StoreMovedWarning
+from perdure.journal.append import read_events
+from perdure.journal.fold import VIEWS, fold
+from perdure.objects import references_in
+from perdure.store import sql
+
+from .disk import Image
+from .workload import FILE, Heads, Program, Recording, Setup, World, make_agent, no_ack
+
+OK, CORRUPT, LOST, GAP, VIEW, STUCK = "ok", "corrupt", "lost", "gap", "view", "stuck"
+"""Verdicts: unreadable or contradictory; less than was acknowledged; not what stood after any call; a view that
+is not the fold of the journal; a run that could not be taken up, or repeats what was done."""
+
+SCHEMA = Path(sql.__file__).parent / "sqlite" / "schema.sql"
+_TEXT = {name: sql.numbered(named, "?") for name, named in sql.load("sqlite").items()}
+_EVENTS = "SELECT id >> 32, id & 4294967295, kind, at, body, chain, digest FROM events ORDER BY id"
+
+
+class Bad(Exception):
+    """The image is not what it must be."""
+
+    def __init__(self, verdict: str, why: str) -> None:
+        super().__init__(f"{verdict}: {why}")
+        self.verdict = verdict
+
+
+@contextmanager
+def laid_out(image: Image) -> Iterator[str]:
+    """The image as files in memory."""
+    folder = tempfile.mkdtemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
+    try:
+        for name, content in image.items():
+            with open(os.path.join(folder, name), "wb") as file:
+                file.write(content)
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+
+
+def judge(image: Image, recording: Recording, acked: int, *, views: bool) -> tuple[str, str]:
+    """Whether the image holds what was acknowledged, nothing else, and nothing torn. Returns (verdict, why)."""
+    with laid_out(image) as folder:
+        connection = apsw.Connection(os.path.join(folder, FILE))
+        try:
+            found = _read(connection, recording.chains)
+            _compare(found, recording, acked)
+            if views and found:
+                _compare_views(connection)
+        except Bad as bad:
+            return bad.verdict, str(bad)
+        except (apsw.Error, PerdureError) as error:
+            return CORRUPT, f"{type(error).__name__}: {error}"
+        finally:
+            connection.close()
+    return OK, ""
+
+
+def _read(connection: apsw.Connection, chains: dict[str, bytes]) -> Heads:
+    """The heads of all streams, when every page and every chain is sound and nothing was written but what we wrote."""
+    [(verdict,), *_] = connection.execute("PRAGMA integrity_check").fetchall()
+    if verdict != "ok":
+        raise Bad(CORRUPT, str(verdict))
+    tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if not tables:
+        return {}
+    if "answers" not in tables or connection.pragma("user_version") != len(sql.migrations("sqlite")):
+        raise Bad(CORRUPT, "the schema is half there")
+    [(identity,)] = connection.execute(_TEXT["get_meta"], ("identity",)).fetchall()
+    objects = {row[0] for row in connection.execute("SELECT id FROM objects")}
+    heads: Heads = {}
+    for stream, rows in groupby(connection.execute(_EVENTS).fetchall(), key=lambda row: int(row[0])):
+        events, head = read_events(identity.hex(), stream, [row[1:] for row in rows])
+        heads[stream] = head.seq
+        if head.chain != chains.get(f"{stream}/{head.seq}"):
+            raise Bad(CORRUPT, f"entry {stream}/{head.seq} is not the one that was written")
+        missing = {one for event in events for one in references_in(event.record)} - objects
+        if missing:
+            raise Bad(CORRUPT, f"stream {stream} refers to an object that is not there")
+    return heads
+
+
+def _compare(found: Heads, recording: Recording, acked: int) -> None:
+    """Everything acknowledged is there; beyond it only what the call under way may have written."""
+    history = recording.history
+    if not _covers(found, history[acked]):
+        kept = max((n for n in range(acked) if _covers(found, history[n])), default=-1)
+        if kept < 0 or not _covers(history[kept + 1], found):
+            raise Bad(GAP, f"{found} stood after no call of {history[: acked + 1]}")
+        raise Bad(LOST, f"only {kept} of {acked} acknowledged calls are there")
+    if acked + 1 < len(history) and not _covers(history[acked + 1], found):
+        raise Bad(GAP, f"{found} goes further than {history[acked + 1]}")
+
+
+def _covers(more: Heads, less: Heads) -> bool:
+    return all(more.get(stream, 0) >= seq for stream, seq in less.items())
+
+
+def _compare_views(connection: apsw.Connection) -> None:
+    """Fold the journal into an empty database and compare every view, row by row."""
+    fresh = apsw.Connection(":memory:")
+    fresh.execute(SCHEMA.read_text("utf-8")).fetchall()
+    [(identity,)] = connection.execute(_TEXT["get_meta"], ("identity",)).fetchall()
+    # In the order of time: an answer is in another stream than its question.
+    entries = [
+        (event.at, stream, event.seq, event.record)
+        for stream, rows in groupby(connection.execute(_EVENTS).fetchall(), key=lambda row: int(row[0]))
+        for event in read_events(identity.hex(), stream, [row[1:] for row in rows])[0]
+    ]
+    for at, stream, seq, entry in sorted(entries, key=lambda it: it[:3]):
+        for statement in fold(stream, seq, at, entry):
+            fresh.execute(_TEXT[statement.name], statement.args).fetchall()
+    for view in VIEWS:
+        query = f"SELECT * FROM {view} ORDER BY 1, 2, 3"
+        if connection.execute(query).fetchall() != fresh.execute(query).fetchall():
+            raise Bad(VIEW, f"{view} is not the fold of the journal")
+    fresh.close()
+
+
+def take_up(image: Image, setup: Setup, recording: Recording, known: set[str], happened: set[str]) -> tuple[str, str]:
+    """Let an agent go on from the image: to the same end, running nothing again that had returned, no effect twice."""
+    world = World(happened=happened)
+    with laid_out(image) as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore", StoreMovedWarning)
+        agent = make_agent(folder)
+        try:
+            outcome = Program(agent, setup, world, no_ack).outcome()
+        except PerdureError as error:
+            return STUCK, f"{type(error).__name__}: {error}"
+        finally:
+            agent.close()
+    if outcome != recording.outcome:
+        return STUCK, f"came to {_short(outcome)} instead of {_short(recording.outcome)}"
+    again = known & set(world.ran)
+    if again or world.twice:
+        return STUCK, f"ran again: {sorted(again)}; happened twice: {world.twice}"
+    return OK, ""
+
+
+def _short(outcome: dict[str, Any]) -> str:
+    return str({run: result["total"] for run, result in outcome.items()})
