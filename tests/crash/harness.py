@@ -195,8 +195,10 @@ class Scene:
     def undisturbed(self) -> Undisturbed:
         """Run it once in peace and remember everything."""
         assert self.once({"CRASH_COUNT": "1"}) == 0
-        reached = (self.folder / "reached.txt").read_text().split()
-        return Undisturbed(self.outcome(), self.world.effects(), reached)
+        listed = self.folder / "reached.txt"
+        return Undisturbed(
+            self.outcome(), self.world.effects(), listed.read_text().split() if listed.exists() else []
+        )
 
     def judge(self, expected: Undisturbed) -> list[str]:
         """All that differs from the undisturbed run and every broken promise; a scene without fault is cleared away."""
