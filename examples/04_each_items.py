@@ -1,7 +1,7 @@
 """A loop over items: each is done once, and what it writes lands with it or not at all.
 
-Kill it at any moment and start it again: it continues at the first customer who has no letter. With a number, say
-`python 04_each_items.py 30`, there are more customers than before: only the new ones get a letter.
+Kill it at any moment and start it again: it continues with the customers who have no letter, even if the list has
+changed meanwhile. `python 04_each_items.py 25` starts it again with five more customers at the front.
 """
 
 from __future__ import annotations

@@ -39,7 +39,9 @@ Pairs = Sequence[tuple[str, str]]
 
 # Source and target, from the root of the repository.
 PAIRS: Pairs = [
-    ("src/perdure/aio.py", "src/perdure/sync.py"),
+    ("src/perdure/aio/__init__.py", "src/perdure/sync/__init__.py"),
+    ("src/perdure/aio/agent.py", "src/perdure/sync/agent.py"),
+    ("src/perdure/aio/run.py", "src/perdure/sync/run.py"),
 ]
 
 # In this order. `\b` keeps them to whole words.

@@ -28,8 +28,7 @@ def messages(folder: Path, length: int, pairs: int, size: int) -> dict[str, floa
             with agent.run(f"young-{pair}") as young:
                 early = Series(lambda number: young.messages.append(text(number % 64)))  # noqa: B023 - used here only
                 early.run(10)
-                if pair % 2:
-                    ratios.append(1 / (early.run(size).seconds / late.run(size).seconds))
-                else:
-                    ratios.append(late.run(size).seconds / early.run(size).seconds)
+                order = (early, late) if pair % 2 else (late, early)
+                seconds = {series: series.run(size).seconds for series in order}
+                ratios.append(seconds[late] / seconds[early])
     return {"ratio": median(ratios), "p50_ms": late.percentile_ms(0.5)}

@@ -10,7 +10,7 @@ from typing import Any
 
 import apsw
 
-from perdure import Agent
+from perdure import Agent, Run
 
 from ..syncs import counter
 from ..workload import an_agent, bare_commit, operation, text
@@ -61,17 +61,18 @@ def single_operations(folder: Path, calls: int) -> dict[str, Any]:
         step, effect = operation(agent, "step"), operation(agent, "effect")
         _count_runs(tally, agent, step)
         with agent.run("chain") as run:
-            for number in range(calls):
-                with tally.count("step"):
-                    step(number)
-                with tally.count("effect"):
-                    effect(number)
-                with tally.count("message"):
-                    run.messages.append(text(number))
-                with tally.count("state in the open"):
-                    run.state["seen"] = number
-            _count_items(tally, run.each(range(calls)), run, tally.count)
+            _repeat(tally, "step", calls, step)
+            _repeat(tally, "effect", calls, effect)
+            _repeat(tally, "message", calls, lambda number: run.messages.append(text(number)))
+            _repeat(tally, "state in the open", calls, lambda number: run.state.__setitem__("seen", number))
+            _count_items(tally, run, calls)
     return {name: _summary(noted) for name, noted in tally.operations.items()}
+
+
+def _repeat(tally: Tally, name: str, calls: int, call: Callable[[int], object]) -> None:
+    for number in range(calls):
+        with tally.count(name):
+            call(number)
 
 
 def _count_runs(tally: Tally, agent: Agent, step: Callable[[int], object]) -> None:
@@ -88,14 +89,14 @@ def _count_runs(tally: Tally, agent: Agent, step: Callable[[int], object]) -> No
             step(1)
 
 
-def _count_items(tally: Tally, items: Any, run: Any, count: Callable[[str], Any]) -> None:
-    """An item of `run.each` with a write of state: one commit for both."""
+def _count_items(tally: Tally, run: Run, calls: int) -> None:
+    """An item of `run.each` with a write of state: one commit for both, when the loop asks for the next item."""
+    items = iter(run.each(range(calls + 1)))
     next(items)
-    while True:
-        run.state["item"] = 1
-        with count("item"):
-            if next(items, None) is None:
-                break
+    for number in range(calls):
+        run.state["seen"] = number
+        with tally.count("item"):
+            next(items)
 
 
 def _summary(noted: list[dict[str, Any]]) -> dict[str, Any]:

@@ -20,7 +20,18 @@ from perdure.codec.tags import Tag
 
 PACKAGE = Path(codec.__file__).parents[1]
 
-FORBIDDEN_MODULES = {"pickle", "_pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "copyreg", "imp", "runpy"}
+FORBIDDEN_MODULES = {
+    "pickle",
+    "_pickle",
+    "cPickle",
+    "dill",
+    "cloudpickle",
+    "marshal",
+    "shelve",
+    "copyreg",
+    "imp",
+    "runpy",
+}
 FORBIDDEN_CALLS = {"eval", "exec", "compile", "__import__"}
 ALLOWED_IMPORTLIB = {"importlib.resources", "importlib.metadata"}
 """They read files of packages that the code names itself."""
@@ -57,7 +68,9 @@ def test_the_rule_bites(bad: str) -> None:
     assert list(complaints(ast.parse(bad)))
 
 
-@pytest.mark.parametrize("good", ["from importlib import resources", "import importlib.metadata", "re.compile(x)", "import os"])
+@pytest.mark.parametrize(
+    "good", ["from importlib import resources", "import importlib.metadata", "re.compile(x)", "import os"]
+)
 def test_the_rule_lets_the_rest_pass(good: str) -> None:
     assert not list(complaints(ast.parse(good)))
 

@@ -103,12 +103,15 @@ class _Inspection:
                 for (identity,) in page:
                     self.objects += 1
                     if not self._intact(identity):
-                        self._bad_objects[bytes(identity)] = False
+                        self._bad_objects[identity] = False
                 after = page[-1][0]
         except StoreUnavailable as error:
             self.found(What.UNREADABLE, f"objects cannot be read: {error.message}")
 
     def _intact(self, identity: Any) -> bool:
+        if type(identity) is not bytes:
+            self.found(What.OBJECT, "the id of an object is not one that was written")
+            return True
         try:
             objects.fetch(self.store, identity)
         except (JournalDamaged, ValueProblem):
@@ -146,7 +149,8 @@ class _Inspection:
         except StoreUnavailable as error:
             self.found(What.UNREADABLE, f"the journal cannot be searched for strays: {error.message}")
         for identity, named in self._bad_objects.items():
-            if not named:
+            # A collector may have removed it meanwhile.
+            if not named and self.store.read("has_object", (identity,)):
                 self.found(What.OBJECT, f"object {identity.hex()[:12]} has been changed; no entry refers to it")
 
     def refer(self, identity: bytes, stream: int, seq: int, run: str) -> None:
@@ -185,9 +189,8 @@ class _StreamInspection:
     def __init__(self, whole: _Inspection, stream: int, kind: str, name: str) -> None:
         self.whole = whole
         self.stream = stream
-        self.kind = kind
-        self.name = name
-        self.run = name
+        self.kind = str(kind)
+        self.name = self.run = str(name)
         self.agent = ""
         self.along = Chain(whole.store.identity, stream)
         self.last_kind = 0
@@ -251,8 +254,11 @@ class _StreamInspection:
 
     def _seal(self, seal: tuple[Any, ...]) -> int:
         """Check one signed head; returns its number when the signature is good."""
-        _, seq, link, streams, public_key, signature = seal
+        _, seq, link, streams, public_key, _ = seal
         self.whole.seals += 1
+        if type(seq) is not int:
+            self.found(What.SEAL, 0, "a seal has no number")
+            return 0
         if public_key != self._key(public_key):
             self.found(What.SEAL, seq, "the seal is made with a key that is not the agent's")
             return 0
@@ -264,13 +270,14 @@ class _StreamInspection:
             lost = f"the stream was sealed at entry {seq}, and ends at {self.along.seq}"
             self.found(What.TRUNCATED, self.along.seq + 1, lost)
         elif link not in self.sealed_links[seq]:
-            self.found(What.REWRITTEN, seq, f"the head signed at entry {seq} is another: an entry up to it was rewritten")
-        return int(seq)
+            self.found(What.REWRITTEN, seq, "another head was signed here: this entry or one before it was rewritten")
+        return seq
 
     def _key(self, public_key: Any) -> bytes | None:
-        if self.kind == "process":
-            return public_key if public_key in self.whole.keys.values() else None
-        return self.whole.keys.get(self.agent)
+        if self.agent:
+            return self.whole.keys.get(self.agent)
+        # A process writes for several agents, and a first entry may be erased: then it is one of them.
+        return public_key if public_key in self.whole.keys.values() else None
 
     def _unsigned(self, last_sealed: int) -> None:
         """Say what no signature covers, where one should be."""

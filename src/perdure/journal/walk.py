@@ -81,7 +81,7 @@ def _range(first: int, last: int) -> str:
     return f"entry {first}" if first == last else f"entries {first} to {last}"
 
 
-def sound_events(store: Store, stream: int, rows: Rows, along: Chain) -> list[Event]:
+def sound_events(stream: int, rows: Rows, along: Chain) -> list[Event]:
     """The events of one page, for who must not work with a damaged journal. Erased ones are left out."""
     events = []
     for row in rows:

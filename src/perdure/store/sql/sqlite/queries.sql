@@ -79,7 +79,7 @@ INSERT INTO meta (key, value) VALUES (:key, :value) ON CONFLICT (key) DO NOTHING
 
 -- name: check_file()
 -- Whether the database itself is in order: pages, indexes and types of columns.
-SELECT integrity_check FROM pragma_integrity_check(20);
+SELECT integrity_check FROM pragma_integrity_check LIMIT 20;
 
 -- name: last_home()
 -- Where the store was last used.

@@ -1,34 +1,28 @@
-"""The public face of an agent under asyncio. `sync.py` is generated from this file by tools/unasync.py.
-
-Only arguments and documentation live here: everything that decides anything is a protocol in `perdure.run`.
-"""
+"""The public face of a run: what can be called on it, and what it means."""
 
 from __future__ import annotations
 
-import builtins
-import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from functools import wraps
 from types import TracebackType
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from typing import Any, Generic, ParamSpec, TypeVar
 
-from . import codec, interrupts, runs
-from .engine import Engine
-from .errors import NotDurable
-from .keys import KeySource
-from .limits import NAME_CHARACTERS_MAX, RETRY_BACKOFF_SECONDS
-from .records import Op
-from .run.core import RunCore
-from .run.durable import Durable, make_durable
-from .run.functions import Options
-from .run.items import END, ItemKey, Loop, finish_current_item
-from .run.lifecycle import end_run, open_run
-from .run.requests import drive_async, reading
-from .run.requests import drive_sync as block
-from .run.scope import FRAME, current
-from .run.writes import MessageReader, StateReader, get_result, set_result, write
+from .. import interrupts
+from ..engine import Engine
+from ..errors import NotDurable
+from ..limits import RETRY_BACKOFF_SECONDS
+from ..records import Op
+from ..run.core import RunCore
+from ..run.durable import make_durable
+from ..run.functions import Options
+from ..run.items import END, ItemKey, Loop, finish_current_item
+from ..run.lifecycle import end_run, open_run
+from ..run.requests import drive_async
+from ..run.requests import drive_sync as block
+from ..run.scope import FRAME, current
+from ..run.writes import MessageReader, StateReader, get_result, set_result, write
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -36,184 +30,11 @@ Exceptions = tuple[type[BaseException], ...]
 
 # Whether a step made of a plain function is awaited.
 # unasync: async-only
-_ASYNC = True
+ASYNC = True
 # unasync: end
 # unasync: sync-only
-#: _ASYNC = False
+#: ASYNC = False
 # unasync: end
-
-
-class AsyncAgent:
-    """A durable identity: a name and a key in a store.
-
-    >>> agent = AsyncAgent("travel", store="sqlite:///travel.db")
-    >>> @agent.step
-    ... async def search(city: str) -> list[str]:
-    ...     return [f"{city} 9:00", f"{city} 11:00"]
-    >>> async with agent.run("trip-42") as run:
-    ...     flights = await search("NYC")
-
-    The store is the argument, else `PERDURE_URL`, else the nearest `.perdure/` above the working folder, else
-    `~/.perdure/perdure.db`. `durability="process"` survives a killed process, but not a power cut. `strict=True`
-    refuses steps outside of runs. `single_home=True` refuses a store that was moved or copied.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        *,
-        store: str | os.PathLike[str] | None = None,
-        durability: str = "full",
-        strict: bool = False,
-        key: KeySource | None = None,
-        single_home: bool = False,
-    ) -> None:
-        self._engine = Engine(name, store=store, durability=durability, strict=strict, key=key, single_home=single_home)
-        self.runs = AsyncRuns(self._engine)
-
-    @property
-    def name(self) -> str:
-        """The agent's name."""
-        return self._engine.name
-
-    @overload
-    def step(self, function: Callable[P, R], /) -> Durable[P, R]: ...
-
-    @overload
-    def step(
-        self,
-        /,
-        *,
-        name: str | None = None,
-        retries: int = 0,
-        backoff: float = RETRY_BACKOFF_SECONDS,
-        timeout: float | None = None,
-        version: int = 1,
-        ignore: Iterable[str] = (),
-        raises: Exceptions = (),
-    ) -> Callable[[Callable[P, R]], Durable[P, R]]: ...
-
-    def step(
-        self,
-        function: Callable[P, R] | None = None,
-        /,
-        *,
-        name: str | None = None,
-        retries: int = 0,
-        backoff: float = RETRY_BACKOFF_SECONDS,
-        timeout: float | None = None,
-        version: int = 1,
-        ignore: Iterable[str] = (),
-        raises: Exceptions = (),
-    ) -> Any:
-        """Make a function a step: safe to repeat, done once, then remembered.
-
-        `retries` repetitions after an exception, the first after `backoff` seconds; `timeout` in seconds; a new
-        `version` forgets old results; `ignore` names parameters that do not identify the call; `raises` lists
-        your own exception types, so that a recorded one comes back as itself.
-        """
-        codec.register_exception(*raises)
-        options = Options(retries=retries, backoff=backoff, timeout=timeout, version=version)
-        return self._decorate(function, False, name, ignore, options)
-
-    @overload
-    def effect(self, function: Callable[..., R], /) -> Durable[..., R]: ...
-
-    @overload
-    def effect(
-        self,
-        /,
-        *,
-        check: Callable[..., Any] | None = None,
-        in_doubt: str = "ask",
-        not_done: Exceptions = (),
-        name: str | None = None,
-        retries: int = 0,
-        backoff: float = RETRY_BACKOFF_SECONDS,
-        timeout: float | None = None,
-        ignore: Iterable[str] = (),
-        outside: str = "refuse",
-        on_change: str | None = None,
-        raises: Exceptions = (),
-    ) -> Callable[[Callable[..., R]], Durable[..., R]]: ...
-
-    def effect(
-        self,
-        function: Callable[..., R] | None = None,
-        /,
-        *,
-        check: Callable[..., Any] | None = None,
-        in_doubt: str = "ask",
-        not_done: Exceptions = (),
-        name: str | None = None,
-        retries: int = 0,
-        backoff: float = RETRY_BACKOFF_SECONDS,
-        timeout: float | None = None,
-        ignore: Iterable[str] = (),
-        outside: str = "refuse",
-        on_change: str | None = None,
-        raises: Exceptions = (),
-    ) -> Any:
-        """Make a function an effect: it changes the world, and is never silently repeated.
-
-        A keyword-only parameter `key` gets the idempotency key. `check(*args, key=...)` says afterwards whether it
-        happened: `Done(result)`, `NotDone` or `Unknown`. `in_doubt` says what to do when nobody knows: "ask" a
-        person, "retry" with the same key, or "fail". `not_done` lists exceptions after which nothing happened.
-        """
-        codec.register_exception(*raises, *not_done)
-        options = Options(
-            retries=retries,
-            backoff=backoff,
-            timeout=timeout,
-            check=check,
-            in_doubt=in_doubt,
-            not_done=not_done,
-            outside=outside,
-            on_change=on_change,
-        )
-        return self._decorate(function, True, name, ignore, options)
-
-    def run(
-        self,
-        id: str,
-        *,
-        input: Any = None,
-        wait: float | None = None,
-        on_change: str = "error",
-        parallel: bool = False,
-    ) -> AsyncRun:
-        """Start a run, or resume the one with this id: it is the same call.
-
-        Waiting for a person blocks, or raises `RunWaiting` after `wait` seconds. `on_change="rerun"` lets effects
-        run that differ from the recorded ones. `parallel` allows several child runs of one run at a time.
-        """
-        if not id or len(id) > NAME_CHARACTERS_MAX:
-            raise ValueError(f"a run needs an id of 1 to {NAME_CHARACTERS_MAX} characters, not {id!r}")
-        if on_change not in ("error", "rerun"):
-            raise ValueError(f'on_change={on_change!r}: choose "error" or "rerun"')
-        return AsyncRun(self._engine, id, input, wait=wait, on_change=on_change, parallel=parallel)
-
-    async def close(self) -> None:
-        """Give the store back. Needed only before the process goes on without this agent."""
-        self._engine.close()
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name!r}, store={self._engine.url!r})"
-
-    def _decorate(
-        self,
-        function: Callable[..., Any] | None,
-        effect: bool,
-        name: str | None,
-        ignore: Iterable[str],
-        options: Options,
-    ) -> Any:
-        def decorate(call: Callable[..., Any]) -> Durable[..., Any]:
-            return make_durable(
-                self._engine, call, effect=effect, name=name, ignore=ignore, options=options, always_async=_ASYNC
-            )
-
-        return decorate if function is None else decorate(function)
 
 
 class AsyncRun:
@@ -390,7 +211,7 @@ class AsyncRun:
         kwargs: dict[str, Any],
     ) -> Any:
         durable = make_durable(
-            self._engine, function, effect=effect, name=name, ignore=ignore, options=options, always_async=_ASYNC
+            self._engine, function, effect=effect, name=name, ignore=ignore, options=options, always_async=ASYNC
         )
         _refuse_other_run(self._core)
         return await durable(*args, **kwargs)
@@ -486,43 +307,3 @@ class AsyncMessages(MessageReader):
         """Add several, one after the other."""
         for message in messages:
             await self.append(message)
-
-
-class AsyncRuns:
-    """`agent.runs`: the runs of this agent, seen from outside."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-
-    async def get(self, id: str) -> runs.RunInfo:
-        """A run in full: status, input, result, state, messages, what is in doubt."""
-        return await self._read(lambda: runs.get_run(self._engine.store, self._engine.name, id))
-
-    async def list(self, status: str | None = None) -> builtins.list[runs.RunSummary]:
-        """The runs of this agent, the one that changed last first."""
-        return await self._read(lambda: runs.list_runs(self._engine.store, self._engine.name, status))
-
-    async def result(self, id: str) -> Any:
-        """The result of a finished run, without replaying it."""
-        return await self._read(lambda: runs.result_of(self._engine.store, self._engine.name, id))
-
-    async def answer(
-        self,
-        id: str,
-        answer: Any = None,
-        *,
-        done: Any = ...,
-        retry: bool = False,
-        fail: bool = False,
-        key: str | None = None,
-        by: str | None = None,
-    ) -> None:
-        """Say what became of an effect in doubt: `done=RESULT`, `retry=True` or `fail=True`.
-
-        >>> await agent.runs.answer("trip-42", done="booking AB12")
-        """
-        given = runs.read_answer(answer, done, retry, fail)
-        await self._read(lambda: runs.give_answer(self._engine, id, given, key=key, by=by))
-
-    async def _read(self, call: Callable[[], R]) -> R:
-        return await drive_async(self._engine.store, reading(call))

@@ -1,0 +1,158 @@
+"""Every row of the table: which measurement it comes from, and the bars of the design."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+from .lab import Lab, MeasurementFailed, run
+from .rows import Bar, Row, at_least, at_most, exactly
+
+RUNS = 64
+SLOW_SYNC_US = 2000
+BYTES_PER_STEP_MAX = 1.6 * 1024
+
+Section = Callable[[Lab], Iterator[Row]]
+
+
+def counted(lab: Lab) -> Iterator[Row]:
+    """Syncs, statements and bytes of single operations: the hard gate."""
+    found = lab.measure("counts", calls=10 if lab.quick else 40)
+    bars = {"step": 1, "effect": 2, "message": 1, "state in the open": 1, "item": 1}
+    bars |= {"run opened": 1, "run closed": 1, "finished run replayed": 0}
+    for name, one in found.items():
+        yield _syncs(name, one["syncs"], bars.get(name))
+    for name, statements in (("step", 3), ("effect", 6)):
+        [text] = found[name]["statements"]
+        yield Row("counts", f"{name}: statements", len(text.split()), "", exactly(statements), True, text.lower())
+    bare = lab.measure("pages", calls=40)["pages"]
+    note = f"bare commit: {bare:.3g}"
+    yield Row("counts", "step: pages written to the log", found["step"]["pages"], "", at_most(2), True, note)
+    size = lab.measure("bytes", steps=200 if lab.quick else 1000)["bytes"]
+    yield Row("counts", "step: bytes in the file, 1 KB result", size, "B", at_most(BYTES_PER_STEP_MAX), True)
+
+
+def _syncs(name: str, found: list[int] | None, wanted: int | None) -> Row:
+    if found is None:
+        return Row("counts", f"{name}: syncs", None, note="needs a C compiler or strace")
+    varies = f"between {found[0]} and {found[-1]}" if len(found) > 1 else ""
+    bar = exactly(wanted) if wanted is not None else None
+    return Row("counts", f"{name}: syncs", found[-1], "", bar, wanted is not None, varies)
+
+
+def step(lab: Lab) -> Iterator[Row]:
+    """Steps in a chain, with a result of 1 KB."""
+    yield from _chain(lab, "step", at_most(1.3, 1.6), commits=1, cpu_ms=0.12)
+
+
+def effect(lab: Lab) -> Iterator[Row]:
+    """Effects in a chain."""
+    yield from _chain(lab, "effect", at_most(2.5, 3), commits=2, cpu_ms=0.25)
+
+
+def _chain(lab: Lab, kind: str, bar: Bar, commits: int, cpu_ms: float) -> Iterator[Row]:
+    it = lab.measure("chain", kind=kind, pairs=lab.pairs, size=20)
+    spread = it["ratio_spread"]
+    quartiles = f"middle half of {len(spread)} pairs: {spread[len(spread) // 4]:.2f} to {spread[-len(spread) // 4]:.2f}"
+    yield Row(kind, f"{kind} in a chain, in bare commits", it["ratio"], "", bar, False, quartiles)
+    beyond = it["cpu_extra_ms"] - (commits - 1) * it["cpu_floor_ms"]
+    note = f"a bare commit takes {it['cpu_floor_ms']:.3f} ms of processor time"
+    what = "its 2 bare commits" if commits == 2 else "a bare commit"
+    yield Row(kind, f"processor time beyond {what}", beyond, "ms", at_most(cpu_ms), False, note)
+    yield Row(kind, f"{kind}s per second", it["per_second"])
+    yield Row(kind, "p50", it["p50_ms"], "ms", note=f"bare commit {it['floor_p50_ms']:.3f} ms")
+    yield Row(kind, "p99", it["p99_ms"], "ms", note=f"bare commit {it['floor_p99_ms']:.3f} ms")
+
+
+def concurrent(lab: Lab) -> Iterator[Row]:
+    """64 runs at once in one process, beside one plain run alone."""
+    for kind, wanted in (("asyncio", 1.5), ("threads", 1.2)):
+        size = {"runs": RUNS, "steps": 10, "alone": 40, "pairs": max(lab.pairs // 2, 3)}
+        it = lab.measure("concurrent", kind=kind, **size)
+        yield _shared_syncs(kind, it["syncs_per_step"])
+        note = f"{it['per_second']:,.0f} steps per second; one run {it['alone_per_second']:,.0f}"
+        yield Row("64 runs", f"{kind}: times the steps/s of one run", it["ratio"], "", at_least(wanted), False, note)
+        if not lab.probe.name:
+            yield Row("64 runs", f"{kind}: the same, each sync 2 ms slower", None, note="needs a C compiler or strace")
+            continue
+        slow = lab.measure("concurrent", delay_us=SLOW_SYNC_US, **{**size, "kind": kind, "alone": 10, "pairs": 4})
+        note = f"{slow['per_second']:,.0f} steps per second; one run {slow['alone_per_second']:,.0f}"
+        yield Row("64 runs", f"{kind}: the same, each sync 2 ms slower", slow["ratio"], "", at_least(8), False, note)
+
+
+def _shared_syncs(kind: str, found: float) -> Row:
+    if found < 0:
+        return Row("64 runs", f"{kind}: syncs per step", None, note="needs a C compiler or strace")
+    return Row("64 runs", f"{kind}: syncs per step", found, "", at_most(0.15), True)
+
+
+def resume(lab: Lab) -> Iterator[Row]:
+    """A run with 1,000 finished steps, in a new process."""
+    folder = lab.folder / "resume"
+    folder.mkdir()
+    lab.measure_in(folder, "prepare", steps=1000)
+    attempts = range(3 if lab.quick else 11)
+    found = [lab.measure_in(folder, "resume", steps=1000, attempt=attempt) for attempt in attempts]
+    it: dict[str, Any] = {name: median(one[name] for one in found) for name in found[0]}
+    yield Row("resume", "load of a run with 1,000 steps", it["load_ms"], "ms", at_most(10), False, "takeover included")
+    note = f"replaying the 1,000 finished ones took {it['replay_ms']:.1f} ms"
+    yield Row("resume", "first new step after process start", it["first_new_ms"], "ms", at_most(50), False, note)
+
+
+def conversation(lab: Lab) -> Iterator[Row]:
+    """The cost of a message does not depend on how many there are; what values cost."""
+    it = lab.measure("messages", length=200 if lab.quick else 1000, pairs=max(lab.pairs, 5), size=20)
+    note = "1 = the 1,000th costs what the 10th costs"
+    yield Row("growth", "1,000th message, in times of the 10th", it["ratio"], "", at_most(1.15, 1.5), False, note)
+    cost = lab.measure("values", rounds=5 if lab.quick else 40)
+    for name, of in (("plain", "JSON-like"), ("mixed", "dataclasses, tuples and dates")):
+        note = f"{of}; decoding {cost[f'{name}_decode_ns']:,.0f} ns"
+        encoding = cost[f"{name}_encode_ns"]
+        yield Row("growth", f"encoding, per element ({name})", encoding, "ns", at_most(5000), False, note)
+    note = f"decoding {cost['text_decode_ns']:,.0f} ns"
+    yield Row("growth", "encoding a text of 1 KB", cost["text_encode_ns"], "ns", note=note)
+
+
+def startup(lab: Lab) -> Iterator[Row]:
+    """Imports and the command line, with everything in the page cache."""
+    rounds = 3 if lab.quick else 11
+    code = "from time import perf_counter as t; a = t(); import perdure; print((t() - a) * 1000)"
+    imports = [float(run([sys.executable, "-c", code])) for _ in range(rounds + 1)][1:]
+    bare = [_milliseconds([sys.executable, "-c", "pass"]) for _ in range(rounds + 1)][1:]
+    note = f"beside {median(bare):.0f} ms for Python itself"
+    yield Row("startup", "import perdure", median(imports), "ms", at_most(120), False, note)
+    try:
+        told = [_milliseconds(_perdure("--help")) for _ in range(rounds + 1)][1:]
+    except (OSError, MeasurementFailed) as error:
+        yield Row("startup", "perdure --help", None, note=str(error).strip().splitlines()[-1])
+        return
+    yield Row("startup", "perdure --help", median(told), "ms", at_most(250), False, "Python itself included")
+
+
+def _perdure(*arguments: str) -> list[str]:
+    """The installed command, else the same code without it."""
+    script = Path(sys.executable).with_name("perdure")
+    if script.exists():
+        return [str(script), *arguments]
+    return [sys.executable, "-c", "from perdure.cli.main import main; main()", *arguments]
+
+
+def _milliseconds(command: list[str]) -> float:
+    begun = perf_counter()
+    run(command)
+    return (perf_counter() - begun) * 1000
+
+
+SECTIONS: dict[str, Section] = {
+    "counts": counted,
+    "step": step,
+    "effect": effect,
+    "concurrent": concurrent,
+    "resume": resume,
+    "conversation": conversation,
+    "startup": startup,
+}

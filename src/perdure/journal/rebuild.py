@@ -1,0 +1,152 @@
+"""The views from the journal: to prove that they are equal, or to make them anew.
+
+The same `fold` and the same SQL that keep the views make them here, so a difference means that somebody
+changed a view by hand, or that the fold has a bug.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from ..failpoints import Site
+from ..records import Event
+from ..store.base import Rows, Script, Statement, Store, Unit
+from .fold import VIEWS, fold
+from .walk import PAGE_ENTRIES, Chain, pages, sound_events
+
+
+class View(msgspec.Struct, frozen=True):
+    """How a view is read: its columns in the order of its query, the key first."""
+
+    query: str
+    columns: tuple[str, ...]
+    key: int
+    clear: str
+
+
+_RUN_COLUMNS = "stream agent id status input_digest parent started_at changed_at resumes outcome error"
+TABLES = {
+    "agents": View("all_agents", ("name", "stream", "public_key", "at"), 1, "clear_agents"),
+    "runs": View("all_runs", tuple(_RUN_COLUMNS.split()), 1, "clear_runs"),
+    "state": View("all_state", ("owner", "namespace", "key", "value", "version", "at"), 3, "clear_state"),
+    "questions": View("all_questions", ("stream", "seq", "about", "kind", "text", "at", "open"), 2, "clear_questions"),
+    "answers": View("all_answers", ("stream", "about", "verdict", "value", "by", "at"), 2, "clear_answers"),
+}
+assert tuple(TABLES) == VIEWS
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """A row of a view that is not what the journal says."""
+
+    view: str
+    key: tuple[Any, ...]
+    what: str
+    """`missing` from the view, `extra` in it, or `differs`."""
+    columns: tuple[str, ...] = ()
+    expected: tuple[Any, ...] = ()
+    found: tuple[Any, ...] = ()
+
+
+def check(store: Store) -> list[Difference]:
+    """Fold the whole journal into an empty store in memory, and compare every row of every view."""
+    # The views and the heads are read at one moment; the journal up to those heads does not change any more.
+    views, heads = store.submit(_Snapshot())
+    fresh = _fold_all(store, heads)
+    try:
+        return [
+            difference
+            for name, view in TABLES.items()
+            for difference in _compare(name, view, fresh.read(view.query), views[name])
+        ]
+    finally:
+        fresh.close()
+
+
+def rebuild(store: Store) -> int:
+    """Make all views anew, in one transaction; returns the number of entries folded.
+
+    Raises JournalDamaged, and changes nothing, when the journal itself does not verify.
+    """
+    return store.submit(_Rebuild(store.identity))
+
+
+class _Snapshot(Unit[tuple[dict[str, Rows], dict[int, int]]]):
+    """All views, and how long each stream is, at one moment."""
+
+    site = Site.REBUILD
+
+    def script(self) -> Script[tuple[dict[str, Rows], dict[int, int]]]:
+        rows = yield [Statement(view.query) for view in TABLES.values()]
+        [streams] = yield [Statement("all_streams")]
+        ends = yield [Statement("head_of", (stream[0],)) for stream in streams]
+        heads = {stream[0]: end[0][0] if end else 0 for stream, end in zip(streams, ends, strict=True)}
+        return dict(zip(TABLES, rows, strict=True)), heads
+
+
+def _fold_all(store: Store, heads: dict[int, int]) -> Store:
+    from ..store.sqlite import SqliteStore
+
+    fresh = SqliteStore(":memory:", clock=store.clock)
+    for stream, last in heads.items():
+        along = Chain(store.identity, stream)
+        for page in pages(store, stream):
+            rows = [row for row in page if row[0] <= last]
+            fresh.submit(_Apply(_folded(stream, sound_events(stream, rows, along))))
+            if len(rows) < len(page):
+                break
+    return fresh
+
+
+def _folded(stream: int, events: Sequence[Event]) -> list[Statement]:
+    return [change for event in events for change in fold(stream, event.seq, event.at, event.record)]
+
+
+class _Apply(Unit[None]):
+    site = Site.REBUILD
+
+    def __init__(self, changes: Sequence[Statement]) -> None:
+        self._changes = changes
+
+    def script(self) -> Script[None]:
+        yield self._changes
+
+
+class _Rebuild(Unit[int]):
+    site = Site.REBUILD
+
+    def __init__(self, store: str) -> None:
+        self._store = store
+
+    def script(self) -> Script[int]:
+        yield [Statement(view.clear) for view in TABLES.values()]
+        [streams] = yield [Statement("all_streams")]
+        entries = 0
+        for stream, *_ in streams:
+            entries += yield from self._stream(stream)
+        return entries
+
+    def _stream(self, stream: int) -> Script[int]:
+        along = Chain(self._store, stream)
+        while True:
+            [page] = yield [Statement("events_page", (stream, along.seq + 1, PAGE_ENTRIES))]
+            if not page:
+                return along.seq
+            yield _folded(stream, sound_events(stream, page, along))
+
+
+def _compare(name: str, view: View, expected: Rows, found: Rows) -> Iterator[Difference]:
+    wanted = {row[: view.key]: row for row in expected}
+    there = {row[: view.key]: row for row in found}
+    for key, row in wanted.items():
+        if key not in there:
+            yield Difference(name, key, "missing", expected=row)
+        elif there[key] != row:
+            pairs = zip(view.columns, row, there[key], strict=True)
+            columns, ours, theirs = zip(*[pair for pair in pairs if pair[1] != pair[2]], strict=True)
+            yield Difference(name, key, "differs", columns, ours, theirs)
+    for key, row in there.items():
+        if key not in wanted:
+            yield Difference(name, key, "extra", found=row)

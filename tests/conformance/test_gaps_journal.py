@@ -1,0 +1,190 @@
+"""The journal, the objects and the disk when somebody or something has changed them behind our back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from perdure.engine import AddHome
+from perdure.errors import JournalDamaged, StoreFenced
+from perdure.journal import chain
+from perdure.keys import signed_by
+from perdure.records import Kind
+from perdure.store import open_store
+from tests.conformance.kit import agent_at
+from tests.conformance.test_gaps import database
+
+Row = tuple[int, int, int, bytes, bytes]
+
+
+def three_steps(store_url: str) -> int:
+    """A run that has stopped after three steps, its store closed; returns its stream."""
+    agent = agent_at(store_url)
+    with pytest.raises(KeyboardInterrupt), agent.run("r") as run:
+        for n in range(3):
+            run.step(lambda n: n, n, name="work")
+        raise KeyboardInterrupt
+    stream = agent.runs.get("r").summary.stream
+    agent.close()
+    return stream
+
+
+def resume(store_url: str) -> None:
+    agent = agent_at(store_url)
+    try:
+        with agent.run("r"):
+            pass
+    finally:
+        agent.close()
+
+
+def place(stream: int, seq: int) -> int:
+    return (stream << 32) | seq
+
+
+def edit_body(connection: apsw.Connection, stream: int) -> None:
+    body = bytearray(connection.execute("SELECT body FROM events WHERE id = ?", (place(stream, 3),)).fetchall()[0][0])
+    body[-1] ^= 1
+    connection.execute("UPDATE events SET body = ? WHERE id = ?", (bytes(body), place(stream, 3)))
+
+
+def remove(connection: apsw.Connection, stream: int) -> None:
+    connection.execute("DELETE FROM events WHERE id = ?", (place(stream, 3),))
+
+
+def swap(connection: apsw.Connection, stream: int) -> None:
+    for source, target in ((2, 99), (3, 2), (99, 3)):
+        connection.execute("UPDATE events SET id = ? WHERE id = ?", (place(stream, target), place(stream, source)))
+
+
+def change_time(connection: apsw.Connection, stream: int) -> None:
+    connection.execute("UPDATE events SET at = at - 1 WHERE id = ?", (place(stream, 3),))
+
+
+def change_kind(connection: apsw.Connection, stream: int) -> None:
+    connection.execute("UPDATE events SET kind = ? WHERE id = ?", (Kind.WROTE, place(stream, 3)))
+
+
+def forge(connection: apsw.Connection, stream: int) -> None:
+    """Another body, with a link that fits what is before it: only the entry after it can tell."""
+    [(before,)] = connection.execute("SELECT chain FROM events WHERE id = ?", (place(stream, 2),)).fetchall()
+    [(kind, at, body)] = connection.execute(
+        "SELECT kind, at, body FROM events WHERE id = ?", (place(stream, 3),)
+    ).fetchall()
+    forged = bytes(16) + body[16:]
+    link = chain.link(before, stream, 3, kind, at, chain.body_digest(forged))
+    connection.execute("UPDATE events SET body = ?, chain = ? WHERE id = ?", (forged, link, place(stream, 3)))
+
+
+@pytest.mark.parametrize("harm", [edit_body, remove, swap, change_time, change_kind, forge])
+def test_nothing_is_resumed_from_an_edited_journal(
+    store_url: str, harm: Callable[[apsw.Connection, int], None]
+) -> None:
+    stream = three_steps(store_url)
+    with database(store_url) as connection:
+        harm(connection, stream)
+    for _ in range(2):
+        with pytest.raises(JournalDamaged, match=rf"entry [234] of stream {stream}"):
+            resume(store_url)
+
+
+def test_an_untouched_journal_is_resumed(store_url: str) -> None:
+    three_steps(store_url)
+    resume(store_url)
+    assert agent_at(store_url).runs.get("r").status == "finished"
+
+
+@pytest.mark.parametrize("changed", ["before", "stream", "seq", "kind", "at", "digest"])
+def test_a_link_covers_the_one_before_its_place_kind_time_and_body(changed: str) -> None:
+    entry: dict[str, Any] = {"before": b"a" * 32, "stream": 1, "seq": 2, "kind": 3, "at": 4, "digest": b"d" * 32}
+    other = {**entry, changed: b"x" * 32 if changed in ("before", "digest") else 9}
+    assert chain.link(**entry) == chain.link(**entry)
+    assert chain.link(**entry) != chain.link(**other)
+
+
+def test_a_stream_begins_differently_in_every_store_and_place() -> None:
+    assert len({chain.genesis(store, stream) for store in ("a", "b") for stream in (1, 2)}) == 4
+
+
+def test_the_end_of_a_run_is_signed_with_the_key_of_the_agent(store_url: str) -> None:
+    three_steps(store_url)
+    agent = agent_at(store_url)
+    store = agent._engine.store
+    [(_, public_key, *_)] = [(row[1], row[2]) for row in store.read("all_agents")]
+    seals = store.read("all_seals")
+    assert [seq for stream, seq, *_ in seals if stream == agent.runs.get("r").summary.stream] == [5]
+    for stream, seq, link, streams, signer, signature in seals:
+        assert signer == public_key
+        message = chain.seal_message(store.identity, stream, seq, link, streams)
+        assert signed_by(public_key, message, signature)
+        assert not signed_by(public_key, message + b"x", signature)
+        assert not signed_by(public_key, message, bytes(64))
+        assert store.read("event_at", (stream, seq))[0][4] == link
+
+
+@pytest.mark.parametrize("harm", ["change", "remove"])
+def test_a_large_value_that_was_changed_or_removed_is_not_believed(store_url: str, harm: str) -> None:
+    agent = agent_at(store_url)
+    with pytest.raises(KeyboardInterrupt), agent.run("r") as run:
+        run.step(lambda: "x" * 9_000, name="mine")
+        run.step(lambda: "y" * 9_000, name="other")
+        raise KeyboardInterrupt
+    agent.close()
+    with database(store_url) as connection:
+        if harm == "remove":
+            connection.execute("DELETE FROM objects")
+        else:
+            # Each is a whole value of the right size, but under the id of the other.
+            [first, second] = [row[0] for row in connection.execute("SELECT data FROM objects ORDER BY rowid")]
+            connection.execute("UPDATE objects SET data = CASE data WHEN ? THEN ? ELSE ? END", (first, second, first))
+    agent = agent_at(store_url)
+    with pytest.raises(JournalDamaged, match="changed" if harm == "change" else "missing"), agent.run("r") as run:
+        run.step(lambda: "x" * 9_000, name="mine")
+
+
+class FailingFile(apsw.VFSFile):
+    """A file on a disk that can stop to keep what it is given."""
+
+    def __init__(self, vfs: FailingVfs, name: Any, flags: list[int]) -> None:
+        self._vfs = vfs
+        super().__init__("", name, flags)
+
+    def xSync(self, flags: int) -> None:
+        if self._vfs.broken:
+            raise apsw.IOError("the disk is broken")
+        super().xSync(flags)
+
+
+class FailingVfs(apsw.VFS):
+    """Disks with `broken` to set."""
+
+    broken = False
+
+    def __init__(self) -> None:
+        super().__init__("failing", "")
+
+    def xOpen(self, name: Any, flags: list[int]) -> FailingFile:
+        return FailingFile(self, name, flags)
+
+
+def test_after_an_io_error_nothing_more_is_written_until_the_store_is_opened_again(tmp_path: Path) -> None:
+    url, disk = f"sqlite:///{tmp_path / 'p.db'}", FailingVfs()
+    store = open_store(url, vfs="failing")
+    store.submit(AddHome(store, "host", "before"))
+    disk.broken = True
+    with pytest.raises(StoreFenced, match=r"p\.db"):
+        store.submit(AddHome(store, "host", "lost?"))
+    disk.broken = False
+    with pytest.raises(StoreFenced):
+        store.submit(AddHome(store, "host", "after"))
+    assert store.read("last_home")
+    store.close()
+    store = open_store(url)
+    store.submit(AddHome(store, "host", "again"))
+    assert store.read("last_home") == [("host", "again")]
+    store.close()
+    disk.unregister()

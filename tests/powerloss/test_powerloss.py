@@ -1,0 +1,197 @@
+"""Guarantee 1: returned means on disk. The power is cut at every point of real workloads, and every image is opened."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.powerloss import judge as j
+from tests.powerloss.disk import DROP, KEEP, REORDER, TORN, Disk
+from tests.powerloss.explore import Plan, Report, in_child, points
+from tests.powerloss.vfs import Op
+from tests.powerloss.workload import Setup
+
+ROOT = Path(__file__).parents[2]
+SECONDS_MAX = 110
+IMAGES_MIN = 20_000
+
+CHECKPOINT_PAGES = (4, 16, 64, 1000)
+"""How often SQLite folds its log into the file: the more often, the more there is to tear."""
+
+FULL = [
+    Setup(seed, trusting=seed % 2 == 0, checkpoint_pages=CHECKPOINT_PAGES[seed % len(CHECKPOINT_PAGES)])
+    for seed in range(8)
+] + [Setup(100, threads=True)]
+
+
+def explore(plan: Plan) -> Report:
+    """Share the work between the cores, one process each."""
+    workers = max(1, min(os.cpu_count() or 1, len(plan.setups)))
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
+    children = []
+    for worker in range(workers):
+        part = msgspec.structs.replace(plan, setups=plan.setups[worker::workers])
+        command = [sys.executable, "-m", "tests.powerloss.explore", msgspec.json.encode(part).decode()]
+        children.append(
+            subprocess.Popen(
+                command, cwd=ROOT, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            )
+        )
+    total = Report()
+    try:
+        for child in children:
+            output, errors = child.communicate(timeout=SECONDS_MAX)
+            assert child.returncode == 0, errors
+            total.add(msgspec.json.decode(output, type=Report))
+    finally:
+        for child in children:
+            child.kill()
+            child.wait()
+    return total
+
+
+@pytest.mark.timeout(SECONDS_MAX + 10)
+def test_no_power_cut_loses_an_acknowledged_call_or_tears_the_store() -> None:
+    report = explore(Plan(FULL, chances=2, view_every=10, take_up_every=200, deep_every=1500))
+    assert dict(report.verdicts) == {j.OK: report.images}, report.bad
+    assert dict(report.taken_up) == {j.OK: report.taken_up.total()}, report.bad
+    assert report.images >= IMAGES_MIN
+    assert report.viewed >= 1_000
+    assert report.taken_up.total() >= 50
+    assert report.deep >= 5
+    assert report.acked >= 500
+
+
+def test_durability_process_may_lose_the_last_calls_but_nothing_else() -> None:
+    setups = [Setup(seed, durability="process", checkpoint_pages=16) for seed in (1, 2)]
+    report = explore(Plan(setups, chances=1, view_every=4))
+    assert report.verdicts[j.LOST] > 0, "the harness does not notice what NORMAL gives up"
+    assert set(report.verdicts) == {j.OK, j.LOST}, report.bad
+
+
+def test_without_syncs_the_store_is_corrupted() -> None:
+    report = explore(Plan([Setup(1, synchronous="OFF"), Setup(2, synchronous="OFF")], chances=1))
+    assert report.verdicts[j.CORRUPT] > 0
+    assert report.verdicts[j.LOST] > 0
+
+
+@pytest.mark.soak
+def test_no_power_cut_loses_anything_however_long_we_try() -> None:
+    setups = [
+        Setup(seed, threads=seed % 5 == 0, trusting=seed % 2 == 0, checkpoint_pages=CHECKPOINT_PAGES[seed % 4])
+        for seed in range(1000, 1100)
+    ]
+    for start in range(0, len(setups), 10):
+        report = explore(Plan(setups[start : start + 10], chances=3, take_up_every=100, deep_every=500))
+        assert dict(report.verdicts) == {j.OK: report.images}, report.bad
+        assert dict(report.taken_up) == {j.OK: report.taken_up.total()}, report.bad
+
+
+# -- the harness itself ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def recorded() -> tuple[Setup, list[tuple[str, str]]]:
+    """Verdicts on the images of one workload whose calls are believed to have returned one call too early."""
+    setup = Setup(3)
+    recording = in_child(setup, {}, None)
+    last = len(recording.history) - 1
+    cuts = points(recording, random.Random(1), 1)
+    return setup, [j.judge(cut.image, recording, min(cut.acked + 1, last), views=False) for cut in cuts]
+
+
+def test_an_early_acknowledgement_is_noticed(recorded: tuple[Setup, list[tuple[str, str]]]) -> None:
+    verdicts = [verdict for verdict, _ in recorded[1]]
+    assert verdicts.count(j.LOST) > len(verdicts) // 4
+    assert set(verdicts) <= {j.OK, j.LOST}
+
+
+def test_a_half_made_schema_is_noticed() -> None:
+    recording = in_child(Setup(3), {}, None)
+    image = [cut.image for cut in points(recording, random.Random(1), 1) if cut.acked == 1][-1]
+    assert j.judge(image, recording, 1, views=True)[0] == j.OK
+    with j.laid_out(image) as folder:
+        connection = j.apsw.Connection(os.path.join(folder, j.FILE))
+        connection.execute("DROP TABLE answers").fetchall()
+        connection.close()
+        broken = {j.FILE: Path(folder, j.FILE).read_bytes()}
+    assert j.judge(broken, recording, 1, views=True)[0] == j.CORRUPT
+
+
+@pytest.mark.parametrize(
+    ("tamper", "verdict"),
+    [
+        ("DELETE FROM events WHERE id = (SELECT max(id) FROM events WHERE id >> 32 = 2)", j.GAP),
+        ("UPDATE events SET body = zeroblob(40) WHERE id = (SELECT max(id) FROM events)", j.CORRUPT),
+        ("DELETE FROM objects", j.CORRUPT),
+        ("DELETE FROM state", j.VIEW),
+        ("UPDATE runs SET changed_at = 0", j.VIEW),
+    ],
+)
+def test_what_is_missing_or_changed_is_noticed(tamper: str, verdict: str) -> None:
+    recording = in_child(Setup(3), {}, None)
+    *_, last = points(recording, random.Random(1), 1)
+    assert j.judge(last.image, recording, last.acked, views=True)[0] == j.OK
+    with j.laid_out(last.image) as folder:
+        connection = j.apsw.Connection(os.path.join(folder, j.FILE))
+        connection.execute(tamper).fetchall()
+        assert connection.changes() > 0
+        connection.close()
+        broken = {j.FILE: Path(folder, j.FILE).read_bytes()}
+    assert j.judge(broken, recording, last.acked, views=True)[0] in (verdict, j.LOST)
+
+
+def images(disk: Disk, variant: str, tries: int = 60) -> set[bytes | None]:
+    rng = random.Random(1)
+    return {disk._image(variant, rng).get("f") for _ in range(tries)}
+
+
+def test_what_is_synced_stays_and_what_is_not_may_go() -> None:
+    disk = Disk()
+    for op in (Op("write", "f", 0, b"a" * 1024), Op("sync", "f"), Op("write", "f", 0, b"b" * 1024)):
+        disk.apply(op)
+    assert images(disk, DROP) == {b"a" * 1024}
+    assert images(disk, KEEP) == {b"b" * 1024}
+    assert images(disk, REORDER) == {b"a" * 1024, b"b" * 1024}
+    torn = images(disk, TORN)
+    assert torn == {x * 512 + y * 512 for x in (b"a", b"b") for y in (b"a", b"b")}
+    disk.apply(Op("sync", "f"))
+    assert [image for _, image in disk.images(random.Random(1), 2)] == [{"f": b"b" * 1024}]
+
+
+def test_writes_are_torn_at_the_sectors_of_the_disk() -> None:
+    disk = Disk({"f": bytes(1024)})
+    disk.apply(Op("write", "f", 500, b"x" * 24))
+    kept = {image[500:524] for image in images(disk, TORN) if image is not None}
+    assert kept == {bytes(24), b"x" * 24, b"x" * 12 + bytes(12), bytes(12) + b"x" * 12}
+
+
+def test_later_writes_may_arrive_before_earlier_ones() -> None:
+    disk = Disk({"f": b""})
+    disk.apply(Op("write", "f", 0, b"a"))
+    disk.apply(Op("write", "f", 1, b"b"))
+    assert images(disk, REORDER) == {b"", b"a", b"ab", b"\0b"}
+
+
+def test_files_appear_and_disappear_for_good_only_with_their_folder() -> None:
+    disk = Disk({"f": b"old"})
+    disk.apply(Op("delete", "f", 0))
+    assert images(disk, DROP) == {None}
+    assert images(disk, REORDER) == {None, b"old"}
+    disk.apply(Op("write", "g", 0, b"new"))
+    assert {disk._image(DROP, random.Random(1)).get("g")} == {None}
+    disk.apply(Op("sync", "g"))
+    assert images(disk, REORDER) == {None}
+
+
+def test_truncating_may_be_undone_too() -> None:
+    disk = Disk({"f": b"abcd"})
+    disk.apply(Op("trunc", "f", 1))
+    assert images(disk, REORDER) == {b"abcd", b"a"}
+    assert images(disk, DROP) == {b"abcd"}

@@ -1,0 +1,71 @@
+"""A store in which everything has happened once: what verify, rebuild, backup and the command line are tried on."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from pathlib import Path
+
+import apsw
+
+from perdure import Agent, InDoubt, RunWaiting
+
+LARGE = "a page of text that repeats itself. " * 300
+NOISE = random.Random(7).randbytes(6000)  # does not compress: is stored raw
+
+
+def fill(path: Path) -> None:
+    """Steps, effects, items, state, messages, events, questions, answers; runs in every status; large values."""
+    agent = Agent("travel", store=path)
+
+    @agent.step
+    def search(city: str) -> dict[str, str]:
+        return {"city": city, "page": LARGE}
+
+    @agent.step(retries=1, backoff=0.0)
+    def flaky(seen: list[int]) -> int:
+        seen.append(1)
+        if len(seen) < 2:
+            raise ValueError("not yet")
+        return len(seen)
+
+    @agent.effect
+    def book(flight: str, *, key: str) -> str:
+        if flight == "lost":
+            raise TimeoutError("the line went dead")
+        return f"booked {flight}"
+
+    with agent.run("finished", input={"to": "NYC"}) as run:
+        search("NYC")
+        flaky.options(id="flaky")([])
+        book("AA1")
+        run.state["kept"], run.state["dropped"] = 1, NOISE
+        run.state["kept"] = {"twice": True}
+        del run.state["dropped"]
+        for item in run.each(["a", "b"]):
+            run.state[item] = item
+            run.messages.append({"role": "user", "content": item})
+        run.event("DECISION", {"why": "cheapest"})
+        with agent.run("child"):
+            search("BOS")
+        run.result = LARGE
+    with contextlib.suppress(RuntimeError), agent.run("failed"):
+        raise RuntimeError("no money")
+    with contextlib.suppress(KeyboardInterrupt), agent.run("interrupted"):
+        search("LAX")
+        raise KeyboardInterrupt
+    for run_id in ("answered", "waiting", "in-doubt"):
+        with contextlib.suppress(InDoubt), agent.run(run_id):
+            book("lost")
+        if run_id != "in-doubt":
+            with contextlib.suppress(RunWaiting), agent.run(run_id, wait=0):
+                book("lost")
+    agent.runs.answer("answered", done="AB12", by="ann")
+    with agent.run("answered") as run:
+        run.result = book("lost")
+    agent.close()
+
+
+def connect(path: Path) -> apsw.Connection:
+    """Behind Perdure's back."""
+    return apsw.Connection(str(path))
