@@ -16,14 +16,14 @@ TOPICS = ["leases", "fencing", "hash chains", "group commit", "idempotency", "wr
 
 @agent.step(retries=3, backoff=0.1, timeout=10)
 async def ask(topic: str) -> str:
-    await asyncio.sleep(0.2 + len(topic) / 20)  # the model thinks
+    await asyncio.sleep(len(topic) / 20)  # the model thinks
     print(f"answered: {topic}", flush=True)
     return f"{topic}: it depends"
 
 
 @agent.effect(in_doubt="retry")  # this outbox knows its keys: a letter put there twice is there once
 async def send(letter: str, *, key: str) -> str:
-    Path(f"letter-{key}.txt").write_text(letter)
+    await asyncio.to_thread(Path(f"letter-{key}.txt").write_text, letter)
     return key
 
 

@@ -1,7 +1,7 @@
 """A loop over items: each is done once, and what it writes lands with it or not at all.
 
 Kill it at any moment and start it again: it continues with the customers who have no letter, even if the list has
-changed meanwhile. `python 04_each_items.py 25` starts it again with five more customers at the front.
+grown meanwhile: `python 04_each_items.py 25` starts it again with five more.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def send(name: str, letter: str, *, key: str) -> None:
 
 
 def main(count: int) -> None:
-    customers = [{"id": n, "name": f"customer {n}"} for n in range(count, 0, -1)]
+    customers = [{"id": f"c{n}", "name": f"customer {n}"} for n in range(1, count + 1)]
     with agent.run("spring") as run:
         for customer in run.each(customers, key="id"):  # told apart by id, wherever they stand in the list
             send(customer["name"], write_letter(customer["name"]))

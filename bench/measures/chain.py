@@ -26,7 +26,7 @@ def messages(folder: Path, length: int, pairs: int, size: int) -> dict[str, floa
         late, ratios = Series(lambda number: old.messages.append(text(number % 64))), []
         for pair in range(pairs):
             with agent.run(f"young-{pair}") as young:
-                early = Series(lambda number: young.messages.append(text(number % 64)))  # noqa: B023 - used here only
+                early = Series(lambda number: young.messages.append(text(number % 64)))
                 early.run(10)
                 order = (early, late) if pair % 2 else (late, early)
                 seconds = {series: series.run(size).seconds for series in order}

@@ -29,12 +29,18 @@ class Place:
         self.store = open_store(url, durability=durability, clock=clock)
         self.users = 0
         self._streams: dict[str, Head] = {}
-        self._lock = threading.Lock()
+        self._tenancy: Tenancy | None = None
+        self._lock = threading.RLock()
 
-    @cached_property
+    @property
     def tenancy(self) -> Tenancy:
         """Registered when the first run is opened: reading needs none."""
-        return Tenancy(self.store)
+        if self._tenancy is None:
+            # One, however many threads open their first runs at once: the heart of a second one would be forgotten.
+            with self._lock:
+                if self._tenancy is None:
+                    self._tenancy = Tenancy(self.store)
+        return self._tenancy
 
     def own_stream(self, agent: str) -> Head:
         """The stream for what this process writes in the open, so that processes do not queue on one head."""
@@ -42,15 +48,15 @@ class Place:
             head = self._streams.get(agent)
             if head is None:
                 name = f"{agent}/{self.tenancy.process}"
-                stream = self.store.submit(_AddStream(self.store, name, self.tenancy.holder))
+                stream = self.store.submit(_AddStream(self.store, name, self.tenancy))
                 head = self._streams[agent] = Head(self.store.identity, stream, 1)
         return head
 
     def close(self) -> None:
         """Leave the store in order."""
         try:
-            if "tenancy" in self.__dict__:
-                self.tenancy.close()
+            if self._tenancy is not None:
+                self._tenancy.close()
         except PerdureError:
             pass  # a fenced or forked store cannot be told goodbye; its leases run out by themselves
         self.store.close()
@@ -81,17 +87,24 @@ class Engine:
         self._key_source = key
         self._single_home = single_home
         self._lock = threading.RLock()
+        self._place: Place | None = None
 
-    @cached_property
+    @property
     def place(self) -> Place:
         """The store, opened when it is first needed: an agent may be made at import, before a server forks."""
+        return self._place or self._open()
+
+    def _open(self) -> Place:
         with self._lock:
+            if self._place is not None:
+                return self._place  # another thread was quicker
             place = _enter(self.url, *self._options)
             try:
                 _check_home(place.store, self._single_home)
             except PerdureError:
                 _leave(place)
                 raise
+            self._place = place
             return place
 
     @property
@@ -142,7 +155,7 @@ class Engine:
     def close(self) -> None:
         """Give the store back; the last agent that uses it closes it."""
         with self._lock:
-            place = self.__dict__.pop("place", None)
+            place, self._place = self._place, None
             self.__dict__.pop("_known", None)
         if place is not None:
             _leave(place)
@@ -155,13 +168,14 @@ class Engine:
 class _AddStream(Unit[int]):
     site = Site.HOLDER
 
-    def __init__(self, store: Store, name: str, holder: int) -> None:
+    def __init__(self, store: Store, name: str, tenancy: Tenancy) -> None:
         self._args = ("process", name, store.clock.wall_ms())
-        self._holder = holder
+        self._clock = store.clock
+        self._tenancy = tenancy
 
     def script(self) -> Script[int]:
-        [[(stream,)]] = yield [Statement("add_stream", self._args)]
-        yield [Statement("add_lease", (stream, self._holder))]
+        [_, [(stream,)]] = yield [self._tenancy.presence(self._clock.boot_ms()), Statement("add_stream", self._args)]
+        yield [Statement("add_lease", (stream, self._tenancy.holder))]
         return int(stream)
 
 
@@ -171,15 +185,16 @@ class _CreateAgent(Unit[None]):
     def __init__(self, engine: Engine, key: keys.SigningKey) -> None:
         self._engine = engine
         self._key = key
-        self._holder = engine.tenancy.holder  # registered before the transaction, not in it
+        self._tenancy = engine.tenancy  # registered before the transaction, not in it
 
     def script(self) -> Script[None]:
         engine, clock = self._engine, self._engine.store.clock
         [rows] = yield [Statement("get_agent", (engine.name,))]
         if rows:
             return  # another process was quicker; the key file beside the store is the same for both
+        yield [self._tenancy.presence(clock.boot_ms())]
         [[(stream,)]] = yield [Statement("add_stream", ("agent", engine.name, clock.wall_ms()))]
-        yield [Statement("add_lease", (stream, self._holder))]
+        yield [Statement("add_lease", (stream, self._tenancy.holder))]
         created = r.AgentCreated(engine.name, self._key.public_key)
         head = Head(engine.store.identity, stream, 1)
         yield from Append(self.site, head, [created], clock, signer=self._key, seal=True).script()

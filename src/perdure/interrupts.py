@@ -18,7 +18,8 @@ _users = 0
 _before: dict[int, Any] = {}
 _holding = False
 _pending: int | None = None
-_loop_users = 0
+_tasks: list[Any] = []
+"""The task of each run that is open under asyncio."""
 _terminated = False
 
 
@@ -48,37 +49,37 @@ def uninstall() -> None:
 
 
 def install_in_loop() -> None:
-    """The same under asyncio: SIGTERM cancels the task of the run. Ctrl-C is asyncio's own matter."""
+    """The same under asyncio: SIGTERM cancels every task that has a run open. Ctrl-C is asyncio's own matter."""
     import asyncio
 
-    global _loop_users
     if threading.current_thread() is not threading.main_thread():
         return
-    _loop_users += 1
-    task = asyncio.current_task()
-    if task is not None and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, _terminate, task)
+    _tasks.append(asyncio.current_task())
+    if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, _terminate)
 
 
 def uninstall_in_loop() -> None:
-    """Give SIGTERM back, and end the process in its name if it came."""
+    """Give SIGTERM back after the last run, and end the process in its name if it came."""
     import asyncio
 
-    global _loop_users, _terminated
+    global _terminated
     if threading.current_thread() is not threading.main_thread():
         return
-    _loop_users -= 1
-    if _loop_users == 0:
+    task = asyncio.current_task()
+    _tasks.remove(task if task in _tasks else _tasks[-1])
+    if not _tasks:
         asyncio.get_running_loop().remove_signal_handler(signal.SIGTERM)
         if _terminated:
             _terminated = False
             _raise(signal.SIGTERM)
 
 
-def _terminate(task: Any) -> None:
+def _terminate() -> None:
     global _terminated
     _terminated = True
-    task.cancel()
+    for task in {*_tasks}:
+        task.cancel()
 
 
 def hold() -> bool:

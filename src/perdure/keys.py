@@ -5,18 +5,22 @@ A machine without the key can run the agent; the heads it leaves are unsigned, a
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from functools import cached_property
+from hashlib import blake2b
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from .errors import StoreUnavailable
+from .errors import StorageFull, StoreProblem, StoreUnavailable
+from .store.folders import make_folder, sync_folder
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 SEED_BYTES = 32
+_FILE_NAME_MAX = 200
 KeySource = Callable[[str], bytes | None]
 """Gives the 32-byte seed of the named agent's key, or None."""
 
@@ -62,7 +66,7 @@ def find(agent: str, folder: str | None, source: KeySource | None) -> SigningKey
     if source is not None:
         seed = source(agent)
     elif text := os.environ.get("PERDURE_KEY"):
-        seed = bytes.fromhex(text)
+        seed = _from_hex(text, "PERDURE_KEY")
     else:
         seed = _read(folder, agent)
     return SigningKey(seed) if seed is not None else None
@@ -72,12 +76,32 @@ def create(agent: str, folder: str | None) -> SigningKey:
     """A new key, on disk before anything refers to it; only in memory for a store in memory."""
     seed = os.urandom(SEED_BYTES)
     if folder is not None:
-        seed = _write_once(folder, agent, seed)
+        try:
+            seed = _write_once(folder, agent, seed)
+        except OSError as error:
+            raise _unkept(agent, folder, error) from error
     return SigningKey(seed)
 
 
+def _unkept(agent: str, folder: str, error: OSError) -> StoreProblem:
+    what = f"the key of agent {agent!r} cannot be kept in {folder}: {error.strerror}"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StorageFull(what)
+    return StoreUnavailable(what, hint="make that folder writable, or give key= or PERDURE_KEY")
+
+
+def _from_hex(text: str, where: str) -> bytes:
+    try:
+        return bytes.fromhex(text.strip())
+    except ValueError as error:
+        raise StoreUnavailable(f"{where} is not a key: it has {2 * SEED_BYTES} hexadecimal digits") from error
+
+
 def _path(folder: str, agent: str) -> str:
-    return os.path.join(folder, quote(agent, safe="") + ".key")
+    name = quote(agent, safe="")
+    if len(name) > _FILE_NAME_MAX:
+        name = name[:40] + "~" + blake2b(agent.encode(), digest_size=16).hexdigest()  # "~" is in no quoted name
+    return os.path.join(folder, name + ".key")
 
 
 def _read(folder: str | None, agent: str) -> bytes | None:
@@ -85,14 +109,18 @@ def _read(folder: str | None, agent: str) -> bytes | None:
         return None
     try:
         with open(_path(folder, agent), encoding="ascii") as file:
-            return bytes.fromhex(file.read().strip())
+            return _from_hex(file.read(), f"the key file of agent {agent!r}")
     except FileNotFoundError:
         return None
+    except OSError as error:
+        raise StoreUnavailable(
+            f"the key of agent {agent!r} cannot be read: {error.strerror}", hint="look at the owner of the key file"
+        ) from error
 
 
 def _write_once(folder: str, agent: str, seed: bytes) -> bytes:
     """Keep a seed, whole or not at all; when another process was quicker, its seed is the one."""
-    os.makedirs(folder, mode=0o700, exist_ok=True)
+    make_folder(folder)
     path = _path(folder, agent)
     aside = f"{path}.{os.getpid()}.{seed[:4].hex()}"
     descriptor = os.open(aside, os.O_CREAT | os.O_WRONLY | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -106,13 +134,5 @@ def _write_once(folder: str, agent: str, seed: bytes) -> bytes:
         seed = _read(folder, agent) or seed
     finally:
         os.unlink(aside)
-    _sync_folder(folder)
+    sync_folder(folder)
     return seed
-
-
-def _sync_folder(folder: str) -> None:
-    directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)

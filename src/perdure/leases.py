@@ -59,6 +59,8 @@ class Tenancy:
         self.holder = store.submit(_Register(store, self.process))
         self.open_streams: set[int] = set()
         """Streams that this process writes to: opening one twice is noticed without asking the store."""
+        self.lapses = 0
+        """How often the deadline has passed: a run that was claimed before the last time may be another's by now."""
         self._stop = threading.Event()
         self._heart = threading.Thread(target=_beat, args=(weakref.ref(self), self._stop), daemon=True)
         self._heart.name = "perdure-heartbeat"
@@ -71,8 +73,20 @@ class Tenancy:
     def renew(self) -> None:
         """Another lease time from now. The deadline counts from before the commit: late is safe, early is not."""
         now = self._store.clock.boot_ms()
-        self._store.submit(_Renew(self.holder, now))
+        if now >= self._deadline:
+            self.lapse()  # a heart that beats again after a long sleep must not hide that it slept
+        self._store.submit(_Renew(self.presence(now)))
         self._deadline = now + LEASE_MS
+
+    def lapse(self) -> None:
+        """Every run that is open here has to confirm its lease before its next effect."""
+        self.lapses += 1
+
+    def presence(self, now: int) -> Statement:
+        """Renews this holder, for a transaction that gives it a lease: a lease must name somebody."""
+        it, at = self.process, self._store.clock.wall_ms()
+        args = (self.holder, it.boot, it.namespace, it.pid, it.started, it.host, at, now, LEASE_MS)
+        return Statement("renew_holder", args)
 
     def renewal(self, stream: int, fence: int) -> Unit[None]:
         """A unit that renews, and raises LeaseLost when the stream has another writer by now."""
@@ -128,11 +142,11 @@ class _Register(Unit[int]):
 class _Renew(Unit[None]):
     site = Site.HEARTBEAT
 
-    def __init__(self, holder: int, now: int) -> None:
-        self._args = (holder, now, LEASE_MS)
+    def __init__(self, presence: Statement) -> None:
+        self._presence = presence
 
     def script(self) -> Script[None]:
-        yield [Statement("renew_holder", self._args)]
+        yield [self._presence]
 
 
 class _Confirm(Unit[None]):
@@ -145,7 +159,7 @@ class _Confirm(Unit[None]):
 
     def script(self) -> Script[None]:
         [_, held] = yield [
-            Statement("renew_holder", (self._tenancy.holder, self._now, LEASE_MS)),
+            self._tenancy.presence(self._now),
             Statement("check_lease", self._lease),
         ]
         if not held:

@@ -12,7 +12,7 @@ import apsw
 import pytest
 
 from perdure import AsyncAgent, NotDone, failpoints
-from perdure.errors import LeaseLost
+from perdure.errors import LeaseLost, StorageFull
 from perdure.failpoints import Moment, Site
 from perdure.records import EffectAgain, RunResumed
 from tests.conformance.kit import World, agent_at, die, in_child, killed_at
@@ -34,15 +34,20 @@ def lose_lease(store_url: str, run_id: str) -> None:
 def test_the_fence_is_compared_with_every_write(store_url: str, world: World) -> None:
     # The old holder's next entry would fit the chain: nothing but the fence stands between it and the journal.
     agent = agent_at(store_url)
-    with pytest.raises(LeaseLost), agent.run("r") as run:
-        run.state["mine"] = 1
-        lose_lease(store_url, "r")
-        with pytest.raises(LeaseLost):
-            run.state["mine"] = 2
-        with pytest.raises(LeaseLost):
-            run.step(lambda: 1, name="one")
-        with pytest.raises(LeaseLost):
-            run.effect(lambda: world.do("paid"), name="pay")
+
+    def program() -> None:
+        with agent.run("r") as run:
+            run.state["mine"] = 1
+            lose_lease(store_url, "r")
+            with pytest.raises(LeaseLost):
+                run.state["mine"] = 2
+            with pytest.raises(LeaseLost):
+                run.step(lambda: 1, name="one")
+            with pytest.raises(LeaseLost):
+                run.effect(lambda: world.do("paid"), name="pay")
+
+    with pytest.raises(LeaseLost):
+        program()
     info = agent.runs.get("r")
     assert (info.state, len(info.events), world.all()) == ({"mine": 1}, 2, [])
 
@@ -252,7 +257,8 @@ def test_a_failed_commit_takes_nothing_with_it_from_its_batch(store_url: str) ->
     assert batches.count(Moment.BEGUN) == 1, "they were not in one transaction: this test shows nothing"
     assert [type(one) for one in outcomes] == [type(None), LeaseLost, type(None)]
     agent = agent_at(store_url)
-    assert [agent.runs.get(run_id).state for run_id in ("first", "lost", "last")] == [{"value": "1"}, {}, {"value": "3"}]
+    states = [agent.runs.get(run_id).state for run_id in ("first", "lost", "last")]
+    assert states == [{"value": "1"}, {}, {"value": "3"}]
     assert agent._engine.store.read("all_objects") == []
 
 
@@ -263,7 +269,7 @@ def test_after_a_failed_commit_the_run_goes_on_where_it_was(store_url: str) -> N
         writer: Any = agent._engine.store._writer  # type: ignore[attr-defined]
         pages = writer.pragma("page_count")
         writer.pragma("max_page_count", pages)
-        with pytest.raises(OSError, match="space"):
+        with pytest.raises(StorageFull):
             run.state["big"] = os.urandom(200_000)
         writer.pragma("max_page_count", 1_000_000)
         assert run.state.get("big") is None
@@ -272,28 +278,55 @@ def test_after_a_failed_commit_the_run_goes_on_where_it_was(store_url: str) -> N
     assert (info.status, info.state) == ("finished", {"a": 1, "b": 2})
 
 
+def test_a_disk_that_fills_up_in_the_commit_itself_takes_the_run_back_to_where_it_was(store_url: str) -> None:
+    # Two writes of one run in one transaction: both have built on the head, and both are undone.
+    refused: list[Moment] = []
+
+    def fill_up(site: Site, moment: Moment) -> None:
+        if site is Site.WRITE and moment is Moment.WRITTEN and not refused:
+            refused.append(moment)
+            raise apsw.FullError("the disk is full")
+
+    async def program(agent: AsyncAgent) -> None:
+        async with agent.run("r") as run:
+            await run.state.set("before", 1)
+            failpoints.arm(fill_up)
+            outcomes = await asyncio.gather(run.state.set("a", 1), run.state.set("b", 2), return_exceptions=True)
+            assert [type(one) for one in outcomes] == [StorageFull, StorageFull]
+            await run.state.set("after", 3)
+
+    agent = AsyncAgent("tester", store=store_url)
+    try:
+        asyncio.run(program(agent))
+    finally:
+        failpoints.arm(None)
+    info = agent_at(store_url).runs.get("r")
+    assert (info.status, info.state, len(info.events)) == ("finished", {"before": 1, "after": 3}, 4)
+
+
 def test_large_values_land_with_what_wrote_them(store_url: str) -> None:
     big = {name: name * 9_000 for name in "abcdef"}
-    agent = agent_at(store_url)
 
-    def step() -> str:
-        run.state["step"] = big["b"]
-        return big["a"]
+    def program(stop: bool) -> None:
+        def step() -> str:
+            run.state["step"] = big["b"]
+            return big["a"]
 
-    with pytest.raises(KeyboardInterrupt), agent.run("r", input=big["f"]) as run:
-        run.step(step)
-        run.effect(lambda text: text, big["c"], name="effect")
-        for _ in run.each([1]):
-            run.state["item"] = big["d"]
-        run.state["open"] = big["e"]
-        raise KeyboardInterrupt
-    agent.close()
-    agent = agent_at(store_url)
-    assert agent.runs.get("r").input == big["f"]
-    assert agent.runs.get("r").state == {"step": big["b"], "item": big["d"], "open": big["e"]}
-    with agent.run("r") as run:
-        assert run.step(step) == big["a"]
-        assert run.effect(lambda text: text, big["c"], name="effect") == big["c"]
+        agent = agent_at(store_url)
+        with agent.run("r", input=big["f"]) as run:
+            assert run.step(step) == big["a"]
+            assert run.effect(lambda text: text, big["c"], name="effect") == big["c"]
+            for _ in run.each([1]):
+                run.state["item"] = big["d"]
+            run.state["open"] = big["e"]
+            if stop:
+                die()
+
+    assert in_child(lambda: program(stop=True)) == 9
+    info = agent_at(store_url).runs.get("r")
+    assert info.input == big["f"]
+    assert info.state == {"step": big["b"], "item": big["d"], "open": big["e"]}
+    program(stop=False)
 
 
 def test_a_value_in_the_journal_is_stored_once(store_url: str) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import apsw
 import pytest
 
+from perdure import Agent
 from perdure.engine import AddHome
 from perdure.errors import JournalDamaged, StoreFenced
 from perdure.journal import chain
@@ -18,16 +20,19 @@ from perdure.store import open_store
 from tests.conformance.kit import agent_at
 from tests.conformance.test_gaps import database
 
-Row = tuple[int, int, int, bytes, bytes]
+
+def stop_after(agent: Agent, calls: Sequence[Callable[[Any], object]]) -> None:
+    """A run that makes these calls and is interrupted."""
+    with contextlib.suppress(KeyboardInterrupt), agent.run("r") as run:
+        for call in calls:
+            call(run)
+        raise KeyboardInterrupt
 
 
 def three_steps(store_url: str) -> int:
     """A run that has stopped after three steps, its store closed; returns its stream."""
     agent = agent_at(store_url)
-    with pytest.raises(KeyboardInterrupt), agent.run("r") as run:
-        for n in range(3):
-            run.step(lambda n: n, n, name="work")
-        raise KeyboardInterrupt
+    stop_after(agent, [lambda run, n=n: run.step(lambda n: n, n, name="work") for n in range(3)])
     stream = agent.runs.get("r").summary.stream
     agent.close()
     return stream
@@ -48,7 +53,7 @@ def place(stream: int, seq: int) -> int:
 
 def edit_body(connection: apsw.Connection, stream: int) -> None:
     body = bytearray(connection.execute("SELECT body FROM events WHERE id = ?", (place(stream, 3),)).fetchall()[0][0])
-    body[-1] ^= 1
+    body[0] ^= 1  # still readable: nothing but the chain can tell
     connection.execute("UPDATE events SET body = ? WHERE id = ?", (bytes(body), place(stream, 3)))
 
 
@@ -129,10 +134,7 @@ def test_the_end_of_a_run_is_signed_with_the_key_of_the_agent(store_url: str) ->
 @pytest.mark.parametrize("harm", ["change", "remove"])
 def test_a_large_value_that_was_changed_or_removed_is_not_believed(store_url: str, harm: str) -> None:
     agent = agent_at(store_url)
-    with pytest.raises(KeyboardInterrupt), agent.run("r") as run:
-        run.step(lambda: "x" * 9_000, name="mine")
-        run.step(lambda: "y" * 9_000, name="other")
-        raise KeyboardInterrupt
+    stop_after(agent, [lambda run, text=text: run.step(lambda: text * 9_000, name=text) for text in "xy"])
     agent.close()
     with database(store_url) as connection:
         if harm == "remove":
@@ -143,7 +145,7 @@ def test_a_large_value_that_was_changed_or_removed_is_not_believed(store_url: st
             connection.execute("UPDATE objects SET data = CASE data WHEN ? THEN ? ELSE ? END", (first, second, first))
     agent = agent_at(store_url)
     with pytest.raises(JournalDamaged, match="changed" if harm == "change" else "missing"), agent.run("r") as run:
-        run.step(lambda: "x" * 9_000, name="mine")
+        run.step(lambda: "x" * 9_000, name="x")
 
 
 class FailingFile(apsw.VFSFile):

@@ -258,10 +258,12 @@ def test_a_run_open_elsewhere_is_busy_and_taken_over_when_its_holder_dies(store_
     thread.start()
     os.read(ready[0], 1)
     agent = agent_at(store_url)
-    with pytest.raises(RunBusy, match=r"process \d+ on"), agent.run("r"):
-        pass
-    os.write(release[1], b"x")
-    thread.join()
+    try:
+        with pytest.raises(RunBusy, match=r"process \d+ on"), agent.run("r"):
+            pass
+    finally:
+        os.write(release[1], b"x")
+        thread.join()
     assert agent.runs.get("r").status == "crashed"
     with agent.run("r") as run:
         assert run.resumed

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.crash.harness import CHILD_SECONDS_MAX, ROOT, environment
 
@@ -23,7 +23,8 @@ class Tracer:
     def run(self, folder: Path, colour: str, *, inject: str = "") -> tuple[int, str]:
         """The exit code and the trace. `inject` is what strace calls it: `fdatasync:error=EIO:when=3`."""
         trace = folder / "trace.txt"
-        options = ["-f", "--seccomp-bpf", "-qq", "-y", "-o", str(trace), "-e", f"trace={','.join(WRITES + SYNCS)}"]
+        # Not with --seccomp-bpf, which is quicker: strace 6.1 then makes calls fail, but sends no signals.
+        options = ["-f", "-qq", "-y", "-o", str(trace), "-e", f"trace={','.join(WRITES + SYNCS)}"]
         if inject:
             options += ["-e", f"inject={inject}"]
         command = [self._program, *options, sys.executable, "-m", "tests.crash.short", str(folder), colour]
@@ -34,13 +35,26 @@ class Tracer:
         return ended.returncode, trace.read_text()
 
 
-def calls_in(trace: str) -> Counter[str]:
-    """How often each system call was made by the thread that made most of them: strace counts per thread."""
-    counts: Counter[tuple[str, str]] = Counter(re.findall(r"^(\d+) +(\w+)\(", trace, re.MULTILINE))
-    most: Counter[str] = Counter()
-    for (_, name), count in counts.items():
-        most[name] = max(most[name], count)
-    return most
+class Call(NamedTuple):
+    """A system call of a clean run: the nth of its name in its thread, which is how strace counts."""
+
+    name: str
+    nth: int
+    line: str
+
+
+def calls_in(trace: str) -> list[Call]:
+    """The calls of the thread that made most of them, in order."""
+    lines = [line.split(maxsplit=1) for line in trace.splitlines()]
+    [(busiest, _)] = Counter(pid for pid, _ in lines).most_common(1)
+    seen: Counter[str] = Counter()
+    calls = []
+    for pid, rest in lines:
+        name = rest.partition("(")[0]
+        if pid == busiest and name in WRITES + SYNCS:
+            seen[name] += 1
+            calls.append(Call(name, seen[name], rest))
+    return calls
 
 
 def injected(trace: str) -> str:

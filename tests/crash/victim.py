@@ -11,6 +11,7 @@ import json
 import os
 import random
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -297,18 +298,26 @@ async def report(cast: Cast) -> None:
 
 
 def main(folder: str, colour: str) -> None:
-    """The program. CRASH_COUNT lists each failpoint that is reached; CRASH_NTH kills at the n-th of all."""
+    """The program. CRASH_COUNT lists each failpoint that is reached; CRASH_NTH gets a signal at the n-th of all."""
     reached: list[str] = []
     nth = int(os.environ.get("CRASH_NTH", "0"))
+    number = signal.Signals[os.environ.get("CRASH_SIGNAL", "SIGKILL")]
 
     def note(site: failpoints.Site, moment: failpoints.Moment) -> None:
         reached.append(f"{site}:{moment}")
         if len(reached) == nth:
-            os.kill(os.getpid(), signal.SIGKILL)
+            is_open = reached.count("run.claim:before") > reached.count("run.end:after")
+            World(folder).note("signal", "in" if is_open else "out", reached[-1])
+            os.kill(os.getpid(), number)
 
     if nth or "CRASH_COUNT" in os.environ:
         failpoints.arm(note)
+    # A shell that starts the tests in the background makes its children ignore Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     cast = Cast(folder, colour)
-    cast.palette.perform(survive(cast))
+    try:
+        cast.palette.perform(survive(cast))
+    except KeyboardInterrupt:
+        sys.exit(130)
     if "CRASH_COUNT" in os.environ:
         (Path(folder) / "reached.txt").write_text("\n".join(reached))

@@ -112,18 +112,23 @@ class Effects:
             if verdict == "done":
                 return (yield from self._adopt(path, frame, record, known))
             if verdict == "fail":
+                yield from self._close(path, frame, record)
                 final = {"error": InDoubt, "final": True}
                 yield from self._process.commit("effect.failed", path, frame, record, "failed", **final)
                 self._process.raise_failure(record)
             if verdict == "not_done" or op.in_doubt == "retry":  # "run again with the same key"
+                yield from self._close(path, frame, record)
                 return (yield from self._run(op, path, frame, record, "effect.again"))
             if op.in_doubt == "fail":  # "the run fails with InDoubt"
                 raise InDoubt
             if record.state != "asked":  # "the run waits ... until somebody answers"
                 yield from self._process.commit("run.question", path, frame, record, "asked")
             self._model.admit(self._process)
-            self._model.set_status("waiting")
             self._process.awaited = address
             yield "waiting", path
             self._model.admit(self._process)
-            self._model.set_status("running")
+
+    def _close(self, path: str, frame: Frame, record: Record) -> Code:
+        """The question is answered before the body runs again, so that nobody is asked about a running one."""
+        if record.state == "asked":
+            yield from self._process.commit("run.question", path, frame, record, "doubt")

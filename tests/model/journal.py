@@ -20,13 +20,13 @@ TRANSITIONS: dict[str, dict[str, set[str]]] = {
         "pending": {"pending", "done", "failed"},
         "failed": {"pending", "done", "failed"},
     },
-    # doubt: the body raised and check did not know. asked: the run waits for an answer.
+    # doubt: the body raised and check did not know, or the question about it is closed. asked: it is open.
     "effect": {
         "new": {"intent"},
         "intent": {"intent", "pending", "done", "failed", "doubt", "asked"},
         "pending": {"intent"},
-        "doubt": {"intent", "done", "asked"},
-        "asked": {"intent", "done", "failed"},
+        "doubt": {"intent", "done", "failed", "asked"},
+        "asked": {"doubt", "done"},
         "failed": {"intent"},
     },
     "item": {"open": {"done"}},
@@ -34,9 +34,9 @@ TRANSITIONS: dict[str, dict[str, set[str]]] = {
     "run": {
         "new": {"running"},
         "running": {"running", "waiting", "interrupted", "failed", "finished"},
-        "waiting": {"running", "waiting", "interrupted", "failed"},
-        "interrupted": {"running"},
-        "failed": {"running"},
+        "waiting": {"running", "waiting", "interrupted", "failed", "finished"},
+        "interrupted": {"running", "waiting"},
+        "failed": {"running", "waiting"},
     },
 }
 """A state that is not a key has no way out: what is done stays done."""
@@ -51,7 +51,7 @@ def check_transition(kind: str, before: str, after: str) -> None:
 class Written(NamedTuple):
     """One write, evaluated."""
 
-    what: Literal["state", "message", "event"]
+    what: Literal["state", "delete", "message", "event", "result"]
     key: str
     value: Any
 
@@ -99,6 +99,14 @@ def durable(records: Iterable[Record], buffered: bool = False) -> list[Record]:
     return kept
 
 
+def landed(records: Iterable[Record], buffered: bool = False) -> Iterator[Record]:
+    """The records on disk that have written something, in program order."""
+    for record in records:
+        if record.writes and not (buffered and record.kind == "write"):
+            yield record
+        yield from landed(record.children, record.state == "open")
+
+
 def writes_of(records: Iterable[Record]) -> Iterator[Written]:
     """What the records wrote, in program order; calls without an outcome have written nothing."""
     for record in records:
@@ -113,14 +121,17 @@ class View:
     state: dict[str, int]
     messages: tuple[str, ...]
     events: tuple[str, ...]
+    result: int | None
 
     @staticmethod
     def of(writes: Iterable[Written]) -> View:
         every = list(writes)
+        last = {it.key: it for it in every if it.what in ("state", "delete")}
         return View(
-            {it.key: it.value for it in every if it.what == "state"},
+            {key: it.value for key, it in last.items() if it.what == "state"},
             tuple(it.value for it in every if it.what == "message"),
             tuple(it.key for it in every if it.what == "event"),
+            next((it.value for it in reversed(every) if it.what == "result"), None),
         )
 
 

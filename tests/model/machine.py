@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -18,7 +18,7 @@ from perdure.errors import (
 )
 from perdure.limits import LEASE_SECONDS
 
-from .journal import Ident, Record, View, check_transition, durable, writes_of
+from .journal import UNRESOLVED, Ident, Record, View, check_transition, durable, writes_of
 from .ops import Answer, Arg, CodeError, Effect, Kill, Move, PassTime, Program, Start, Stop, Wake
 from .process import Process
 
@@ -33,6 +33,7 @@ class Observation(NamedTuple):
     value: Any
     state: tuple[tuple[str, int], ...]
     messages: tuple[str, ...]
+    result: int | None
 
 
 @dataclass(slots=True)
@@ -48,7 +49,8 @@ class Trace:
     process: Process | None = field(default=None, repr=False, compare=False)
 
     def observe(self, path: str, what: Literal["returned", "raised", "entered"], value: Any, view: View) -> None:
-        self.observations.append(Observation(path, what, value, tuple(sorted(view.state.items())), view.messages))
+        state = tuple(sorted(view.state.items()))
+        self.observations.append(Observation(path, what, value, state, view.messages, view.result))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,11 @@ class Model:
         self.result: int | None = None
         self.input: Arg | None = None
         self.fence = 0
+        self.inserted = False
+        """Something was written before recorded writes that the code had not come to (the code has changed, or a
+        step that failed has run again). The code sees program order, and so does `summary`; a store may show the
+        order of landing to others, which the semantics leave open.
+        """
         self.questions: list[Ident] = []
         self._answers: dict[Ident, Answer] = {}
         self._holder: Process | None = None
@@ -149,11 +156,25 @@ class Model:
         self.clock += seconds
 
     def answer(self, answer: Answer) -> None:
-        """`agent.runs.answer`: settles the oldest question; the first answer wins."""
-        unanswered = [address for address in self.questions if address not in self._answers]
-        if not unanswered or self.status == "finished":
+        """`agent.runs.answer`: settles the oldest effect in doubt; the first answer wins."""
+        if not self.answerable():
             raise NothingToAnswer
-        self._answers[unanswered[0]] = answer
+        self._answers[self.answerable()[0]] = answer
+
+    def answerable(self) -> list[Ident]:
+        """What may be answered: what the run asks, or, when no process is at work on it, all that is in doubt."""
+        if self.status == "finished" or self.summary().status == "running":
+            return []
+        doubtful = dict(self._in_doubt(self.journal, ()))
+        asked = [it for it in doubtful if self.status != "waiting" or it in self.questions]
+        return sorted((it for it in asked if it not in self._answers), key=doubtful.__getitem__)
+
+    def _in_doubt(self, records: Iterable[Record], address: Ident) -> Iterator[tuple[Ident, int]]:
+        """Effects begun and not resolved, with their keys, which tell the order of their intents."""
+        for record in records:
+            if record.kind == "effect" and record.state in UNRESOLVED:
+                yield (*address, record.ident), record.key
+            yield from self._in_doubt(record.children, (*address, record.ident))
 
     def play(self, moves: Iterable[Move]) -> list[Trace]:
         """The traces of all Starts. A move that makes no sense (no question, not frozen) does nothing."""
@@ -163,7 +184,7 @@ class Model:
                 case Start(program, stop, answers, given):
                     traces.append(self.attempt(program, stop=stop, answers=answers, input=given))
                 case Answer():
-                    if self.open_questions() and self.status != "finished":
+                    if self.answerable():
                         self.answer(move)
                 case PassTime(seconds):
                     self.pass_time(seconds)
@@ -172,9 +193,6 @@ class Model:
                 case Kill(which) if which < len(traces) and traces[which].ending == "frozen":
                     self.kill(traces[which])
         return traces
-
-    def open_questions(self) -> int:
-        return len([address for address in self.questions if address not in self._answers])
 
     def summary(self) -> Summary:
         """Section 1: "Other processes see the latest durable values"."""
@@ -189,7 +207,7 @@ class Model:
             view.state,
             view.messages,
             view.events,
-            self.open_questions(),
+            len(self.questions),
             dict(self.world.executions),
             outside,
         )
@@ -206,7 +224,7 @@ class Model:
             return Process(self, program, trace, readonly=True)
         if self.status == "new":
             self.input = given
-        self.set_status("running")
+        self._at_work()
         self.error = None
         self.fence += 1  # "a holder that is gone is taken over at once; otherwise the lease must run out"
         process = Process(self, program, trace, readonly=False)
@@ -278,7 +296,7 @@ class Model:
         self.journal = durable(process.root.records)
         self.set_status(trace.ending)
         self.error = trace.error if trace.ending == "failed" else None
-        self.result = process.result if error is None else None
+        self.result = process.view().result if error is None else None
         self._holder = None  # "lease released, resumable at once"
 
     # What a process asks of the store.
@@ -295,9 +313,16 @@ class Model:
         self.journal = durable(process.root.records)
         if state == "asked":
             self.questions.append(address)
+            self._at_work()
         elif address in self.questions:
             self.questions.remove(address)
+            self._at_work()
+        if state not in UNRESOLVED - {"intent"}:
             self._answers.pop(address, None)
+
+    def _at_work(self) -> None:
+        """Section 3: "the run waits, visible", for as long as the question is open, whoever has the run."""
+        self.set_status("waiting" if self.questions else "running")
 
     def set_status(self, status: str) -> None:
         check_transition("run", self.status, status)

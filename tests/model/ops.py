@@ -33,6 +33,20 @@ class Incr:
 
 
 @dataclass(frozen=True, slots=True)
+class Delete:
+    """`del run.state[key]`, when it is there."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetResult:
+    """`run.result = value`."""
+
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
 class AppendMessage:
     text: str
 
@@ -42,7 +56,7 @@ class Emit:
     kind: str
 
 
-WriteOp: TypeAlias = SetState | Incr | AppendMessage | Emit
+WriteOp: TypeAlias = SetState | Incr | Delete | SetResult | AppendMessage | Emit
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +122,7 @@ class Catch:
     again: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SetResult:
-    value: int
-
-
-Op: TypeAlias = WriteOp | Step | Effect | Each | ItemDone | Catch | SetResult
+Op: TypeAlias = WriteOp | Step | Effect | Each | ItemDone | Catch
 Program: TypeAlias = tuple[Op, ...]
 
 IN_THE_CODE = ("before", "after", "item-body-done")

@@ -7,17 +7,19 @@ more. It works on its own copy of the journal; only `commit` makes anything dura
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from perdure.errors import EffectInsideStep, RunFinished
 
 from .effects import Effects
-from .journal import Code, Frame, Ident, Record, View, Written, durable, writes_of
+from .journal import Code, Frame, Ident, Record, View, Written, durable, landed, writes_of
 from .ops import (
     CAUGHT,
     AppendMessage,
     Break,
     Catch,
+    Delete,
     Each,
     Effect,
     Emit,
@@ -46,7 +48,6 @@ class Process:
         self.deadline = 0.0
         self.point = ("", "")
         self.awaited: Ident = ()
-        self.result: int | None = None
         self.root = Frame(durable(model.journal))
         self.code = self._ops(program, "", self.root)
         self._seen: list[Record] = []
@@ -58,7 +59,8 @@ class Process:
 
     def view(self, written: list[Written] | None = None) -> View:
         """Section 1: "run.state ... is the fold of what has been consumed so far"."""
-        return View.of([*writes_of(self._seen), *(written or ())])
+        view = View.of([*writes_of(self._seen), *(written or ())])
+        return replace(view, result=self.model.result) if self.readonly else view
 
     def see(self, record: Record) -> None:
         """Section 1: "consuming a recorded step, effect or skipped item applies what it wrote", once."""
@@ -69,12 +71,17 @@ class Process:
         frame.reach(record)
         self.met.add(record)
 
-    def _evaluate(self, op: WriteOp, written: list[Written]) -> Written:
+    def _evaluate(self, op: WriteOp, written: list[Written]) -> Written | None:
+        """None when there is nothing to delete."""
         match op:
             case SetState(key, value):
                 return Written("state", key, value)
             case Incr(key):
                 return Written("state", key, self.view(written).state.get(key, 0) + 1)
+            case Delete(key):
+                return Written("delete", key, None) if key in self.view(written).state else None
+            case SetResult(value):
+                return Written("result", "", value)
             case AppendMessage(text):
                 return Written("message", "", text)
             case Emit(kind):
@@ -93,8 +100,17 @@ class Process:
         if to == "failed":
             record.past = False
             self._fresh.append(record)
+        self._notice_insertion(record)
         self.model.save(self, (*frame.address, record.ident), to)
         yield f"{site}:after", path
+
+    def _notice_insertion(self, record: Record) -> None:
+        """What lands now comes, in program order, before recorded writes that the code has not come to."""
+        every = list(landed(self.root.records))
+        mine = [at for at, it in enumerate(every) if it is record or it in record.children]
+        seen = {record, *landed(self._seen)}
+        if mine and any(it not in seen for it in every[mine[0] :]):
+            self.model.inserted = True
 
     def _go_past_failures(self) -> None:
         """Section 2, "step raises": the run went past a failure when it has recorded something after it."""
@@ -106,9 +122,11 @@ class Process:
         """Leave the `with` block; the run did not go past a failure that leaves with it."""
         if error is None:
             self._go_past_failures()
-        for raised, record in self._failures:
-            if raised is error:
-                record.past = False
+        while error is not None and isinstance(error, Exception):
+            for raised, record in self._failures:
+                if raised is error:
+                    record.past = False
+            error = error.__context__  # what was raised while handling a failure left for its sake
 
     def raise_failure(self, record: Record) -> NoReturn:
         assert record.error is not None
@@ -151,8 +169,6 @@ class Process:
                     yield from self.commit("item.done", path, frame.parent, frame.item, "done")
             case Catch():
                 return (yield from self._catch(op, path, frame))
-            case SetResult(value):
-                self.result = value  # lands with the end of the run
             case _:
                 yield from self._write(op, path, frame)
 
@@ -160,8 +176,12 @@ class Process:
         try:
             yield from self._op(op.op, f"{path}/0", frame)
         except CAUGHT as error:
-            if op.then is not None:
-                yield from self._op(op.then, f"{path}/1", frame)
+            try:
+                if op.then is not None:
+                    yield from self._op(op.then, f"{path}/1", frame)
+            except Exception as other:
+                other.__context__ = error  # as Python does, but not for what is thrown into a generator
+                raise
             if op.again:
                 raise
             return f"caught {type(error).__name__}"
@@ -170,6 +190,8 @@ class Process:
     def _write(self, op: WriteOp, path: str, frame: Frame) -> Code:
         """Section 1: "on replay they are consumed in order, never applied twice": the k-th of each key."""
         written = self._evaluate(op, [])
+        if written is None:
+            return
         ident = ("write", written.what, written.key, frame.nth("write", written.what, written.key))
         record = frame.find(ident)
         if record is not None:
@@ -177,7 +199,9 @@ class Process:
             self.meet(frame, record)
         else:
             record = Record(ident, writes=(written,))
-            if frame.item is None:
+            if frame.item is None and written.what == "result":
+                pass  # in memory: the end of the run writes the last one that the code has seen
+            elif frame.item is None:
                 yield from self.commit("run.write", path, frame, record, "done")
             else:
                 # Section 5: "writes made in the item's body are buffered, are seen by the body itself".
@@ -193,7 +217,8 @@ class Process:
             if isinstance(inner, Effect):
                 raise EffectInsideStep  # "effect inside a step or effect: error"
             self.body(inner, written)  # "step inside a step or effect: a plain call, part of the outer one"
-        written.extend(self._evaluate(write, written) for write in op.writes)
+        for write in op.writes:
+            written.extend(filter(None, [self._evaluate(write, written)]))
         if isinstance(op, Step) and nth <= op.fails:
             raise StepError
         return nth, f"{op.name}({op.arg})#{nth}"
@@ -237,7 +262,8 @@ class Process:
                 self.see(record)
                 return result
             failures += 1
-            if failures > op.retries:  # "when exhausted the exception is recorded and raised"
+            # "when exhausted the exception is recorded and raised"; a wrong use of Perdure is not repeated
+            if failures > op.retries or isinstance(error, EffectInsideStep):
                 yield from self.commit("step.failed", path, frame, record, "failed", error=type(error))
                 self.raise_failure(record)
             yield from self.commit("attempt.failed", path, frame, record, "pending", failures=failures)

@@ -1,12 +1,13 @@
 """Hypothesis strategies: programs, edits of them, what befalls processes, and whole stories made of these.
 
 Small alphabets on purpose: names, arguments, keys and items collide often, which is where matching goes
-wrong. What the semantics leave open is not generated: one `id=` twice in a scope, a name that is both a step
-and an effect, a key that two items of a loop share, a result that is set in the body of an item.
+wrong. What the semantics leave open is not generated: a name that is both a step and an effect, a key that two
+items of a loop share.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cache
@@ -22,6 +23,7 @@ from .ops import (
     AppendMessage,
     Break,
     Catch,
+    Delete,
     Each,
     Effect,
     Emit,
@@ -52,13 +54,17 @@ class Shape:
     """In the body of an effect: they are lost when `check` or a person says that it was done."""
     early_items: bool = True
     """`run.item_done()` before a `break`: a resumed loop goes further than one that was not stopped."""
+    nested: bool = True
+    """Steps, and effects that are refused, inside steps."""
     policies: tuple[str, ...] = ("ask", "retry", "fail")
     checks: tuple[str | None, ...] = (None, "unknown", "raises", "truth")
 
 
 ANY = Shape()
 HONEST = Shape(lying_checks=False, policies=("ask", "fail"))
-CALM = Shape(False, lying_checks=False, effect_writes=False, early_items=False, checks=("truth",))
+CALM = Shape(
+    False, lying_checks=False, effect_writes=False, early_items=False, nested=False, checks=("truth",)
+)
 REPLAYABLE = Shape(early_items=False)
 
 ZOMBIES = ("crash", "interrupt", "raise", "freeze", "freeze")
@@ -74,6 +80,8 @@ def writes() -> st.SearchStrategy[WriteOp]:
     return st.one_of(
         st.builds(SetState, keys, st.integers(0, 3)),
         st.builds(Incr, keys),
+        st.builds(Delete, keys),
+        st.builds(SetResult, st.integers(0, 3)),
         st.builds(AppendMessage, st.sampled_from("mn")),
         st.builds(Emit, st.sampled_from("EF")),
     )
@@ -87,6 +95,8 @@ def few(what: st.SearchStrategy[Any], most: int = 2, least: int = 0) -> st.Searc
 @cache
 def steps(shape: Shape = ANY) -> st.SearchStrategy[Step]:
     most = 2 if shape.failures else 0
+    inner = st.builds(Step, name=st.sampled_from("st"), arg=ARGS, writes=few(writes(), 1), fails=st.integers(0, most))
+    inside = few(inner | st.builds(Effect, name=st.just("e")), 1, 1) if shape.nested else st.just(())
     return st.builds(
         Step,
         name=st.sampled_from("st"),
@@ -95,6 +105,7 @@ def steps(shape: Shape = ANY) -> st.SearchStrategy[Step]:
         fails=st.integers(0, most),
         retries=st.integers(0, 2),
         id=st.none() | st.sampled_from(("i", "j")),
+        inside=st.sampled_from((False,) * 9 + (True,)).flatmap(lambda nested: inside if nested else st.just(())),
     )
 
 
@@ -113,6 +124,7 @@ def effects(shape: Shape = ANY) -> st.SearchStrategy[Effect]:
         retries=st.integers(0, 1),
         id=st.none() | st.sampled_from(("i", "j")),
         timeout=st.sampled_from((None, 5.0)),
+        on_change=st.sampled_from(("error", "error", "rerun")),
     )
 
 
@@ -151,44 +163,30 @@ def ops(shape: Shape = ANY, depth: int = 2) -> st.SearchStrategy[Op]:
 
 @cache
 def programs(shape: Shape = ANY, most: int = 5) -> st.SearchStrategy[Program]:
-    results = st.builds(SetResult, st.integers(0, 3))
-    return few(ops(shape) | results, most, 1).map(ids_once)
-
-
-def ids_once(program: tuple[Any, ...], taken: set[tuple[str, str]] | None = None) -> tuple[Any, ...]:
-    """The same program, where an id that its scope has used before is left out."""
-    taken = set() if taken is None else taken
-    return tuple(_once(op, taken) for op in program)
-
-
-def _once(op: Any, taken: set[tuple[str, str]]) -> Any:
-    if isinstance(op, Each):
-        return replace(op, body=ids_once(op.body))
-    if isinstance(op, Catch):
-        return replace(op, op=_once(op.op, taken))
-    if isinstance(op, Step | Effect) and op.id is not None:
-        used = (op.name, op.id) in taken
-        taken.add((op.name, op.id))
-        return replace(op, id=None) if used else op
-    return op
+    return few(ops(shape), most, 1)
 
 
 @st.composite
 def edits(draw: st.DrawFn, program: Program, shape: Shape = ANY) -> Program:
-    """Somebody changed the code between two attempts: added, removed, moved, or changed an argument."""
+    """Somebody changed the code between two attempts: added, removed, moved, or changed an argument or a policy."""
     changed = list(program)
     calls = [number for number, op in enumerate(changed) if isinstance(op, Step | Effect)]
-    how = draw(st.sampled_from(("add", *(("remove", "move") if changed else ()), *(("argument",) if calls else ()))))
+    effects_at = [number for number in calls if isinstance(changed[number], Effect)]
+    possible = (("remove", "move") if changed else (), ("argument",) if calls else (), ("policy",) if effects_at else ())
+    how = draw(st.sampled_from(("add", *itertools.chain(*possible))))
     if how == "add":
         changed.insert(draw(st.integers(0, len(changed))), draw(ops(shape)))
     elif how == "argument":
         at = draw(st.sampled_from(calls))
         changed[at] = replace(changed[at], arg=draw(ARGS))  # type: ignore[arg-type]
+    elif how == "policy":
+        at = draw(st.sampled_from(effects_at))
+        changed[at] = replace(changed[at], in_doubt=draw(st.sampled_from(shape.policies)))  # type: ignore[call-arg]
     else:
         moved = changed.pop(draw(st.integers(0, len(changed) - 1)))
         if how == "move":
             changed.insert(draw(st.integers(0, len(changed))), moved)
-    return ids_once(tuple(changed))
+    return tuple(changed)
 
 
 def ways_to_stop(
@@ -221,19 +219,20 @@ def stories(
     shape: Shape = ANY,
     *,
     edited: bool = False,
+    while_waiting: bool = True,
     kinds: tuple[str, ...] = ("crash", "interrupt", "raise"),
     points: tuple[str, ...] = POINTS,
     verdicts: tuple[str, ...] = ("done", "retry", "fail"),
 ) -> tuple[Move, ...]:
     """A program, up to three attempts that something befalls, and two that nothing does.
 
-    A runner that cannot do every kind of stop, or reach every point, narrows `kinds` and `points`.
+    A runner that cannot do every kind of stop, reach every point or answer `while_waiting` narrows these.
     """
     zombies = "freeze" in kinds
     program = draw(programs(shape))
     moves: list[Move] = []
     for number in range(draw(st.integers(1, 3))):
-        start = Start(program, None, draw(few(answers(verdicts), 1)))
+        start = Start(program, None, draw(few(answers(verdicts), 1 if while_waiting else 0)))
         stops = ways_to_stop(tuple(moves), start, kinds, points)
         moves.append(replace(start, stop=draw(st.sampled_from(stops)) if stops else None))
         moves.extend(draw(few(st.sampled_from((LONG, Wake(number), Kill(number))))) if zombies else ())

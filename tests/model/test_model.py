@@ -238,9 +238,9 @@ def test_ask_waits_until_somebody_answers() -> None:
     program: Program = (Effect("e"), Incr("x"))
     for answer, value, happened in (("done", "told", 1), ("retry", "e(0)#2", 2), ("fail", "InDoubt", 1)):
         model = Model()
-        model.attempt(program, stop=crash("effect-body-done"))
         with pytest.raises(NothingToAnswer):
             model.answer(Answer("retry"))
+        model.attempt(program, stop=crash("effect-body-done"))
         assert model.attempt(program).ending == "waiting"
         assert (model.summary().status, model.summary().questions) == ("waiting", 1)
         model.answer(Answer(answer, "told"))  # type: ignore[arg-type]

@@ -42,9 +42,9 @@ class Plan(msgspec.Struct, frozen=True):
 class Report(msgspec.Struct):
     """What came out."""
 
-    verdicts: Counter[str] = msgspec.field(default_factory=Counter)
+    verdicts: dict[str, int] = msgspec.field(default_factory=dict)
     viewed: int = 0
-    taken_up: Counter[str] = msgspec.field(default_factory=Counter)
+    taken_up: dict[str, int] = msgspec.field(default_factory=dict)
     deep: int = 0
     acked: int = 0
     bad: list[str] = msgspec.field(default_factory=list)
@@ -60,9 +60,9 @@ class Report(msgspec.Struct):
 
     def add(self, other: Report) -> None:
         """Sum up."""
-        self.verdicts.update(other.verdicts)
+        self.verdicts = dict(Counter(self.verdicts) + Counter(other.verdicts))
         self.viewed += other.viewed
-        self.taken_up.update(other.taken_up)
+        self.taken_up = dict(Counter(self.taken_up) + Counter(other.taken_up))
         self.deep += other.deep
         self.acked += other.acked
         self.bad += other.bad
@@ -107,18 +107,18 @@ def explore(plan: Plan) -> Report:
 def _explore(plan: Plan, setup: Setup, recording: Recording, start: Point | None, report: Report) -> None:
     rng = random.Random(f"{setup.seed}/{start.where if start else ''}")
     report.acked += len(recording.history) - 1
-    for number, point in enumerate(points(recording, rng, plan.chances, start)):
+    for number, point in enumerate(points(recording, rng, plan.chances if start is None else 1, start)):
         views = number % plan.view_every == 0
         verdict, why = j.judge(point.image, recording, point.acked, views=views)
         where = f"{setup}, {start.where + ', then ' if start else ''}{point.where}"
-        report.verdicts[verdict] += 1
+        report.verdicts[verdict] = report.verdicts.get(verdict, 0) + 1
         report.tell(verdict, why, where)
         report.viewed += views
         if verdict != j.OK or start is not None:
             continue
         if plan.take_up_every and number % plan.take_up_every == 0:
             verdict, why = j.take_up(point.image, setup, recording, point.known, point.happened)
-            report.taken_up[verdict] += 1
+            report.taken_up[verdict] = report.taken_up.get(verdict, 0) + 1
             report.tell(verdict, why, where)
         if plan.deep_every and number % plan.deep_every == plan.deep_every // 2:
             report.deep += 1

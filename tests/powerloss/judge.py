@@ -58,6 +58,9 @@ def judge(image: Image, recording: Recording, acked: int, *, views: bool) -> tup
     """Whether the image holds what was acknowledged, nothing else, and nothing torn. Returns (verdict, why)."""
     with laid_out(image) as folder:
         connection = apsw.Connection(os.path.join(folder, FILE))
+        # Nobody else looks at the image, and nobody looks again: spares the shared memory and the clearing up.
+        connection.pragma("locking_mode", "exclusive")
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         try:
             found = _read(connection, recording.chains)
             _compare(found, recording, acked)

@@ -6,6 +6,7 @@ import os
 import random
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -24,46 +25,41 @@ IMAGES_MIN = 20_000
 CHECKPOINT_PAGES = (4, 16, 64, 1000)
 """How often SQLite folds its log into the file: the more often, the more there is to tear."""
 
-FULL = [
+# The longest first, so that no core is left with it at the end.
+FULL = [Setup(100, threads=True)] + [
     Setup(seed, trusting=seed % 2 == 0, checkpoint_pages=CHECKPOINT_PAGES[seed % len(CHECKPOINT_PAGES)])
-    for seed in range(8)
-] + [Setup(100, threads=True)]
+    for seed in range(6)
+]
 
 
 def explore(plan: Plan) -> Report:
-    """Share the work between the cores, one process each."""
-    workers = max(1, min(os.cpu_count() or 1, len(plan.setups)))
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
-    children = []
-    for worker in range(workers):
-        part = msgspec.structs.replace(plan, setups=plan.setups[worker::workers])
-        command = [sys.executable, "-m", "tests.powerloss.explore", msgspec.json.encode(part).decode()]
-        children.append(
-            subprocess.Popen(
-                command, cwd=ROOT, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-            )
-        )
+    """One process per setup, as many at a time as there are cores."""
+    parts = [msgspec.structs.replace(plan, setups=[setup]) for setup in plan.setups]
     total = Report()
-    try:
-        for child in children:
-            output, errors = child.communicate(timeout=SECONDS_MAX)
-            assert child.returncode == 0, errors
-            total.add(msgspec.json.decode(output, type=Report))
-    finally:
-        for child in children:
-            child.kill()
-            child.wait()
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for report in pool.map(explore_in_process, parts):
+            total.add(report)
     return total
+
+
+def explore_in_process(plan: Plan) -> Report:
+    command = [sys.executable, "-m", "tests.powerloss.explore", msgspec.json.encode(plan).decode()]
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, timeout=SECONDS_MAX, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return msgspec.json.decode(done.stdout, type=Report)
 
 
 @pytest.mark.timeout(SECONDS_MAX + 10)
 def test_no_power_cut_loses_an_acknowledged_call_or_tears_the_store() -> None:
-    report = explore(Plan(FULL, chances=2, view_every=10, take_up_every=200, deep_every=1500))
-    assert dict(report.verdicts) == {j.OK: report.images}, report.bad
-    assert dict(report.taken_up) == {j.OK: report.taken_up.total()}, report.bad
+    report = explore(Plan(FULL, chances=2, view_every=10, take_up_every=200, deep_every=2000))
+    assert report.verdicts == {j.OK: report.images}, report.bad
+    assert set(report.taken_up) == {j.OK}, report.bad
     assert report.images >= IMAGES_MIN
     assert report.viewed >= 1_000
-    assert report.taken_up.total() >= 50
+    assert report.taken_up[j.OK] >= 50
     assert report.deep >= 5
     assert report.acked >= 500
 
@@ -71,14 +67,14 @@ def test_no_power_cut_loses_an_acknowledged_call_or_tears_the_store() -> None:
 def test_durability_process_may_lose_the_last_calls_but_nothing_else() -> None:
     setups = [Setup(seed, durability="process", checkpoint_pages=16) for seed in (1, 2)]
     report = explore(Plan(setups, chances=1, view_every=4))
-    assert report.verdicts[j.LOST] > 0, "the harness does not notice what NORMAL gives up"
+    assert report.verdicts.get(j.LOST, 0) > 0, "the harness does not notice what NORMAL gives up"
     assert set(report.verdicts) == {j.OK, j.LOST}, report.bad
 
 
 def test_without_syncs_the_store_is_corrupted() -> None:
     report = explore(Plan([Setup(1, synchronous="OFF"), Setup(2, synchronous="OFF")], chances=1))
-    assert report.verdicts[j.CORRUPT] > 0
-    assert report.verdicts[j.LOST] > 0
+    assert report.verdicts.get(j.CORRUPT, 0) > 0
+    assert report.verdicts.get(j.LOST, 0) > 0
 
 
 @pytest.mark.soak
@@ -89,8 +85,8 @@ def test_no_power_cut_loses_anything_however_long_we_try() -> None:
     ]
     for start in range(0, len(setups), 10):
         report = explore(Plan(setups[start : start + 10], chances=3, take_up_every=100, deep_every=500))
-        assert dict(report.verdicts) == {j.OK: report.images}, report.bad
-        assert dict(report.taken_up) == {j.OK: report.taken_up.total()}, report.bad
+        assert report.verdicts == {j.OK: report.images}, report.bad
+        assert set(report.taken_up) == {j.OK}, report.bad
 
 
 # -- the harness itself ---------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from .vfs import NAME, LoggingVfs, Op
 AGENT = "power"
 FILE = "perdure.db"
 OPERATIONS = 14
-THREADS = 3
+THREADS = 2
 
 _JOURNAL = "SELECT id >> 32, id & 4294967295, chain FROM events ORDER BY id"
 

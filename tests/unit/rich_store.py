@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import random
+import shutil
+import tempfile
+from functools import cache
 from pathlib import Path
 
 import apsw
 
 from perdure import Agent, InDoubt, RunWaiting
+from perdure.store import open_store
+from perdure.store.base import Store
 
 LARGE = "a page of text that repeats itself. " * 300
 NOISE = random.Random(7).randbytes(6000)  # does not compress: is stored raw
@@ -66,6 +71,27 @@ def fill(path: Path) -> None:
     agent.close()
 
 
-def connect(path: Path) -> apsw.Connection:
-    """Behind Perdure's back."""
-    return apsw.Connection(str(path))
+@cache
+def _made() -> Path:
+    path = Path(tempfile.mkdtemp(prefix="perdure-rich-")) / "perdure.db"
+    fill(path)
+    return path
+
+
+def copy_to(path: Path) -> Path:
+    """A filled store with its keys, for one test to do with as it likes. Made once, then copied."""
+    shutil.copy(_made(), path)
+    shutil.copytree(f"{_made()}.keys", f"{path}.keys")
+    return path
+
+
+def opened(path: Path) -> Store:
+    """The store at a path."""
+    return open_store(f"sqlite:///{path}")
+
+
+def behind(path: Path) -> apsw.Connection:
+    """A connection behind Perdure's back."""
+    connection = apsw.Connection(str(path))
+    connection.pragma("synchronous", "OFF")  # what a test destroys need not last
+    return connection

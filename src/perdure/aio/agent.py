@@ -1,4 +1,4 @@
-"""The public face of an agent. `perdure.sync` is generated from `perdure.aio` by tools/unasync.py.
+"""The public face of an agent. What differs between the two sides is only how a protocol is driven.
 
 Only arguments and documentation live here: everything that decides anything is a protocol in `perdure.run`.
 """

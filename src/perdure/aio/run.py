@@ -53,19 +53,35 @@ class AsyncRun:
         # unasync: end
         # unasync: sync-only
         #: interrupts.install()
+        #: held = interrupts.hold()
         # unasync: end
         try:
             protocol = open_run(self._engine, self.id, self._given, **self._options)
             self._open = await drive_async(self._engine.store, protocol)
         except BaseException:
             self._unwatch()
+            # unasync: sync-only
+            #: if held:
+            #:     interrupts.let_go()
+            # unasync: end
             raise
         FRAME.set(self._open.root)
+        # unasync: sync-only
+        #: try:
+        #:     if held:
+        #:         interrupts.let_go()
+        #: except BaseException as error:
+        #:     self.__exit__(type(error), error, error.__traceback__)
+        #:     raise
+        # unasync: end
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        # unasync: sync-only
+        #: held = interrupts.hold()  # a signal here must not keep the end from being recorded
+        # unasync: end
         core = self._core
         FRAME.set(core.root)
         try:
@@ -73,6 +89,10 @@ class AsyncRun:
         finally:
             FRAME.set(core.root.parent)
             self._unwatch()
+            # unasync: sync-only
+            #: if held:
+            #:     interrupts.let_go()
+            # unasync: end
 
     @property
     def input(self) -> Any:

@@ -39,7 +39,7 @@ def _play(place: Path, json: bool, plain: bool, *, keep: bool) -> bool:
     from .story import play
 
     with choose_display(json=json, plain=plain) as display:
-        display.begin(place)
+        display.begin(place, kept=keep)
         lives = play(place, display.update)
         report = examine(place, lives)
         display.end(report, place if keep or not report.ok else None)

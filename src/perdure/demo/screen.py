@@ -11,7 +11,7 @@ from .evidence import ASSUMED, Report
 from .story import CALLS, Life
 
 TITLE = f"An agent of {CALLS} tool calls is killed twice with SIGKILL, and goes on."
-ABOUT = "It reviews 30 files, comments on some, tests, builds, pushes, deploys. All offline."
+ABOUT = "It reviews 30 files, comments, tests, builds, pushes and deploys. All offline."
 
 COLUMNS = ("", "with Perdure", "restart from zero")
 
@@ -25,7 +25,7 @@ class Display:
     def __exit__(self, *error: object) -> None:
         pass
 
-    def begin(self, folder: Path) -> None:
+    def begin(self, folder: Path, *, kept: bool) -> None:
         """The demo starts in this folder."""
 
     def update(self, life: Life) -> None:
@@ -79,8 +79,8 @@ class PlainDisplay(Display):
     def __init__(self) -> None:
         self._shown: set[int] = set()
 
-    def begin(self, folder: Path) -> None:
-        print(f"{TITLE}\n{ABOUT}\nFolder: {folder}\n", flush=True)
+    def begin(self, folder: Path, *, kept: bool) -> None:
+        print(f"{TITLE}\n{ABOUT}\n{where(folder, kept)}\n", flush=True)
 
     def update(self, life: Life) -> None:
         if life.number not in self._shown:
@@ -97,6 +97,11 @@ class PlainDisplay(Display):
         for claim in report.claims:
             print(f"{'ok  ' if claim.holds else 'FAIL'} {claim.claim}")
         print(f"\n{conclusion(report, kept)}")
+
+
+def where(folder: Path, kept: bool) -> str:
+    """The folder that one can look into meanwhile."""
+    return f"Folder: {folder}" + ("" if kept else " (removed at the end; --folder PATH keeps one)")
 
 
 def what_it_found(life: Life) -> str:

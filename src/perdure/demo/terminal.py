@@ -12,7 +12,18 @@ from rich.table import Table
 from rich.text import Text
 
 from .evidence import Report
-from .screen import ABOUT, COLUMNS, TITLE, Display, assumptions, comparison, conclusion, how_it_ended, what_it_found
+from .screen import (
+    ABOUT,
+    COLUMNS,
+    TITLE,
+    Display,
+    assumptions,
+    comparison,
+    conclusion,
+    how_it_ended,
+    what_it_found,
+    where,
+)
 from .story import CALLS, Life
 
 DEATH_SECONDS = 0.8
@@ -22,8 +33,9 @@ DEATH_SECONDS = 0.8
 class TerminalDisplay(Display):
     """Colour, movement, and a table at the end."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, pause: float = DEATH_SECONDS) -> None:
         self._console = console
+        self._pause = pause
         self._lives: dict[int, Life] = {}
         self._live = Live(console=console, refresh_per_second=20, get_renderable=self._draw)
         plain = console.options.ascii_only
@@ -33,11 +45,11 @@ class TerminalDisplay(Display):
     def __exit__(self, *error: object) -> None:
         self._live.stop()
 
-    def begin(self, folder: Path) -> None:
+    def begin(self, folder: Path, *, kept: bool) -> None:
         title = Text("perdure demo", style="bold")
-        self._console.print(Rule(title, align="left", style="bright_black"))
+        self._console.print(Rule(title, align="left", style="dim"))
         self._console.print(Text(f"{TITLE}\n{ABOUT}"))
-        self._console.print(Text(f"{folder}\n", style="bright_black"), soft_wrap=True)
+        self._console.print(Text(f"{where(folder, kept)}\n", style="dim"), soft_wrap=True)
         self._console.print(self._legend())
         self._live.start()
 
@@ -46,12 +58,12 @@ class TerminalDisplay(Display):
         if life.exit_code is not None:
             self._live.refresh()
             if life.killed:
-                time.sleep(DEATH_SECONDS)
+                time.sleep(self._pause)
 
     def end(self, report: Report, kept: Path | None) -> None:
         self._live.stop()
         self._console.print(self._table(report))
-        self._console.print(Text(f"\n{assumptions()}\n", style="bright_black"))
+        self._console.print(Text(f"\n{assumptions()}\n", style="dim"))
         self._console.print(self._claims(report))
         self._console.print(Text(f"\n{conclusion(report, kept)}", style="bold green" if report.ok else "bold red"))
 
@@ -59,15 +71,15 @@ class TerminalDisplay(Display):
         return Text.assemble(
             (self._done, "blue"), " from the journal   ", (self._done, "yellow"), " found done by its check   ",
             (self._done, "green"), " executed   ",
-            (self._dead, "bold red"), " killed   ", (self._open, "bright_black"), " to do\n",
+            (self._dead, "bold red"), " killed   ", (self._open, "dim"), " to do\n",
         )  # fmt: skip
 
     def _draw(self) -> RenderableType:
         return Group(*(self._draw_life(life) for life in self._lives.values()))
 
     def _draw_life(self, life: Life) -> RenderableType:
-        head = Text.assemble((f"process {life.number}", "bold"), (f"  pid {life.pid}", "bright_black"))
-        head.append(f"  {what_it_found(life)}", style="blue" if life.remembered else "bright_black")
+        head = Text.assemble((f"process {life.number}", "bold"), (f"  pid {life.pid}", "dim"))
+        head.append(f"  {what_it_found(life)}", style="blue" if life.remembered else "dim")
         return Group(head, self._bar(life), self._now(life), Text())
 
     def _bar(self, life: Life) -> Text:
@@ -82,16 +94,16 @@ class TerminalDisplay(Display):
         ):
             bar.append(mark * count, style=style)
             drawn += count
-        bar.append(self._open * (CALLS - drawn), style="bright_black")
+        bar.append(self._open * (CALLS - drawn), style="dim")
         return bar
 
     def _now(self, life: Life) -> Text:
         if life.exit_code is not None:
             return Text("  " + how_it_ended(life), style="bold red" if life.exit_code else "bold green")
         if not life.executed:
-            return Text("  starts", style="bright_black")
+            return Text("  starts", style="dim")
         call = life.executed[-1]
-        return Text.assemble("  ", (f"{life.position:2} ", "bold"), f"{call.tool} ", (call.task, "bright_black"))
+        return Text.assemble("  ", (f"{life.position:2} ", "bold"), f"{call.tool} ", (call.task, "dim"))
 
     def _table(self, report: Report) -> Table:
         table = Table(box=None, padding=(0, 3, 0, 0), header_style="bold")
@@ -100,7 +112,7 @@ class TerminalDisplay(Display):
         for index, (what, ours, restart) in enumerate(comparison(report)):
             repeated = index % 2 == 1
             table.add_row(
-                Text(what, style="bright_black" if repeated else ""),
+                Text(what, style="dim" if repeated else ""),
                 Text(ours, style="green" if repeated else ""),
                 Text(restart, style="red" if repeated else ""),
                 end_section=repeated,

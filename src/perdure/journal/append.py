@@ -73,7 +73,6 @@ class Append(Unit[int]):
     def script(self) -> Script[int]:
         """Append, fold, and seal when it is time. Returns the number of the last entry."""
         head = self.head
-        self._before = head.seq, head.chain, head.sealed
         seq, link, stream, fence, at = head.seq, head.chain, head.stream, head.fence, self._clock.wall_ms()
         statements = list(self.objects)
         for record, body in zip(self.records, self._bodies, strict=True):
@@ -84,10 +83,12 @@ class Append(Unit[int]):
             statements += fold(stream, seq, at, record)
         statements += self.also
         yield statements
-        if self.signer is not None and (self.seal or seq - head.sealed >= SEAL_EVENTS):
+        sealing = self.signer is not None and (self.seal or seq - head.sealed >= SEAL_EVENTS)
+        if self.signer is not None and sealing:
             yield from _seal(head, seq, link, self.signer)
-            head.sealed = seq
-        head.seq, head.chain = seq, link
+        # Only now, when this unit cannot fail any more by itself: a neighbour in the batch may build on the new head.
+        self._before = head.seq, head.chain, head.sealed
+        head.seq, head.chain, head.sealed = seq, link, seq if sealing else head.sealed
         return seq
 
     def settle(self, committed: bool) -> None:

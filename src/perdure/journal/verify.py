@@ -225,6 +225,8 @@ class _StreamInspection:
             sound = sound and at != seq
         if seq in self.sealed_links:
             self.sealed_links[seq] = self.along.links
+        if self.last_kind == r.Kind.RUN_FINISHED:
+            self.found(What.ADDED, seq, "it stands after the end of its run")
         self.last_kind = row[1]
         if row[3] is None:
             whole.erased += 1
@@ -249,6 +251,7 @@ class _StreamInspection:
             self.agent, self.run, expected = record.agent, record.run, f"{record.agent}/{record.run}"
         elif isinstance(record, r.AgentCreated):
             self.agent = self.run = expected = record.name
+            self.whole.keys[record.name] = record.public_key  # it may have been created after we began
         if type(record) is not FIRST_OF.get(self.kind) or self.name != expected:
             self.found(What.STREAM, 1, f"the stream is listed as {self.kind} {self.name!r}, its first entry differs")
 

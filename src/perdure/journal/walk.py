@@ -11,7 +11,7 @@ from ..store.base import Rows, Store
 from . import chain
 from .findings import What
 
-PAGE_ENTRIES = 500
+PAGE_ENTRIES = 200
 PAGE_STREAMS = 1000
 CANDIDATES_MAX = 8
 """Links that are tried after bad entries: enough to get in step again after two that were swapped."""

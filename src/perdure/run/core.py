@@ -62,6 +62,8 @@ class RunCore:
         self.finished = ledger.finished is not None
         self.on_change = "error"
         self.wait: float | None = None
+        self.lapses = 0
+        """Of the tenancy, when the lease was last known to be ours."""
         self.view = View()
         self.lock = threading.Lock()
         self.bodies = engine.bodies.setdefault(head.stream, set())
@@ -124,8 +126,12 @@ class RunCore:
 
     def must_hold_lease(self) -> Protocol[None]:
         """The last look before an effect's body: a process that slept past its deadline must not act on old rights."""
+        tenancy = self.engine.tenancy
         if self.engine.tenancy.expired():
-            yield Submit(self.engine.tenancy.renewal(self.head.stream, self.head.fence))
+            tenancy.lapse()
+        if self.lapses != (lapses := tenancy.lapses):
+            yield Submit(tenancy.renewal(self.head.stream, self.head.fence))
+            self.lapses = lapses
 
     # -- matching -----------------------------------------------------------------------------------------------
 

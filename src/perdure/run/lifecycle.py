@@ -40,14 +40,18 @@ class Claim(Unit[Claimed]):
     def __init__(self, engine: Engine, run_id: str, given: Any, parent: int) -> None:
         self._engine = engine
         self._tenancy = engine.tenancy  # registered before the transaction, not in it
+        self.lapses = engine.tenancy.lapses
         self._id = run_id
         self._given = given is not None
         self._digest = codec.digest(given, "input")
         self._input, self._objects = objects.pack(engine.store, given, "input")
         self._parent = parent
+        self.head: Head | None = None
+        """Where the run's stream ends now, once it is ours."""
 
     def script(self) -> Script[Claimed]:
-        [rows] = yield [Statement("get_run", (self._engine.name, self._id))]
+        now = self._engine.store.clock.boot_ms()
+        [_, rows] = yield [self._tenancy.presence(now), Statement("get_run", (self._engine.name, self._id))]
         if not rows:
             return (yield from self._create())
         stream, status, digest = rows[0][0], rows[0][3], rows[0][4]
@@ -63,8 +67,9 @@ class Claim(Unit[Claimed]):
         [[(stream,)]] = yield [Statement("add_stream", ("run", name, at))]
         started = r.RunStarted(engine.name, self._id, self._input, self._digest, self._parent, 1, self._tenancy.process)
         yield [Statement("add_lease", (stream, self._tenancy.holder))]
-        head = Head(engine.store.identity, stream, 1)
+        head = self.head = Head(engine.store.identity, stream, 1)
         yield from Append(self.site, head, [started], engine.store.clock, objects=self._objects).script()
+        self._tenancy.open_streams.add(stream)
         return Claimed(stream, 1, False)
 
     def _take_over(self, stream: int) -> Script[Claimed]:
@@ -77,9 +82,16 @@ class Claim(Unit[Claimed]):
         take = Statement("take_lease", (stream, lease.fence, self._tenancy.holder), LeaseLost)
         [_, [(seq, chain)]] = yield [take, Statement("head_of", (stream,))]
         fence = lease.fence + 1
-        head = Head(engine.store.identity, stream, fence, seq, chain)
+        head = self.head = Head(engine.store.identity, stream, fence, seq, chain)
         yield from Append(self.site, head, [r.RunResumed(fence, self._tenancy.process)], engine.store.clock).script()
+        # Here and not when the caller goes on: the next claim of the same batch must see it.
+        self._tenancy.open_streams.add(stream)
         return Claimed(stream, fence, True)
+
+    def settle(self, committed: bool) -> None:
+        if not committed and self.head is not None:
+            self._tenancy.open_streams.discard(self.head.stream)
+            self.head = None
 
 
 def open_run(
@@ -91,15 +103,34 @@ def open_run(
     linked = outer is not None and outer.run.store is engine.store
     parent = outer.run.head.stream if linked and outer is not None else 0
     yield Read(engine.ensure_agent)
-    claimed: Claimed = yield Submit(Claim(engine, run_id, given, parent))
-    ledger, head = yield Read(_load, (engine, claimed))
+    claim = Claim(engine, run_id, given, parent)
+    try:
+        claimed: Claimed = yield Submit(claim)
+        ledger, head = yield Read(_load, (engine, claimed))
+    except BaseException as error:
+        # Cancelled while it became ours, or it cannot be read: there is no block whose end would give it back.
+        if claim.head is not None:
+            yield from _give_back(engine, claim.head, error)
+        raise
     run = RunCore(engine, run_id, ledger, head, resumed=claimed.resumed)
-    run.wait, run.on_change = wait, on_change
+    run.wait, run.on_change, run.lapses = wait, on_change, claim.lapses
     run.root.parent = outer
     if outer is not None:
         outer.run.child = run
     engine.opened(run)
     return run
+
+
+def _give_back(engine: Engine, head: Head, error: BaseException) -> Protocol[None]:
+    """Leave a run that was claimed and never opened as one that was interrupted."""
+    entry = r.RunInterrupted(describe(error))
+    release = Statement("release_lease", (head.stream, head.fence))
+    try:
+        yield Submit(Append(Site.RUN_END, head, [entry], engine.store.clock, also=[release]))
+    except (LeaseLost, StoreProblem):
+        pass  # what made the claim useless is raised; the lease ends with this process
+    finally:
+        engine.tenancy.open_streams.discard(head.stream)
 
 
 def _load(engine: Engine, claimed: Claimed) -> tuple[Ledger, Head]:

@@ -101,6 +101,8 @@ def frame_of(run: RunCore) -> Frame:
     frame = current()
     while frame is not None and frame.run is not run:
         frame = frame.parent
+    if frame is None and not run.root.alive:
+        raise NotDurable(f"run {run.id!r} is not open any more", hint="use it inside its with block")
     if frame is None:
         raise NotDurable(f"run {run.id!r} is used where its context did not reach")
     if not frame.alive:

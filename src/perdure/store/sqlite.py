@@ -49,11 +49,15 @@ class SqliteStore(Store):
         self._watcher: apsw.Connection | None = None
         self._watch_lock = threading.Lock()
         self._writer_lock = threading.Lock()
-        with translate(path):
-            self._writer = connect(path, durability, vfs)
-            self._locked(lambda: create_or_migrate(self._writer, clock))
-            self.secret = self._meta("secret")
-            self.identity = self._meta("identity").hex()
+        try:
+            with translate(path):
+                self._writer = connect(path, durability, vfs)
+                self._locked(lambda: create_or_migrate(self._writer, clock))
+                self.secret = self._meta("secret")
+                self.identity = self._meta("identity").hex()
+        except BaseException:
+            self._give_up()
+            raise
         _OPEN.add(self)
 
     def submit(self, unit: Unit[T]) -> T:
@@ -81,7 +85,10 @@ class SqliteStore(Store):
             if self._one_connection:
                 with self._writer_lock:
                     return self._writer.execute(_TEXT[name], args).fetchall()
-            connection = self._readers.pop() if self._readers else connect(self.path, self.durability, self._vfs)
+            try:
+                connection = self._readers.pop()
+            except IndexError:  # all of them are reading, or were taken by a thread that asked at the same time
+                connection = connect(self.path, self.durability, self._vfs)
             try:
                 return connection.execute(_TEXT[name], args).fetchall()
             finally:
@@ -124,6 +131,13 @@ class SqliteStore(Store):
         self._committer.close()
         for connection in self._connections():
             connection.close()
+        if self._turnstile is not None:
+            self._turnstile.close()
+
+    def _give_up(self) -> None:
+        """Opening failed: leave no connection behind, whose locks would keep others out."""
+        if hasattr(self, "_writer"):
+            self._writer.close()
         if self._turnstile is not None:
             self._turnstile.close()
 
@@ -236,6 +250,9 @@ class SqliteStore(Store):
         for connection in self._connections():
             # Never collected: SQLite must not see its parent's file through this process again.
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+        if self._turnstile is not None:
+            # A copy of the parent's descriptor holds the parent's turn, even when the parent is dead.
+            self._turnstile.close()
 
 
 def _copy(source: apsw.Connection, target: apsw.Connection, progress: Callable[[int, int], None] | None) -> None:

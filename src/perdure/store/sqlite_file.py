@@ -13,6 +13,7 @@ from ..clock import Clock
 from ..errors import StorageFull, StoreBusy, StoreFenced, StoreTooNew, StoreUnavailable
 from ..failpoints import Moment, Site, reach
 from . import sql
+from .folders import make_folder, sync_folder
 
 APPLICATION_ID = 0x50445245
 """In the header of every file, so that another program's database is not taken for ours."""
@@ -32,14 +33,20 @@ NETWORK_FILE_SYSTEMS = frozenset(
 def connect(path: str, durability: str, vfs: str | None) -> apsw.Connection:
     """A connection with every setting that durability depends on set and read back."""
     connection = apsw.Connection(path, vfs=vfs)
-    connection.set_busy_timeout(BUSY_MILLISECONDS)
-    if vfs is not None:
-        # A VFS written in Python has no shared memory.
-        _pragma(connection, "locking_mode", "exclusive")
-    if path != ":memory:":
-        _pragma(connection, "journal_mode", "wal")
-    _pragma(connection, "synchronous", SYNCHRONOUS[durability])
-    _pragma(connection, "trusted_schema", 0)
+    try:
+        connection.set_busy_timeout(BUSY_MILLISECONDS)
+        if vfs is not None:
+            # A VFS written in Python has no shared memory.
+            _pragma(connection, "locking_mode", "exclusive")
+        if _is_foreign(connection):
+            raise StoreUnavailable(f"{path} belongs to another program", hint="choose another file")
+        if path != ":memory:":
+            _pragma(connection, "journal_mode", "wal")
+        _pragma(connection, "synchronous", SYNCHRONOUS[durability])
+        _pragma(connection, "trusted_schema", 0)
+    except BaseException:
+        connection.close()  # not when the traceback is collected: its locks would keep others out until then
+        raise
     return connection
 
 
@@ -54,8 +61,6 @@ def create_or_migrate(connection: apsw.Connection, clock: Clock) -> None:
     version = _number(connection, "user_version")
     if version > len(history):
         raise StoreTooNew(f"the store has schema {version}, this version of Perdure knows {len(history)}")
-    if version == 0 and connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall():
-        raise StoreUnavailable("this SQLite file belongs to another program", hint="choose another file")
     if version == len(history):
         return
     reach(Site.STORE_CREATE, Moment.BEFORE)
@@ -69,6 +74,18 @@ def create_or_migrate(connection: apsw.Connection, clock: Clock) -> None:
             connection.execute("ROLLBACK")
         raise
     reach(Site.STORE_CREATE, Moment.AFTER)
+
+
+def _is_foreign(connection: apsw.Connection) -> bool:
+    """Anything but an empty file or one of ours; other programs number their schemas too."""
+    # In one transaction: between two of them another process may create the store.
+    connection.execute("BEGIN")
+    try:
+        if _number(connection, "application_id") == APPLICATION_ID:
+            return False
+        return bool(connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall())
+    finally:
+        connection.execute("ROLLBACK")
 
 
 def _migrate(connection: apsw.Connection, pending: tuple[str, ...]) -> None:
@@ -86,8 +103,11 @@ def prepare_file(path: str) -> None:
     """Make the folder and an empty file that only its owner can read, before SQLite would make a public one."""
     folder = os.path.dirname(path)
     try:
-        os.makedirs(folder, mode=0o700, exist_ok=True)
+        make_folder(folder)
+        new = not os.path.exists(path)
         os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+        if new:
+            sync_folder(folder)
     except OSError as error:
         raise StoreUnavailable(
             f"{path} cannot be opened: {error.strerror}", hint="give a path that can be written, store='sqlite:///...'"
@@ -140,6 +160,9 @@ def translate(path: str, on_io_error: Callable[[StoreFenced], None] | None = Non
         apsw.CorruptError,
         apsw.ReadOnlyError,
         apsw.PermissionsError,
+        # In a damaged file a table may have lost its name, and text its encoding.
+        apsw.SQLError,
+        UnicodeDecodeError,
     ) as error:
         raise StoreUnavailable(
             f"{path} cannot be used: {error}",

@@ -45,18 +45,28 @@ class Run:
 
     def __enter__(self) -> Run:
         interrupts.install()
+        held = interrupts.hold()
         try:
             protocol = open_run(self._engine, self.id, self._given, **self._options)
             self._open = drive_sync(self._engine.store, protocol)
         except BaseException:
             self._unwatch()
+            if held:
+                interrupts.let_go()
             raise
         FRAME.set(self._open.root)
+        try:
+            if held:
+                interrupts.let_go()
+        except BaseException as error:
+            self.__exit__(type(error), error, error.__traceback__)
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        held = interrupts.hold()  # a signal here must not keep the end from being recorded
         core = self._core
         FRAME.set(core.root)
         try:
@@ -64,6 +74,8 @@ class Run:
         finally:
             FRAME.set(core.root.parent)
             self._unwatch()
+            if held:
+                interrupts.let_go()
 
     @property
     def input(self) -> Any:

@@ -123,9 +123,11 @@ VALUES (:boot, :namespace, :pid, :started, :host, :at, :now + :ttl) RETURNING id
 DELETE FROM holders
 WHERE (boot <> :boot OR deadline < :now) AND NOT EXISTS (SELECT 1 FROM leases WHERE leases.holder = holders.id);
 
--- name: renew_holder(holder, now, ttl)
--- The heartbeat.
-UPDATE holders SET deadline = :now + :ttl WHERE id = :holder;
+-- name: renew_holder(holder, boot, namespace, pid, started, host, at, now, ttl)
+-- The heartbeat. Puts the row back when a long silence was taken for death: without it, new leases would name nobody.
+INSERT INTO holders (id, boot, namespace, pid, started, host, at, deadline)
+VALUES (:holder, :boot, :namespace, :pid, :started, :host, :at, :now + :ttl)
+ON CONFLICT (id) DO UPDATE SET deadline = excluded.deadline;
 
 -- name: release_all(holder)
 -- The process closes the store: whatever it had open can be taken at once.

@@ -49,9 +49,10 @@ CREATE TABLE objects (
     data BLOB NOT NULL
 ) STRICT;
 
--- Processes that hold leases. One row is renewed by a heartbeat, however many runs the process has open.
+-- Processes that hold leases. One row is renewed by a heartbeat, however many runs the process has open. A number is
+-- never given again: its first owner may only have been asleep.
 CREATE TABLE holders (
-    id        INTEGER PRIMARY KEY,
+    id        INTEGER PRIMARY KEY AUTOINCREMENT,
     boot      TEXT NOT NULL,
     namespace TEXT NOT NULL,
     pid       INTEGER NOT NULL,

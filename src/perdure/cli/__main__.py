@@ -1,0 +1,9 @@
+"""`python -m perdure.cli`: the command line where the `perdure` script is not on the path."""
+
+from __future__ import annotations
+
+import sys
+
+from .main import main
+
+sys.exit(main())

@@ -1,0 +1,70 @@
+"""`perdure doctor`: look for what could go wrong, and say how to mend it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import click
+
+from ..errors import PerdureError
+from ..store import locate, sqlite_path
+from . import checkup
+from .checkup import Checked, Level
+from .output import Output, clean
+from .stores import common, existing_store
+
+
+@click.command()
+@common
+def doctor(url: str | None, as_json: bool) -> int:
+    """Look for what could go wrong, and say how to mend it.
+
+    Exit code 1 when there is a problem. `perdure verify` looks at the content of the store.
+    """
+    out = Output(as_json)
+    located = locate(url)
+    found = list(_examine(located))
+    problems = sum(it.level == Level.PROBLEM for it in found)
+    if as_json:
+        fields = Checked.__struct_fields__
+        out.json(
+            {"store": located, "ok": not problems, "checks": [{f: getattr(it, f) for f in fields} for it in found]}
+        )
+        return 1 if problems else 0
+    out.line(clean(f"store {located}"))
+    rows = [(it.about, it.level.value, clean(it.text), clean(it.fix)) for it in found]
+    out.table(("CHECK", "LEVEL", "FOUND", "FIX"), rows)
+    out.line(f"{problems} problems" if problems else "no problems")
+    return 1 if problems else 0
+
+
+def _examine(url: str) -> Iterator[Checked]:
+    """All checks; the later ones need what the earlier ones found in order."""
+    yield from checkup.library()
+    path = sqlite_path(url)
+    if not os.path.exists(path):
+        yield Checked(Level.PROBLEM, "store", f"there is no store at {path}", "perdure init")
+        return
+    yield Checked(Level.OK, "store", path)
+    yield from checkup.place(path)
+    yield from checkup.permissions(path)
+    blocked = False
+    for check in (checkup.header, checkup.write_lock):
+        for it in check(path):
+            blocked = blocked or it.level == Level.PROBLEM
+            yield it
+    if not blocked:
+        yield from _look_inside(path)
+
+
+def _look_inside(path: str) -> Iterator[Checked]:
+    try:
+        with existing_store(path) as store:
+            yield from checkup.home(store, path)
+            yield from checkup.holders(store)
+            yield from checkup.runs(store)
+            yield from checkup.signing(store, path)
+    except PerdureError as error:
+        # Whatever keeps the store from being read is what the doctor was called for.
+        yield Checked(Level.PROBLEM, "store", error.message, error.hint or "perdure verify")

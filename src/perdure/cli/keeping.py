@@ -1,0 +1,192 @@
+"""`perdure init`, `backup` and `adopt`: making a store, copying it, and going on with a copy."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ..engine import AddHome, home_of
+from ..errors import JournalDamaged, StoreUnavailable
+from ..journal.findings import Report, Severity
+from ..journal.verify import verify
+from ..store import DATABASE_NAME, FOLDER_NAME, locate, open_store, sqlite_path
+from .output import Output, clean, size
+from .stores import common, existing_store, path_of
+
+if TYPE_CHECKING:
+    from ..store.base import Store
+
+NEXT = """\
+Next, in a program:
+
+    from perdure import Agent
+
+    agent = Agent("helper")
+
+    @agent.step
+    def think(question):
+        return f"an answer to {question}"
+
+    with agent.run("first") as run:
+        run.result = think("why?")
+
+Kill it anywhere and start it again: it goes on where it was. Then:
+
+    perdure runs
+    perdure show first"""
+
+
+@click.command()
+@common
+def init(url: str | None, as_json: bool) -> int:
+    """Make a store in this folder.
+
+    Programs that run in this folder or below it find it by themselves.
+    """
+    path = Path(sqlite_path(locate(url))) if url is not None else Path.cwd() / FOLDER_NAME / DATABASE_NAME
+    if str(path) == ":memory:":
+        raise StoreUnavailable("a store in memory cannot be made beforehand", hint="give --store a file")
+    is_new = not path.exists()
+    if url is None:
+        _make_folder(path.parent)
+    open_store(f"sqlite:///{path}").close()
+    out = Output(as_json)
+    if as_json:
+        out.json({"store": f"sqlite:///{path}", "created": is_new})
+        return 0
+    out.line(clean(f"made {path}" if is_new else f"{path} was there already; nothing changed"))
+    if url is None and os.environ.get("PERDURE_URL"):
+        out.line("PERDURE_URL is set: programs use that store, not this one")
+    if is_new:
+        out.line()
+        for line in NEXT.splitlines():
+            out.line(line)
+    return 0
+
+
+def _make_folder(folder: Path) -> None:
+    """Only for its owner, and nothing in it for git: the store holds whatever the agents were told."""
+    folder.mkdir(mode=0o700, exist_ok=True)
+    ignore = folder / ".gitignore"
+    if not ignore.exists():
+        ignore.write_text("*\n", encoding="ascii")
+
+
+@click.command()
+@click.argument("target", metavar="PATH", type=click.Path(path_type=Path))
+@click.option("--with-keys", is_flag=True, help="Copy the agents' private keys too, to PATH.keys.")
+@common
+def backup(target: Path, with_keys: bool, url: str | None, as_json: bool) -> int:
+    """Copy a store that is in use, and verify the copy.
+
+    The copy is of one moment. PATH must not exist. Private keys stay behind unless you ask for them: who has
+    the keys can sign in the agents' names.
+    """
+    out = Output(as_json)
+    path = path_of(url)
+    _refuse_to_overwrite(target, with_keys)
+    # Beside the target, so that it gets its name only when it is whole and verified.
+    with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.absolute().parent) as folder:
+        aside = Path(folder) / target.name
+        os.close(os.open(aside, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        with existing_store(path) as store:
+            report = _copy(out, store, aside)
+        os.link(aside, target)
+    keys = _copy_keys(Path(f"{path}.keys"), Path(f"{target}.keys")) if with_keys else 0
+    _sync_folder(target.absolute().parent)
+    _tell(out, target, report, keys, with_keys)
+    return 0
+
+
+def _refuse_to_overwrite(target: Path, with_keys: bool) -> None:
+    for path in (target, Path(f"{target}.keys")) if with_keys else (target,):
+        if path.exists() or path.is_symlink():
+            raise click.UsageError(f"{path} exists; a backup never overwrites")
+    if not target.absolute().parent.is_dir():
+        raise click.UsageError(f"{target.absolute().parent} is not a folder")
+
+
+def _copy(out: Output, store: Store, aside: Path) -> Report:
+    """Copy, open the copy like any store, and look at all of it."""
+    with out.progress("copying") as progress:
+        store.backup(str(aside), progress)
+    with existing_store(str(aside)) as copy, out.progress("verifying") as progress:
+        report = verify(copy, lambda done, total, entries: progress(done, total))
+    if not report.ok:
+        first = next(finding for finding in report.findings if finding.severity == Severity.DAMAGE)
+        raise JournalDamaged(
+            f"no backup was made, because the store is damaged: {first.text}", hint="`perdure verify` says where"
+        )
+    with aside.open("rb") as file:
+        os.fsync(file.fileno())
+    return report
+
+
+def _copy_keys(source: Path, target: Path) -> int:
+    if not source.is_dir():
+        return 0
+    target.mkdir(mode=0o700)
+    copied = 0
+    for key in sorted(source.glob("*.key")):
+        with key.open("rb") as file, os.fdopen(_private(target / key.name), "wb") as copy:
+            shutil.copyfileobj(file, copy)
+            copy.flush()
+            os.fsync(copy.fileno())
+        copied += 1
+    _sync_folder(target)
+    return copied
+
+
+def _private(path: Path) -> int:
+    return os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+
+
+def _sync_folder(folder: Path) -> None:
+    directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def _tell(out: Output, target: Path, report: Report, keys: int, with_keys: bool) -> None:
+    taken = target.stat().st_size
+    if out.as_json:
+        counts = {"bytes": taken, "entries": report.entries, "objects": report.objects, "keys": keys}
+        out.json({"backup": str(target.absolute()), "verified": True, **counts})
+        return
+    out.line(clean(f"{target}: {size(taken)}, {report.entries} entries and {report.objects} objects, all verified"))
+    if with_keys:
+        out.line(clean(f"{target}.keys: {keys} private keys; keep them as safe as the originals"))
+    else:
+        out.line("private keys are not in it; --with-keys copies them")
+
+
+@click.command()
+@common
+def adopt(url: str | None, as_json: bool) -> int:
+    """Go on with a store that was moved or copied.
+
+    Records this host and this file as its home. Do it with one copy only: two that go on are two agents with
+    one name.
+    """
+    out = Output(as_json)
+    path = path_of(url)
+    with existing_store(path) as store:
+        host, file = home_of(path)
+        rows = store.read("last_home")
+        moved = not rows or rows[0] != (host, file)
+        if moved:
+            store.submit(AddHome(store, host, file))
+    if as_json:
+        out.json({"store": f"sqlite:///{path}", "adopted": moved, "host": host, "file": file})
+    elif moved:
+        out.line(clean(f"{path} is at home here from now on; do not start programs on the other copy any more"))
+    else:
+        out.line(clean(f"{path} is at home here already"))
+    return 0

@@ -1,0 +1,177 @@
+"""What commands print: tables and words for people, JSON for programs.
+
+In a terminal it is laid out with rich; piped it is plain text without colour or boxes. Whatever comes from a
+store is data: it can neither move the cursor nor be taken for markup.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+VALUE_CHARACTERS_MAX = 200
+"""Of one value on a screen; JSON has all of it."""
+
+_UNPRINTABLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+"""Control, format (direction marks), surrogate, private and unassigned characters, line separators."""
+
+STYLES = {
+    "finished": "green",
+    "running": "cyan",
+    "waiting": "yellow",
+    "interrupted": "yellow",
+    "crashed": "bold red",
+    "failed": "red",
+    "ok": "green",
+    "note": "yellow",
+    "problem": "bold red",
+    "damage": "bold red",
+    "unsigned": "yellow",
+}
+"""Words that have a colour wherever they stand alone."""
+
+
+def clean(text: str) -> str:
+    r"""Text from a store, made harmless: control characters become what they are written as.
+
+    >>> clean("\x1b[2Jgone\n")
+    '\\x1b[2Jgone\\n'
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_visible(character) for character in text)
+
+
+def _visible(character: str) -> str:
+    if unicodedata.category(character) not in _UNPRINTABLE:
+        return character
+    return character.encode("unicode_escape", "surrogatepass").decode("ascii")
+
+
+def shown(value: Any, limit: int = VALUE_CHARACTERS_MAX) -> str:
+    """A value in one line."""
+    text = clean(value if isinstance(value, Unreadable) else repr(value))
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+class Unreadable(str):
+    """Stands for a stored value that this process cannot decode, and says why."""
+
+    __slots__ = ()
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON can have it; what JSON lacks becomes its repr."""
+    if value is None or type(value) in (bool, int, str):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else repr(value)
+    if isinstance(value, Mapping):
+        return {key if isinstance(key, str) else repr(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(item) for item in value]
+    return str(value) if isinstance(value, str) else repr(value)
+
+
+def when(at: int) -> str:
+    """A time of the store for programs: ISO 8601 in UTC."""
+    return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def ago(at: int, now: int) -> str:
+    """A time of the store for people."""
+    seconds = max(0, now - at) / 1000
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{int(seconds // size)} {unit} ago"
+    return f"{int(seconds)} s ago"
+
+
+def size(count: int) -> str:
+    """A number of bytes for people."""
+    for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if count >= factor:
+            return f"{count / factor:.1f} {unit}"
+    return f"{count} bytes"
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Whether there is a person who sees colours."""
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+class Output:
+    """Where a command writes to."""
+
+    def __init__(self, as_json: bool) -> None:
+        self.as_json = as_json
+        self.rich = not as_json and is_terminal(sys.stdout)
+
+    def json(self, value: Any) -> None:
+        """The one JSON value of a command; ASCII only, so that it is safe in any terminal."""
+        print(json.dumps(plain(value), indent=2))
+
+    def line(self, text: str = "", style: str = "") -> None:
+        """One line of words; the text must be clean."""
+        if self.rich:
+            from rich.text import Text
+
+            self._console.print(Text(text, style=style), soft_wrap=True)
+        else:
+            print(text)
+
+    def heading(self, text: str) -> None:
+        """A line above a part."""
+        self.line()
+        self.line(text, style="bold")
+
+    def table(self, headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Rows under headers; every cell must be clean."""
+        if self.rich:
+            self._rich_table(headers, rows)
+            return
+        widths = [max(map(len, column)) for column in zip(headers, *rows, strict=True)]
+        for row in (headers, *rows):
+            print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+    def _rich_table(self, headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        from rich import box
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
+        for header in headers:
+            table.add_column(Text(header), overflow="fold")
+        for row in rows:
+            table.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in row))
+        self._console.print(table)
+
+    @contextmanager
+    def progress(self, what: str) -> Iterator[Callable[[int, int], None]]:
+        """A bar on a terminal's stderr; silence elsewhere. Yields a function of (done, total)."""
+        if self.as_json or not is_terminal(sys.stderr):
+            yield lambda done, total: None
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task(what, total=None)
+            yield lambda done, total: bar.update(task, completed=done, total=total)
+
+    @property
+    def _console(self) -> Console:
+        from rich.console import Console
+
+        return Console(highlight=False, markup=False, emoji=False)

@@ -1,0 +1,99 @@
+"""`perdure runs`: what there is, and what needs somebody."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from ..records import Kind, Status
+from ..runs import EffectInDoubt, RunSummary, get_run, list_runs
+from .output import Output, ago, clean, when
+from .stores import agent_option, common, existing_store
+
+if TYPE_CHECKING:
+    from ..store.base import Store
+
+RUNS_SHOWN = 50
+
+_CALLS_DONE = (Kind.STEP_DONE, Kind.EFFECT_DONE)
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One run of the list."""
+
+    run: RunSummary
+    done: int
+    """Steps and effects that will not run again."""
+    in_doubt: tuple[str, ...]
+    waits_for: tuple[str, ...]
+
+
+@click.command()
+@click.option("--status", type=click.Choice([status.value for status in Status]), help="Only runs in this status.")
+@agent_option
+@click.option("--limit", type=click.IntRange(min=0), default=RUNS_SHOWN, show_default=True, help="How many; 0: all.")
+@common
+def runs(status: str | None, agent: str | None, limit: int, url: str | None, as_json: bool) -> int:
+    """List the runs, the one that changed last first.
+
+    A run is `crashed` when it was running and its process is gone: start it again under the same id.
+    """
+    out = Output(as_json)
+    with existing_store(url) as store:
+        found = list_runs(store, agent, status)
+        rows = [_row(store, run) for run in (found[:limit] if limit else found)]
+        now = store.clock.wall_ms()
+    if as_json:
+        out.json([_as_json(row) for row in rows])
+        return 0
+    if not found:
+        out.line("no runs" if status is None and agent is None else "no such runs")
+        return 0
+    out.table(("RUN", "AGENT", "STATUS", "DONE", "CHANGED", "WAITS FOR"), [_as_cells(row, now) for row in rows])
+    if len(found) > len(rows):
+        out.line(f"{len(found) - len(rows)} more; --limit 0 shows all")
+    return 0
+
+
+def _row(store: Store, run: RunSummary) -> Row:
+    counts = {int(kind): int(count) for kind, count in store.read("progress_of", (run.stream,))}
+    waits_for = tuple(text for _, _, _, text, _ in store.read("open_questions", (run.stream,)))
+    in_doubt: tuple[str, ...] = ()
+    if Kind.EFFECT_INTENDED in counts and run.status not in (Status.FINISHED, Status.RUNNING):
+        # Only the whole stream tells which of its intents have no outcome.
+        info = get_run(store, run.agent, run.id, unpack=bytes)
+        in_doubt = tuple(effect.name for effect in info.in_doubt if not _answered(store, run, effect))
+    return Row(run, sum(counts.get(kind, 0) for kind in _CALLS_DONE), in_doubt, waits_for)
+
+
+def _answered(store: Store, run: RunSummary, effect: EffectInDoubt) -> bool:
+    """Then the run needs nobody any more, only to be started."""
+    return bool(store.read("get_answer", (run.stream, effect.about)))
+
+
+def _as_cells(row: Row, now: int) -> tuple[str, ...]:
+    run = row.run
+    waits = "; ".join(row.waits_for) or (f"in doubt: {', '.join(row.in_doubt)}" if row.in_doubt else run.error)
+    shown = clean(waits)
+    changed = ago(run.changed_at, now)
+    cells = clean(run.id), clean(run.agent), run.status.value, str(row.done), changed
+    return *cells, shown if len(shown) <= 80 else shown[:79] + "…"
+
+
+def _as_json(row: Row) -> dict[str, object]:
+    run = row.run
+    return {
+        "id": run.id,
+        "agent": run.agent,
+        "status": run.status.value,
+        "done": row.done,
+        "resumes": run.resumes,
+        "started_at": when(run.started_at),
+        "changed_at": when(run.changed_at),
+        "holder": run.holder,
+        "error": run.error,
+        "in_doubt": list(row.in_doubt),
+        "waits_for": list(row.waits_for),
+    }

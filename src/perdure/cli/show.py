@@ -1,0 +1,155 @@
+"""`perdure show RUN`: one run in full."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from ..records import Status
+from ..runs import EffectInDoubt, RunInfo, get_run
+from .output import Output, ago, clean, shown, when
+from .stores import agent_option, common, existing_store, one_run, tolerant
+from .timeline import in_words
+
+if TYPE_CHECKING:
+    from ..store.base import Store
+
+ENTRIES_SHOWN = 50
+
+
+class Doubt(msgspec.Struct, frozen=True):
+    """An effect in doubt, and what somebody has answered already."""
+
+    effect: EffectInDoubt
+    verdict: str
+    by: str
+
+
+@click.command()
+@click.argument("run")
+@agent_option
+@click.option(
+    "--last", type=click.IntRange(min=0), help=f"Entries to show; 0: all. Default: {ENTRIES_SHOWN}, with --json all."
+)
+@common
+def show(run: str, agent: str | None, last: int | None, url: str | None, as_json: bool) -> int:
+    """Show a run: what it did, what it has, what it waits for.
+
+    Values of types that only your program knows are named, not shown.
+    """
+    out = Output(as_json)
+    with existing_store(url) as store:
+        summary = one_run(store, run, agent)
+        unpack = tolerant(store)
+        info = get_run(store, summary.agent, summary.id, unpack=unpack)
+        told = in_words(info.events, unpack)
+        doubts = [_doubt(store, info, effect) for effect in info.in_doubt]
+        now = store.clock.wall_ms()
+    if last is None:
+        last = 0 if as_json else ENTRIES_SHOWN
+    if as_json:
+        out.json(_as_json(info, told, doubts, last))
+        return 0
+    _print_facts(out, info, now)
+    _print_values(out, info)
+    _print_timeline(out, info, told, last)
+    _print_doubts(out, info, doubts)
+    return 0
+
+
+def _doubt(store: Store, info: RunInfo, effect: EffectInDoubt) -> Doubt:
+    rows = store.read("get_answer", (info.summary.stream, effect.about))
+    return Doubt(effect, rows[0][0] if rows else "", rows[0][2] if rows else "")
+
+
+def _print_facts(out: Output, info: RunInfo, now: int) -> None:
+    run = info.summary
+    out.line(f"run {clean(run.id)} of agent {clean(run.agent)}", style="bold")
+    facts = [
+        ("status", run.status.value),
+        ("started", f"{when(run.started_at)}, {ago(run.started_at, now)}"),
+        ("changed", f"{when(run.changed_at)}, {ago(run.changed_at, now)}"),
+        ("resumed", "once" if run.resumes == 1 else f"{run.resumes} times" if run.resumes else ""),
+        ("open in", clean(run.holder)),
+        ("error", clean(run.error)),
+        ("input", shown(info.input)),
+        ("result", shown(info.result) if info.finished else ""),
+        ("messages", str(len(info.messages))),
+    ]
+    out.table(("FACT", "VALUE"), [fact for fact in facts if fact[1]])
+
+
+def _print_values(out: Output, info: RunInfo) -> None:
+    if info.state:
+        out.heading("state")
+        out.table(("KEY", "VALUE"), [(clean(key), shown(value)) for key, value in info.state.items()])
+
+
+def _print_timeline(out: Output, info: RunInfo, told: Sequence[str], last: int) -> None:
+    left_off = max(0, len(told) - last) if last else 0
+    out.heading(f"journal, the last {last} of {len(told)} entries" if left_off else "journal")
+    rows = [(str(event.seq), _clock(event.at), text) for event, text in zip(info.events, told, strict=True)]
+    out.table(("NO", "TIME", "ENTRY"), rows[left_off:])
+
+
+def _clock(at: int) -> str:
+    return datetime.fromtimestamp(at / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _print_doubts(out: Output, info: RunInfo, doubts: Sequence[Doubt]) -> None:
+    """What nobody knows, and how to say it."""
+    for doubt in doubts:
+        effect = doubt.effect
+        out.heading(f"in doubt: did {clean(effect.name)} happen?")
+        out.line(f"key        {clean(effect.key)}")
+        out.line(f"arguments  {shown(effect.arguments)}")
+        if doubt.verdict:
+            out.line(
+                f"answered   {clean(doubt.verdict)}, by {clean(doubt.by)}; the run takes it when it is started again"
+            )
+            continue
+        which = f" --key {shlex.quote(effect.key)}" if len(doubts) > 1 else ""
+        command = f"perdure answer {shlex.quote(clean(info.id))}{which}"
+        out.line(f"it did     {command} --done RESULT")
+        out.line(f"it did not {command} --retry")
+        out.line(f"give up    {command} --fail")
+    if info.status == Status.CRASHED and not doubts:
+        out.line()
+        out.line("Its process is gone. Start the program again: the run goes on where it was.")
+
+
+def _as_json(info: RunInfo, told: Sequence[str], doubts: Sequence[Doubt], last: int) -> dict[str, Any]:
+    run = info.summary
+    entries = [
+        {"seq": event.seq, "at": when(event.at), "kind": type(event.record).__name__, "text": text}
+        for event, text in zip(info.events, told, strict=True)
+    ]
+    return {
+        "id": run.id,
+        "agent": run.agent,
+        "status": run.status.value,
+        "started_at": when(run.started_at),
+        "changed_at": when(run.changed_at),
+        "resumes": run.resumes,
+        "holder": run.holder,
+        "error": run.error,
+        "input": info.input,
+        "finished": info.finished,
+        "result": info.result,
+        "state": info.state,
+        "messages": info.messages,
+        "in_doubt": [_doubt_as_json(doubt) for doubt in doubts],
+        "questions": [{"seq": it.seq, "text": it.text, "at": when(it.at)} for it in info.questions],
+        "entries": entries[-last:] if last else entries,
+    }
+
+
+def _doubt_as_json(doubt: Doubt) -> dict[str, Any]:
+    effect = doubt.effect
+    answered = {"verdict": doubt.verdict, "by": doubt.by} if doubt.verdict else None
+    return {"name": effect.name, "key": effect.key, "arguments": effect.arguments, "answered": answered}

@@ -1,0 +1,81 @@
+"""The store that a command is about: options, opening it without making it, reading values of unknown types."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from .. import objects
+from ..errors import RunNotFound, StoreUnavailable, ValueProblem
+from ..runs import RunSummary, find_runs
+from ..store import locate, open_store, sqlite_path
+from .output import Unreadable, clean
+
+if TYPE_CHECKING:
+    from ..store.base import Store
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of words.")
+store_option = click.option(
+    "--store",
+    "url",
+    metavar="URL",
+    help="The store: sqlite:///path or a path. Default: PERDURE_URL, else the nearest .perdure/, else ~/.perdure/.",
+)
+agent_option = click.option("--agent", metavar="NAME", help="Only this agent.")
+
+
+def common(command: F) -> F:
+    """The options that every command has."""
+    return store_option(json_option(command))
+
+
+def path_of(url: str | None) -> str:
+    """The file of the store that is meant; it must be there."""
+    path = sqlite_path(locate(url))
+    if path == ":memory:":
+        raise StoreUnavailable("a store in memory is seen by its own process only", hint="give --store a file")
+    if not os.path.exists(path) or os.path.getsize(path) == 0:
+        raise StoreUnavailable(
+            f"there is no store at {path}", hint="make one with `perdure init`, or say which one with --store"
+        )
+    return path
+
+
+@contextmanager
+def existing_store(url: str | None) -> Iterator[Store]:
+    """Open a store that is there. Reading registers nobody as a holder of leases."""
+    store = open_store(f"sqlite:///{path_of(url)}")
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def one_run(store: Store, run_id: str, agent: str | None) -> RunSummary:
+    """The run of that id; of several agents that have one, the named agent's."""
+    found = [run for run in find_runs(store, run_id) if agent in (None, run.agent)]
+    if not found:
+        whose = f"agent {agent!r} has" if agent is not None else "there is"
+        raise RunNotFound(clean(f"{whose} no run {run_id!r}"))
+    if len(found) > 1:
+        names = ", ".join(clean(run.agent) for run in found)
+        raise click.UsageError(f"several agents have a run of that id: {names}; say which one with --agent")
+    return found[0]
+
+
+def tolerant(store: Store) -> Callable[[bytes], Any]:
+    """Decodes values, and says of the others why not: the types of a program are registered there, not here."""
+
+    def unpack(packed: bytes) -> Any:
+        try:
+            return objects.unpack(store, packed)
+        except ValueProblem as error:
+            return Unreadable(f"<{error.message}>")
+
+    return unpack

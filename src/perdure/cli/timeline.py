@@ -1,0 +1,123 @@
+"""The entries of a run in words, one line each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .. import records as r
+from .output import clean, shown
+
+Unpack = Callable[[bytes], Any]
+VALUE_CHARACTERS_MAX = 80
+
+
+def in_words(events: Sequence[r.Event], unpack: Unpack) -> list[str]:
+    """What each entry says. Values are shortened, and clean."""
+    names = _names_of_intents(events)
+    return [_Teller(unpack, names).tell(event.record) for event in events]
+
+
+def _names_of_intents(events: Sequence[r.Event]) -> dict[int, str]:
+    intents = {event.seq: event.record for event in events if isinstance(event.record, r.EffectIntended)}
+    return {seq: _call(intent.call) for seq, intent in intents.items()}
+
+
+def _call(call: r.Call) -> str:
+    return clean(f"{call.scope}{call.name}")
+
+
+def _took(microseconds: int) -> str:
+    return f"{microseconds / 1e6:.1f} s" if microseconds >= 1_000_000 else f"{microseconds / 1e3:.1f} ms"
+
+
+class _Teller:
+    """Knows the values and the names that entries refer to."""
+
+    def __init__(self, unpack: Unpack, names: dict[int, str]) -> None:
+        self._unpack = unpack
+        self._names = names
+
+    def tell(self, record: r.Record) -> str:
+        """One entry in words; a kind without words of its own is named."""
+        words = _WORDS.get(type(record))
+        return words(self, record) if words is not None else type(record).__name__
+
+    def _value(self, packed: bytes) -> str:
+        return shown(self._unpack(packed), VALUE_CHARACTERS_MAX)
+
+    def _effect(self, intent: int) -> str:
+        return self._names.get(intent, f"of entry {intent}")
+
+    def _writes(self, writes: Sequence[r.Write]) -> str:
+        return f", with {'; '.join(self._write(write) for write in writes)}" if writes else ""
+
+    def _write(self, write: r.Write) -> str:
+        if write.op == r.Op.DELETE:
+            return f"state[{shown(write.key)}] deleted"
+        value = self._value(write.value)
+        if write.op == r.Op.SET:
+            return f"state[{shown(write.key)}] = {value}"
+        return f"message {value}" if write.op == r.Op.MESSAGE else f"event {clean(write.key)} {value}"
+
+    def started(self, it: r.RunStarted) -> str:
+        return f"started in {clean(str(it.holder))}, input {self._value(it.input)}"
+
+    def resumed(self, it: r.RunResumed) -> str:
+        return f"resumed in {clean(str(it.holder))}"
+
+    def step_done(self, it: r.StepDone) -> str:
+        return f"step {_call(it.call)} -> {self._value(it.result)} in {_took(it.took_us)}{self._writes(it.writes)}"
+
+    def step_failed(self, it: r.StepFailed) -> str:
+        return f"step {_call(it.call)} failed: {clean(it.text)}"
+
+    def attempt_failed(self, it: r.AttemptFailed) -> str:
+        return f"{_call(it.call)}: attempt {it.attempt} failed: {self._value(it.error)}"
+
+    def intended(self, it: r.EffectIntended) -> str:
+        return f"effect {_call(it.call)} begins, key {clean(it.key)}, arguments {self._value(it.arguments)}"
+
+    def again(self, it: r.EffectAgain) -> str:
+        return f"effect {self._effect(it.intent)} begins again: {clean(it.reason)}"
+
+    def effect_done(self, it: r.EffectDone) -> str:
+        who = {"body": f"in {_took(it.took_us)}", "check": "says its check"}.get(it.how, f"says {clean(it.note)}")
+        result = f"effect {self._effect(it.intent)} -> {self._value(it.result)} {who}"
+        return result + self._writes(it.writes)
+
+    def effect_failed(self, it: r.EffectFailed) -> str:
+        return f"effect {self._effect(it.intent)} {'given up' if it.final else 'did not happen'}: {clean(it.text)}"
+
+    def doubted(self, it: r.EffectDoubted) -> str:
+        return f"effect {self._effect(it.intent)} in doubt: {clean(it.text)}"
+
+    def item(self, it: r.ItemDone) -> str:
+        return f"item {clean(it.scope.rstrip('/'))} done{self._writes(it.writes)}"
+
+    def wrote(self, it: r.Wrote) -> str:
+        return self._write(it.write)
+
+    def finished(self, it: r.RunFinished) -> str:
+        return f"finished, result {self._value(it.result)}"
+
+
+_WORDS: dict[type[r.Record], Callable[[_Teller, Any], str]] = {
+    r.RunStarted: _Teller.started,
+    r.RunResumed: _Teller.resumed,
+    r.RunFinished: _Teller.finished,
+    r.RunFailed: lambda teller, it: f"failed: {clean(it.text)}",
+    r.RunInterrupted: lambda teller, it: f"interrupted: {clean(it.reason)}",
+    r.StepDone: _Teller.step_done,
+    r.StepFailed: _Teller.step_failed,
+    r.AttemptFailed: _Teller.attempt_failed,
+    r.EffectIntended: _Teller.intended,
+    r.EffectAgain: _Teller.again,
+    r.EffectDone: _Teller.effect_done,
+    r.EffectFailed: _Teller.effect_failed,
+    r.EffectDoubted: _Teller.doubted,
+    r.ItemDone: _Teller.item,
+    r.Wrote: _Teller.wrote,
+    r.QuestionAsked: lambda teller, it: f"asks: {clean(it.text)}",
+    r.QuestionClosed: lambda teller, it: f"answer taken: {clean(it.verdict)}",
+}

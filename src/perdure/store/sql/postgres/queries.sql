@@ -1,0 +1,287 @@
+-- The same statements as for SQLite, under the same names and parameters.
+--
+-- Time: deadlines are made and read by the server's clock, (extract(epoch FROM clock_timestamp()) * 1000)::bigint,
+-- because the clocks of many machines agree on nothing. The parameter `now`, the boot clock of a caller, is bound but
+-- has no weight: it stands as `0 * :now::bigint`. `at` is for people and comes from the caller, as everywhere.
+--
+-- Isolation: READ COMMITTED. What SQLite's single write lock gives for nothing is done here by row locks, and the
+-- statement says so.
+--
+-- Order: text that is sorted or unique has the collation "C", so that both dialects sort alike.
+
+-- name: append_event(stream, seq, kind, at, body, chain, fence)
+-- One entry of the journal, only while the writer's fence is the stream's; a takeover waits until we have committed.
+INSERT INTO events (stream, seq, kind, at, body, chain)
+SELECT :stream::bigint, :seq::bigint, :kind::bigint, :at::bigint, :body::bytea, :chain::bytea
+FROM leases WHERE stream = :stream AND fence = :fence FOR SHARE;
+
+-- name: events_of(stream, after)
+-- A stream in order, to resume from it, to show it, to verify it.
+SELECT seq, kind, at, body, chain, digest FROM events WHERE stream = :stream AND seq > :after ORDER BY seq;
+
+-- name: events_page(stream, first, count)
+-- A piece of a stream, for verify and rebuild, which read streams of any length in little memory.
+SELECT seq, kind, at, body, chain, digest FROM events
+WHERE stream = :stream AND seq >= :first ORDER BY seq LIMIT :count;
+
+-- name: progress_of(stream)
+-- How far a run got: how many entries of each kind it has.
+SELECT kind, count(*) FROM events WHERE stream = :stream GROUP BY kind;
+
+-- name: event_at(stream, seq)
+-- One entry, for the result of a run without replay.
+SELECT seq, kind, at, body, chain, digest FROM events WHERE stream = :stream AND seq = :seq;
+
+-- name: head_of(stream)
+-- Where the chain of a stream ends.
+SELECT seq, chain FROM events WHERE stream = :stream ORDER BY seq DESC LIMIT 1;
+
+-- name: orphan_events()
+-- Entries of streams that are not there: only tampering makes them.
+SELECT DISTINCT stream FROM events WHERE NOT EXISTS (SELECT 1 FROM streams WHERE streams.id = events.stream);
+
+-- name: add_stream(kind, name, at)
+-- The next stream; numbers have no gaps because the row of the last number stays locked until this transaction ends.
+WITH next AS (UPDATE stream_count SET last = last + 1 RETURNING last)
+INSERT INTO streams (id, kind, name, at) SELECT last, :kind::text, :name::text, :at::bigint FROM next RETURNING id;
+
+-- name: all_streams()
+-- For verify and rebuild.
+SELECT id, kind, name, at FROM streams ORDER BY id;
+
+-- name: streams_page(after, count)
+-- The same in pieces.
+SELECT id, kind, name, at FROM streams WHERE id > :after ORDER BY id LIMIT :count;
+
+-- name: count_streams()
+-- Signed with every seal, so that a stream removed later is missed.
+SELECT coalesce(max(id), 0) FROM streams;
+
+-- name: add_seal(stream, seq, chain, streams, public_key, signature)
+-- A signed head.
+INSERT INTO seals (stream, seq, chain, streams, public_key, signature)
+VALUES (:stream, :seq, :chain, :streams, :public_key, :signature);
+
+-- name: all_seals()
+-- For verify.
+SELECT stream, seq, chain, streams, public_key, signature FROM seals ORDER BY stream, seq;
+
+-- name: seals_of(stream)
+-- The signed heads of a stream.
+SELECT stream, seq, chain, streams, public_key, signature FROM seals WHERE stream = :stream ORDER BY seq;
+
+-- name: orphan_seals()
+-- Signed heads of streams that are not there: the streams were removed.
+SELECT DISTINCT stream FROM seals WHERE stream NOT IN (SELECT id FROM streams);
+
+-- name: most_streams()
+-- How many streams there have been at the least, going by what was signed.
+SELECT coalesce(max(streams), 0) FROM seals;
+
+-- name: get_meta(key)
+-- A fact about the store.
+SELECT value FROM meta WHERE key = :key;
+
+-- name: put_meta(key, value)
+-- Set once, when the store is created.
+INSERT INTO meta (key, value) VALUES (:key, :value) ON CONFLICT (key) DO NOTHING;
+
+-- name: check_file()
+-- The pages of the database are the server's affair (checksums, amcheck): a client has nothing to look at.
+SELECT 'ok';
+
+-- name: last_home()
+-- Where the store was last used.
+SELECT host, file FROM homes ORDER BY id DESC LIMIT 1;
+
+-- name: add_home(host, file, at)
+-- The store is used here now.
+INSERT INTO homes (host, file, at) VALUES (:host, :file, :at);
+
+-- name: put_object(id, size, data)
+-- A large value, kept once. Locks the row of an old one, so that it is not collected before this commit refers to it.
+INSERT INTO objects (id, size, data) VALUES (:id, :size, :data)
+ON CONFLICT (id) DO UPDATE SET size = objects.size;
+
+-- name: get_object(id)
+-- A large value.
+SELECT size, data FROM objects WHERE id = :id;
+
+-- name: all_objects()
+-- For collecting; locked, so that whoever writes one of them again waits and finds it gone, or is waited for and seen.
+SELECT id, size, length(data) FROM objects FOR UPDATE;
+
+-- name: object_ids(after, count)
+-- The objects in pieces, for verify.
+SELECT id FROM objects WHERE id > :after ORDER BY id LIMIT :count;
+
+-- name: has_object(id)
+-- Whether a large value is there, without reading it.
+SELECT 1 FROM objects WHERE id = :id;
+
+-- name: drop_object(id)
+-- Nobody refers to it any more.
+DELETE FROM objects WHERE id = :id;
+
+-- name: add_holder(boot, namespace, pid, started, host, at, now, ttl)
+-- This process, before its first lease.
+INSERT INTO holders (boot, namespace, pid, started, host, at, deadline)
+VALUES (:boot, :namespace, :pid, :started, :host, :at,
+        (extract(epoch FROM clock_timestamp()) * 1000)::bigint + 0 * :now::bigint + :ttl::bigint) RETURNING id;
+
+-- name: drop_dead_holders(boot, now)
+-- What crashed processes left behind; here another boot id is another machine, and proves nothing: only time does.
+DELETE FROM holders
+WHERE deadline < (extract(epoch FROM clock_timestamp()) * 1000)::bigint + 0 * :now::bigint AND :boot::text IS NOT NULL
+  AND NOT EXISTS (SELECT 1 FROM leases WHERE leases.holder = holders.id);
+
+-- name: renew_holder(holder, boot, namespace, pid, started, host, at, now, ttl)
+-- The heartbeat. Puts the row back when a long silence was taken for death: without it, new leases would name nobody.
+INSERT INTO holders (id, boot, namespace, pid, started, host, at, deadline)
+VALUES (:holder, :boot, :namespace, :pid, :started, :host, :at,
+        (extract(epoch FROM clock_timestamp()) * 1000)::bigint + 0 * :now::bigint + :ttl::bigint)
+ON CONFLICT (id) DO UPDATE SET deadline = excluded.deadline;
+
+-- name: release_all(holder)
+-- The process closes the store: whatever it had open can be taken at once.
+UPDATE leases SET holder = NULL WHERE holder = :holder;
+
+-- name: drop_holder(holder)
+-- And it holds nothing any more.
+DELETE FROM holders WHERE id = :holder;
+
+-- name: holders_at_work(now)
+-- Processes with leases, for doctor: a dead one has left runs that can be resumed.
+SELECT holders.id, boot, namespace, pid, started, host, at, deadline - :now, count(*)
+FROM holders JOIN leases ON leases.holder = holders.id GROUP BY holders.id ORDER BY holders.id;
+
+-- name: add_lease(stream, holder)
+-- A new stream belongs to its maker.
+INSERT INTO leases (stream, fence, holder) VALUES (:stream, 1, :holder);
+
+-- name: read_lease(stream, now)
+-- Who holds a stream, and for how many milliseconds more.
+SELECT leases.fence, leases.holder, holders.boot, holders.namespace, holders.pid, holders.started, holders.host,
+       holders.at, holders.deadline - ((extract(epoch FROM clock_timestamp()) * 1000)::bigint + 0 * :now::bigint)
+FROM leases LEFT JOIN holders ON holders.id = leases.holder WHERE leases.stream = :stream;
+
+-- name: take_lease(stream, fence, holder)
+-- Takeover: the next fence, unless somebody else was quicker.
+UPDATE leases SET fence = fence + 1, holder = :holder WHERE stream = :stream AND fence = :fence;
+
+-- name: release_lease(stream, fence)
+-- The end of a run, in the same transaction as its last entry.
+UPDATE leases SET holder = NULL WHERE stream = :stream AND fence = :fence;
+
+-- name: check_lease(stream, fence)
+-- Is this still ours? Looked at before an effect when the deadline has passed.
+SELECT 1 FROM leases WHERE stream = :stream AND fence = :fence;
+
+-- name: add_agent(name, stream, public_key, at)
+-- Fold of AgentCreated.
+INSERT INTO agents (name, stream, public_key, at) VALUES (:name, :stream, :public_key, :at);
+
+-- name: get_agent(name)
+-- The identity behind a name.
+SELECT stream, public_key FROM agents WHERE name = :name;
+
+-- name: all_agents()
+-- For doctor and rebuild.
+SELECT name, stream, public_key, at FROM agents ORDER BY name;
+
+-- name: add_run(stream, agent, id, input_digest, parent, at)
+-- Fold of RunStarted.
+INSERT INTO runs (stream, agent, id, status, input_digest, parent, started_at, changed_at, resumes, outcome, error)
+VALUES (:stream, :agent, :id, 'running', :input_digest, :parent, :at, :at, 0, 0, '');
+
+-- name: resume_run(stream, at)
+-- Fold of RunResumed.
+UPDATE runs SET changed_at = :at, resumes = resumes + 1, outcome = 0, error = '', status = CASE
+    WHEN EXISTS (SELECT 1 FROM questions WHERE questions.stream = :stream AND open = 1) THEN 'waiting' ELSE 'running' END
+WHERE stream = :stream;
+
+-- name: set_run_status(stream, status, at, outcome, error)
+-- Fold of what ends, interrupts or holds a run.
+UPDATE runs SET status = :status, changed_at = :at, outcome = :outcome, error = :error WHERE stream = :stream;
+
+-- name: get_run(agent, id)
+-- A run by its name.
+SELECT stream, agent, id, status, input_digest, parent, started_at, changed_at, resumes, outcome, error
+FROM runs WHERE agent = :agent AND id = :id;
+
+-- name: find_runs(id)
+-- A run by its id alone, for the command line.
+SELECT stream, agent, id, status, input_digest, parent, started_at, changed_at, resumes, outcome, error
+FROM runs WHERE id = :id ORDER BY agent;
+
+-- name: all_runs()
+-- Newest first.
+SELECT stream, agent, id, status, input_digest, parent, started_at, changed_at, resumes, outcome, error
+FROM runs ORDER BY changed_at DESC, stream DESC;
+
+-- name: put_state(owner, namespace, key, value, at)
+-- Fold of a SET write.
+INSERT INTO state (owner, namespace, key, value, version, at) VALUES (:owner, :namespace, :key, :value, 1, :at)
+ON CONFLICT (owner, namespace, key) DO UPDATE SET value = excluded.value, version = state.version + 1, at = excluded.at;
+
+-- name: drop_state(owner, namespace, key)
+-- Fold of a DELETE write.
+DELETE FROM state WHERE owner = :owner AND namespace = :namespace AND key = :key;
+
+-- name: state_of(owner)
+-- Latest values, as other processes see them.
+SELECT namespace, key, value, version, at FROM state WHERE owner = :owner ORDER BY namespace, key;
+
+-- name: all_state()
+-- For rebuild.
+SELECT owner, namespace, key, value, version, at FROM state ORDER BY owner, namespace, key;
+
+-- name: add_question(stream, seq, about, kind, text, at)
+-- Fold of QuestionAsked.
+INSERT INTO questions (stream, seq, about, kind, text, at, open)
+VALUES (:stream, :seq, :about, :kind, :text, :at, 1);
+
+-- name: close_question(stream, seq)
+-- Fold of QuestionClosed.
+UPDATE questions SET open = 0 WHERE stream = :stream AND seq = :seq;
+
+-- name: open_questions(stream)
+-- What a run waits for.
+SELECT seq, about, kind, text, at FROM questions WHERE stream = :stream AND open = 1 ORDER BY seq;
+
+-- name: all_questions()
+-- For rebuild.
+SELECT stream, seq, about, kind, text, at, open FROM questions ORDER BY stream, seq;
+
+-- name: add_answer(stream, about, verdict, value, by, at)
+-- Fold of Answered; the first one wins, so a second is a constraint error.
+INSERT INTO answers (stream, about, verdict, value, by, at)
+VALUES (:stream, :about, :verdict, :value, :by, :at);
+
+-- name: get_answer(stream, about)
+-- What was answered.
+SELECT verdict, value, by, at FROM answers WHERE stream = :stream AND about = :about;
+
+-- name: all_answers()
+-- For rebuild.
+SELECT stream, about, verdict, value, by, at FROM answers ORDER BY stream, about;
+
+-- name: clear_agents()
+-- Rebuild starts from nothing.
+DELETE FROM agents;
+
+-- name: clear_runs()
+-- Rebuild starts from nothing.
+DELETE FROM runs;
+
+-- name: clear_state()
+-- Rebuild starts from nothing.
+DELETE FROM state;
+
+-- name: clear_questions()
+-- Rebuild starts from nothing.
+DELETE FROM questions;
+
+-- name: clear_answers()
+-- Rebuild starts from nothing.
+DELETE FROM answers;

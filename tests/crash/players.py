@@ -1,0 +1,203 @@
+"""Small programs, each the body of one child process."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from perdure import Agent, Done, NotDone, failpoints, leases, process
+from perdure.errors import LeaseLost, RunBusy
+from perdure.run import doubt
+from tests.crash.colours import Palette, entered, out
+from tests.crash.world import World
+
+STORE = "store.db"
+BUSY, LOST = 4, 7
+"""Exit codes: the run was open elsewhere; it was taken over."""
+
+LEASE_SECONDS = 0.5
+WAIT_SECONDS_MAX = 15.0
+
+
+def open_agent(folder: str, name: str = "victim") -> Agent:
+    return Agent(name, store=f"sqlite:///{folder}/{STORE}")
+
+
+def statuses(folder: str) -> None:
+    """Write down what each run is, seen from a process that has none open."""
+    agent = open_agent(folder)
+    found = {run.id: run.status for run in agent.runs.list()}
+    (Path(folder) / "statuses.json").write_text(json.dumps(found))
+    agent.close()
+
+
+def wait_for(ready: Callable[[], bool], what: str) -> None:
+    """Poll; a test that waits for ever says for what."""
+    until = time.monotonic() + WAIT_SECONDS_MAX
+    while not ready():
+        assert time.monotonic() < until, f"waited in vain for {what}"
+        time.sleep(0.002)
+
+
+# -- many processes ---------------------------------------------------------------------------------------------
+
+
+def contend(folder: str, rivals: int) -> None:
+    """Open the run that all rivals open at the same moment. Who has it keeps it until all others were refused."""
+    world, here = World(folder), Path(folder)
+    agent = open_agent(folder)
+
+    def book(*, key: str) -> str:
+        return world.act("booked", key)
+
+    def booked(*, key: str) -> Any:
+        receipt = world.receipt(key)
+        return NotDone if receipt is None else Done(receipt)
+
+    agent.runs.list()  # the store is open: what follows is the race
+    (here / f"ready-{os.getpid()}").touch()
+    wait_for(lambda: len(list(here.glob("ready-*"))) >= rivals, "the rivals")
+    try:
+        with agent.run("shared") as run:
+            world.note("opened", str(os.getpid()))
+            wait_for(lambda: len(list(here.glob("busy-*"))) >= rivals - 1, "the refusal of all others")
+            run.effect(book, check=booked)
+            if "CRASH" in os.environ:
+                os.kill(os.getpid(), signal.SIGKILL)
+    except RunBusy:
+        (here / f"busy-{os.getpid()}").touch()
+        sys.exit(BUSY)
+
+
+def chain(folder: str, name: str, steps: int) -> None:
+    """A run of its own in a store that others write to as well."""
+    world, agent = World(folder), open_agent(folder)
+    agent.runs.list()
+    (Path(folder) / f"ready-{name}").touch()
+    wait_for(lambda: len(list(Path(folder).glob("ready-*"))) >= 2, "the other")
+    with agent.run(name) as run:
+        for number in range(steps):
+            run.step(lambda: None, id=str(number))
+            world.note("done", name, str(number))
+
+
+# -- zombies ----------------------------------------------------------------------------------------------------
+
+
+def shorten_leases(namespace: str = "") -> None:
+    """Half a second instead of thirty; with a namespace, as if this process could not be seen from the others."""
+    leases.LEASE_MS = doubt.LEASE_MS = int(LEASE_SECONDS * 1000)
+    leases.HEARTBEAT_SECONDS = LEASE_SECONDS / 4
+    if namespace:
+        process._namespace = lambda pid: namespace
+
+
+def stop_here(folder: str) -> None:
+    """As if the machine had been suspended: every thread stops, until somebody sends SIGCONT."""
+    (Path(folder) / "stopped").touch()
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def stop_at(folder: str, place: str, pause: float) -> None:
+    """Stop at the first time that a failpoint is reached; then let the heart beat before going on."""
+
+    def hook(site: failpoints.Site, moment: failpoints.Moment) -> None:
+        if f"{site}:{moment}" == place and not (Path(folder) / "stopped").exists():
+            stop_here(folder)
+            time.sleep(pause)
+
+    failpoints.arm(hook)
+
+
+async def _haunt(palette: Palette, folder: str, place: str) -> None:
+    """Steps, writes, an item and an effect; stops between two of them when `place` says so."""
+    world = World(folder)
+
+    async def look() -> str:
+        world.note("body", "look")
+        if place == "in step":
+            stop_here(folder)
+        return "seen"
+
+    async def book(*, key: str) -> str:
+        receipt = world.act("booked", key)
+        if place == "in effect":
+            stop_here(folder)
+        return receipt
+
+    async def booked(*, key: str) -> Any:
+        receipt = world.receipt(key)
+        return NotDone if receipt is None else Done(receipt)
+
+    async with entered(palette.agent.run("shared")) as run:
+        await out(run.state.set("writer", os.getpid()))
+        await out(run.step(palette.paint(look)))
+        if place == "between":
+            stop_here(folder)
+        await out(run.event("WRITTEN"))
+        await out(run.effect(palette.paint(book), check=palette.paint(booked), timeout=0.1 if ":" in place else None))
+        if place == "before end":
+            stop_here(folder)
+        run.result = os.getpid()
+
+
+def zombie(folder: str, place: str, colour: str = "sync", namespace: str = "", pause: float = 0.0) -> None:
+    """Hold the run, be stopped at `place`, and wake up when another has it."""
+    shorten_leases(namespace)
+    if ":" in place:
+        stop_at(folder, place, pause)
+    palette = Palette(colour, "victim", f"{folder}/{STORE}")
+    try:
+        palette.perform(_haunt(palette, folder, place))
+    except LeaseLost:
+        sys.exit(LOST)
+
+
+def successor(folder: str, patient: bool, namespace: str = "") -> None:
+    """Want the run: once, or until the other's lease has run out."""
+    shorten_leases(namespace)
+    palette = Palette("sync", "victim", f"{folder}/{STORE}")
+    until = time.monotonic() + WAIT_SECONDS_MAX
+    while True:
+        try:
+            palette.perform(_haunt(palette, folder, ""))
+        except RunBusy:
+            if not patient or time.monotonic() > until:
+                sys.exit(BUSY)
+            time.sleep(0.02)
+        else:
+            return
+
+
+def sleeper(folder: str) -> None:
+    """An idle process is suspended past its deadline, is forgotten, wakes up, and opens a run."""
+    shorten_leases()
+    agent = open_agent(folder)
+    with agent.run("first"):
+        pass
+    stop_here(folder)
+    with agent.run("second"):
+        (Path(folder) / "second-open").touch()
+        wait_for((Path(folder) / "looked").exists, "the other to look")
+
+
+def newcomer(folder: str) -> None:
+    """Registering clears away the holders whose time is over."""
+    shorten_leases()
+    with open_agent(folder).run("newcomer"):
+        pass
+
+
+def intruder(folder: str, run_id: str) -> None:
+    """Want a run that is open."""
+    try:
+        with open_agent(folder).run(run_id):
+            pass
+    except RunBusy:
+        sys.exit(BUSY)

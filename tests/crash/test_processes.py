@@ -1,0 +1,46 @@
+"""Several processes and one store: who gets a run, and whether all get on."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.crash.harness import Child, Stage
+from tests.crash.players import BUSY
+
+KILLED = -9
+ROUNDS = 8
+STEPS = 120
+
+
+@pytest.mark.parametrize("rivals", [2, 4])
+@pytest.mark.parametrize("crashed", [False, True], ids=["fresh", "after-a-crash"])
+def test_of_many_that_open_a_run_at_once_one_gets_it(stage: Stage, rivals: int, crashed: bool) -> None:
+    for _ in range(ROUNDS):
+        scene = stage.scene("players:contend")
+        if crashed:
+            assert stage.zygote.run("tests.crash.players:contend", scene.folder, {"CRASH": "1"}, rivals=1) == KILLED
+            (ready,) = scene.folder.glob("ready-*")
+            ready.unlink()
+        children = [stage.zygote.start("tests.crash.players:contend", scene.folder, rivals=rivals) for _ in range(rivals)]
+        codes = Counter(child.wait() for child in children)
+        assert codes == {0: 1, BUSY: rivals - 1}, _outputs(children)
+        assert scene.world.effects() == {"booked": 1}
+
+
+def test_two_processes_with_runs_of_their_own_get_on_alike(stage: Stage) -> None:
+    """Neither waits for ever before the write lock, and none hears StoreBusy."""
+    scene = stage.scene("players:chain")
+    start = lambda name: stage.zygote.start("tests.crash.players:chain", scene.folder, name=name, steps=STEPS)  # noqa: E731
+    children = [start(name) for name in ("a", "b")]
+    assert [child.wait() for child in children] == [0, 0], _outputs(children)
+    done = [line[1] for line in scene.world.lines() if line[0] == "done"]
+    assert Counter(done) == {"a": STEPS, "b": STEPS}
+    first_to_finish = next(n for n in range(len(done)) if max(Counter(done[: n + 1]).values()) == STEPS)
+    slower = min(Counter(done[: first_to_finish + 1]).values()) if len(set(done[: first_to_finish + 1])) > 1 else 0
+    assert slower >= STEPS // 4, f"one had done {slower} of {STEPS} when the other had done all"
+
+
+def _outputs(children: list[Child]) -> str:
+    return "\n".join(child.output() for child in children)

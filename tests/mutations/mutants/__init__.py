@@ -1,0 +1,11 @@
+"""The list, by what is broken."""
+
+from __future__ import annotations
+
+from tests.mutations.mutants.effects import EFFECTS
+from tests.mutations.mutants.journal import JOURNAL
+from tests.mutations.mutants.runs import RUNS
+from tests.mutations.mutants.store import STORE
+from tests.mutations.mutants.values import VALUES
+
+MUTANTS = (*RUNS, *EFFECTS, *JOURNAL, *STORE, *VALUES)

@@ -1,0 +1,130 @@
+"""Every mutant is noticed by the test that it names."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.mutations.mutant import Edit, Mutant, mutant
+from tests.mutations.mutants import MUTANTS
+from tests.mutations.workshop import BadMutant, Outcome, Workshop, apply, noticed, reported_name
+
+WORKERS = max(2, os.cpu_count() or 2)
+"""Each is a process of its own that mostly computes."""
+
+
+class Line:
+    """How many have been tried, in a terminal."""
+
+    def __init__(self, config: pytest.Config, total: int) -> None:
+        self._capture = config.pluginmanager.getplugin("capturemanager")
+        self._total = total
+        self._done = 0
+
+    def step(self, name: str) -> None:
+        """One more."""
+        self._done += 1
+        if self._capture is None or not sys.__stderr__ or not os.isatty(2):
+            return
+        with self._capture.global_and_fixture_disabled():
+            end = "\n" if self._done == self._total else ""
+            sys.__stderr__.write(f"\r\x1b[Kmutants: {self._done}/{self._total} {name}{end}")
+            sys.__stderr__.flush()
+
+
+@pytest.fixture(scope="module")
+def line(request: pytest.FixtureRequest) -> Line:
+    return Line(request.config, len(wanted(request)))
+
+
+@pytest.fixture(scope="module")
+def workshop(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
+    made = Workshop(tmp_path_factory.mktemp("mutants"))
+    made.build()
+    return made
+
+
+def wanted(request: pytest.FixtureRequest) -> list[Mutant]:
+    """Those whose test was selected: `-k fence` tries only these."""
+    chosen = {item.callspec.id for item in request.session.items if hasattr(item, "callspec")}
+    return [one for one in MUTANTS if one.name in chosen]
+
+
+@pytest.fixture(scope="module")
+def original(workshop: Workshop, request: pytest.FixtureRequest) -> Outcome:
+    """How the named tests end where nothing is broken. Also compiles what all mutants share."""
+    return workshop.try_original(one.test for one in wanted(request))
+
+
+@pytest.fixture(scope="module")
+def outcomes(
+    workshop: Workshop, original: Outcome, request: pytest.FixtureRequest
+) -> Iterator[dict[str, Future[Outcome]]]:
+    """All of them on their way, as many at a time as there are cores."""
+    with ThreadPoolExecutor(WORKERS) as pool:
+        yield {one.name: pool.submit(workshop.try_mutant, one) for one in wanted(request)}
+        pool.shutdown(cancel_futures=True)
+
+
+@pytest.mark.parametrize("one", MUTANTS, ids=lambda one: one.name)
+def test_a_mutant_is_noticed(one: Mutant, original: Outcome, outcomes: dict[str, Future[Outcome]], line: Line) -> None:
+    name = reported_name(one.test)
+    if name in original.other:
+        pytest.skip(f"{one.test} cannot run here: {original.other[name]}")
+    assert name in original.passed, f"{one.test} fails without any mutant\n{original.output}"
+    why = noticed(one, outcomes[one.name].result())
+    line.step(one.name)
+    assert why
+
+
+def test_names_are_told_apart() -> None:
+    names = [one.name for one in MUTANTS]
+    assert len(names) == len(set(names)) >= 60
+
+
+# -- the workshop itself --------------------------------------------------------------------------------------
+
+HARMLESS = mutant(
+    "harmless",
+    "nothing",
+    "conformance/test_steps.py::test_a_step_runs_once_and_is_remembered",
+    "limits.py",
+    "SEAL_EVENTS = 1000",
+    "SEAL_EVENTS = 1001",
+)
+
+
+@pytest.mark.parametrize(
+    ("new", "error", "complaint"),
+    [
+        ("SEAL_EVENTS = 1001", AssertionError, "nobody noticed"),
+        ("SEAL_EVENTS = = 1", BadMutant, "could not run"),
+        ("seal_events = 1", BadMutant, "could not run"),
+        ("SEAL_EVENTS = 1000", BadMutant, "changes nothing"),
+    ],
+)
+def test_a_mutant_that_shows_nothing_is_not_taken_for_a_noticed_one(
+    tmp_path: Path, workshop: Workshop, new: str, error: type[Exception], complaint: str
+) -> None:
+    one = Mutant("bad", "nothing", HARMLESS.test, (Edit("limits.py", "SEAL_EVENTS = 1000", new),))
+    with pytest.raises(error, match=complaint):
+        noticed(one, workshop.try_mutant(one))
+
+
+@pytest.mark.parametrize(("old", "times"), [("no such text", 0), ("SECONDS", 5)])
+def test_a_mutant_of_code_that_has_changed_is_told(tmp_path: Path, old: str, times: int) -> None:
+    (tmp_path / "src/perdure").mkdir(parents=True)
+    (tmp_path / "src/perdure/limits.py").write_text("SECONDS " * 5)
+    with pytest.raises(BadMutant, match=f"{times} times, not once"):
+        apply(Edit("limits.py", old, "new"), tmp_path)
+
+
+def test_a_broken_mutant_is_not_a_noticed_one() -> None:
+    failed = Outcome(1, frozenset(), {"tests.unit.test_x::test_x": "NameError: name 'y' is not defined"}, {}, "")
+    with pytest.raises(BadMutant, match="not wrong but broken"):
+        noticed(Mutant("m", "b", "unit/test_x.py::test_x", ()), failed)

@@ -1,0 +1,183 @@
+"""Builds copies of the repository, breaks them, and runs a narrow test in each.
+
+The first copy, the *original*, is not broken: every named test must pass there. The mutated copies are made of
+hard links to it, so each costs one changed file, and shares the compiled files of all others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.mutations.mutant import Edit, Mutant
+
+ROOT = Path(__file__).parents[2]
+COPIED = ("src/perdure", "tests", "pyproject.toml")
+NOT_COPIED = shutil.ignore_patterns("__pycache__", ".hypothesis", ".pytest_cache")
+
+SECONDS_MAX = 60
+TEST_SECONDS_MAX = 20
+PROVES_NOTHING = (
+    "AttributeError",
+    "Failed: Timeout",
+    "ImportError",
+    "IndentationError",
+    "ModuleNotFoundError",
+    "NameError",
+    "SyntaxError",
+    "TypeError",
+    "UnboundLocalError",
+)
+"""A test that fails like this met a mutant that cannot run at all, or hangs."""
+
+
+class BadMutant(Exception):
+    """The mutant itself is wrong: it cannot be made, or shows nothing."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What pytest said: how each test ended, and why."""
+
+    exit_code: int
+    passed: frozenset[str]
+    failed: dict[str, str]
+    """Name of the test (its parameters cut off) and the first line of why."""
+    other: dict[str, str]
+    """Errors outside of a test's own code, and skipped ones."""
+    output: str
+
+
+class Workshop:
+    """A folder in which mutants are made."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.original = folder / "original"
+        self._environment = _environment(folder)
+
+    def build(self) -> None:
+        """Make the original."""
+        for name in COPIED:
+            target = self.original / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if (ROOT / name).is_dir():
+                shutil.copytree(ROOT / name, target, ignore=NOT_COPIED)
+            else:
+                shutil.copy2(ROOT / name, target)
+
+    def try_original(self, tests: Iterable[str]) -> Outcome:
+        """Run the tests where nothing is broken."""
+        return self._run(self.original, sorted(set(tests)))
+
+    def try_mutant(self, mutant: Mutant) -> Outcome:
+        """Break a copy and run the test that must notice."""
+        copy = self._folder / mutant.name
+        shutil.copytree(self.original, copy, copy_function=os.link, ignore=shutil.ignore_patterns("*.xml"))
+        try:
+            for edit in mutant.edits:
+                apply(edit, copy)
+            return self._run(copy, [mutant.test], "-x")
+        finally:
+            shutil.rmtree(copy, ignore_errors=True)
+
+    def _run(self, copy: Path, tests: list[str], *options: str) -> Outcome:
+        report = copy / "report.xml"
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", *options]
+        child = subprocess.Popen(
+            [
+                *command,
+                f"--timeout={TEST_SECONDS_MAX}",
+                f"--basetemp={copy / 'tmp'}",
+                *(f"tests/{test}" for test in tests),
+            ],
+            cwd=copy,
+            env={**self._environment, "PYTHONPATH": str(copy / "src")},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+        try:
+            output, _ = child.communicate(timeout=SECONDS_MAX)
+        finally:
+            _end_session(child.pid)
+        return read_report(child.returncode, report, output)
+
+
+def _end_session(leader: int) -> None:
+    """A broken program may have left children behind that wait for ever."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(leader, signal.SIGKILL)
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """That of a new user, so that neither CI's settings nor those of whoever runs the tests reach the mutants."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PERDURE_", "PYTEST_", "XDG_"))}
+    kept.pop("CI", None)
+    return {**kept, "HOME": str(folder), "PERDURE_HYPOTHESIS": "ci"}
+
+
+def apply(edit: Edit, copy: Path) -> None:
+    """Change one file. The old text must be there exactly once: who changes that code changes the mutant too."""
+    path = copy / "src/perdure" / edit.file
+    text = path.read_text("utf-8")
+    if text.count(edit.old) != 1:
+        raise BadMutant(f"{edit.file} has this text {text.count(edit.old)} times, not once:\n{edit.old}")
+    if edit.old == edit.new:
+        raise BadMutant(f"{edit.file}: the edit changes nothing")
+    # Not in place: the file is a link to the original's, and so is what Python compiled of it.
+    path.unlink()
+    path.write_text(text.replace(edit.old, edit.new), "utf-8")
+    for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):
+        compiled.unlink()
+
+
+def read_report(exit_code: int, report: Path, output: str) -> Outcome:
+    """What the XML says about each test."""
+    passed, failed, other = set(), {}, {}
+    cases = ElementTree.parse(report).iter("testcase") if report.exists() else ()
+    for case in cases:
+        name = f"{case.get('classname')}::{case.get('name')}".partition("[")[0]
+        failure, trouble = case.find("failure"), case.find("error")
+        skipped = case.find("skipped")
+        if failure is not None:
+            failed[name] = str(failure.get("message")).strip().partition("\n")[0]
+        elif trouble is not None or skipped is not None:
+            found = trouble if trouble is not None else skipped
+            assert found is not None
+            other[name] = str(found.get("message")).strip().partition("\n")[0]
+        else:
+            passed.add(name)
+    return Outcome(exit_code, frozenset(passed - failed.keys() - other.keys()), failed, other, output)
+
+
+def reported_name(test: str) -> str:
+    """The name in the XML of the test of a mutant."""
+    file, _, function = test.partition("[")[0].partition("::")
+    return f"tests.{file.removesuffix('.py').replace('/', '.')}::{function}"
+
+
+def noticed(mutant: Mutant, outcome: Outcome) -> str:
+    """Why the named test failed; raises when it did not, or failed for a reason that shows nothing."""
+    name = reported_name(mutant.test)
+    if outcome.exit_code == 0:
+        raise AssertionError(f"nobody noticed: {mutant.breaks}\n{mutant.test} passes on {mutant.name}")
+    if outcome.exit_code != 1 or name not in outcome.failed:
+        raise BadMutant(
+            f"{mutant.test} did not fail but could not run (exit code {outcome.exit_code})\n{outcome.output}"
+        )
+    why = outcome.failed[name]
+    if why.startswith(PROVES_NOTHING):
+        raise BadMutant(f"{mutant.name} is not wrong but broken: {why}")
+    return why

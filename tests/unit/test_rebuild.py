@@ -1,0 +1,150 @@
+"""Every view equals the journal, a difference is found, and a rebuild mends it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import apsw
+import pytest
+
+from perdure.errors import JournalDamaged
+from perdure.journal.fold import VIEWS
+from perdure.journal.rebuild import TABLES, check, rebuild
+from perdure.store.base import Store
+
+from .rich_store import behind, copy_to, opened
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return copy_to(tmp_path / "perdure.db")
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[Store]:
+    with closing(opened(path)) as store:
+        yield store
+
+
+@pytest.fixture
+def raw(path: Path) -> Iterator[apsw.Connection]:
+    with closing(behind(path)) as connection:
+        yield connection
+
+
+def rows(raw: apsw.Connection) -> dict[str, list[tuple[object, ...]]]:
+    return {view: sorted(raw.execute(f"SELECT * FROM {view}").fetchall(), key=repr) for view in VIEWS}
+
+
+def test_after_everything_has_happened_the_views_equal_the_journal(store: Store, raw: apsw.Connection) -> None:
+    assert all(rows(raw).values())  # no view is empty, so each is compared
+    assert {row[3] for row in rows(raw)["runs"]} == {"finished", "failed", "interrupted", "waiting"}
+    assert check(store) == []
+
+
+def test_every_view_and_every_column_is_compared(raw: apsw.Connection) -> None:
+    for name, view in TABLES.items():
+        assert [column for _, column, *_ in raw.execute(f"PRAGMA table_info({name})")] == list(view.columns)
+
+
+def another(value: object) -> object:
+    if isinstance(value, int):
+        return value + 1
+    return value + b"x" if isinstance(value, bytes) else f"{value}x"
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_changed_value_is_found(store: Store, raw: apsw.Connection, view: str) -> None:
+    before = rows(raw)
+    table = TABLES[view]
+    for column in table.columns[table.key :]:
+        for [rowid, value] in raw.execute(f"SELECT rowid, {column} FROM {view}").fetchall():
+            other = another(value)
+            raw.execute(f"UPDATE {view} SET {column} = ? WHERE rowid = ?", (other, rowid))
+            [difference] = check(store)
+            assert (difference.view, difference.what, difference.columns) == (view, "differs", (column,))
+            assert (difference.expected, difference.found) == ((value,), (other,))
+            raw.execute(f"UPDATE {view} SET {column} = ? WHERE rowid = ?", (value, rowid))
+    assert rows(raw) == before
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_missing_and_extra_rows_are_found_and_mended(store: Store, raw: apsw.Connection, view: str) -> None:
+    before = rows(raw)
+    count = len(before[view])
+    key = TABLES[view].columns[0]
+    more = f"{key} || 'x'" if view == "agents" else f"{key} + 1000"
+    others = ", ".join("'other'" if view == "runs" and name == "id" else name for name in TABLES[view].columns[1:])
+    raw.execute(f"INSERT INTO {view} SELECT {more}, {others} FROM {view} LIMIT 1")
+    assert [(it.view, it.what) for it in check(store)] == [(view, "extra")]
+    raw.execute(f"DELETE FROM {view}")
+    assert [(it.view, it.what) for it in check(store)] == [(view, "missing")] * count
+    rebuild(store)
+    assert check(store) == []
+    assert rows(raw) == before
+
+
+def test_rebuilding_changes_nothing_that_was_right(store: Store, raw: apsw.Connection) -> None:
+    before = rows(raw)
+    assert rebuild(store) == len(raw.execute("SELECT 1 FROM events").fetchall())
+    assert rows(raw) == before
+
+
+def test_nothing_is_rebuilt_from_a_damaged_journal(store: Store, raw: apsw.Connection) -> None:
+    before = rows(raw)
+    raw.execute("UPDATE events SET at = at + 1 WHERE id = (5 << 32 | 2)")
+    with pytest.raises(JournalDamaged, match="stream 5, entry 2"):
+        rebuild(store)
+    with pytest.raises(JournalDamaged, match="stream 5, entry 2"):
+        check(store)
+    assert rows(raw) == before
+
+
+REBUILD = """
+import sys
+from perdure.journal.rebuild import rebuild
+from perdure.store import open_store
+rebuild(open_store(f"sqlite:///{sys.argv[1]}"))
+"""
+
+
+@pytest.mark.parametrize("moment", ["begun", "written"])
+def test_a_killed_rebuild_changes_nothing(path: Path, raw: apsw.Connection, moment: str) -> None:
+    raw.execute("UPDATE runs SET status = 'failed'")
+    before = rows(raw)
+    environment = {**os.environ, "PERDURE_FAILPOINT": f"journal.rebuild:{moment}"}
+    done = subprocess.run([sys.executable, "-c", REBUILD, str(path)], env=environment, check=False, timeout=30)
+    assert done.returncode == -signal.SIGKILL
+    assert rows(raw) == before
+
+
+WRITER = """
+import sys
+from perdure import Agent
+agent = Agent("busy", store=sys.argv[1], durability="process")
+print("ready", flush=True)
+for number in range(100_000):
+    with agent.run(f"run {number}") as run:
+        run.state["number"] = number
+"""
+
+
+def test_an_agent_at_work_makes_no_difference(path: Path, store: Store) -> None:
+    command = [sys.executable, "-W", "ignore", "-c", WRITER, str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
+        try:
+            assert writer.stdout is not None
+            assert writer.stdout.readline() == "ready\n"
+            first = len(store.read("all_runs"))
+            turns = 0
+            while turns < 5 or len(store.read("all_runs")) < first + 50:
+                turns += 1
+                assert check(store) == []
+        finally:
+            writer.kill()

@@ -1,0 +1,109 @@
+"""An old copy of a store is genuine in itself: only an anchor kept elsewhere tells that it is not the newest."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from perdure import Agent
+from perdure.errors import CorruptValue
+from perdure.journal.anchor import Anchor, AnchoredHead, compare, make_anchor, read_anchor, write_anchor
+from perdure.journal.findings import Finding, Severity, What
+from perdure.journal.verify import agent_keys, verify
+from perdure.keys import find
+
+from .rich_store import copy_to, opened
+
+pytestmark = pytest.mark.filterwarnings("ignore::perdure.errors.StoreMovedWarning")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return copy_to(tmp_path / "perdure.db")
+
+
+def anchor_of(path: Path) -> Anchor:
+    heads: list[AnchoredHead] = []
+    key = find("travel", f"{path}.keys", None)
+    assert key is not None
+    with closing(opened(path)) as store:
+        report = verify(store, on_head=lambda stream, seq, link: heads.append(AnchoredHead(stream, seq, link.hex())))
+        assert report.ok
+        return make_anchor(store, heads, {"travel": key})
+
+
+def compared(path: Path, anchor: Anchor) -> list[Finding]:
+    with closing(opened(path)) as store:
+        assert verify(store).ok  # the copy is sound in itself
+        return list(compare(store, anchor, agent_keys(store)))
+
+
+def work(path: Path, *run_ids: str) -> None:
+    agent = Agent("travel", store=path)
+    for run_id in run_ids:
+        with agent.run(run_id) as run:
+            run.state["done"] = run_id
+    agent.close()
+
+
+def test_a_store_that_only_grew_fits_its_anchor(path: Path) -> None:
+    anchor = anchor_of(path)
+    assert len(anchor.heads) == 9
+    assert compared(path, anchor) == []
+    work(path, "later")
+    assert compared(path, anchor) == []
+
+
+def test_a_rollback_of_the_whole_file_is_found(path: Path, tmp_path: Path) -> None:
+    old = shutil.copy(path, tmp_path / "old.db")
+    work(path, "later", "last")
+    anchor = anchor_of(path)
+    shutil.copy(old, path)
+    found = compared(path, anchor)
+    assert {(it.what, it.stream, it.seq) for it in found} == {(What.ROLLED_BACK, 10, 1), (What.ROLLED_BACK, 11, 1)}
+
+
+def test_a_fork_is_found(path: Path, tmp_path: Path) -> None:
+    old = shutil.copy(path, tmp_path / "old.db")
+    work(path, "later")
+    anchor = anchor_of(path)
+    shutil.copy(old, path)
+    work(path, "something else", "and more")
+    assert [(it.what, it.stream) for it in compared(path, anchor)] == [(What.FORKED, 10)]
+
+
+def test_an_anchor_of_another_store_is_none(path: Path, tmp_path: Path) -> None:
+    anchor = anchor_of(path)
+    work(tmp_path / "other.db", "one")
+    assert [it.what for it in compared(tmp_path / "other.db", anchor)] == [What.FORKED, What.FORKED]  # key and store
+
+
+def test_an_edited_anchor_is_found(path: Path) -> None:
+    anchor = anchor_of(path)
+    shorter = msgspec.structs.replace(anchor, heads=anchor.heads[:3])
+    assert [it.what for it in compared(path, shorter)] == [What.ANCHOR]
+    garbage = msgspec.structs.replace(anchor.signatures[0], signature="zz")
+    assert [it.what for it in compared(path, msgspec.structs.replace(anchor, signatures=(garbage,)))] == [What.ANCHOR]
+
+
+def test_an_unsigned_anchor_says_so_and_still_serves(path: Path) -> None:
+    anchor = msgspec.structs.replace(anchor_of(path), signatures=())
+    [finding] = compared(path, anchor)
+    assert (finding.what, finding.severity) == (What.ANCHOR, Severity.UNSIGNED)
+
+
+def test_an_anchor_survives_its_file(path: Path) -> None:
+    anchor = anchor_of(path)
+    assert read_anchor(write_anchor(anchor)) == anchor
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"{}", b"\xff\xfe", b'{"format": "perdure anchor 9", "store": "", "at": 0, "heads": []}', b"[" * 9999]
+)
+def test_what_is_no_anchor_is_refused(data: bytes) -> None:
+    with pytest.raises(CorruptValue):
+        read_anchor(data)
