@@ -17,6 +17,7 @@ from .rows import Row
 from .sections import SECTIONS
 
 INTERRUPTED = 130
+PIPE_COLUMNS = 150
 
 
 def main() -> int:
@@ -35,16 +36,18 @@ def main() -> int:
     if options.json:
         sys.stdout.write(to_json(report))
     else:
-        show(report, Console())
+        console = Console()
+        # In a pipe or a log there is no width to respect, and a table of narrow columns is hard to read.
+        show(report, console if console.is_terminal else Console(width=PIPE_COLUMNS))
     if not report.complete and not options.sections:
         return INTERRUPTED
-    return 1 if report.failed else 0
+    return 1 if report.broken else 0
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Speed and size beside a bare commit.")
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"of {', '.join(SECTIONS)}; all by default")
-    parser.add_argument("--quick", action="store_true", help="few repetitions: does it work, are the counts right?")
+    parser.add_argument("--quick", action="store_true", help="few repetitions; only counts can fail")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     parser.add_argument("--folder", type=Path, help="measure on the disk of this folder")
     parser.add_argument("--write-docs", action="store_true", help="write docs/performance.md from the last results")

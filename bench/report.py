@@ -42,6 +42,11 @@ class Report(msgspec.Struct, frozen=True):
         """The rows beyond their last bar."""
         return [row for row in self.rows if row.verdict is Verdict.FAIL]
 
+    @property
+    def broken(self) -> bool:
+        """Whether something failed that was measured well enough to say so."""
+        return any(row.hard or not self.quick for row in self.failed)
+
 
 def to_json(report: Report) -> str:
     """The report as JSON, verdicts included."""
@@ -67,10 +72,11 @@ def saved() -> Report | None:
 def show(report: Report, console: Console) -> None:
     """The table, and what is to be said about it."""
     table = Table(title="Perdure beside a bare commit", title_justify="left")
-    for name, justify in (("", "left"), ("what", "left"), ("measured", "right"), ("target", "right")):
-        table.add_column(name, justify="right" if justify == "right" else "left")
-    table.add_column("fails", justify="right")
-    table.add_column("verdict")
+    table.add_column("")
+    table.add_column("what", min_width=30)
+    for name in ("measured", "target", "fails"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
     table.add_column("note", style="dim")
     last = ""
     for row in report.rows:
@@ -93,7 +99,10 @@ def remarks(report: Report) -> list[str]:
     if hard:
         lines.append(f"FAIL, and no noise explains it: {', '.join(hard)}")
     if soft:
-        lines.append(f"FAIL: {', '.join(soft)}. Times: the machine may be busy; measure again when it is idle.")
+        why = (
+            "too few repetitions to tell" if report.quick else "the machine may be busy: measure again when it is idle"
+        )
+        lines.append(f"FAIL, but these are times, and {why}: {', '.join(soft)}")
     if report.machine.get("file_system") in ("tmpfs", "ramfs"):
         lines.append("The folder is in memory, where a sync costs nothing: the ratios say little.")
     if not report.complete:

@@ -28,6 +28,8 @@ class Place:
     def __init__(self, url: str, durability: str, clock: Clock) -> None:
         self.store = open_store(url, durability=durability, clock=clock)
         self.users = 0
+        self.bodies: dict[int, set[Frame]] = {}
+        """By stream, for all agents here: whoever resumes a run must know of a body that is still at work."""
         self._streams: dict[str, Head] = {}
         self._tenancy: Tenancy | None = None
         self._lock = threading.RLock()
@@ -62,6 +64,15 @@ class Place:
         self.store.close()
 
 
+def checked_name(name: object, what: str) -> str:
+    """A name that can be stored and shown."""
+    if not isinstance(name, str):
+        raise TypeError(f"{what} is a str, not {name!r}")
+    if not 0 < len(name) <= NAME_CHARACTERS_MAX:
+        raise ValueError(f"{what} has 1 to {NAME_CHARACTERS_MAX} characters, not {len(name)}")
+    return name
+
+
 class Engine:
     """What `Agent` and `AsyncAgent` have in common."""
 
@@ -76,12 +87,9 @@ class Engine:
         single_home: bool,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        if not name or len(name) > NAME_CHARACTERS_MAX:
-            raise ValueError(f"an agent needs a name of 1 to {NAME_CHARACTERS_MAX} characters, not {name!r}")
-        self.name = name
+        self.name = checked_name(name, "an agent's name")
         self.url = locate(store)
         self.strict = strict or os.environ.get("PERDURE_STRICT", "") not in ("", "0")
-        self.bodies: dict[int, set[Frame]] = {}
         self.open_runs = 0
         self._options = (durability, clock)
         self._key_source = key
@@ -150,7 +158,7 @@ class Engine:
         run.root.alive = False
         self.tenancy.open_streams.discard(run.head.stream)
         if not run.bodies:
-            self.bodies.pop(run.head.stream, None)
+            self.place.bodies.pop(run.head.stream, None)
 
     def close(self) -> None:
         """Give the store back; the last agent that uses it closes it."""

@@ -6,6 +6,7 @@ a holder is alive is asked of the process table where that is possible, and of i
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from datetime import datetime
@@ -49,6 +50,11 @@ def read_lease(stream: int, now: int) -> Script[Lease]:
     return Lease(fence, holder, process, at or 0, left or 0)
 
 
+_open_streams: dict[str, set[int]] = {}
+"""By store, for the whole process: a store that was fenced and opened again is still the same one."""
+os.register_at_fork(after_in_child=_open_streams.clear)
+
+
 class Tenancy:
     """This process as a holder of leases in one store, with the heart that keeps them."""
 
@@ -57,7 +63,7 @@ class Tenancy:
         self.process = this_process()
         self._deadline = store.clock.boot_ms() + LEASE_MS
         self.holder = store.submit(_Register(store, self.process))
-        self.open_streams: set[int] = set()
+        self.open_streams = _open_streams.setdefault(store.identity, set())
         """Streams that this process writes to: opening one twice is noticed without asking the store."""
         self.lapses = 0
         """How often the deadline has passed: a run that was claimed before the last time may be another's by now."""

@@ -73,6 +73,9 @@ class RunInfo(msgspec.Struct, frozen=True):
     events: list[r.Event]
     finished: bool
 
+    def __repr__(self) -> str:
+        return f"<RunInfo {self.id!r} of {self.agent!r}: {self.status}, {len(self.events)} entries>"
+
     @property
     def id(self) -> str:
         return self.summary.id
@@ -203,6 +206,8 @@ def give_answer(engine: Engine, run_id: str, answer: Answer, *, key: str | None 
     store = engine.store
     # Values stay packed: whoever answers need not have the types of everything that the run has stored.
     info = get_run(store, engine.name, run_id, unpack=bytes)
+    if info.finished:
+        raise NothingToAnswer(f"run {run_id!r} is finished: nobody would hear the answer")
     effects = [effect for effect in info.in_doubt if key in (None, effect.key)]
     if not effects:
         raise NothingToAnswer(f"run {run_id!r} is {info.status}, and nothing in it is in doubt")

@@ -81,7 +81,7 @@ class Iterated:
     """`for`, for `async for`; no generator, because `break` must drop the real iterator at once."""
 
     def __init__(self, items: Any) -> None:
-        self._items = items
+        self._items = iter(items)
 
     def __aiter__(self) -> Iterated:
         return self

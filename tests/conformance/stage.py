@@ -10,6 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
+import cryptography.hazmat.primitives.asymmetric.ed25519  # noqa: F401  before the forks, not after each one
+
+import perdure.store.sqlite  # noqa: F401  likewise
 from perdure import Agent
 from perdure import records as r
 from perdure.errors import AlreadyAnswered, NothingToAnswer

@@ -44,7 +44,7 @@ class Over:
     """`for` or `async for`."""
 
     def __init__(self, loop: Any) -> None:
-        self._loop = loop
+        self._loop = aiter(loop) if hasattr(loop, "__aiter__") else iter(loop)
 
     def __aiter__(self) -> Over:
         return self

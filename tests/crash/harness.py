@@ -14,6 +14,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -62,10 +63,8 @@ class Child:
     def send(self, number: int) -> None:
         """A signal; too late is fine."""
         if not self._ended.is_set():
-            try:
+            with suppress(ProcessLookupError):
                 os.kill(self.pid, number)
-            except ProcessLookupError:
-                pass
 
     @property
     def ended(self) -> bool:
@@ -196,9 +195,7 @@ class Scene:
         """Run it once in peace and remember everything."""
         assert self.once({"CRASH_COUNT": "1"}) == 0
         listed = self.folder / "reached.txt"
-        return Undisturbed(
-            self.outcome(), self.world.effects(), listed.read_text().split() if listed.exists() else []
-        )
+        return Undisturbed(self.outcome(), self.world.effects(), listed.read_text().split())
 
     def judge(self, expected: Undisturbed) -> list[str]:
         """All that differs from the undisturbed run and every broken promise; a scene without fault is cleared away."""
@@ -239,10 +236,10 @@ class Stage:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def in_parallel(work: Callable[[T], list[str]], cases: Iterable[T]) -> list[str]:
+def in_parallel(work: Callable[[T], list[str]], cases: Iterable[T], at_a_time: int = PARALLEL) -> list[str]:
     """Do all cases; the complaints of each, with the case in front."""
     listed = list(cases)
-    with ThreadPoolExecutor(PARALLEL) as pool:
+    with ThreadPoolExecutor(at_a_time) as pool:
         results = list(pool.map(lambda case: _guarded(work, case), listed))
     return [f"{case}: {text}" for case, texts in zip(listed, results, strict=True) for text in texts]
 

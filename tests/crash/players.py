@@ -6,13 +6,14 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from perdure import Agent, Done, NotDone, failpoints, leases, process
-from perdure.errors import LeaseLost, RunBusy
+from perdure.errors import LeaseLost, PerdureError, RunBusy
 from perdure.run import doubt
 from tests.crash.colours import Palette, entered, out
 from tests.crash.world import World
@@ -22,6 +23,9 @@ BUSY, LOST = 4, 7
 """Exit codes: the run was open elsewhere; it was taken over."""
 
 LEASE_SECONDS = 0.5
+LONG_LEASE_SECONDS = 3.0
+"""For tests that look while it lasts, on a machine that may be busy."""
+
 WAIT_SECONDS_MAX = 15.0
 
 
@@ -29,9 +33,9 @@ def open_agent(folder: str, name: str = "victim") -> Agent:
     return Agent(name, store=f"sqlite:///{folder}/{STORE}")
 
 
-def statuses(folder: str) -> None:
+def statuses(folder: str, store: str = "") -> None:
     """Write down what each run is, seen from a process that has none open."""
-    agent = open_agent(folder)
+    agent = Agent("victim", store=f"sqlite:///{store}") if store else open_agent(folder)
     found = {run.id: run.status for run in agent.runs.list()}
     (Path(folder) / "statuses.json").write_text(json.dumps(found))
     agent.close()
@@ -90,10 +94,10 @@ def chain(folder: str, name: str, steps: int) -> None:
 # -- zombies ----------------------------------------------------------------------------------------------------
 
 
-def shorten_leases(namespace: str = "") -> None:
+def shorten_leases(namespace: str = "", seconds: float = LEASE_SECONDS) -> None:
     """Half a second instead of thirty; with a namespace, as if this process could not be seen from the others."""
-    leases.LEASE_MS = doubt.LEASE_MS = int(LEASE_SECONDS * 1000)
-    leases.HEARTBEAT_SECONDS = LEASE_SECONDS / 4
+    leases.LEASE_MS = doubt.LEASE_MS = int(seconds * 1000)  # type: ignore[attr-defined]
+    leases.HEARTBEAT_SECONDS = seconds / 4  # type: ignore[attr-defined]
     if namespace:
         process._namespace = lambda pid: namespace
 
@@ -147,9 +151,16 @@ async def _haunt(palette: Palette, folder: str, place: str) -> None:
         run.result = os.getpid()
 
 
-def zombie(folder: str, place: str, colour: str = "sync", namespace: str = "", pause: float = 0.0) -> None:
+def zombie(
+    folder: str,
+    place: str,
+    colour: str = "sync",
+    namespace: str = "",
+    pause: float = 0.0,
+    lease: float = LEASE_SECONDS,
+) -> None:
     """Hold the run, be stopped at `place`, and wake up when another has it."""
-    shorten_leases(namespace)
+    shorten_leases(namespace, lease)
     if ":" in place:
         stop_at(folder, place, pause)
     palette = Palette(colour, "victim", f"{folder}/{STORE}")
@@ -201,3 +212,42 @@ def intruder(folder: str, run_id: str) -> None:
             pass
     except RunBusy:
         sys.exit(BUSY)
+
+
+def latecomer(folder: str) -> None:
+    """A body that timed out is still at work in its thread when another agent object of the process resumes the run."""
+    world, free = World(folder), threading.Event()
+
+    def book(*, key: str) -> str:
+        free.wait(WAIT_SECONDS_MAX)
+        return world.act("booked", key)
+
+    def booked(*, key: str) -> Any:
+        receipt = world.receipt(key)
+        return NotDone if receipt is None else Done(receipt)
+
+    def travel(agent: Agent) -> str:
+        try:
+            with agent.run("shared", wait=0) as run:
+                run.result = run.effect(book, check=booked, timeout=0.05)
+        except PerdureError as error:
+            return type(error).__name__
+        return "finished"
+
+    world.note("first", travel(open_agent(folder)))
+    world.note("second", travel(open_agent(folder)))
+    free.set()
+    wait_for(lambda: bool(world.effects()), "the late body")
+    world.note("third", travel(open_agent(folder)))
+
+
+def hold(folder: str) -> None:
+    """Have the run open until killed."""
+    shorten_leases(seconds=LONG_LEASE_SECONDS)
+    with open_agent(folder).run("shared"):
+        (Path(folder) / "stopped").touch()
+        time.sleep(WAIT_SECONDS_MAX)
+
+
+if __name__ == "__main__":
+    hold(*sys.argv[1:])

@@ -74,12 +74,12 @@ def test_a_unit_without_a_site_is_noticed() -> None:
 
 
 def _unit_classes() -> list[tuple[Path, ast.ClassDef]]:
-    found = []
-    for path in sorted(SOURCE.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ClassDef) and any(_base_name(base) == "Unit" for base in node.bases):
-                found.append((path, node))
-    return found
+    return [
+        (path, node)
+        for path in sorted(SOURCE.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef) and any(_base_name(base) == "Unit" for base in node.bases)
+    ]
 
 
 def _base_name(base: ast.expr) -> str:

@@ -22,7 +22,7 @@ def interrupt(stage: Stage, colour: str, expected: Undisturbed, name: str, nth: 
     scene = stage.scene("victim:main", colour)
     code = scene.once({"CRASH_NTH": str(nth), "CRASH_SIGNAL": name})
     # The place is the victim's own account: under asyncio the order of commits may differ by one.
-    [(where, place)] = [line[1:] for line in scene.world.lines() if line[0] == "signal"] or [("out", "")]
+    [[where, place]] = [line[1:] for line in scene.world.lines() if line[0] == "signal"] or [["out", ""]]
     found = []
     if code in (SIGNALS[name], 0):
         found += [f"{run} is {status}" for run, status in look(scene).items() if status not in IN_ORDER]
@@ -42,9 +42,7 @@ def look(scene: Scene) -> dict[str, str]:
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("name", SIGNALS)
 @pytest.mark.parametrize("colour", COLOURS)
-def test_interrupted_at_failpoints(
-    stage: Stage, undisturbed: dict[str, Undisturbed], colour: str, name: str
-) -> None:
+def test_interrupted_at_failpoints(stage: Stage, undisturbed: dict[str, Undisturbed], colour: str, name: str) -> None:
     expected = undisturbed[colour]
     all_points = range(1, len(expected.reached) + 1)
     # Those around the claim and the end of a run always: there the run is neither closed nor quite open.
@@ -62,3 +60,11 @@ def test_interrupted_at_every_failpoint(
     expected = undisturbed[colour]
     points = range(1, len(expected.reached) + 1)
     assert in_parallel(lambda nth: interrupt(stage, colour, expected, name, nth), points) == []
+
+
+def test_sigterm_interrupts_the_runs_of_every_task(stage: Stage) -> None:
+    """Not only of the task that opened the first one, which may be over."""
+    scene = stage.scene("forking:many_tasks")
+    child = stage.zygote.start("tests.crash.forking:many_tasks", scene.folder)
+    assert child.wait(15) == SIGNALS["SIGTERM"], child.output()
+    assert look(scene) == {"quick": "finished", "slow": "interrupted", "slower": "interrupted"}

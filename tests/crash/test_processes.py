@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 
 import pytest
 
@@ -23,7 +24,8 @@ def test_of_many_that_open_a_run_at_once_one_gets_it(stage: Stage, rivals: int, 
             assert stage.zygote.run("tests.crash.players:contend", scene.folder, {"CRASH": "1"}, rivals=1) == KILLED
             (ready,) = scene.folder.glob("ready-*")
             ready.unlink()
-        children = [stage.zygote.start("tests.crash.players:contend", scene.folder, rivals=rivals) for _ in range(rivals)]
+        start = partial(stage.zygote.start, "tests.crash.players:contend", scene.folder, rivals=rivals)
+        children = [start() for _ in range(rivals)]
         codes = Counter(child.wait() for child in children)
         assert codes == {0: 1, BUSY: rivals - 1}, _outputs(children)
         assert scene.world.effects() == {"booked": 1}
@@ -32,8 +34,8 @@ def test_of_many_that_open_a_run_at_once_one_gets_it(stage: Stage, rivals: int, 
 def test_two_processes_with_runs_of_their_own_get_on_alike(stage: Stage) -> None:
     """Neither waits for ever before the write lock, and none hears StoreBusy."""
     scene = stage.scene("players:chain")
-    start = lambda name: stage.zygote.start("tests.crash.players:chain", scene.folder, name=name, steps=STEPS)  # noqa: E731
-    children = [start(name) for name in ("a", "b")]
+    start = partial(stage.zygote.start, "tests.crash.players:chain", scene.folder, steps=STEPS)
+    children = [start(name=name) for name in ("a", "b")]
     assert [child.wait() for child in children] == [0, 0], _outputs(children)
     done = [line[1] for line in scene.world.lines() if line[0] == "done"]
     assert Counter(done) == {"a": STEPS, "b": STEPS}

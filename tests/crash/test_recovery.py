@@ -47,9 +47,7 @@ def test_killed_again_during_recovery(stage: Stage, undisturbed: dict[str, Undis
 
 @pytest.mark.soak
 @pytest.mark.parametrize("colour", COLOURS)
-def test_killed_at_every_pair_of_failpoints(
-    stage: Stage, undisturbed: dict[str, Undisturbed], colour: str
-) -> None:
+def test_killed_at_every_pair_of_failpoints(stage: Stage, undisturbed: dict[str, Undisturbed], colour: str) -> None:
     expected = undisturbed[colour]
 
     def all_seconds(first: int) -> list[str]:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
+import subprocess
+import sys
+from typing import Any
 
 import pytest
 
-from tests.crash.harness import Child, Scene, Stage, every
-from tests.crash.players import BUSY, LEASE_SECONDS, LOST
+from perdure import Agent
+from tests.crash.harness import ROOT, Child, Scene, Stage, environment, every, in_parallel
+from tests.crash.players import BUSY, LEASE_SECONDS, LONG_LEASE_SECONDS, LOST
 
 ELSEWHERE = "pid:[another]"
 """The zombie's pid namespace: nobody else can look whether it is alive."""
@@ -15,7 +20,7 @@ ELSEWHERE = "pid:[another]"
 KILLED = -9
 
 
-def start_zombie(scene: Scene, place: str, **options: object) -> Child:
+def start_zombie(scene: Scene, place: str, **options: Any) -> Child:
     """Start it and wait until it has stopped itself."""
     child = scene.zygote.start("tests.crash.players:zombie", scene.folder, place=place, **options)
     for _ in every(0.005, 2000):
@@ -43,27 +48,28 @@ PLACES = (
 )
 
 
-@pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("colour", ["sync", "async"])
-@pytest.mark.parametrize("pause", [0.0, LEASE_SECONDS], ids=["wakes-at-once", "heart-beats-first"])
-def test_a_zombie_commits_nothing_and_starts_no_effect(stage: Stage, colour: str, place: str, pause: float) -> None:
-    if pause and ":" not in place:
-        pytest.skip("this place is the victim's own, without a hook to wait in")
-    scene = stage.scene("players:zombie", colour)
-    child = start_zombie(scene, place, colour=colour, namespace=ELSEWHERE, pause=pause)
-    assert take_over(scene, patient=False) == BUSY, "a stopped process is alive until its lease runs out"
-    assert take_over(scene) == 0
-    child.send(signal.SIGCONT)
-    assert child.wait() == LOST, child.output()
-    assert scene.world.effects() == {"booked": 1}, "the zombie acted"
-    assert writer_of(scene) != child.pid
+def test_a_zombie_commits_nothing_and_starts_no_effect(stage: Stage, colour: str) -> None:
+    """Stopped at each place; it wakes up and goes on at once, or after its heart has beaten again."""
+    cases = [(place, 0.0) for place in PLACES] + [(place, LEASE_SECONDS) for place in PLACES if ":" in place]
+
+    def haunt(case: tuple[str, float]) -> list[str]:
+        place, pause = case
+        scene = stage.scene("players:zombie", colour)
+        child = start_zombie(scene, place, colour=colour, namespace=ELSEWHERE, pause=pause)
+        assert take_over(scene) == 0
+        child.send(signal.SIGCONT)
+        assert child.wait() == LOST, child.output()
+        assert scene.world.effects() == {"booked": 1}, "the zombie acted"
+        assert writer_of(scene) != child.pid
+        return []
+
+    # They mostly sleep, so many at a time.
+    assert in_parallel(haunt, cases, at_a_time=8) == []
 
 
 def writer_of(scene: Scene) -> int:
     """Whose result the run has."""
-    scene.zygote.run("tests.crash.players:statuses", scene.folder)
-    from perdure import Agent
-
     agent = Agent("victim", store=f"sqlite:///{scene.folder}/store.db")
     try:
         return int(agent.runs.result("shared"))
@@ -73,7 +79,7 @@ def writer_of(scene: Scene) -> int:
 
 def test_a_stopped_process_in_sight_is_alive_until_its_lease_runs_out(stage: Stage) -> None:
     scene = stage.scene("players:zombie")
-    child = start_zombie(scene, "between")
+    child = start_zombie(scene, "between", lease=LONG_LEASE_SECONDS)
     assert take_over(scene, patient=False) == BUSY
     assert take_over(scene) == 0
     child.send(signal.SIGCONT)
@@ -93,19 +99,44 @@ def test_a_killed_process_in_sight_is_taken_over_at_once(stage: Stage) -> None:
 def test_a_process_that_slept_without_a_run_is_a_holder_again(stage: Stage) -> None:
     """Its row was cleared away meanwhile; the run that it opens now must be as safe as any other."""
     scene = stage.scene("players:sleeper")
-    run = lambda name, **given: stage.zygote.run(f"tests.crash.players:{name}", scene.folder, **given)  # noqa: E731
-    run("newcomer")  # makes the agent, so that the sleeper holds nothing
+    newcomer = lambda: stage.zygote.run("tests.crash.players:newcomer", scene.folder)  # noqa: E731
+    newcomer()  # makes the agent, so that the sleeper holds nothing
     sleeper = stage.zygote.start("tests.crash.players:sleeper", scene.folder)
     for _ in every(LEASE_SECONDS, 40):
         if (scene.folder / "stopped").exists():
             break
     for _ in every(LEASE_SECONDS, 2):
         pass
-    run("newcomer")
+    newcomer()
     sleeper.send(signal.SIGCONT)
     for _ in every(0.01, 1000):
         if (scene.folder / "second-open").exists() or sleeper.ended:
             break
-    refused = run("intruder", run_id="second")
+    refused = stage.zygote.run("tests.crash.players:intruder", scene.folder, run_id="second")
     (scene.folder / "looked").touch()
     assert (sleeper.wait(), refused) == (0, BUSY), sleeper.output()
+
+
+def test_a_dead_holder_out_of_sight_is_waited_for(stage: Stage) -> None:
+    """In a pid namespace of its own, for real: its death cannot be seen, so that its lease must run out."""
+    unshare = shutil.which("unshare")
+    if unshare is None or subprocess.run([unshare, "-pf", "true"], capture_output=True, check=False).returncode:
+        pytest.skip("a pid namespace cannot be made here (it needs root)")
+    scene = stage.scene("players:hold")
+    command = [unshare, "-pf", "--kill-child", "--mount-proc", sys.executable, "-m", "tests.crash.players"]
+    with subprocess.Popen([*command, str(scene.folder)], cwd=ROOT, env=environment()) as holder:
+        for _ in every(0.02, 500):
+            if (scene.folder / "stopped").exists():
+                break
+        holder.kill()
+    assert take_over(scene, patient=False) == BUSY
+    assert take_over(scene) == 0
+
+
+def test_a_body_that_timed_out_in_this_process_is_a_zombie_too(stage: Stage) -> None:
+    """That it did not happen is not believed while the body may still do it, whichever agent object asks."""
+    scene = stage.scene("players:latecomer")
+    assert stage.zygote.run("tests.crash.players:latecomer", scene.folder) == 0
+    said = {line[0]: line[1] for line in scene.world.lines() if line[0] in ("first", "second", "third")}
+    assert said == {"first": "InDoubt", "second": "RunWaiting", "third": "finished"}
+    assert scene.world.effects() == {"booked": 1}

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from perdure import Done, InDoubt, NotDone, RunWaiting, Unknown, failpoints, records
+from perdure.journal import rebuild
+from perdure.journal.verify import verify
 from perdure.objects import Collect
 from tests.crash.colours import Over, Palette, entered, out
 from tests.crash.world import World
@@ -125,7 +127,7 @@ async def ad_hoc(cast: Cast, run: Any) -> None:
     receipt = await out(run.effect(cast.palette.paint(note), "noted", check=cast.palette.paint(cast.booked)))
     cast.ack("noted", receipt.replace(" ", "-"))
     if cast.palette.is_async:
-        assert await asyncio.gather(run.step(double, 5), run.step(double, 6)) == [10, 12]
+        assert [*await asyncio.gather(run.step(double, 5), run.step(double, 6))] == [10, 12]
     else:
         with run.executor(max_workers=1) as pool:
             assert [pool.submit(run.step, double, n).result() for n in (5, 6)] == [10, 12]
@@ -138,7 +140,8 @@ async def act(cast: Cast, run: Any) -> None:
     world = cast.world
 
     async def plain(name: str, *, key: str) -> str:
-        run.state[f"inside {name}"] = "lands with what the body returns; a check that adopts the deed has no more than that"
+        # Lands with what the body returns; a check that adopts the deed knows nothing of it.
+        run.state[f"inside {name}"] = name
         return world.act(name, key)
 
     async def reluctant(name: str, *, key: str) -> str:
@@ -233,6 +236,7 @@ async def journey(cast: Cast) -> None:
         await act(cast, run)
         await loop(cast, run)
         await out(engine.store.submit_async(Collect()) if cast.palette.is_async else engine.store.submit(Collect()))
+        rebuild.rebuild(engine.store)
         await nest(cast, run)
         run.result = {"state": sorted(filter(_is_certain, run.state)), "messages": len(run.messages), "large": LARGE}
 
@@ -291,6 +295,9 @@ async def report(cast: Cast) -> None:
             "in doubt": [effect.name for effect in info.in_doubt],
             "torn": _torn(info),
         }
+    store = cast.agent._engine.store
+    found["views that differ from the journal"] = [str(one) for one in rebuild.check(store)]
+    found["damage"] = [str(one) for one in verify(store).findings if one.severity == "damage"]
     folder = Path(cast.world.folder)
     (folder / "outcome.new").write_text(json.dumps(found, default=list))
     (folder / "outcome.new").rename(folder / "outcome.json")

@@ -1,9 +1,8 @@
 """Everything outside of Perdure: one file that outlives every process, and knows what really happened.
 
-    effect NAME KEY      the world was changed
-    body NAME            a step's body ran
-    ack NAME [VALUE]     a call returned, so it must never be lost
-    start                a process began
+effect NAME KEY      the world was changed
+body NAME            a step's body ran
+ack NAME [VALUE]     a call returned, so it must never be lost
 """
 
 from __future__ import annotations

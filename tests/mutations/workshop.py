@@ -159,7 +159,9 @@ def read_report(exit_code: int, report: Path, output: str) -> Outcome:
             other[name] = str(found.get("message")).strip().partition("\n")[0]
         else:
             passed.add(name)
-    return Outcome(exit_code, frozenset(passed - failed.keys() - other.keys()), failed, other, output)
+    # Of a test with parameters, some may be skipped as long as others run.
+    other = {name: why for name, why in other.items() if name not in passed and name not in failed}
+    return Outcome(exit_code, frozenset(passed - failed.keys()), failed, other, output)
 
 
 def reported_name(test: str) -> str:

@@ -142,6 +142,12 @@ def test_bytes_that_perdure_never_writes(data: bytes) -> None:
         assert type(caught.value) is CorruptValue
 
 
+@pytest.mark.parametrize("shape", [[2], [2**40], [2**32, 2**32], [0], [1, 0]])
+def test_shapes_that_lie_never_reach_numpy(shape: list[int]) -> None:
+    with pytest.raises(CorruptValue, match="shape of a stored array does not fit its bytes"):
+        codec.decode(leaf(Tag.NUMPY_ARRAY, encode(["<f8", shape, "C", b"x" * 8])))
+
+
 def test_a_mark_alone_is_nothing_but_an_array_with_one_is_an_empty_tuple() -> None:
     mark = encode(STRUCTURES[Tag.TUPLE])
     with pytest.raises(CorruptValue):
@@ -188,6 +194,7 @@ import sys
 from perdure import codec
 import zoneinfo, fractions, pathlib, numpy
 zoneinfo.available_timezones()
+import tzdata.zoneinfo
 corpus = [bytes.fromhex(line) for line in sys.stdin.read().split()]
 EVENTS = {"import", "exec", "compile", "os.system", "subprocess.Popen", "marshal.loads", "pickle.find_class"}
 seen = []
@@ -195,6 +202,11 @@ armed = False
 def hook(event, args):
     if armed and event in EVENTS:
         seen.append((event, str(args[0])))
+class Finder:
+    def find_spec(self, name, *_):
+        if armed:
+            seen.append(("find", name))
+sys.meta_path.insert(0, Finder())
 sys.addaudithook(hook)
 armed = True
 for data in corpus:
@@ -207,14 +219,23 @@ sys.exit(repr(seen) if seen else 0)
 """
 
 
-def test_no_bytes_import_or_run_anything() -> None:
+def _fake_zones(folder: Path) -> str:
+    """A package tzdata: where it is installed, ZoneInfo imports packages below it by the parts of a key."""
+    (folder / "tzdata" / "zoneinfo").mkdir(parents=True)
+    for file in ("__init__.py", "zones", "zoneinfo/__init__.py"):
+        (folder / "tzdata" / file).touch()
+    return str(folder)
+
+
+def test_no_bytes_import_or_run_anything(tmp_path: Path) -> None:
     names = ["os.system", "builtins.eval", "subprocess.Popen", "antigravity", "__main__.X", "perdure.cli.main"]
     forged = [node(Tag.OBJECT, name, 1, {"args": ["echo"]}) for name in names]
     forged += [node(Tag.ERROR, name, version, "", ["x"], {}) for name in names for version in (-1, 0, 1)]
     forged += [leaf(Tag.ZONE, encode([2, 0, name])) for name in (*names, "os/path", "antigravity")]
     forged += [leaf(Tag.NUMPY_ARRAY, encode([name, [1], "C", b"x" * 8])) for name in ("|O", "O", "object", "i4,O")]
     forged += [*CORRUPT.values(), codec.encode([(1,), {2: Decimal(1)}, KeyError("x")])]
-    environment = {**os.environ, "PYTHONPATH": str(Path(codec.__file__).parents[2])}
+    folders = [str(Path(codec.__file__).parents[2]), _fake_zones(tmp_path)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(folders)}
     done = subprocess.run(
         [sys.executable, "-c", WATCH],
         input="\n".join(map(bytes.hex, forged)),

@@ -9,6 +9,7 @@ import tracemalloc
 from collections.abc import Iterator
 from contextlib import closing
 from hashlib import blake2b
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +132,7 @@ def test_a_removed_entry_is_located(store: Store, raw: apsw.Connection) -> None:
 
 def test_swapped_entries_are_located(store: Store, raw: apsw.Connection) -> None:
     entries = all_entries(raw)
-    neighbours = [(a, b) for a, b in zip(entries, entries[1:], strict=False) if a[0] == b[0]]
+    neighbours = [(a, b) for a, b in pairwise(entries) if a[0] == b[0]]
     assert len(neighbours) > 30
     for (stream, seq), _ in neighbours:
         number = (stream << 32) | seq

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import builtins
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, ParamSpec, TypeVar, overload
 
 from .. import codec, runs
-from ..engine import Engine
+from ..engine import Engine, checked_name
 from ..keys import KeySource
-from ..limits import NAME_CHARACTERS_MAX, RETRY_BACKOFF_SECONDS
+from ..limits import RETRY_BACKOFF_SECONDS
 from ..run.durable import Durable, make_durable
 from ..run.functions import Options
 from ..run.requests import drive_async, reading
@@ -56,8 +56,18 @@ class AsyncAgent:
         """The agent's name."""
         return self._engine.name
 
+    # unasync: async-only
     @overload
-    def step(self, function: Callable[P, R], /) -> Durable[P, R]: ...
+    def step(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> Durable[P, Coroutine[Any, Any, R]]: ...
+
+    @overload
+    def step(self, function: Callable[P, R], /) -> Durable[P, Coroutine[Any, Any, R]]: ...
+
+    # unasync: end
+    # unasync: sync-only
+    #: @overload
+    #: def step(self, function: Callable[P, R], /) -> Durable[P, R]: ...
+    # unasync: end
 
     @overload
     def step(
@@ -96,8 +106,18 @@ class AsyncAgent:
         options = Options(retries=retries, backoff=backoff, timeout=timeout, version=version)
         return self._decorate(function, False, name, ignore, options)
 
+    # unasync: async-only
     @overload
-    def effect(self, function: Callable[..., R], /) -> Durable[..., R]: ...
+    def effect(self, function: Callable[..., Coroutine[Any, Any, R]], /) -> Durable[..., Coroutine[Any, Any, R]]: ...
+
+    @overload
+    def effect(self, function: Callable[..., R], /) -> Durable[..., Coroutine[Any, Any, R]]: ...
+
+    # unasync: end
+    # unasync: sync-only
+    #: @overload
+    #: def effect(self, function: Callable[..., R], /) -> Durable[..., R]: ...
+    # unasync: end
 
     @overload
     def effect(
@@ -167,11 +187,11 @@ class AsyncAgent:
         Waiting for a person blocks, or raises `RunWaiting` after `wait` seconds. `on_change="rerun"` lets effects
         run that differ from the recorded ones. `parallel` allows several child runs of one run at a time.
         """
-        if not id or len(id) > NAME_CHARACTERS_MAX:
-            raise ValueError(f"a run needs an id of 1 to {NAME_CHARACTERS_MAX} characters, not {id!r}")
         if on_change not in ("error", "rerun"):
             raise ValueError(f'on_change={on_change!r}: choose "error" or "rerun"')
-        return AsyncRun(self._engine, id, input, wait=wait, on_change=on_change, parallel=parallel)
+        return AsyncRun(
+            self._engine, checked_name(id, "a run's id"), input, wait=wait, on_change=on_change, parallel=parallel
+        )
 
     async def close(self) -> None:
         """Give the store back. Needed only before the process goes on without this agent."""

@@ -264,12 +264,23 @@ class RunExecutor(ThreadPoolExecutor):
 
 
 class AsyncEach(Generic[R]):
-    """The iterator of `run.each`."""
+    """What `run.each` returns."""
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
 
-    def __aiter__(self) -> AsyncEach[R]:
+    def __aiter__(self) -> _AsyncItems[R]:
+        # An object of its own, which only the loop statement holds: a name or a traceback may keep this one.
+        return _AsyncItems(self._loop)
+
+
+class _AsyncItems(Generic[R]):
+    """The iterator of one loop."""
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+
+    def __aiter__(self) -> _AsyncItems[R]:
         return self
 
     async def __anext__(self) -> R:

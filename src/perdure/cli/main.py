@@ -141,9 +141,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with warnings.catch_warnings():
             warnings.simplefilter("always", StoreMovedWarning)
             warnings.showwarning = _show_warning
-            result = cli.main(given, prog_name="perdure", standalone_mode=False)
+            code = _run(given)
             sys.stdout.flush()
-        return result if isinstance(result, int) else OK
+        return code
     except PerdureError as error:
         return _fail(as_json, error.code, error.message, error.hint, type(error).__name__)
     except click.ClickException as error:
@@ -154,9 +154,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return NO_READER
     except OSError as error:
         return _fail(as_json, "OS", f"{error.filename or 'input or output'}: {error.strerror or error}", "", "OSError")
-    except (KeyboardInterrupt, click.Abort):
+    except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
+
+
+def _run(arguments: list[str]) -> int:
+    # Not cli.main(): it has its own mind about interrupts and closed pipes.
+    try:
+        with cli.make_context("perdure", arguments) as context:
+            result = cli.invoke(context)
+    except click.exceptions.Exit as ended:
+        return ended.exit_code
+    return result if isinstance(result, int) else OK
 
 
 def _fail(as_json: bool, code: str, message: str, hint: str, name: str) -> int:

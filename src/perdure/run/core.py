@@ -66,7 +66,7 @@ class RunCore:
         """Of the tenancy, when the lease was last known to be ours."""
         self.view = View()
         self.lock = threading.Lock()
-        self.bodies = engine.bodies.setdefault(head.stream, set())
+        self.bodies = engine.place.bodies.setdefault(head.stream, set())
         """Bodies of this run in threads of this process; one that timed out may still be at work."""
         self.root = Frame(self, "", None, "", None)
         self.child: RunCore | None = None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -57,13 +59,13 @@ def ask_check(it: EffectCall, recorded: Recorded, believable: bool) -> Protocol[
     if check is None:
         return NOTHING_KNOWN
     kwargs = dict(it.kwargs)
-    if _takes_key(check):
+    if takes_key(check):
         kwargs["key"] = recorded.key
     try:
         answer = yield Invoke(check, it.args, kwargs, it.frame.body("effect"), it.options.timeout)
     except Exception as error:  # a check that fails has told us nothing, whatever it raises
         if not isinstance(error, NotDone):
-            logger.info("check of %s raised %r: counted as unknown", it.function.name, error)
+            logger.warning("the check of %s raised %r: counted as unknown", it.function.name, error)
             return NOTHING_KNOWN
         answer = error
     if isinstance(answer, Done):
@@ -77,9 +79,8 @@ def ask_check(it: EffectCall, recorded: Recorded, believable: bool) -> Protocol[
     raise TypeError(f"the check of {it.function.name} returned {answer!r}: return Done(result), NotDone or Unknown")
 
 
-def _takes_key(check: Any) -> bool:
-    import inspect
-
+def takes_key(check: Callable[..., Any]) -> bool:
+    """Whether a check wants to be told the key."""
     parameters = inspect.signature(check).parameters.values()
     return any(p.name == "key" or p.kind is p.VAR_KEYWORD for p in parameters)
 
@@ -152,7 +153,10 @@ def _ask_a_person(it: EffectCall, recorded: Recorded, question: int) -> Protocol
             return (yield from _apply_answer(it, recorded, question, answered[0]))
         now = run.clock.boot_ms()
         if run.wait is not None and now - began >= run.wait * 1000:
-            raise RunWaiting(f"run {run.id!r} waits: nobody knows whether {recorded.name} happened")
+            raise RunWaiting(
+                f"run {run.id!r} waits: nobody knows whether {recorded.name} happened",
+                hint=f"answer with `perdure answer {run.id} --done RESULT`, `--retry` or `--fail`, then start it again",
+            )
         if it.options.check is not None and now >= check_at:
             verdict = yield from ask_check(it, recorded, _old_holder_is_gone(it, recorded))
             if verdict.done or verdict.absent:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 import msgspec
 
 from ..errors import Abandoned, EffectInsideStep, NotDurable, NotDurableWarning, WrongAgent
+from .doubt import takes_key
 from .effects import call_effect
 from .functions import Function, Options, function
 from .outcomes import EffectCall
@@ -59,6 +60,8 @@ class Durable(Generic[P, R]):
 
     def options(self, **changes: Any) -> Durable[P, R]:
         """The same with other options, for example `book.options(id="leg-1")(flight)`."""
+        if unknown := changes.keys() - set(Options.__struct_fields__):
+            raise TypeError(f"options() does not know {', '.join(sorted(unknown))}")
         options = msgspec.structs.replace(self._options, **changes)
         return Durable(self._engine, self._function, options, awaits=self._awaits, bound=self._bound)
 
@@ -130,8 +133,20 @@ def make_durable(
     if isinstance(call, Durable):
         return call
     awaits = always_async or inspect.iscoroutinefunction(call)
-    check = options.check
-    if not awaits and check is not None and inspect.iscoroutinefunction(check):
-        raise TypeError(f"the check of {getattr(call, '__name__', call)!r} is async, but the effect is not")
     definition = function(call, effect=effect, name=name, ignore=ignore, options=options)
+    if options.check is not None:
+        _refuse_misfit(definition, options.check, awaits)
     return Durable(engine, definition, options, awaits=awaits)
+
+
+def _refuse_misfit(definition: Function, check: Callable[..., Any], awaits: bool) -> None:
+    """A check that cannot be called would only be found out when it is needed."""
+    if not awaits and inspect.iscoroutinefunction(check):
+        raise TypeError(f"the check of {definition.name} is async, but the effect is not")
+    args, kwargs = definition.signature.example()
+    if takes_key(check):
+        kwargs["key"] = ""
+    try:
+        inspect.signature(check).bind(*args, **kwargs)
+    except TypeError as error:
+        raise TypeError(f"the check of {definition.name} must take the effect's arguments, and key: {error}") from None

@@ -26,7 +26,7 @@ def call_effect(it: EffectCall) -> Protocol[Any]:
     ident = it.function.ident(arguments, it.options)
     recorded, nth = run.match(frame, it.function.name, ident)
     if recorded is not None and recorded.done:
-        run.land(frame, recorded.writes)
+        run.land(frame, recorded.take_writes())
         return (yield from run.load(recorded.result))
     if recorded is not None and recorded.failed and run.ledger.went_past(recorded):
         raise raised_again(run, recorded)
@@ -83,7 +83,7 @@ def _show(arguments: Any) -> str:
 def _intend(it: EffectCall, call: r.Call, arguments: dict[str, Any]) -> Protocol[Recorded]:
     """Make the intent durable: from here on the effect can be in doubt, and has its key."""
     run = it.run
-    recorded = Recorded(call, effect=True)
+    recorded = Recorded(call.scope, call.name, call.ident, effect=True)
     recorded.key, recorded.fence, recorded.at = run.clock.key(), run.head.fence, run.clock.wall_ms()
     recorded.timeout_ms = int((it.options.timeout or 0) * 1000)
     recorded.arguments, objects = run.pack(arguments, it.function.name)

@@ -91,6 +91,19 @@ class Signature:
         except NotStorable as error:
             raise NotStorable(error.message, hint="or leave the parameter out with ignore=(...)") from None
 
+    def example(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Arguments of the form that a full call has, the key left out."""
+        positional: list[Any] = []
+        named: dict[str, Any] = {}
+        for parameter in self._signature.parameters.values():
+            if parameter.name == self.key_name:
+                continue
+            if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+                positional.append(None)
+            elif parameter.kind is parameter.KEYWORD_ONLY:
+                named[parameter.name] = None
+        return tuple(positional), named
+
     def wants_key(self, kwargs: dict[str, Any]) -> bool:
         """Whether the key is to be put in."""
         return self.key_name is not None and self.key_name not in kwargs

@@ -91,9 +91,10 @@ def _key_of(value: Any, key: ItemKey) -> Any:
         return value
     if callable(key):
         return key(value)
-    if isinstance(value, dict):
-        return value[key]
-    return getattr(value, key)
+    try:
+        return value[key] if isinstance(value, dict) else getattr(value, key)
+    except (KeyError, AttributeError) as error:
+        raise type(error)(f"run.each(key={key!r}): {value!r} has no {key!r}") from None
 
 
 def _label(key: Any, path: str) -> str:

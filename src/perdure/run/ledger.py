@@ -8,50 +8,51 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import msgspec
+
 from .. import records as r
 from ..process import Holder
 
 
-class Recorded:
+class Recorded(msgspec.Struct, eq=False, gc=False):
     """A call of a step or an effect, and how far it got."""
 
-    __slots__ = (
-        "arguments", "at", "attempts", "begun", "consumed", "done", "effect", "error", "failed", "fence", "final",
-        "ident", "key", "name", "next_at", "path", "result", "running", "seq", "since", "timeout_ms", "writes",
-    )  # fmt: skip
-
-    def __init__(self, call: r.Call, effect: bool) -> None:
-        self.path = call.scope
-        self.name = call.name
-        self.ident = call.ident
-        self.effect = effect
-        self.seq = 0
-        """The entry that began it (an effect's intent) or ended it (a step)."""
-        self.since = 0
-        self.done = False
-        self.failed = 0
-        """Number of the entry that says it failed for good; 0 while it has not."""
-        self.final = False
-        self.attempts = 0
-        self.next_at = 0
-        self.result = b""
-        self.error = b""
-        self.writes: tuple[r.Write, ...] = ()
-        self.consumed = False
-        self.key = ""
-        self.arguments = b""
-        self.fence = 0
-        self.timeout_ms = 0
-        self.at = 0
-        self.begun = 0
-        """The last entry that let the body start: what a question or an answer is about."""
-        self.running = False
-        """The body is at work in this process."""
+    path: str
+    name: str
+    ident: bytes
+    effect: bool
+    seq: int = 0
+    """The entry that began it (an effect's intent) or ended it (a step)."""
+    since: int = 0
+    done: bool = False
+    failed: int = 0
+    """Number of the entry that says it failed for good; 0 while it has not."""
+    final: bool = False
+    attempts: int = 0
+    next_at: int = 0
+    result: bytes = b""
+    error: bytes = b""
+    writes: tuple[r.Write, ...] = ()
+    consumed: bool = False
+    key: str = ""
+    arguments: bytes = b""
+    fence: int = 0
+    timeout_ms: int = 0
+    at: int = 0
+    begun: int = 0
+    """The last entry that let the body start: what a question or an answer is about."""
+    running: bool = False
+    """The body is at work in this process."""
 
     @property
     def in_doubt(self) -> bool:
         """An effect that was begun, and of which nobody has recorded how it ended."""
         return self.fence > 0 and not self.done and not self.failed and not self.running
+
+    def take_writes(self) -> tuple[r.Write, ...]:
+        """What it wrote, the first time: an id that is called twice is one call, and must not apply them twice."""
+        writes, self.writes = self.writes, ()
+        return writes
 
 
 class Ledger:
@@ -116,7 +117,7 @@ class Ledger:
 
     def track_step(self, call: r.Call, result: bytes) -> None:
         """Keep a step that was called by an explicit id: the next call with that id is the same one."""
-        recorded = Recorded(call, effect=False)
+        recorded = Recorded(call.scope, call.name, call.ident, effect=False)
         recorded.done, recorded.result = True, result
         self.track(recorded, 0)
 
@@ -136,7 +137,7 @@ class Ledger:
         calls = self.calls.setdefault((call.scope, call.name, call.ident), [])
         while len(calls) <= call.nth:
             # Calls of one kind may end in another order than they began: an earlier one can still be missing.
-            calls.append(Recorded(r.Call(call.scope, call.name, call.ident, len(calls)), effect))
+            calls.append(Recorded(call.scope, call.name, call.ident, effect))
         return calls[call.nth]
 
     def _land(self, path: str, writes: tuple[r.Write, ...]) -> None:

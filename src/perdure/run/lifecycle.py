@@ -50,8 +50,7 @@ class Claim(Unit[Claimed]):
         """Where the run's stream ends now, once it is ours."""
 
     def script(self) -> Script[Claimed]:
-        now = self._engine.store.clock.boot_ms()
-        [_, rows] = yield [self._tenancy.presence(now), Statement("get_run", (self._engine.name, self._id))]
+        [rows] = yield [Statement("get_run", (self._engine.name, self._id))]
         if not rows:
             return (yield from self._create())
         stream, status, digest = rows[0][0], rows[0][3], rows[0][4]
@@ -66,7 +65,7 @@ class Claim(Unit[Claimed]):
         name, at = f"{engine.name}/{self._id}", engine.store.clock.wall_ms()
         [[(stream,)]] = yield [Statement("add_stream", ("run", name, at))]
         started = r.RunStarted(engine.name, self._id, self._input, self._digest, self._parent, 1, self._tenancy.process)
-        yield [Statement("add_lease", (stream, self._tenancy.holder))]
+        yield [self._presence(), Statement("add_lease", (stream, self._tenancy.holder))]
         head = self.head = Head(engine.store.identity, stream, 1)
         yield from Append(self.site, head, [started], engine.store.clock, objects=self._objects).script()
         self._tenancy.open_streams.add(stream)
@@ -77,16 +76,20 @@ class Claim(Unit[Claimed]):
         lease = yield from read_lease(stream, engine.store.clock.boot_ms())
         if stream in self._tenancy.open_streams:
             raise RunBusy(f"run {self._id!r} is already open in this process")
-        if lease.holder != self._tenancy.holder and lease.alive():
+        # One that this process holds and has not open is left from a store that it had to close after an error.
+        if lease.process != self._tenancy.process and lease.alive():
             raise lease.busy(self._id)
         take = Statement("take_lease", (stream, lease.fence, self._tenancy.holder), LeaseLost)
-        [_, [(seq, chain)]] = yield [take, Statement("head_of", (stream,))]
+        [_, _, [(seq, chain)]] = yield [self._presence(), take, Statement("head_of", (stream,))]
         fence = lease.fence + 1
         head = self.head = Head(engine.store.identity, stream, fence, seq, chain)
         yield from Append(self.site, head, [r.RunResumed(fence, self._tenancy.process)], engine.store.clock).script()
         # Here and not when the caller goes on: the next claim of the same batch must see it.
         self._tenancy.open_streams.add(stream)
         return Claimed(stream, fence, True)
+
+    def _presence(self) -> Statement:
+        return self._tenancy.presence(self._engine.store.clock.boot_ms())
 
     def settle(self, committed: bool) -> None:
         if not committed and self.head is not None:

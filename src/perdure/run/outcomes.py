@@ -64,7 +64,7 @@ def record_done(
     done = r.EffectDone(recorded.seq, took_us, how, packed, writes, note)
     entries = (done, r.QuestionClosed(closes, "done")) if closes else (done,)
     yield from it.run.commit(Site.EFFECT_OUTCOME, *entries, objects=(*objects, *buffer.objects))
-    recorded.done, recorded.result, recorded.writes = True, packed, writes
+    recorded.done, recorded.result = True, packed
     it.run.land(it.frame, writes)
 
 

@@ -25,7 +25,7 @@ def call_step(
     ident = function.ident(arguments, options)
     recorded, nth = run.match(frame, function.name, ident)
     if recorded is not None and recorded.done:
-        run.land(frame, recorded.writes)
+        run.land(frame, recorded.take_writes())
         return (yield from run.load(recorded.result))
     if recorded is not None and recorded.failed and run.ledger.went_past(recorded):
         raise raised_again(run, recorded)

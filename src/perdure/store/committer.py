@@ -1,8 +1,9 @@
 """Group commit: many callers, one transaction.
 
-Leader and follower: a caller puts its unit into the queue and asks for the lock. Who gets it commits everything
-that has queued up, in one transaction, and the others find their unit settled. A lone caller commits in its own
-thread, with nothing to wake. An event loop hands the lead to one thread, and gets all results in one callback.
+Leader and follower: a caller puts its unit into the queue and tries to lead. Who leads commits everything that has
+queued up, in one transaction, wakes exactly those whose units are settled, and passes the lead to one who still
+waits. A lone caller commits in its own thread, with nothing to wake. An event loop hands the lead to one thread,
+and gets all results in one callback.
 """
 
 from __future__ import annotations
@@ -24,14 +25,31 @@ T = TypeVar("T")
 class Ticket:
     """A unit in the queue, and what became of it."""
 
-    __slots__ = ("error", "future", "result", "settled", "unit")
+    __slots__ = ("error", "future", "leads", "result", "settled", "unit", "wake")
 
     def __init__(self, unit: Unit[Any], future: asyncio.Future[Any] | None = None) -> None:
         self.unit = unit
         self.future = future
         self.settled = False
+        self.leads = False
+        """The lead has been passed to the thread that waits for this ticket."""
+        self.wake: threading.Lock | None = None
         self.result: Any = None
         self.error: BaseException | None = None
+
+    def wait(self) -> None:
+        """Until the ticket is settled or has been given the lead; only its own thread is woken, and only once."""
+        wake = threading.Lock()
+        wake.acquire()
+        self.wake = wake
+        # Whoever settles or promotes looks for `wake` after setting the flag: one of the two sees the other.
+        if not self.settled and not self.leads:
+            wake.acquire()
+
+    def notify(self) -> None:
+        """Wake the thread that waits, if it does already."""
+        if self.wake is not None and self.wake.locked():
+            self.wake.release()
 
 
 class Committer:
@@ -50,9 +68,16 @@ class Committer:
         """Commit in this thread, together with whatever else is waiting."""
         ticket = Ticket(unit)
         self._queue.append(ticket)
-        with self._lead:
-            while not ticket.settled:
-                self._commit_queue()
+        if self._lead.acquire(blocking=False):
+            ticket.leads = True
+        else:
+            self._follow(ticket)
+        if ticket.leads:
+            try:
+                while not ticket.settled:
+                    self._commit_queue()
+            finally:
+                self._pass_on()
         if ticket.error is not None:
             raise ticket.error
         result: T = ticket.result
@@ -102,8 +127,37 @@ class Committer:
             with self._lead:
                 while self._queue:
                     self._commit_queue()
+            if self._queue and self._lead.acquire(blocking=False):
+                self._pass_on()
             if self._closed:
                 return
+
+    def _follow(self, ticket: Ticket) -> None:
+        try:
+            ticket.wait()
+        except BaseException:
+            # A signal handler of the user's has raised here: the unit is not wanted any more, nor may the lead be lost.
+            if ticket in self._queue:
+                self._queue.remove(ticket)
+            if ticket.leads:
+                self._pass_on()
+            raise
+
+    def _pass_on(self) -> None:
+        """Give the lead to the first thread that waits. An event loop's tickets have the committer's own thread."""
+        while True:
+            heir = self._heir()
+            if heir is not None:
+                heir.leads = True
+                heir.notify()
+                return
+            self._lead.release()
+            # Somebody may have queued up after the look and before the release, and found the lead taken.
+            if self._heir() is None or not self._lead.acquire(blocking=False):
+                return
+
+    def _heir(self) -> Ticket | None:
+        return next((ticket for ticket in tuple(self._queue) if ticket.future is None), None)
 
     def _commit_queue(self) -> None:
         batch: list[Ticket] = []
@@ -118,6 +172,7 @@ class Committer:
         for ticket in batch:
             ticket.unit.settle(ticket.error is None)
             ticket.settled = True
+            ticket.notify()
         _tell_loops(batch)
 
 

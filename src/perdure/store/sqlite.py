@@ -19,7 +19,7 @@ from ..limits import LOCK_SECONDS_MAX
 from . import sql
 from .base import Rows, Statement, Store, Unit
 from .committer import Committer, Ticket
-from .sqlite_file import connect, create_or_migrate, refuse_unsafe_place, translate
+from .sqlite_file import connect, create_or_migrate, prepare_file, refuse_unsafe_place, translate
 from .turnstile import Turnstile
 
 T = TypeVar("T")
@@ -106,6 +106,7 @@ class SqliteStore(Store):
 
     def backup(self, path: str, progress: Callable[[int, int], None] | None = None) -> int:
         self._must_be_open()
+        prepare_file(os.path.abspath(path))  # a copy is as private as the original
         with translate(path):
             target = connect(path, "full", None)
             if self._one_connection:
@@ -151,14 +152,15 @@ class SqliteStore(Store):
     def _transact(self, batch: Sequence[Ticket]) -> None:
         writer = self._writer
         alone = len(batch) == 1
+        changes = writer.total_changes()
         writer.execute("BEGIN IMMEDIATE")
         committing = False
         try:
             reach(batch[0].unit.site, Moment.BEGUN)
             for ticket in batch:
                 self._run(ticket, alone)
-            if alone and batch[0].error is not None:
-                writer.execute("ROLLBACK")
+            if writer.total_changes() == changes or (alone and batch[0].error is not None):
+                writer.execute("ROLLBACK")  # nothing to keep: committing it would cost a sync all the same
                 return
             reach(batch[0].unit.site, Moment.WRITTEN)
             committing = True

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable
 from typing import Any, ParamSpec, TypeVar, overload
 
 from .. import codec, runs
-from ..engine import Engine
+from ..engine import Engine, checked_name
 from ..keys import KeySource
-from ..limits import NAME_CHARACTERS_MAX, RETRY_BACKOFF_SECONDS
+from ..limits import RETRY_BACKOFF_SECONDS
 from ..run.durable import Durable, make_durable
 from ..run.functions import Options
 from ..run.requests import drive_sync, reading
@@ -168,11 +168,11 @@ class Agent:
         Waiting for a person blocks, or raises `RunWaiting` after `wait` seconds. `on_change="rerun"` lets effects
         run that differ from the recorded ones. `parallel` allows several child runs of one run at a time.
         """
-        if not id or len(id) > NAME_CHARACTERS_MAX:
-            raise ValueError(f"a run needs an id of 1 to {NAME_CHARACTERS_MAX} characters, not {id!r}")
         if on_change not in ("error", "rerun"):
             raise ValueError(f'on_change={on_change!r}: choose "error" or "rerun"')
-        return Run(self._engine, id, input, wait=wait, on_change=on_change, parallel=parallel)
+        return Run(
+            self._engine, checked_name(id, "a run's id"), input, wait=wait, on_change=on_change, parallel=parallel
+        )
 
     def close(self) -> None:
         """Give the store back. Needed only before the process goes on without this agent."""

@@ -242,12 +242,23 @@ class RunExecutor(ThreadPoolExecutor):
 
 
 class Each(Generic[R]):
-    """The iterator of `run.each`."""
+    """What `run.each` returns."""
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
 
-    def __iter__(self) -> Each[R]:
+    def __iter__(self) -> _Items[R]:
+        # An object of its own, which only the loop statement holds: a name or a traceback may keep this one.
+        return _Items(self._loop)
+
+
+class _Items(Generic[R]):
+    """The iterator of one loop."""
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+
+    def __iter__(self) -> _Items[R]:
         return self
 
     def __next__(self) -> R:

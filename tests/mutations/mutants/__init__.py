@@ -7,5 +7,6 @@ from tests.mutations.mutants.journal import JOURNAL
 from tests.mutations.mutants.runs import RUNS
 from tests.mutations.mutants.store import STORE
 from tests.mutations.mutants.values import VALUES
+from tests.mutations.mutants.verify import VERIFY
 
-MUTANTS = (*RUNS, *EFFECTS, *JOURNAL, *STORE, *VALUES)
+MUTANTS = (*RUNS, *EFFECTS, *JOURNAL, *VERIFY, *STORE, *VALUES)

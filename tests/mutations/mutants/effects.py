@@ -6,6 +6,7 @@ from tests.mutations.mutant import mutant
 
 OF_EFFECTS = "conformance/test_effects.py::"
 GAPS = "conformance/test_gaps.py::"
+MORE_GAPS = "conformance/test_gaps_effects.py::"
 
 EFFECTS = (
     mutant(
@@ -239,5 +240,53 @@ EFFECTS = (
         "journal/fold.py",
         "return [question, *_status(stream, r.Status.WAITING, at)]",
         "return [question]",
+    ),
+    mutant(
+        "check-gets-the-key-unasked",
+        "a check without a parameter for the key is never understood",
+        MORE_GAPS + "test_a_check_takes_the_key_or_leaves_it_and_needs_no_result",
+        "run/doubt.py",
+        "if _takes_key(check):",
+        "if True:",
+    ),
+    mutant(
+        "absent-recorded-as-done",
+        "after a second crash an effect that never happened counts as done",
+        MORE_GAPS + "test_an_effect_proven_absent_is_begun_again_with_a_new_entry",
+        "run/doubt.py",
+        "    if verdict.done:\n        packed, objects = it.run.pack(",
+        "    if True:\n        packed, objects = it.run.pack(",
+    ),
+    mutant(
+        "policy-before-the-answer",
+        "a run fails although a person has answered",
+        MORE_GAPS + "test_an_answer_comes_before_the_policy_and_the_check",
+        "run/doubt.py",
+        "recorded.begun, 0)\n    if answered := (yield _answer_to(it, recorded)):",
+        "recorded.begun, 0)\n    if answered := ():",
+    ),
+    mutant(
+        "lease-alone-ends-a-body",
+        "an effect without a timeout is begun again beside its sleeping first try",
+        MORE_GAPS + "test_a_body_without_a_timeout_is_never_believed_to_be_over",
+        "run/doubt.py",
+        "    if not recorded.timeout_ms:\n",
+        "    if False:\n",
+    ),
+    mutant(
+        "done-by-check-not-recorded",
+        "what a check has found out is forgotten by the next crash",
+        MORE_GAPS + "test_an_effect_proven_done_is_recorded_and_not_asked_about_again",
+        "run/doubt.py",
+        "    if verdict.done:\n        packed, objects = it.run.pack(",
+        "    if False:\n        packed, objects = it.run.pack(",
+    ),
+    mutant(
+        "question-stays-open",
+        "a question that was answered is still shown",
+        MORE_GAPS + "test_a_question_is_closed_once_it_is_settled",
+        "run/doubt.py",
+        "    if question:\n        yield from it.run.commit(Site.QUESTION, r.QuestionClosed(",
+        "    if False:\n        yield from it.run.commit(Site.QUESTION, r.QuestionClosed(",
     ),
 )

@@ -1,0 +1,104 @@
+"""Effects in doubt, between the rows of the tables: found by mutants that no other test noticed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from perdure import Done, NotDone, RunWaiting
+from perdure.failpoints import Moment, Site
+from tests.conformance.kit import World, die, in_child, killed_at
+from tests.conformance.test_effects import paying
+
+
+@pytest.mark.parametrize(
+    ("check", "result"),
+    [
+        (lambda amount: Done(f"found {amount}"), "found 5"),
+        (lambda amount, **rest: Done(f"found {sorted(rest)}"), "found ['key']"),
+        (lambda amount, key: Done, None),
+        (lambda amount, key: Done(), None),
+    ],
+)
+def test_a_check_takes_the_key_or_leaves_it_and_needs_no_result(
+    store_url: str, world: World, check: Callable[..., Any], result: object
+) -> None:
+    killed_at(lambda: paying(store_url, world)[1](), Site.EFFECT_OUTCOME, Moment.BEFORE)
+    assert paying(store_url, world, check=check)[1](wait=0) == result
+    assert len(world.all()) == 1
+
+
+def test_an_effect_proven_absent_is_begun_again_with_a_new_entry(store_url: str, world: World) -> None:
+    def check(amount: int) -> None:
+        raise NotDone("not a trace of it")
+
+    killed_at(lambda: paying(store_url, world)[1](), Site.EFFECT_INTENT, Moment.AFTER)
+    agent, program = paying(store_url, world, check=check)
+    assert program(wait=0) == "paid 5"
+    assert len(world.all()) == 1
+    names = [type(event.record).__name__ for event in agent.runs.get("r").events]
+    assert names == ["RunStarted", "EffectIntended", "RunResumed", "EffectAgain", "EffectDone", "RunFinished"]
+
+
+def test_an_effect_proven_done_is_recorded_and_not_asked_about_again(store_url: str, world: World) -> None:
+    asked = []
+
+    def check(amount: int, *, key: str) -> object:
+        asked.append(key)
+        return Done("found")
+
+    killed_at(lambda: paying(store_url, world)[1](), Site.EFFECT_OUTCOME, Moment.BEFORE)
+    agent, program = paying(store_url, world, check=check)
+    assert [program(), program()] == ["found", "found"]
+    assert asked == world.all()
+    names = [type(event.record).__name__ for event in agent.runs.get("r").events]
+    assert names == ["RunStarted", "EffectIntended", "RunResumed", "EffectDone", "RunFinished"]
+
+
+@pytest.mark.parametrize("policy", ["fail", "retry"])
+def test_an_answer_comes_before_the_policy_and_the_check(store_url: str, world: World, policy: str) -> None:
+    killed_at(lambda: paying(store_url, world)[1](), Site.EFFECT_OUTCOME, Moment.BEFORE)
+    agent, program = paying(store_url, world, in_doubt=policy, check=lambda amount: NotDone)
+    agent.runs.answer("r", done="paid by hand")
+    assert program(wait=0) == "paid by hand"
+    assert len(world.all()) == 1
+
+
+@pytest.mark.parametrize("asked", [False, True])
+@pytest.mark.parametrize("answer", ["done", "retry", "check"])
+def test_a_question_is_closed_once_it_is_settled(store_url: str, world: World, answer: str, asked: bool) -> None:
+    killed_at(lambda: paying(store_url, world)[1](), Site.EFFECT_OUTCOME, Moment.BEFORE)
+    agent, program = paying(store_url, world)
+    if asked:
+        with pytest.raises(RunWaiting):
+            program(wait=0)
+        assert [question.kind for question in agent.runs.get("r").questions] == ["in_doubt"]
+    if answer == "check":
+        agent, program = paying(store_url, world, check=lambda amount: NotDone)
+    else:
+        agent.runs.answer("r", answer)
+    program(wait=0)
+    info = agent.runs.get("r")
+    assert (info.status, info.questions, info.in_doubt) == ("finished", [], [])
+    names = [type(event.record).__name__ for event in info.events]
+    assert names.count("QuestionAsked") == names.count("QuestionClosed") == asked
+
+
+def test_a_body_without_a_timeout_is_never_believed_to_be_over(
+    store_url: str, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def elsewhere() -> None:
+        monkeypatch.setattr("perdure.process._namespace", lambda pid: "pid:[elsewhere]")
+        monkeypatch.setattr("perdure.leases.LEASE_MS", 50)
+        paying(store_url, world, lambda: str(die()))[1]()
+
+    assert in_child(elsewhere) == 9
+    time.sleep(0.2)
+    monkeypatch.setattr("perdure.run.doubt.LEASE_MS", 50)
+    # Its lease has run out long ago; but it may sleep in its body, and act when it wakes up.
+    with pytest.raises(RunWaiting):
+        paying(store_url, world, timeout=5, check=lambda amount: NotDone)[1](wait=0)
+    assert len(world.all()) == 1

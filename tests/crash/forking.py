@@ -1,0 +1,174 @@
+"""Programs that fork, that get signals in several tasks, and that run out of disk."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from perdure import Agent, AsyncAgent, failpoints
+from perdure.errors import PerdureError, StorageFull, StoreFenced, StoreForked
+from tests.crash.players import STORE, open_agent, wait_for
+from tests.crash.world import World
+
+# -- os.fork() --------------------------------------------------------------------------------------------------
+
+
+def family(folder: str, leaving: str) -> None:
+    """A run is open, the process forks, the child tries everything, and the parent goes on."""
+    world, agent = World(folder), open_agent(folder)
+
+    @agent.step
+    def look(number: int) -> int:
+        world.note("body", f"look-{number}")
+        return number
+
+    with agent.run("parent") as run:
+        look(1)
+        run.state["before"] = 1
+        pid = os.fork()
+        if pid == 0:
+            _try_everything(folder, agent, run, look)
+            if leaving == "exit":
+                sys.exit(0)  # through the with block and everything that was registered to run at exit
+            os._exit(0)
+        _, status = os.waitpid(pid, 0)
+        world.note("child", str(os.waitstatus_to_exitcode(status)))
+        look(2)
+        run.effect(lambda *, key: world.act("booked", key), name="book")
+        run.state["after"] = 2
+        run.result = sorted(run.state)
+    agent.close()
+
+
+def _try_everything(folder: str, agent: Agent, run: Any, look: Callable[[int], int]) -> None:
+    attempts: dict[str, Callable[[], Any]] = {
+        "step": lambda: look(3),
+        "write": lambda: run.state.set("stolen", 1),
+        "event": lambda: run.event("STOLEN"),
+        "effect": lambda: run.effect(lambda: World(folder).act("stolen", "none"), name="steal"),
+        "read": agent.runs.list,
+        "run": lambda: agent.run("stolen").__enter__(),
+        "answer": lambda: agent.runs.answer("parent", retry=True),
+    }
+    for name, attempt in attempts.items():
+        try:
+            attempt()
+        except StoreForked:
+            World(folder).note("refused", name)
+    own = open_agent(folder)
+    with own.run("child") as mine:
+        mine.result = mine.step(lambda: "made in the child", name="make")
+    own.close()
+
+
+def orphan(folder: str) -> None:
+    """Fork in the middle of a commit, as a thread may at any time; die there, and leave the child behind."""
+
+    def fork_and_die(site: failpoints.Site, moment: failpoints.Moment) -> None:
+        if (site, moment) == (failpoints.Site.STEP_DONE, failpoints.Moment.WRITTEN):
+            pid = os.fork()
+            if pid == 0:
+                time.sleep(30)
+                os._exit(0)
+            (Path(folder) / "orphan").write_text(str(pid))
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    with open_agent(folder).run("parent") as run:
+        failpoints.arm(fork_and_die)
+        run.step(lambda: 1, name="one")
+
+
+# -- signals ------------------------------------------------------------------------------------------------------
+
+
+def many_tasks(folder: str) -> None:
+    """Three runs in three tasks; the first has ended when SIGTERM comes."""
+    agent = AsyncAgent("victim", store=f"sqlite:///{folder}/{STORE}")
+
+    async def work(name: str, seconds: float) -> None:
+        async with agent.run(name) as run:
+            await run.state.set("begun", True)
+            await asyncio.sleep(seconds)
+
+    async def main() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(work("quick", 0))
+            group.create_task(work("slow", 30))
+            group.create_task(work("slower", 30))
+            await asyncio.sleep(0.3)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    asyncio.run(main())
+
+
+# -- the disk is full -----------------------------------------------------------------------------------------------
+
+
+def fill(folder: str, disk: str, steps: int) -> None:
+    """Large steps until the disk is full; then wait for space, and make the same call again."""
+    world, agent = World(folder), Agent("victim", store=f"sqlite:///{disk}/{STORE}")
+
+    def work(number: int) -> bytes:
+        return os.urandom(20_000)
+
+    with agent.run("filling") as run:
+        for number in range(steps):
+            try:
+                value = run.step(work, number)
+            except StorageFull:
+                world.note("full", str(number), str(len(agent.runs.get("filling").events)))
+                (Path(folder) / "full").touch()
+                wait_for((Path(folder) / "freed").exists, "space")
+                value = run.step(work, number)
+            world.note("ack", str(number), str(hash(value)))
+        run.result = steps
+    agent.close()
+
+
+def verify(folder: str, disk: str, steps: int) -> None:
+    """Another process replays the run: every acknowledged value is the one that was acknowledged."""
+    world, agent = World(folder), Agent("victim", store=f"sqlite:///{disk}/{STORE}")
+    acked = {line[1]: line[2] for line in world.lines() if line[0] == "ack"}
+
+    def work(number: int) -> bytes:
+        raise AssertionError(f"step {number} is lost")
+
+    with agent.run("filling") as run:
+        for number in range(steps):
+            assert str(hash(run.step(work, number))) == acked[str(number)]
+        assert run.finished
+    agent.close()
+
+
+def outgrow(folder: str) -> None:
+    """The file may not grow any more: an I/O error that says nothing about space. Close, and open it again."""
+    world = World(folder)
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, limit))
+    for attempt in range(2):
+        agent = open_agent(folder)
+        try:
+            with agent.run("growing") as run:
+                for number in range(40):
+                    run.step(os.urandom, 20_000, id=str(number))
+                    world.note("done", str(attempt), str(number))
+        except (StorageFull, StoreFenced) as error:
+            world.note("error", type(error).__name__)
+            _note_refusal(world, agent)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+        agent.close()
+
+
+def _note_refusal(world: World, agent: Agent) -> None:
+    try:
+        with agent.run("other"):
+            world.note("writes", "work")
+    except PerdureError as error:
+        world.note("writes", type(error).__name__)

@@ -1,0 +1,63 @@
+"""The disk is full: a typed error, reads go on, nothing acknowledged is lost, and the same call works afterwards."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.crash.harness import Stage, every
+
+STEPS = 90
+
+
+@pytest.fixture
+def small_disk(stage: Stage) -> Iterator[Path]:
+    """A file system of one mebibyte."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting a small disk needs root")
+    folder = stage.folder()
+    made = _mount("-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder))
+    if made.returncode != 0:
+        pytest.skip(f"a small disk cannot be mounted here: {made.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", "-l", folder], check=True)
+
+
+def _mount(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["mount", *arguments], capture_output=True, text=True, check=False)
+
+
+def test_full_and_free_again(stage: Stage, small_disk: Path) -> None:
+    scene = stage.scene("forking:fill")
+    child = stage.zygote.start(
+        "tests.crash.forking:fill", scene.folder, {"PYTHONHASHSEED": "0"}, disk=str(small_disk), steps=STEPS
+    )
+    for _ in every(0.01, 2000):
+        if (scene.folder / "full").exists() or child.ended:
+            break
+    assert not child.ended, child.output()
+    [(number, events)] = [line[1:] for line in scene.world.lines() if line[0] == "full"]
+    assert int(events) > int(number) > 5, "reading goes on, and has all that was acknowledged"
+    assert stage.zygote.run("tests.crash.players:statuses", scene.folder, store=f"{small_disk}/store.db") == 0
+    assert _mount("-o", "remount,size=16m", str(small_disk)).returncode == 0
+    (scene.folder / "freed").touch()
+    assert child.wait() == 0, child.output()
+    assert stage.zygote.run("tests.crash.forking:verify", scene.folder, disk=str(small_disk), steps=STEPS) == 0
+
+
+def test_a_file_that_may_not_grow(stage: Stage) -> None:
+    """The system says no without saying why: the process is fenced, and an agent that is opened again goes on."""
+    scene = stage.scene("forking:outgrow")
+    assert stage.zygote.run("tests.crash.forking:outgrow", scene.folder) == 0
+    lines = scene.world.lines()
+    [error] = [line[1] for line in lines if line[0] == "error"]
+    [writes] = [line[1] for line in lines if line[0] == "writes"]
+    assert (error, writes) in {("StoreFenced", "StoreFenced"), ("StorageFull", "StorageFull")}
+    first = [line[2] for line in lines if line[0] == "done" and line[1] == "0"]
+    second = [line[2] for line in lines if line[0] == "done" and line[1] == "1"]
+    assert 0 < len(first) < 40
+    assert second == [str(number) for number in range(40)]

@@ -1,0 +1,106 @@
+"""What `verify` and `rebuild` find."""
+
+from __future__ import annotations
+
+from tests.mutations.mutant import mutant
+
+TESTS = "unit/test_verify.py::"
+
+VERIFY = (
+    mutant(
+        "views-of-another-time",
+        "a view says something else than the journal",
+        "unit/test_rebuild.py::test_after_everything_has_happened_the_views_equal_the_journal",
+        "journal/append.py",
+        "statements += fold(stream, seq, at, record)",
+        "statements += fold(stream, seq, at + 1, record)",
+    ),
+    mutant(
+        "views-not-compared",
+        "rebuild --check finds nothing, whatever the views say",
+        "unit/test_rebuild.py::test_missing_and_extra_rows_are_found_and_mended",
+        "journal/rebuild.py",
+        'yield Difference(name, key, "missing", expected=row)',
+        "continue",
+    ),
+    mutant(
+        "rebuild-from-anything",
+        "views are made anew from a damaged journal",
+        "unit/test_rebuild.py::test_nothing_is_rebuilt_from_a_damaged_journal",
+        "journal/walk.py",
+        '            raise JournalDamaged(f"stream {stream}, entry {seq} ({what}): {text}")\n',
+        "            pass\n",
+    ),
+    mutant(
+        "verify-skips-the-chain",
+        "verify does not see an edited entry",
+        TESTS + "test_swapped_entries_are_located",
+        "journal/walk.py",
+        "if gap or stored in after:",
+        "if True:",
+    ),
+    mutant(
+        "verify-skips-gaps",
+        "verify does not see a removed entry",
+        TESTS + "test_a_removed_entry_is_located",
+        "journal/walk.py",
+        "if seq != self.seq + 1:",
+        "if False:",
+    ),
+    mutant(
+        "verify-skips-signatures",
+        "verify believes a forged seal",
+        TESTS + "test_a_changed_bit_in_any_row_is_found[seals-signature]",
+        "journal/verify.py",
+        "if not _good_signature(self.whole.store.identity, seal):",
+        "if False:",
+    ),
+    mutant(
+        "verify-believes-any-key",
+        "whoever rewrites a run can sign it himself",
+        TESTS + "test_a_seal_by_another_key_is_none",
+        "journal/verify.py",
+        "if public_key != self._key(public_key):",
+        "if False:",
+    ),
+    mutant(
+        "verify-skips-the-sealed-head",
+        "verify does not see that a run was rewritten as a whole",
+        TESTS + "test_a_rewritten_stream_does_not_fit_its_seal",
+        "journal/verify.py",
+        "elif link not in self.sealed_links[seq]:",
+        "elif False:",
+    ),
+    mutant(
+        "verify-skips-the-end",
+        "verify does not see that the end of a run was cut off",
+        TESTS + "test_a_stream_cut_off_below_its_seal_is_truncated",
+        "journal/verify.py",
+        "if seq > self.along.seq:",
+        "if False:",
+    ),
+    mutant(
+        "verify-counts-no-streams",
+        "verify does not miss a run that was removed",
+        TESTS + "test_a_removed_stream_is_missed",
+        "journal/verify.py",
+        "if self.most_streams > self.streams:",
+        "if False:",
+    ),
+    mutant(
+        "verify-skips-objects",
+        "verify does not see a changed large value",
+        TESTS + "test_a_changed_object_is_located_by_the_entries_that_refer_to_it",
+        "journal/verify.py",
+        "if identity in self._bad_objects:",
+        "if False:",
+    ),
+    mutant(
+        "anchor-not-compared",
+        "nobody notices that the whole store was put back",
+        "unit/test_verify_anchor.py::test_a_rollback_of_the_whole_file_is_found",
+        "journal/anchor.py",
+        "        if not rows:\n",
+        "        if not rows:\n            continue\n",
+    ),
+)

@@ -1,0 +1,280 @@
+"""`init`, `adopt`, `verify`, `rebuild` and `doctor` as commands."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure import Agent
+from perdure.cli import checkup
+from perdure.cli.main import main
+from perdure.errors import StoreMoved
+from perdure.store import locate
+
+from .rich_store import behind, copy_to, opened
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return copy_to(tmp_path / "perdure.db")
+
+
+@pytest.fixture
+def told(capsys: pytest.CaptureFixture[str]) -> Any:
+    """Run a command that must end with that code; gives its output, or its JSON."""
+
+    def run(*arguments: str, code: int = 0) -> Any:
+        assert main([*arguments]) == code
+        out = capsys.readouterr().out
+        return json.loads(out) if "--json" in arguments else out
+
+    return run
+
+
+# -- init and adopt -------------------------------------------------------------------------------------------
+
+
+def test_init_makes_a_store_that_programs_find(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: Any) -> None:
+    below = tmp_path / "deep" / "below"
+    below.mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    text = told("init")
+    store = tmp_path / ".perdure" / "perdure.db"
+    assert text.startswith(f"made {store}\n")
+    assert "from perdure import Agent" in text
+    assert (tmp_path / ".perdure" / ".gitignore").read_text() == "*\n"
+    assert stat.S_IMODE(store.stat().st_mode) == 0o600
+    assert stat.S_IMODE(store.parent.stat().st_mode) == 0o700
+    monkeypatch.chdir(below)
+    assert locate(None) == f"sqlite:///{store}"
+    assert told("runs") == "no runs\n"
+
+
+def test_what_init_says_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = [line[4:] for line in told("init").splitlines() if line.startswith("    ") or not line]
+    program = "\n".join(line for line in lines if not line.startswith("perdure "))
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=30)
+    assert "result" in told("show", "first")
+
+
+def test_init_twice_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert told("init", "--json")["created"] is True
+    before = (tmp_path / ".perdure" / "perdure.db").read_bytes()
+    assert told("init", "--json")["created"] is False
+    assert "was there already" in told("init")
+    assert (tmp_path / ".perdure" / "perdure.db").read_bytes() == before
+
+
+def test_init_elsewhere(tmp_path: Path, told: Any) -> None:
+    told("init", "--store", str(tmp_path / "elsewhere.db"))
+    assert sorted(it.name for it in tmp_path.iterdir()) == ["elsewhere.db", "elsewhere.db.lock"]
+
+
+def test_a_copy_goes_on_after_it_was_adopted(path: Path, told: Any) -> None:
+    def work() -> None:
+        with closing(Agent("travel", store=path, single_home=True)) as agent, agent.run("after"):
+            pass
+
+    with pytest.raises(StoreMoved):
+        work()
+    assert told("adopt", "--store", str(path), "--json")["adopted"] is True
+    work()
+    assert "already" in told("adopt", "--store", str(path))
+
+
+# -- verify and rebuild ---------------------------------------------------------------------------------------
+
+
+def test_verify_names_the_entry(path: Path, told: Any) -> None:
+    assert told("verify", "--store", str(path)).startswith("ok; 9 streams, 44 entries")
+    with closing(behind(path)) as raw:
+        raw.execute("UPDATE events SET at = at + 1 WHERE id = (2 << 32 | 3)")
+    text = told("verify", "--store", str(path), code=1)
+    assert "damage    edited  2       3      finished  it does not fit the chain" in text
+    assert "damaged: 1 findings" in text
+    report = told("verify", "--store", str(path), "--json", code=1)
+    assert report["ok"] is False
+    [finding] = report["findings"]
+    assert (finding["stream"], finding["seq"], finding["run"], finding["what"]) == (2, 3, "finished", "edited")
+
+
+def test_an_anchor_finds_a_rollback(path: Path, tmp_path: Path, told: Any) -> None:
+    store, anchor = ["--store", str(path)], str(tmp_path / "anchor.json")
+    old = shutil.copy(path, tmp_path / "old.db")
+    told("adopt", *store)
+    with closing(Agent("travel", store=path)) as agent, agent.run("later"):
+        pass
+    assert f"anchor written to {anchor}" in told("verify", *store, "--export-anchor", anchor)
+    assert json.loads(Path(anchor).read_text())["signatures"][0]["agent"] == "travel"
+    told("verify", *store, "--anchor", anchor)
+    shutil.copy(old, path)
+    assert "rolled back" in told("verify", *store, "--anchor", anchor, code=1)
+    told("verify", *store)  # by itself the old copy is sound
+
+
+def test_an_anchor_is_replaced_only_after_a_look_at_it(path: Path, tmp_path: Path, told: Any) -> None:
+    store, anchor = ["--store", str(path)], str(tmp_path / "anchor.json")
+    told("verify", *store, "--export-anchor", anchor)
+    first = Path(anchor).read_bytes()
+    told("verify", *store, "--export-anchor", anchor, code=2)
+    assert Path(anchor).read_bytes() == first
+    assert told("verify", *store, "--anchor", anchor, "--export-anchor", anchor, "--json")["anchor"] == anchor
+    assert Path(anchor).read_bytes() != first
+    with closing(behind(path)) as raw:
+        raw.execute("UPDATE events SET at = at + 1 WHERE id = (2 << 32 | 3)")
+    second = Path(anchor).read_bytes()
+    told("verify", *store, "--anchor", anchor, "--export-anchor", anchor, code=1)
+    assert Path(anchor).read_bytes() == second  # nobody vouches for a damaged store
+
+
+def test_rebuild_check_says_what_differs_and_rebuild_mends_it(path: Path, told: Any) -> None:
+    store = ["--store", str(path)]
+    assert told("rebuild", "--check", *store) == "ok: every view equals the journal\n"
+    with closing(behind(path)) as raw:
+        raw.execute("UPDATE runs SET status = 'finished' WHERE id = 'failed'")
+        raw.execute("DELETE FROM state WHERE key = 'a'")
+    text = told("rebuild", "--check", *store, code=1)
+    assert "status: 'failed', found 'finished'" in text
+    assert "missing" in text
+    report = told("rebuild", "--check", *store, "--json", code=1)
+    assert {(it["view"], it["what"]) for it in report["differences"]} == {("runs", "differs"), ("state", "missing")}
+    assert told("rebuild", *store).startswith("rebuilt agents, runs, state, questions, answers from 44 entries")
+    assert told("rebuild", "--check", *store, "--json")["ok"] is True
+
+
+# -- doctor ---------------------------------------------------------------------------------------------------
+
+
+def problems(told: Any, path: Path) -> dict[str, str]:
+    report = told("doctor", "--store", str(path), "--json", code=1)
+    assert report["ok"] is False
+    found = {it["about"]: it for it in report["checks"] if it["level"] == "problem"}
+    assert all(it["fix"] for it in found.values())
+    return {about: it["text"] for about, it in found.items()}
+
+
+@pytest.fixture
+def at_home(path: Path, told: Any) -> Path:
+    told("adopt", "--store", str(path))
+    return path
+
+
+def test_a_healthy_store_has_no_problems(at_home: Path, told: Any) -> None:
+    report = told("doctor", "--store", str(at_home), "--json")
+    assert report["ok"] is True
+    levels = {it["about"]: it["level"] for it in report["checks"] if it["level"] == "ok"}
+    assert levels.keys() >= {"sqlite", "store", "disk", "writable", "permissions", "wal", "write lock", "home", "keys"}
+    assert told("doctor", "--store", str(at_home)).splitlines()[-1] == "no problems"
+
+
+def test_no_store_is_a_problem_with_a_fix(tmp_path: Path, told: Any) -> None:
+    assert "there is no store" in problems(told, tmp_path / "none.db")["store"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_others_could_read_is_a_problem(at_home: Path, told: Any) -> None:
+    at_home.chmod(0o644)
+    assert "mode 644" in problems(told, at_home)["permissions"]
+    at_home.chmod(0o600)
+    Path(f"{at_home}.keys/travel.key").chmod(0o640)
+    assert "travel.key" in problems(told, at_home)["permissions"]
+
+
+def test_a_copy_is_a_problem(path: Path, told: Any) -> None:
+    assert problems(told, path).keys() == {"home"}
+
+
+def test_keys_are_compared(at_home: Path, told: Any) -> None:
+    key = Path(f"{at_home}.keys/travel.key")
+    key.write_text("00" * 32)
+    assert "not the one of travel" in problems(told, at_home)["keys"]
+    key.write_text("no key")
+    assert "cannot be read" in problems(told, at_home)["keys"]
+    key.unlink()
+    notes = [it for it in told("doctor", "--store", str(at_home), "--json")["checks"] if it["level"] == "note"]
+    assert "stay unsigned" in next(it["text"] for it in notes if it["about"] == "keys")
+
+
+def test_crashed_runs_and_dead_holders_are_found(at_home: Path, told: Any) -> None:
+    script = (
+        "import os, sys\nfrom perdure import Agent\nagent = Agent('travel', store=sys.argv[1])\n"
+        "with agent.run('cut off'): os.kill(os.getpid(), 9)"
+    )
+    subprocess.run([sys.executable, "-c", script, str(at_home)], check=False, timeout=30)
+    assert problems(told, at_home) == {"runs": "cut off of travel crashed: its process is gone"}
+    notes = [it["text"] for it in told("doctor", "--store", str(at_home), "--json", code=1)["checks"]]
+    assert any("is gone and left 1 streams open" in text for text in notes)
+
+
+def test_a_stopped_process_with_the_write_lock_is_named(
+    at_home: Path, told: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkup, "LOCK_PATIENCE_SECONDS", 0.2)
+    script = (
+        "import fcntl, os, sys, time; fcntl.flock(os.open(sys.argv[1], os.O_RDWR), fcntl.LOCK_EX); "
+        "print('locked', flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", script, f"{at_home}.lock"], stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        holder.send_signal(signal.SIGSTOP)
+        try:
+            os.waitid(os.P_PID, holder.pid, os.WSTOPPED)
+            assert f"process {holder.pid} (stopped) has had the write lock" in problems(told, at_home)["write lock"]
+        finally:
+            holder.kill()
+    with open(f"{at_home}.lock", "rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the doctor has let it go
+
+
+def test_what_is_no_store_is_a_problem(tmp_path: Path, told: Any) -> None:
+    path = tmp_path / "text.db"
+    path.write_text("hello, this is a text and not a database " * 100)
+    path.chmod(0o600)
+    assert "is not a SQLite file" in problems(told, path)["file"]
+
+
+def test_a_store_that_cannot_be_read_is_a_problem(at_home: Path, told: Any) -> None:
+    with closing(behind(at_home)) as raw:
+        raw.execute("DROP TABLE homes").fetchall()
+    assert "cannot be used" in problems(told, at_home)["store"]
+
+
+def test_a_failpoint_in_the_environment_is_a_problem(at_home: Path, told: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERDURE_FAILPOINT", "run.answer:before")
+    assert "kills your programs on purpose" in problems(told, at_home)["environment"]
+
+
+def test_places_that_do_not_keep_a_store_are_named(at_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def levels(kind: str, free: int) -> dict[str, str]:
+        monkeypatch.setattr(checkup, "file_system_of", lambda folder: kind)
+        usage = shutil.disk_usage("/")._replace(free=free)
+        monkeypatch.setattr(checkup.shutil, "disk_usage", lambda folder: usage)
+        return {it.about: it.level.value for it in checkup.place(str(at_home))}
+
+    assert levels("ext4", 10**12) == {"file system": "ok", "disk": "ok", "writable": "ok"}
+    assert levels("nfs4", 10**9) == {"file system": "problem", "disk": "note", "writable": "ok"}
+    assert levels("tmpfs", 10**6) == {"file system": "note", "disk": "problem", "writable": "ok"}
+
+
+def test_the_store_is_left_as_it_was(at_home: Path, told: Any) -> None:
+    def content() -> list[Any]:
+        with closing(opened(at_home)) as store:
+            return [store.read(name) for name in ("all_streams", "all_runs", "all_agents", "last_home")]
+
+    before = content()
+    told("doctor", "--store", str(at_home))
+    assert content() == before

@@ -1,0 +1,307 @@
+"""`runs`, `show` and `answer`: what a person on call sees, and can say."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure import Agent
+from perdure.cli.main import main
+
+from .rich_store import LARGE, copy_to, opened
+
+pytestmark = pytest.mark.filterwarnings("ignore::perdure.errors.StoreMovedWarning")
+
+KEY = re.compile(r"[0-9a-f]{32}")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return copy_to(tmp_path / "perdure.db")
+
+
+class Cli:
+    """Runs commands on one store in this process."""
+
+    def __init__(self, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.path, self._capsys = path, capsys
+        self.err = ""
+
+    def __call__(self, *arguments: str, code: int = 0) -> str:
+        assert main([*arguments, "--store", str(self.path)]) == code
+        told = self._capsys.readouterr()
+        self.err = told.err
+        return told.out
+
+    def json(self, *arguments: str, code: int = 0) -> Any:
+        return json.loads(self(*arguments, "--json", code=code))
+
+
+@pytest.fixture
+def cli(path: Path, capsys: pytest.CaptureFixture[str]) -> Cli:
+    return Cli(path, capsys)
+
+
+# -- runs -----------------------------------------------------------------------------------------------------
+
+
+def test_runs_are_listed_with_status_and_what_they_wait_for(cli: Cli) -> None:
+    header, *lines = cli("runs").splitlines()
+    assert header.split() == ["RUN", "AGENT", "STATUS", "DONE", "CHANGED", "WAITS", "FOR"]
+    rows = {line.split()[0]: line for line in lines}
+    assert rows.keys() == {"finished", "child", "failed", "interrupted", "answered", "waiting", "in-doubt"}
+    assert rows["finished"].split()[1:4] == ["travel", "finished", "3"]
+    assert "Did book happen?" in rows["waiting"]
+    assert rows["in-doubt"].endswith("in doubt: book")
+    assert rows["failed"].endswith("RuntimeError: no money")
+
+
+def test_runs_as_json(cli: Cli) -> None:
+    rows = {row["id"]: row for row in cli.json("runs")}
+    assert rows["finished"]["done"] == 3
+    assert rows["in-doubt"]["in_doubt"] == ["book"]
+    assert len(rows["waiting"]["waits_for"]) == 1
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", rows["failed"]["changed_at"])
+
+
+def test_runs_can_be_chosen(cli: Cli) -> None:
+    assert {row["id"] for row in cli.json("runs", "--status", "failed")} == {"failed", "in-doubt"}
+    assert cli.json("runs", "--agent", "nobody") == []
+    assert cli("runs", "--agent", "nobody") == "no such runs\n"
+    assert len(cli.json("runs", "--limit", "2")) == 2
+    assert cli("runs", "--limit", "2").splitlines()[-1] == "5 more; --limit 0 shows all"
+    assert len(cli.json("runs", "--limit", "0")) == 7
+
+
+def test_reading_registers_nobody(cli: Cli) -> None:
+    for command in (["runs"], ["show", "finished"], ["verify"], ["rebuild", "--check"], ["doctor"]):
+        cli(*command, code=1 if command == ["doctor"] else 0)  # the copy has another home
+    store = opened(cli.path)
+    assert store.read("holders_at_work", (0,)) == []
+    assert len(store.read("all_streams")) == 9
+    store.close()
+
+
+VICTIM = """
+import os, signal, sys
+from perdure import Agent
+agent = Agent("victim", store=sys.argv[1])
+@agent.effect
+def charge(amount):
+    os.kill(os.getpid(), signal.SIGKILL)
+with agent.run("charged") as run:
+    run.state["large"] = "x" * 9000
+    charge(5)
+"""
+
+
+def crash(path: Path) -> None:
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", VICTIM, str(path)], check=False, timeout=30)
+    assert done.returncode == -9
+
+
+def test_a_killed_run_is_crashed_and_in_doubt(cli: Cli) -> None:
+    crash(cli.path)
+    [row] = cli.json("runs", "--status", "crashed")
+    assert (row["id"], row["agent"], row["in_doubt"]) == ("charged", "victim", ["charge"])
+    told = cli("show", "charged")
+    assert "status    crashed" in told
+    assert "arguments  {'amount': 5}" in told
+
+
+# -- show -----------------------------------------------------------------------------------------------------
+
+
+def test_show_tells_the_story(cli: Cli) -> None:
+    told = cli("show", "finished")
+    in_order = [
+        r"run finished of agent travel",
+        r"input +\{'to': 'NYC'\}",
+        r"messages +2",
+        r"kept +\{'twice': True\}",
+        r"1 .* started in process \d+ on .*, input \{'to': 'NYC'\}",
+        r"step search -> \{'city': 'NYC'",
+        r"flaky: attempt 1 failed: ValueError\('not yet'\)",
+        r"step flaky -> 2 in",
+        r"effect book begins, key [0-9a-f]{32}, arguments \{'flight': 'AA1'\}",
+        r"effect book -> 'booked AA1' in",
+        r"state\['dropped'\] deleted",
+        r"item 1:a done, with state\['a'\] = 'a'; message \{'role': 'user', 'content': 'a'\}",
+        r"event DECISION \{'why': 'cheapest'\}",
+        r"14 .* finished, result 'a page",
+    ]
+    assert re.search(".*".join(in_order), told, re.DOTALL)
+    assert max(map(len, told.splitlines())) < 300  # large values are shortened
+
+
+def test_show_tells_how_a_run_ended_otherwise(cli: Cli) -> None:
+    assert "failed: RuntimeError: no money" in cli("show", "failed")
+    assert "interrupted: KeyboardInterrupt" in cli("show", "interrupted")
+    answered = cli("show", "answered")
+    assert "effect book in doubt: TimeoutError: the line went dead" in answered
+    assert "effect book -> 'AB12' says ann" in answered
+    assert "in doubt: did" not in answered
+
+
+def test_show_as_json_has_everything(cli: Cli) -> None:
+    told = cli.json("show", "finished")
+    assert told["result"] == LARGE
+    assert told["state"] == {"a": "a", "b": "b", "kept": {"twice": True}}
+    assert told["messages"] == [{"role": "user", "content": "a"}, {"role": "user", "content": "b"}]
+    assert [entry["seq"] for entry in told["entries"]] == list(range(1, 15))
+    assert (told["entries"][0]["kind"], told["in_doubt"], told["questions"]) == ("RunStarted", [], [])
+
+
+def test_show_shows_the_last_entries(cli: Cli) -> None:
+    told = cli("show", "finished", "--last", "3")
+    assert "journal, the last 3 of 14 entries" in told
+    assert "step search" not in told
+    assert [entry["seq"] for entry in cli.json("show", "finished", "--last", "2")["entries"]] == [13, 14]
+    assert cli("show", "finished", "--last", "0").count("\n") == cli("show", "finished").count("\n")
+
+
+def test_show_says_how_to_answer(cli: Cli) -> None:
+    told = cli("show", "waiting")
+    [doubt] = cli.json("show", "waiting")["in_doubt"]
+    assert KEY.fullmatch(doubt["key"])
+    assert (doubt["name"], doubt["arguments"], doubt["answered"]) == ("book", {"flight": "lost"}, None)
+    assert f"key        {doubt['key']}" in told
+    for option in ("--done RESULT", "--retry", "--fail"):
+        assert f"perdure answer waiting {option}\n" in told
+
+
+def test_of_two_agents_with_one_run_id_the_named_one_is_shown(cli: Cli) -> None:
+    agent = Agent("other", store=cli.path)
+    with agent.run("finished") as run:
+        run.result = "other"
+    agent.close()
+    cli("show", "finished", code=2)
+    assert "several agents have a run of that id: other, travel" in cli.err
+    assert cli.json("show", "finished", "--agent", "other")["result"] == "other"
+    cli("show", "finished", "--agent", "third", code=2)
+    assert "error[PD303]" in cli.err
+
+
+STRANGER = """
+import sys
+from dataclasses import dataclass
+from perdure import Agent, stored
+@stored("flight-of-a-stranger")
+@dataclass
+class Flight:
+    number: str
+agent = Agent("stranger", store=sys.argv[1])
+@agent.effect
+def book(flight):
+    raise TimeoutError
+try:
+    with agent.run("strange", input=Flight("AA1")) as run:
+        run.state["flight"] = Flight("AA2")
+        run.messages.append(Flight("AA3"))
+        book(Flight("AA4"))
+except Exception:
+    pass
+"""
+
+
+def test_values_of_unknown_types_are_named_and_can_be_answered_about(cli: Cli) -> None:
+    subprocess.run([sys.executable, "-W", "ignore", "-c", STRANGER, str(cli.path)], check=True, timeout=30)
+    told = cli("show", "strange")
+    assert told.count("flight-of-a-stranger") >= 3
+    assert cli.json("show", "strange")["in_doubt"][0]["name"] == "book"
+    cli("answer", "strange", "--done", '"AB12"')
+
+
+# -- answer ---------------------------------------------------------------------------------------------------
+
+
+def resumed(path: Path, run_id: str) -> Any:
+    """Start the program again; returns what `book` came to."""
+    agent = Agent("travel", store=path)
+
+    @agent.effect
+    def book(flight: str, *, key: str) -> str:
+        return f"booked again with {key}"
+
+    try:
+        with agent.run(run_id, wait=0):
+            return book("lost")
+    finally:
+        agent.close()
+
+
+@pytest.mark.parametrize("run_id", ["waiting", "in-doubt"])
+def test_done_gives_the_result(cli: Cli, run_id: str) -> None:
+    told = cli("answer", run_id, "--done", '{"booking": "AB12"}', "--by", "ann")
+    assert told.splitlines()[0] == "answered: done with result {'booking': 'AB12'}, by ann"
+    assert resumed(cli.path, run_id) == {"booking": "AB12"}
+    assert "says ann" in cli("show", run_id)
+
+
+def test_retry_runs_it_again_with_the_same_key(cli: Cli) -> None:
+    key = cli.json("show", "waiting")["in_doubt"][0]["key"]
+    told = cli.json("answer", "waiting", "--retry", "--key", key)
+    assert (told["run"], told["verdict"]) == ("waiting", "retry")
+    assert "@" in told["by"]
+    assert resumed(cli.path, "waiting") == f"booked again with {key}"
+
+
+def test_fail_gives_up(cli: Cli) -> None:
+    cli("answer", "waiting", "--fail")
+    with pytest.raises(Exception, match="gave up on book"):
+        resumed(cli.path, "waiting")
+
+
+def test_the_first_answer_counts_and_is_shown(cli: Cli) -> None:
+    cli("answer", "in-doubt", "--done", "1", "--by", "ann")
+    cli("answer", "in-doubt", "--retry", code=2)
+    assert "error[PD309]" in cli.err
+    assert "answered   done, by ann" in cli("show", "in-doubt")
+    assert cli.json("show", "in-doubt")["in_doubt"][0]["answered"] == {"verdict": "done", "by": "ann"}
+    [row] = [row for row in cli.json("runs") if row["id"] == "in-doubt"]
+    assert row["in_doubt"] == []
+
+
+def test_there_must_be_something_to_answer(cli: Cli) -> None:
+    cli("answer", "finished", "--retry", code=2)
+    assert "error[PD308]" in cli.err
+    cli("answer", "waiting", "--retry", "--key", "another", code=2)
+    assert "error[PD308]" in cli.err
+    cli("answer", "nope", "--retry", code=2)
+    assert "error[PD303]" in cli.err
+
+
+@pytest.mark.parametrize("options", [[], ["--retry", "--fail"], ["--done", "1", "--retry"]])
+def test_exactly_one_answer_is_given(cli: Cli, options: list[str]) -> None:
+    cli("answer", "waiting", *options, code=2)
+    assert "say one of --done JSON, --retry and --fail" in cli.err
+
+
+def test_a_result_is_json(cli: Cli) -> None:
+    cli("answer", "waiting", "--done", "AB12", code=2)
+    assert "'AB12' is not JSON; text needs quotes of its own: --done '\"AB12\"'" in cli.err
+    assert cli.json("show", "waiting")["in_doubt"][0]["answered"] is None
+
+
+def test_a_run_that_waits_goes_on_when_it_is_answered(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "perdure.db"
+    script = (
+        "import sys\nfrom perdure import Agent\nagent = Agent('travel', store=sys.argv[1])\n"
+        "@agent.effect\ndef book():\n    raise TimeoutError\n"
+        "try:\n    with agent.run('trip'): book()\nexcept Exception: pass\n"
+        "with agent.run('trip', wait=30):\n    print(book())\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as waiting:
+        assert waiting.stderr is not None
+        assert "waits" in waiting.stderr.readline()  # it has said how to answer
+        told = Cli(path, capsys)("answer", "trip", "--done", '"AB12"')
+        assert told.splitlines()[1] == "The run goes on."
+        assert waiting.communicate(timeout=30)[0] == "AB12\n"

@@ -1,0 +1,337 @@
+"""Where a store may be, how its file is set up, and what is refused."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from perdure import Agent
+from perdure.errors import (
+    NotDurableWarning,
+    StoreClosed,
+    StoreMoved,
+    StoreMovedWarning,
+    StoreTooNew,
+    StoreUnavailable,
+)
+from perdure.store import locate, open_store, sqlite_file, sqlite_path
+from perdure.store.sqlite_file import APPLICATION_ID, connect, file_system_of
+from tests.unit import child
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "perdure.db"
+
+
+@pytest.fixture
+def open_umask() -> Iterator[None]:
+    """The most careless of settings."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def made(path: Path) -> Path:
+    """An empty store."""
+    open_store(f"sqlite:///{path}").close()
+    return path
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+# -- URLs and the default location ----------------------------------------------------------------------------------
+
+
+def test_three_slashes_are_relative_and_four_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert sqlite_path("sqlite:///some/where.db") == str(tmp_path / "some" / "where.db")
+    assert sqlite_path("sqlite:////some/where.db") == "/some/where.db"
+    assert sqlite_path("sqlite:///~/where.db") == str(Path.home() / "where.db")
+
+
+@pytest.mark.parametrize("url", ["sqlite://:memory:", "sqlite:///:memory:"])
+def test_a_store_in_memory(url: str) -> None:
+    assert sqlite_path(url) == ":memory:"
+    store = open_store(url)
+    assert store.read("all_streams") == []
+    store.close()
+
+
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///", "sqlite://where.db", "mysql://host/db", "postgresql://h/d"])
+def test_other_urls_are_refused(url: str) -> None:
+    with pytest.raises(StoreUnavailable) as refusal:
+        open_store(url)
+    assert refusal.value.hint
+
+
+def test_what_is_given_comes_first_then_the_environment(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERDURE_URL", "sqlite:////from/environment.db")
+    assert locate(path) == f"sqlite:///{path}"
+    assert locate(str(path)) == f"sqlite:///{path}"
+    assert locate("sqlite:////given.db") == "sqlite:////given.db"
+    assert locate(None) == "sqlite:////from/environment.db"
+
+
+def test_then_the_nearest_folder_above_then_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inner = tmp_path / "project" / "src" / "deep"
+    inner.mkdir(parents=True)
+    monkeypatch.chdir(inner)
+    assert locate(None) == f"sqlite:///{Path.home()}/.perdure/perdure.db"
+    (tmp_path / ".perdure").mkdir()
+    assert locate(None) == f"sqlite:///{tmp_path}/.perdure/perdure.db"
+    (tmp_path / "project" / ".perdure").mkdir()
+    assert locate(None) == f"sqlite:///{tmp_path}/project/.perdure/perdure.db"
+    (inner / ".perdure").write_text("a file is not a folder")
+    assert locate(None) == f"sqlite:///{tmp_path}/project/.perdure/perdure.db"
+
+
+def test_memory_warns_where_no_test_runs() -> None:
+    code = """
+        import warnings
+        from perdure import Agent
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            with Agent("a", store="sqlite://:memory:").run("r"):
+                pass
+        print(*[warning.category.__name__ for warning in caught])
+    """
+    assert child.output(code) == NotDurableWarning.__name__
+
+
+def test_durability_is_one_of_two(path: Path) -> None:
+    with pytest.raises(ValueError, match="durability='fast'"):
+        open_store(f"sqlite:///{path}", durability="fast")
+    assert not path.exists()
+
+
+# -- the file -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("open_umask")
+def test_only_the_owner_can_read_any_of_the_files(tmp_path: Path) -> None:
+    folder = tmp_path / "new" / ".perdure"
+    agent = Agent("a", store=folder / "perdure.db")
+    with agent.run("r") as run:
+        run.state["k"] = 1
+        files = [file for file in folder.rglob("*") if file.is_file()]
+        assert {mode(file) for file in files} == {0o600}
+        assert {"perdure.db", "perdure.db-wal", "perdure.db-shm", "perdure.db.lock"} < {file.name for file in files}
+    assert [mode(part) for part in (folder.parent, folder, folder / "perdure.db.keys")] == [0o700] * 3
+    agent._engine.store.backup(str(tmp_path / "copies" / "copy.db"))
+    assert mode(tmp_path / "copies" / "copy.db") == 0o600
+    agent.close()
+
+
+@pytest.mark.parametrize(("durability", "synchronous"), [("full", 2), ("process", 1)])
+def test_settings_that_durability_depends_on_are_in_force(path: Path, durability: str, synchronous: int) -> None:
+    store: Any = open_store(f"sqlite:///{path}", durability=durability)
+    store.read("all_streams")
+    store.changes()
+    connections = store._connections()
+    assert len(connections) == 3
+    for connection in connections:
+        assert connection.pragma("synchronous") == synchronous
+        assert connection.pragma("journal_mode") == "wal"
+        assert connection.pragma("trusted_schema") == 0
+    store.close()
+
+
+def test_a_setting_that_sqlite_ignores_is_noticed() -> None:
+    connection = apsw.Connection(":memory:")
+    with pytest.raises(StoreUnavailable, match="would not set journal_mode to wal"):
+        sqlite_file._pragma(connection, "journal_mode", "wal")
+    connection.close()
+
+
+@pytest.mark.parametrize(("version", "fine"), [("3.51.2", False), ("3.7.0", False), ("3.51.3", True), ("3.100.0", True)])
+def test_a_sqlite_that_may_corrupt_is_refused(
+    path: Path, monkeypatch: pytest.MonkeyPatch, version: str, fine: bool
+) -> None:
+    monkeypatch.setattr(apsw, "sqlite_lib_version", lambda: version)
+    if fine:
+        made(path)
+        return
+    with pytest.raises(StoreUnavailable, match=version) as refusal:
+        made(path)
+    assert "pip install" in refusal.value.hint
+
+
+@pytest.mark.parametrize("version", [0, 1, 99])
+def test_a_file_of_another_program_is_refused_and_left_as_it_was(path: Path, version: int) -> None:
+    connection = apsw.Connection(str(path))
+    connection.execute("CREATE TABLE theirs (a)").fetchall()
+    connection.pragma("user_version", version)
+    connection.close()
+    before = path.read_bytes()
+    with pytest.raises(StoreUnavailable, match="another program"):
+        open_store(f"sqlite:///{path}")
+    assert path.read_bytes() == before
+    assert not path.with_name("perdure.db-wal").exists()
+
+
+def test_a_file_that_is_no_database_is_refused(path: Path) -> None:
+    path.write_bytes(b"not a database, " * 1000)
+    with pytest.raises(StoreUnavailable):
+        open_store(f"sqlite:///{path}")
+    assert path.read_bytes() == b"not a database, " * 1000
+
+
+def test_a_store_of_a_later_version_is_refused(path: Path) -> None:
+    made(path)
+    connection = apsw.Connection(str(path))
+    assert connection.pragma("application_id") == APPLICATION_ID
+    connection.pragma("user_version", 99)
+    connection.close()
+    with pytest.raises(StoreTooNew, match="schema 99"):
+        open_store(f"sqlite:///{path}")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(StoreUnavailable, match="cannot be opened"):
+        open_store(f"sqlite:///{tmp_path}/perdure.db")
+
+
+def test_a_path_through_a_file_is_told(path: Path) -> None:
+    path.write_text("in the way")
+    with pytest.raises(StoreUnavailable, match="cannot be opened"):
+        open_store(f"sqlite:///{path}/perdure.db")
+
+
+def test_nothing_works_after_closing_and_closing_twice_is_fine(path: Path) -> None:
+    store = open_store(f"sqlite:///{path}")
+    store.close()
+    store.close()
+    with pytest.raises(StoreClosed):
+        store.read("all_streams")
+    with pytest.raises(StoreClosed):
+        store.changes()
+
+
+def test_the_way_to_a_new_store_is_synced(tmp_path: Path, strace: str) -> None:
+    """A file is only as durable as the names of the folders that lead to it."""
+    path, log = tmp_path / "one" / "two" / "perdure.db", tmp_path / "log"
+    code = "import sys; from perdure.store import open_store; open_store('sqlite:///' + sys.argv[1]).close()"
+    traced = [strace, "-f", "-y", "-e", "trace=fsync,fdatasync,mkdir,mkdirat", "-o", str(log), *child.command(code, path)]
+    subprocess.run(traced, env=child.environment(), check=True, timeout=child.SECONDS_MAX, capture_output=True)
+    lines = log.read_text().splitlines()
+    for folder in (tmp_path / "one", tmp_path / "one" / "two"):
+        made_at = next(n for n, line in enumerate(lines) if "mkdir" in line and f'"{folder}"' in line)
+        assert any("sync(" in line and f"<{folder.parent}>" in line for line in lines[made_at:]), lines
+    assert any("sync(" in line and f"<{path.parent}>" in line for line in lines), lines
+
+
+# -- network file systems -------------------------------------------------------------------------------------------
+
+MOUNTS = """\
+22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
+30 22 0:40 / /srv rw,relatime shared:2 - nfs4 server:/export rw
+31 30 8:2 / /srv/local rw,relatime - xfs /dev/sdb1 rw
+32 22 0:41 / /mnt/with\\040space rw - fuse.sshfs host:/ rw
+33 22 0:42 / /srvlike rw shared:7 master:3 - tmpfs tmpfs rw
+"""
+
+
+@pytest.mark.parametrize(
+    ("folder", "kind"),
+    [
+        ("/home/me", "ext4"),
+        ("/srv", "nfs4"),
+        ("/srv/agents/a", "nfs4"),
+        ("/srv/local/a", "xfs"),
+        ("/srvlike/a", "tmpfs"),
+        ("/srvlikely", "ext4"),
+        ("/mnt/with space/a", "fuse.sshfs"),
+    ],
+)
+def test_the_file_system_of_a_folder(tmp_path: Path, folder: str, kind: str) -> None:
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(MOUNTS)
+    assert file_system_of(folder, str(mounts)) == kind
+
+
+def test_a_system_that_does_not_tell_is_believed(tmp_path: Path) -> None:
+    assert file_system_of("/srv", str(tmp_path / "missing")) == ""
+
+
+@pytest.mark.parametrize("kind", ["nfs", "nfs4", "cifs", "9p", "fuse.sshfs"])
+def test_network_file_systems_are_refused(path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    monkeypatch.setattr(sqlite_file, "file_system_of", lambda folder: kind)
+    with pytest.raises(StoreUnavailable, match=rf"network file system \({kind}\)"):
+        open_store(f"sqlite:///{path}")
+
+
+# -- copies and moves -----------------------------------------------------------------------------------------------
+
+
+def use(path: Path, **options: Any) -> None:
+    agent = Agent("a", store=path, **options)
+    try:
+        agent.runs.list()
+    finally:
+        agent.close()
+
+
+def test_a_copy_is_noticed_once(path: Path, tmp_path: Path) -> None:
+    use(path)
+    use(path)
+    copy = tmp_path / "copy.db"
+    shutil.copy(path, copy)
+    with pytest.warns(StoreMovedWarning, match="as another file"):
+        use(copy)
+    use(copy)
+    use(path)
+
+
+def test_a_single_home_refuses_a_copy_until_it_is_adopted(path: Path, tmp_path: Path) -> None:
+    use(path, single_home=True)
+    copy = tmp_path / "copy.db"
+    shutil.copy(path, copy)
+    for _ in range(2):
+        with pytest.raises(StoreMoved, match="as another file"):
+            use(copy, single_home=True)
+    with pytest.warns(StoreMovedWarning):
+        use(copy)
+    use(copy, single_home=True)
+
+
+def test_another_host_is_noticed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from perdure import engine
+
+    use(path)
+    inode = str(path.stat().st_ino)
+    monkeypatch.setattr(engine, "home_of", lambda path: ("another host", inode))
+    with pytest.warns(StoreMovedWarning, match="on another host"):
+        use(path)
+
+
+def test_a_renamed_file_is_the_same(path: Path) -> None:
+    use(path)
+    path.rename(path.with_name("renamed.db"))
+    use(path.with_name("renamed.db"), single_home=True)
+
+
+def test_connections_do_not_leak_when_opening_fails(path: Path) -> None:
+    path.write_bytes(b"not a database, " * 1000)
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(5):
+        with pytest.raises(StoreUnavailable):
+            open_store(f"sqlite:///{path}")
+    assert len(os.listdir("/proc/self/fd")) <= before + 1
+
+
+def test_a_connection_of_a_missing_folder_is_told() -> None:
+    with pytest.raises(apsw.CantOpenError):
+        connect("/nowhere/at/all.db", "full", None)
