@@ -11,7 +11,7 @@ from typing import Any
 import apsw
 import pytest
 
-from perdure import AsyncAgent, NotDone, failpoints
+from perdure import Agent, AsyncAgent, NotDone, RunBusy, failpoints
 from perdure.errors import LeaseLost, StorageFull
 from perdure.failpoints import Moment, Site
 from perdure.records import EffectAgain, RunResumed
@@ -89,6 +89,17 @@ def test_a_run_that_ended_is_free_while_its_process_lives_on(store_url: str, how
     finally:
         os.write(release[1], b"x")
         thread.join()
+
+
+def test_a_run_is_busy_in_its_process_for_an_agent_of_another_durability(store_url: str) -> None:
+    # Two doors to one file in one process: each has a holder of its own, and both are alive.
+    with agent_at(store_url).run("r") as run:
+        with (
+            pytest.raises(RunBusy, match="this process"),
+            Agent("tester", store=store_url, durability="process").run("r"),
+        ):
+            pass
+        run.state["mine"] = 1
 
 
 def test_who_slept_past_the_lease_between_intent_and_body_does_not_act(store_url: str, world: World) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from perdure import Done, NotDone, RunWaiting
+from perdure import AsyncAgent, Done, NotDone, RunWaiting
 from perdure.failpoints import Moment, Site
 from tests.conformance.kit import World, die, in_child, killed_at
 from tests.conformance.test_effects import paying
@@ -72,7 +73,7 @@ def test_an_answer_comes_before_the_policy_and_the_check(store_url: str, world: 
 def test_a_question_is_closed_once_it_is_settled(store_url: str, world: World, answer: str, asked: bool) -> None:
     killed_at(lambda: paying(store_url, world)[1](), Site.EFFECT_OUTCOME, Moment.BEFORE)
     agent, program = paying(store_url, world)
-    if asked:
+    for _ in range(2 * asked):
         with pytest.raises(RunWaiting):
             program(wait=0)
         assert [question.kind for question in agent.runs.get("r").questions] == ["in_doubt"]
@@ -101,4 +102,29 @@ def test_a_body_without_a_timeout_is_never_believed_to_be_over(
     # Its lease has run out long ago; but it may sleep in its body, and act when it wakes up.
     with pytest.raises(RunWaiting):
         paying(store_url, world, timeout=5, check=lambda amount: NotDone)[1](wait=0)
+    assert len(world.all()) == 1
+
+
+@pytest.mark.parametrize("before", ["first time", "in doubt", "failed"])
+def test_two_calls_with_one_id_at_the_same_time_are_one_effect(store_url: str, world: World, before: str) -> None:
+    async def program(calls: int, *, fail: bool = False) -> list[Any]:
+        agent = AsyncAgent("tester", store=store_url)
+
+        @agent.effect(check=lambda *, key: NotDone)
+        async def pay(*, key: str) -> str:
+            if fail:
+                raise NotDone("no money")
+            world.do(key)
+            await asyncio.sleep(0.01)
+            return "paid"
+
+        async with agent.run("r"):
+            return await asyncio.gather(*[pay.options(id="x")() for _ in range(calls)], return_exceptions=True)
+
+    if before == "in doubt":
+        killed_at(lambda: asyncio.run(program(1)), Site.EFFECT_INTENT, Moment.AFTER)
+    elif before == "failed":
+        killed_at(lambda: asyncio.run(program(1, fail=True)), Site.RUN_END, Moment.BEFORE)
+    outcomes = asyncio.run(program(2))
+    assert [type(one).__name__ for one in outcomes] == ["str", "Diverged"]
     assert len(world.all()) == 1

@@ -229,17 +229,18 @@ def stories(
     A runner that cannot do every kind of stop, reach every point or answer `while_waiting` narrows these.
     """
     zombies = "freeze" in kinds
+    said = few(answers(verdicts), 1) if verdicts else st.just(())
     program = draw(programs(shape))
     moves: list[Move] = []
     for number in range(draw(st.integers(1, 3))):
-        start = Start(program, None, draw(few(answers(verdicts), 1 if while_waiting else 0)))
+        start = Start(program, None, draw(said) if while_waiting else ())
         stops = ways_to_stop(tuple(moves), start, kinds, points)
         moves.append(replace(start, stop=draw(st.sampled_from(stops)) if stops else None))
         moves.extend(draw(few(st.sampled_from((LONG, Wake(number), Kill(number))))) if zombies else ())
-        moves.extend(draw(few(answers(verdicts), 1)))
+        moves.extend(draw(said))
         if edited and draw(st.booleans()):
             program = draw(edits(program, shape))
     if zombies:  # whoever still holds the run loses it, and may wake up too late
         moves.append(LONG)
-    moves += [Start(program), *draw(few(answers(verdicts), 1)), Start(program)]
+    moves += [Start(program), *draw(said), Start(program)]
     return (*moves, *(Wake(which) for which in range(3) if zombies))

@@ -127,8 +127,10 @@ def _explore(plan: Plan, setup: Setup, recording: Recording, start: Point | None
 
 def in_child(setup: Setup, image: Image, happened: set[str] | None) -> Recording:
     """Record in a process that is dead afterwards, so that its leases can be taken over at once."""
-    with j.laid_out(image) as folder:
-        target = tempfile.NamedTemporaryFile(dir=os.path.dirname(folder), delete=False)
+    with (
+        j.laid_out(image) as folder,
+        tempfile.NamedTemporaryFile(prefix="perdure-power-", dir=os.path.dirname(folder)) as target,
+    ):
         pid = os.fork()
         if pid == 0:
             code = 1
@@ -142,12 +144,10 @@ def in_child(setup: Setup, image: Image, happened: set[str] | None) -> Recording
             finally:
                 os._exit(code)
         _, status = os.waitpid(pid, 0)
-        with target, open(target.name, "rb") as file:
-            data = file.read()
-        os.unlink(target.name)
-    if status != 0:
-        raise RuntimeError(f"recording {setup} ended with status {status}")
-    return msgspec.msgpack.decode(data, type=Recording)
+        if status != 0:
+            raise RuntimeError(f"recording {setup} ended with status {status}")
+        with open(target.name, "rb") as file:
+            return msgspec.msgpack.decode(file.read(), type=Recording)
 
 
 def main() -> None:

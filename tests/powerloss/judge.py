@@ -44,7 +44,7 @@ class Bad(Exception):
 @contextmanager
 def laid_out(image: Image) -> Iterator[str]:
     """The image as files in memory."""
-    folder = tempfile.mkdtemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
+    folder = tempfile.mkdtemp(prefix="perdure-power-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
     try:
         for name, content in image.items():
             with open(os.path.join(folder, name), "wb") as file:
@@ -75,7 +75,7 @@ def judge(image: Image, recording: Recording, acked: int, *, views: bool) -> tup
     return OK, ""
 
 
-def _read(connection: apsw.Connection, chains: dict[str, bytes]) -> Heads:
+def _read(connection: Any, chains: dict[str, bytes]) -> Heads:
     """The heads of all streams, when every page and every chain is sound and nothing was written but what we wrote."""
     [(verdict,), *_] = connection.execute("PRAGMA integrity_check").fetchall()
     if verdict != "ok":
@@ -115,7 +115,7 @@ def _covers(more: Heads, less: Heads) -> bool:
     return all(more.get(stream, 0) >= seq for stream, seq in less.items())
 
 
-def _compare_views(connection: apsw.Connection) -> None:
+def _compare_views(connection: Any) -> None:
     """Fold the journal into an empty database and compare every view, row by row."""
     fresh = apsw.Connection(":memory:")
     fresh.execute(SCHEMA.read_text("utf-8")).fetchall()

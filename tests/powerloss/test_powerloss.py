@@ -9,6 +9,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import apsw
 import msgspec
 import pytest
 
@@ -16,7 +17,7 @@ from tests.powerloss import judge as j
 from tests.powerloss.disk import DROP, KEEP, REORDER, TORN, Disk
 from tests.powerloss.explore import Plan, Report, in_child, points
 from tests.powerloss.vfs import Op
-from tests.powerloss.workload import Setup
+from tests.powerloss.workload import FILE, Setup
 
 ROOT = Path(__file__).parents[2]
 SECONDS_MAX = 110
@@ -113,10 +114,10 @@ def test_a_half_made_schema_is_noticed() -> None:
     image = [cut.image for cut in points(recording, random.Random(1), 1) if cut.acked == 1][-1]
     assert j.judge(image, recording, 1, views=True)[0] == j.OK
     with j.laid_out(image) as folder:
-        connection = j.apsw.Connection(os.path.join(folder, j.FILE))
+        connection = apsw.Connection(os.path.join(folder, FILE))
         connection.execute("DROP TABLE answers").fetchall()
         connection.close()
-        broken = {j.FILE: Path(folder, j.FILE).read_bytes()}
+        broken = {FILE: Path(folder, FILE).read_bytes()}
     assert j.judge(broken, recording, 1, views=True)[0] == j.CORRUPT
 
 
@@ -135,11 +136,11 @@ def test_what_is_missing_or_changed_is_noticed(tamper: str, verdict: str) -> Non
     *_, last = points(recording, random.Random(1), 1)
     assert j.judge(last.image, recording, last.acked, views=True)[0] == j.OK
     with j.laid_out(last.image) as folder:
-        connection = j.apsw.Connection(os.path.join(folder, j.FILE))
+        connection = apsw.Connection(os.path.join(folder, FILE))
         connection.execute(tamper).fetchall()
         assert connection.changes() > 0
         connection.close()
-        broken = {j.FILE: Path(folder, j.FILE).read_bytes()}
+        broken = {FILE: Path(folder, FILE).read_bytes()}
     assert j.judge(broken, recording, last.acked, views=True)[0] in (verdict, j.LOST)
 
 

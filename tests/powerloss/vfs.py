@@ -17,7 +17,7 @@ class Op(msgspec.Struct, frozen=True, array_like=True, gc=False):
     kind: str
     file: str = ""
     offset: int = 0
-    """Of a write; of a truncation the new size; of a deletion 1 when the folder was synced too; of an ack its number."""
+    """Of a truncation the new size; of a deletion 1 when the folder was synced too; of an ack its number."""
     data: bytes = b""
 
 

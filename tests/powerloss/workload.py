@@ -54,7 +54,9 @@ class Recording(msgspec.Struct, frozen=True):
 class World:
     """What is outside of the store: which bodies ran here, and which effects have ever happened."""
 
-    def __init__(self, log: list[Op] | None = None, happened: set[str] | None = None, *, troubled: bool = False) -> None:
+    def __init__(
+        self, log: list[Op] | None = None, happened: set[str] | None = None, *, troubled: bool = False
+    ) -> None:
         self.log = log if log is not None else []
         self.happened = set(happened or ())
         self.ran: list[str] = []
@@ -246,7 +248,7 @@ def record(folder: str, setup: Setup, happened: set[str] | None = None) -> Recor
     `happened` is given when the folder holds an image: those effects are in the world already.
     """
     vfs = LoggingVfs(trusting=setup.trusting)
-    engine.open_store = partial(_open_logged, setup)  # type: ignore[assignment]
+    vars(engine)["open_store"] = partial(_open_logged, setup)
     agent = make_agent(folder, setup.durability)
     history: list[Heads] = [{} if happened is None else _journal(agent._engine.store)[0]]
 

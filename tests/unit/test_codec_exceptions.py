@@ -55,12 +55,20 @@ class Mixed(LookupError, errors.StoreBusy):
     pass
 
 
+class Shadowed(ImportError):
+    """Its own idea of an attribute that the builtin has too."""
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return "shadow"
+
+
 class Group(ExceptionGroup[Exception]):
     def derive(self, excs: Any) -> Group:
         return Group(self.message, excs)
 
 
-codec.register_exception(Registered, Moved, Mixed, Group, json.JSONDecodeError)
+codec.register_exception(Registered, Moved, Mixed, Shadowed, Group, json.JSONDecodeError)
 
 
 def back(error: Any) -> Any:
@@ -93,6 +101,7 @@ EXACT = [
     errors.NotDone("no"), errors.RunBusy("busy", hint="wait"), errors.RunBusy(), errors.StoreBusy("b"),
     StepFailed("text", type_name="a.B", args=(1,)),
     Registered(404, "gone"), Derived(1, "x"), Moved("here"), Named("n", 2), DataError(7), Mixed("m"),
+    Shadowed("s", name="real"),
 ]  # fmt: skip
 
 

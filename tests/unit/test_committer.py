@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -106,8 +107,12 @@ def queued(disk: Disk, committer: Committer, numbers: Sequence[int]) -> list[Cal
         callers.append(Caller(committer, Work(number)))
         callers[-1].start()
         count = len(callers) - 1
-        until(lambda: len(committer._queue) == count)
+        until(partial(_is_long, committer, count))
     return callers
+
+
+def _is_long(committer: Committer, count: int) -> bool:
+    return len(committer._queue) == count
 
 
 def finish(disk: Disk, callers: Sequence[Caller]) -> None:

@@ -154,7 +154,9 @@ def test_a_setting_that_sqlite_ignores_is_noticed() -> None:
     connection.close()
 
 
-@pytest.mark.parametrize(("version", "fine"), [("3.51.2", False), ("3.7.0", False), ("3.51.3", True), ("3.100.0", True)])
+@pytest.mark.parametrize(
+    ("version", "fine"), [("3.51.2", False), ("3.7.0", False), ("3.51.3", True), ("3.100.0", True)]
+)
 def test_a_sqlite_that_may_corrupt_is_refused(
     path: Path, monkeypatch: pytest.MonkeyPatch, version: str, fine: bool
 ) -> None:
@@ -224,7 +226,16 @@ def test_the_way_to_a_new_store_is_synced(tmp_path: Path, strace: str) -> None:
     """A file is only as durable as the names of the folders that lead to it."""
     path, log = tmp_path / "one" / "two" / "perdure.db", tmp_path / "log"
     code = "import sys; from perdure.store import open_store; open_store('sqlite:///' + sys.argv[1]).close()"
-    traced = [strace, "-f", "-y", "-e", "trace=fsync,fdatasync,mkdir,mkdirat", "-o", str(log), *child.command(code, path)]
+    traced = [
+        strace,
+        "-f",
+        "-y",
+        "-e",
+        "trace=fsync,fdatasync,mkdir,mkdirat",
+        "-o",
+        str(log),
+        *child.command(code, path),
+    ]
     subprocess.run(traced, env=child.environment(), check=True, timeout=child.SECONDS_MAX, capture_output=True)
     lines = log.read_text().splitlines()
     for folder in (tmp_path / "one", tmp_path / "one" / "two"):

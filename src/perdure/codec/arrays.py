@@ -28,17 +28,14 @@ _ARRAY: Final = Decoder(tuple[str, list[int], str, bytes])
 _SCALAR: Final = Decoder(tuple[str, bytes])
 
 
-def leaf_of(kind: type) -> Leaf | None:
-    """How a type of numpy is stored; None for every other."""
+def late_leaves(kind: type) -> dict[type, Leaf]:
+    """The types of numpy, if somebody has imported it by now: arrays, and `kind` when it is a scalar."""
     numpy = sys.modules.get("numpy")
     if numpy is None or not hasattr(numpy, "generic"):
-        return None
-    if kind is numpy.ndarray:
-        return ARRAY
+        return {}
     # Exactly numpy's own scalars: a class of yours that derives from one is none of them.
-    if issubclass(kind, numpy.generic) and kind.__module__ == "numpy":
-        return SCALAR
-    return None
+    is_scalar = issubclass(kind, numpy.generic) and kind.__module__ == "numpy"
+    return {numpy.ndarray: ARRAY} | ({kind: SCALAR} if is_scalar else {})
 
 
 def _import_numpy() -> Any:

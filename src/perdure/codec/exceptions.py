@@ -87,12 +87,26 @@ def text_of(error: BaseException) -> str:
 
 def attributes_of(error: BaseException) -> dict[str, Any]:
     """What the exception carries besides its arguments; notes are among it."""
-    found: dict[str, Any] = {}
-    for kind, names in _ATTRIBUTES.items():
-        if isinstance(error, kind):
-            found |= {name: getattr(error, name, None) for name in names}
+    found = {name: _read(member, error) for name, member in _members(type(error)).items()}
     own = {k: v for k, v in vars(error).items() if type(k) is str and not k.startswith(_OWN_ATTRIBUTES)}
     return {name: value for name, value in found.items() if value is not None} | own
+
+
+def _members(kind: type) -> dict[str, Any]:
+    """The members of the builtin itself: a property of the same name in a class of yours is none of them."""
+    return {
+        name: vars(builtin)[name]
+        for builtin, names in _ATTRIBUTES.items()
+        if issubclass(kind, builtin)
+        for name in names
+    }
+
+
+def _read(member: Any, error: BaseException) -> Any:
+    try:
+        return member.__get__(error)
+    except AttributeError:
+        return None
 
 
 def shown(value: Any) -> str:
@@ -127,7 +141,7 @@ def can_return(error: BaseException) -> bool:
     """Whether `rebuild` will take this exception, with the arguments that it has."""
     if isinstance(error, _UNICODE):
         return _is_sound(type(error), error.args)
-    return isinstance(error, Exception) and rebuilds(type(error))
+    return type(error) in CLOSED_NAMES or (isinstance(error, Exception) and rebuilds(type(error)))
 
 
 def rebuild(kind: type[Exception], args: tuple[Any, ...], attributes: dict[str, Any]) -> Exception:
@@ -139,10 +153,10 @@ def rebuild(kind: type[Exception], args: tuple[Any, ...], attributes: dict[str, 
             raise CorruptValue(f"the stored arguments of {kind.__name__} are none that it takes")
         base.__init__(made, *args)
     made.args = args
-    known = {name for builtin, names in _ATTRIBUTES.items() if issubclass(kind, builtin) for name in names}
+    members = _members(kind)
     for name, value in attributes.items():
-        if name in known:
-            setattr(made, name, value)
+        if name in members:
+            members[name].__set__(made, value)
         else:
             made.__dict__[name] = value
     return made

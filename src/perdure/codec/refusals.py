@@ -109,7 +109,7 @@ def not_storable(kind: type) -> Refusal:
     advice = _ADVICE.get(f"{kind.__module__}.{kind.__qualname__}")
     if issubclass(kind, type):
         advice = "store data, not code"
-    if advice is None and kind.__module__.partition(".")[0] in _HANDLES:
+    if advice is None and str(kind.__module__).partition(".")[0] in _HANDLES:
         advice = "it belongs to this process; store what is needed to open it again"
     if advice is None:
         advice = f'register it with @perdure.stored("{_suggested(kind)}")'

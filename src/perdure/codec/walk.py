@@ -16,6 +16,7 @@ from msgspec.msgpack import Ext
 from .. import limits
 from ..errors import ValueTooLarge
 from . import arrays, dates, exceptions, leaves, registry
+from .fields import Shape
 from .refusals import Refusal, TooDeep, key_step, not_storable, type_name
 from .tags import ENCODE, SCALARS, STRUCTURES, Tag
 
@@ -143,10 +144,10 @@ class Walk:
         if container is not None:
             self._spend(len(value), depth)
             return container(self, value, depth + 1)
-        leaf = _LEAVES.get(kind) or _find_leaf(kind)
+        leaf = _LEAVES.get(kind)
         if leaf is not None:
             return Ext(leaf.tag, leaf.dump(value))
-        return self._object(value, depth)
+        return self._other(value, depth)
 
     def _spend(self, elements: int, depth: int) -> None:
         if depth >= limits.VALUE_DEPTH_MAX:
@@ -158,20 +159,20 @@ class Walk:
     def _list(self, value: list[Any], depth: int) -> list[Any]:
         if self._safe.issuperset(map(type, value)):
             return value
-        return self._elements(value, value, depth, [])
+        return self._elements(value, depth, [])
 
     def _tuple(self, value: tuple[Any, ...], depth: int) -> list[Any]:
         if self._safe.issuperset(map(type, value)):
             return [STRUCTURES[Tag.TUPLE], *value]
-        return self._elements(value, value, depth, [STRUCTURES[Tag.TUPLE]])
+        return self._elements(value, depth, [STRUCTURES[Tag.TUPLE]])
 
-    def _elements(self, whole: Any, items: Iterable[Any], depth: int, out: list[Any]) -> list[Any]:
+    def _elements(self, value: Collection[Any], depth: int, out: list[Any]) -> list[Any]:
         opened = len(out)
         try:
-            for item in items:
+            for item in value:
                 out.append(self.dump(item, depth))  # noqa: PERF401 - its length tells the path of a refusal
         except Refusal as refusal:
-            refusal.at(whole, f"[{len(out) - opened}]")
+            refusal.at(value, f"[{len(out) - opened}]")
             raise
         return out
 
@@ -221,25 +222,31 @@ class Walk:
             raise
         return out
 
-    def _object(self, value: Any, depth: int) -> list[Any]:
+    def _other(self, value: Any, depth: int) -> Any:
         entry = registry.entry_of(type(value))
-        if isinstance(value, BaseException) and (entry is None or entry.shape is None):
+        if entry is not None and entry.shape is not None:
+            self._spend(0, depth)
+            return self._object(value, entry, entry.shape, depth + 1)
+        if isinstance(value, BaseException):
             self._spend(0, depth)
             return self._error(value, entry, depth + 1)
-        if entry is None or entry.shape is None:
+        leaf = _find_leaf(type(value))
+        if leaf is None:
             raise not_storable(type(value))
-        self._spend(0, depth)
-        fields = _taken(entry.shape.take, value)
-        out = [STRUCTURES[Tag.OBJECT], entry.name, entry.version, self._fields(value, fields, depth + 1)]
-        aside = _taken(entry.shape.aside, value)
-        return [*out, self._fields(value, aside, depth + 1)] if aside else out
+        return Ext(leaf.tag, leaf.dump(value))
+
+    def _object(self, value: Any, entry: registry.Entry, shape: Shape, depth: int) -> list[Any]:
+        fields = self._fields(value, _taken(shape.take, value), depth)
+        aside = _taken(shape.aside, value)
+        more = [self._fields(value, aside, depth)] if aside else []
+        return [STRUCTURES[Tag.OBJECT], entry.name, entry.version, fields, *more]
 
     def _fields(self, whole: Any, fields: dict[str, Any], depth: int) -> Any:
         try:
             return self._dict(fields, depth)
         except Refusal as refusal:
-            # In the path, and in a circle, it is the object that counts and not its dict of the moment.
-            refusal.trail[-1] = (whole, refusal.trail[-1][1])
+            # In a circle it is the object that comes again, and not its dict of the moment.
+            refusal.trail = [(whole if part is fields else part, step) for part, step in refusal.trail]
             raise
 
     def _error(self, error: BaseException, entry: registry.Entry | None, depth: int) -> list[Any]:
@@ -257,21 +264,19 @@ class Walk:
             version = exceptions.TOLD
         shown = [self._shown(given, part) for given, part in zip(args, parts, strict=True)]
         more = {key: self._shown(attributes[key], part) for key, part in state.items()}
-        return [
-            STRUCTURES[Tag.ERROR],
-            name,
-            version,
-            self.dump(exceptions.text_of(error), depth),
-            shown,
-            more,
-        ]
+        text = self.dump(exceptions.text_of(error), depth)
+        return [STRUCTURES[Tag.ERROR], name, version, text, shown, more]
 
     def _part(self, value: Any, depth: int) -> Raw | None:
         """An argument of an exception; None when it cannot be stored."""
+        left = self._left
+        self._left = min(left, exceptions.PART_BYTES_MAX)
         try:
             encoded = ENCODE(self.dump(value, depth))
         except Refusal:
             return None
+        finally:
+            self._left = left
         return Raw(encoded) if len(encoded) <= exceptions.PART_BYTES_MAX else None
 
     def _shown(self, value: Any, part: Raw | None) -> Any:
@@ -286,9 +291,9 @@ _CONTAINERS: Final = cast(
 
 def _find_leaf(kind: type) -> leaves.Leaf | None:
     """A leaf whose module was imported after this one."""
-    found = leaves.late_leaves() | dates.late_leaves()
+    found = leaves.late_leaves() | dates.late_leaves() | arrays.late_leaves(kind)
     _LEAVES.update(found)
-    return found.get(kind) or arrays.leaf_of(kind)
+    return found.get(kind)
 
 
 def _taken(take: Callable[[Any], dict[str, Any]], value: Any) -> dict[str, Any]:

@@ -56,7 +56,7 @@ def _asked(stream: int, seq: int, at: int, it: r.QuestionAsked) -> list[Statemen
 
 
 def _closed(stream: int, seq: int, at: int, it: r.QuestionClosed) -> list[Statement]:
-    return [Statement("close_question", (stream, it.question)), *_status(stream, r.Status.RUNNING, at)]
+    return [Statement("close_question", (stream, it.question)), Statement("go_on_with_run", (stream, at))]
 
 
 def _answered(stream: int, seq: int, at: int, it: r.Answered) -> list[Statement]:

@@ -19,7 +19,7 @@ from ..keys import signed_by
 from ..store.base import Rows, Store
 from . import chain
 from .findings import Finding, Findings, Report, Severity, What
-from .walk import Chain, all_streams, pages
+from .walk import Chain, all_streams, must_ascend, pages
 
 Progress = Callable[[int, int, int], None]
 """Told now and then: streams done, streams in all, entries seen."""
@@ -100,6 +100,7 @@ class _Inspection:
         after = b""
         try:
             while page := self.store.read("object_ids", (after, OBJECTS_PAGE)):
+                must_ascend(page, after)
                 for (identity,) in page:
                     self.objects += 1
                     if not self._intact(identity):
@@ -108,10 +109,7 @@ class _Inspection:
         except StoreUnavailable as error:
             self.found(What.UNREADABLE, f"objects cannot be read: {error.message}")
 
-    def _intact(self, identity: Any) -> bool:
-        if type(identity) is not bytes:
-            self.found(What.OBJECT, "the id of an object is not one that was written")
-            return True
+    def _intact(self, identity: bytes) -> bool:
         try:
             objects.fetch(self.store, identity)
         except (JournalDamaged, ValueProblem):

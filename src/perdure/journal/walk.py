@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ..errors import JournalDamaged
+from ..errors import JournalDamaged, StoreUnavailable
 from ..records import Event, Record, decode
 from ..store.base import Rows, Store
 from . import chain
@@ -21,6 +21,7 @@ def all_streams(store: Store) -> Iterator[tuple[Any, ...]]:
     """Every stream as (id, kind, name, at), in order."""
     after = 0
     while page := store.read("streams_page", (after, PAGE_STREAMS)):
+        must_ascend(page, after)
         yield from page
         after = page[-1][0]
 
@@ -29,8 +30,17 @@ def pages(store: Store, stream: int) -> Iterator[Rows]:
     """The rows of a stream, from number 0: the first entry is 1, so that one at 0 is found too."""
     first = 0
     while page := store.read("events_page", (stream, first, PAGE_ENTRIES)):
+        must_ascend(page, first - 1)
         yield page
         first = page[-1][0] + 1
+
+
+def must_ascend(page: Rows, after: Any) -> None:
+    """A damaged tree may give its rows in any order, and then asking for the next page would never end."""
+    for identity, *_ in page:
+        if type(identity) is not type(after) or identity <= after:
+            raise StoreUnavailable("the rows of a table are out of order", hint="restore the store from a backup")
+        after = identity
 
 
 class Chain:

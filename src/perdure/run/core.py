@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from bisect import insort
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from .. import objects
 from .. import records as r
-from ..errors import Abandoned, RunFinished
+from ..errors import Abandoned, Diverged, RunFinished
 from ..failpoints import Site
 from ..journal.append import Append, Head
 from ..limits import SEAL_EVENTS
@@ -66,6 +67,7 @@ class RunCore:
         """Of the tenancy, when the lease was last known to be ours."""
         self.view = View()
         self.lock = threading.Lock()
+        self._under_way: set[tuple[str, str, bytes]] = set()
         self.bodies = engine.place.bodies.setdefault(head.stream, set())
         """Bodies of this run in threads of this process; one that timed out may still be at work."""
         self.root = Frame(self, "", None, "", None)
@@ -110,6 +112,10 @@ class RunCore:
         """Nothing new happens in a finished run, nor in one that this process has left."""
         if self.finished:
             raise RunFinished(f"run {self.id!r} is finished: it is replayed, and does nothing new")
+        self.must_be_here()
+
+    def must_be_here(self) -> None:
+        """This process has not left the run."""
         if not self.root.alive:
             raise Abandoned(f"run {self.id!r} is not open here any more")
 
@@ -134,6 +140,22 @@ class RunCore:
             self.lapses = lapses
 
     # -- matching -----------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def one_at_a_time(self, frame: Frame, name: str, ident: bytes) -> Iterator[None]:
+        """An explicit id stands for one call: beside it, in another thread or task, there cannot be a second one."""
+        if not ident.startswith(EXPLICIT):
+            yield
+            return
+        call = (frame.path, name, ident)
+        with self.lock:
+            if call in self._under_way:
+                raise Diverged(f"{name} with this id is under way already")
+            self._under_way.add(call)
+        try:
+            yield
+        finally:
+            self._under_way.discard(call)
 
     def match(self, frame: Frame, name: str, ident: bytes) -> tuple[Recorded | None, int]:
         """The recorded call that this one is, if any, and which of its kind it is."""

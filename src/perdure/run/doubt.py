@@ -109,11 +109,21 @@ def settle(it: EffectCall, recorded: Recorded) -> Protocol[Verdict]:
         yield from _apply_check(it, recorded, verdict, question)
         return verdict
     if it.options.in_doubt == "retry":
+        yield from _close(it, recorded, question, "retry")
         yield from begin_again(run, recorded, "declared safe to repeat with the same key")
         return verdict
     if it.options.in_doubt == "fail":
         raise InDoubt(f"nobody knows whether {recorded.name} happened (key {recorded.key})")
     return (yield from _ask_a_person(it, recorded, question))
+
+
+def unsettled_effect(it: EffectCall) -> Protocol[Recorded | None]:
+    """An effect of the same name that is in doubt, and of which nobody has said how it ended."""
+    for recorded in it.run.ledger.doubtful_effects(it.frame.path, it.function.name):
+        answered = yield _answer_to(it, recorded)
+        if not answered or answered[0][0] == "retry":
+            return recorded
+    return None
 
 
 def _answer_to(it: EffectCall, recorded: Recorded) -> Read:

@@ -11,7 +11,7 @@ from typing import Any
 from .. import records as r
 from ..errors import Diverged, InDoubt, NotDone, StepTimeout, StoreProblem
 from ..failpoints import Site
-from .doubt import Verdict, ask_check, settle
+from .doubt import Verdict, ask_check, settle, unsettled_effect
 from .ledger import Recorded
 from .outcomes import EffectCall, begin_again, record_done, record_failed
 from .requests import Invoke, Protocol
@@ -24,14 +24,19 @@ def call_effect(it: EffectCall) -> Protocol[Any]:
     run, frame = it.run, it.frame
     arguments = it.function.signature.arguments(it.args, it.kwargs)
     ident = it.function.ident(arguments, it.options)
+    with run.one_at_a_time(frame, it.function.name, ident):
+        return (yield from _match_or_begin(it, arguments, ident))
+
+
+def _match_or_begin(it: EffectCall, arguments: dict[str, Any], ident: bytes) -> Protocol[Any]:
+    """What is recorded, else what there is to do."""
+    run, frame = it.run, it.frame
     recorded, nth = run.match(frame, it.function.name, ident)
     if recorded is not None and recorded.done:
         run.land(frame, recorded.take_writes())
         return (yield from run.load(recorded.result))
     if recorded is not None and recorded.failed and run.ledger.went_past(recorded):
         raise raised_again(run, recorded)
-    if recorded is not None and recorded.running:
-        raise Diverged(f"{it.function.name} with this id is under way already")
     if recorded is not None and recorded.in_doubt and run.finished:
         raise InDoubt(f"nobody knows whether {it.function.name} happened (key {recorded.key})")
     run.must_be_open()
@@ -47,7 +52,7 @@ def _bring_about(it: EffectCall, call: r.Call, recorded: Recorded | None, argume
     """Make certain that a durable intent stands, settle an old one, and run the body if it has to run."""
     run = it.run
     if recorded is None or not recorded.key:
-        _refuse_divergence(it, arguments)
+        yield from _refuse_divergence(it, arguments)
         recorded = yield from _intend(it, call, arguments)
     elif recorded.in_doubt:
         verdict = yield from settle(it, recorded)
@@ -63,10 +68,10 @@ def _bring_about(it: EffectCall, call: r.Call, recorded: Recorded | None, argume
         recorded.running = False
 
 
-def _refuse_divergence(it: EffectCall, arguments: dict[str, Any]) -> None:
+def _refuse_divergence(it: EffectCall, arguments: dict[str, Any]) -> Protocol[None]:
     """A new effect beside a recorded one that the code no longer asks for is more likely a changed argument."""
     name, run = it.function.name, it.run
-    doubtful = run.ledger.doubtful_effect(it.frame.path, name)
+    doubtful = yield from unsettled_effect(it)
     other = doubtful or run.ledger.unconsumed_effect(it.frame.path, name)
     if other is None or (doubtful is None and "rerun" in (it.options.on_change, run.on_change)):
         return

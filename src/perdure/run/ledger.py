@@ -98,9 +98,9 @@ class Ledger:
         """A recorded effect of that name which the code has not asked for."""
         return next((one for one in self.effects.get((path, name), ()) if not one.consumed), None)
 
-    def doubtful_effect(self, path: str, name: str) -> Recorded | None:
-        """A recorded effect of that name of which nobody knows how it ended."""
-        return next((one for one in self.effects.get((path, name), ()) if one.in_doubt), None)
+    def doubtful_effects(self, path: str, name: str) -> list[Recorded]:
+        """The recorded effects of that name of which this run does not know how they ended."""
+        return [one for one in self.effects.get((path, name), ()) if one.in_doubt]
 
     def recorded_write(self, path: str, op: int, key: str, nth: int) -> r.Write | None:
         """The nth write of that kind in the open, if it was made before."""
@@ -195,10 +195,13 @@ class Ledger:
     def _on_again(self, event: r.Event, it: r.EffectAgain) -> None:
         recorded = self.by_intent[it.intent]
         recorded.fence, recorded.at, recorded.failed, recorded.begun = it.fence, event.at, 0, event.seq
+        self.latest_start = max(self.latest_start, event.seq - 1)
 
     def _on_effect_done(self, event: r.Event, it: r.EffectDone) -> None:
         recorded = self.by_intent[it.intent]
         recorded.done, recorded.failed, recorded.result, recorded.writes = True, 0, it.result, it.writes
+        if it.how == "answer" or (it.how == "check" and not it.note):
+            self.latest_start = max(self.latest_start, event.seq - 1)  # found in doubt: the code came here just now
         self._land(recorded.path, it.writes)
 
     def _on_effect_failed(self, event: r.Event, it: r.EffectFailed) -> None:
@@ -219,9 +222,11 @@ class Ledger:
 
     def _on_question(self, event: r.Event, it: r.QuestionAsked) -> None:
         self.questions[it.about] = event.seq
+        self.latest_start = max(self.latest_start, event.seq - 1)
 
     def _on_question_closed(self, event: r.Event, it: r.QuestionClosed) -> None:
         self.questions = {about: seq for about, seq in self.questions.items() if seq != it.question}
+        self.latest_start = max(self.latest_start, event.seq - 1)
 
 
 def _operation_key(write: r.Write) -> str:

@@ -129,7 +129,8 @@ def _give_back(engine: Engine, head: Head, error: BaseException) -> Protocol[Non
     entry = r.RunInterrupted(describe(error))
     release = Statement("release_lease", (head.stream, head.fence))
     try:
-        yield Submit(Append(Site.RUN_END, head, [entry], engine.store.clock, also=[release]))
+        clock, signer = engine.store.clock, engine.signer
+        yield Submit(Append(Site.RUN_END, head, [entry], clock, also=[release], signer=signer, seal=True))
     except (LeaseLost, StoreProblem):
         pass  # what made the claim useless is raised; the lease ends with this process
     finally:

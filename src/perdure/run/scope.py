@@ -17,30 +17,37 @@ if TYPE_CHECKING:
 class Buffer:
     """Writes that wait for the end of a step, an effect or an item, to land with it or be dropped with it."""
 
-    __slots__ = ("objects", "state", "writes")
+    __slots__ = ("objects", "result", "state", "writes")
 
     def __init__(self) -> None:
         self.writes: list[Write] = []
         self.objects: list[Statement] = []
         self.state: dict[str, Write] = {}
+        self.result: Write | None = None
 
     def add(self, write: Write, objects: Sequence[Statement]) -> None:
         """Keep a write; of several to one key, the last."""
         self.objects += objects
         if write.op in (Op.SET, Op.DELETE):
             self.state[write.key] = write
+        elif write.op == Op.RESULT:
+            self.result = write
         self.writes.append(write)
 
     def supersede(self, writes: tuple[Write, ...]) -> None:
         """Something later in program order has landed already: an earlier write to its keys must not overtake it."""
         for write in writes:
-            self.state.pop(write.key, None)
+            if write.op in (Op.SET, Op.DELETE):
+                self.state.pop(write.key, None)
+            elif write.op == Op.RESULT:
+                self.result = None
 
     def landing(self) -> tuple[Write, ...]:
-        """What lands: every message and event, and of each key the write that is still the last."""
+        """What lands: every message and event, and of each key, as of the result, the write that is still the last."""
         if not self.writes:
             return ()
-        return tuple(w for w in self.writes if w.op not in (Op.SET, Op.DELETE) or self.state.get(w.key) is w)
+        last = {id(write) for write in (*self.state.values(), self.result)}
+        return tuple(w for w in self.writes if w.op in (Op.MESSAGE, Op.EVENT) or id(w) in last)
 
 
 class Frame:

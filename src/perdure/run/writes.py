@@ -18,10 +18,13 @@ def write(run: RunCore, op: r.Op, key: str, value: Any, path: str) -> Protocol[N
     """One write, wherever the code is: it lands with the step or item around it, or now."""
     frame = frame_of(run)
     _check_name(key, path)
-    if frame.buffer is None and (recorded := _recorded(run, frame, op, key)) is not None:
-        run.land(frame, (recorded,))
-        return
-    run.must_be_open()
+    if frame.buffer is None:
+        if (recorded := _recorded(run, frame, op, key)) is not None:
+            run.land(frame, (recorded,))
+            return
+        run.must_be_open()
+    else:
+        run.must_be_here()  # in a finished run too: what is only buffered may be dropped, as it was the first time
     packed, objects = (b"", ()) if op == r.Op.DELETE else run.pack(value, path)
     made = r.Write(op, key, packed, _position(run, op))
     if frame.buffer is not None:
@@ -49,9 +52,9 @@ def get_result(run: RunCore) -> Any:
         return run.unpack(run.ledger.finished.result)
     for frame in _frames(run):
         if frame.buffer is not None:
-            for made in reversed(frame.buffer.writes):
-                if made.op == r.Op.RESULT:
-                    return run.unpack(made.value)
+            made = frame.buffer.result
+            if made is not None:
+                return run.unpack(made.value)
     return run.unpack(run.view.result) if run.view.result else None
 
 

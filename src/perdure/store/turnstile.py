@@ -49,17 +49,17 @@ class Turnstile:
                 if given_up:
                     os.close(fd)
 
-        threading.Thread(target=wait, name="perdure-turn", daemon=True).start()
-        entered = False
+        interrupted = True
         try:
+            threading.Thread(target=wait, name="perdure-turn", daemon=True).start()
             turn.wait(seconds)
-            entered = True
+            interrupted = False
         finally:
             with verdict:
-                given_up = not (entered and turn.is_set())
-                if turn.is_set() and not entered:
-                    fcntl.flock(fd, fcntl.LOCK_UN)  # interrupted at the very moment of its turn
-                elif given_up:
-                    # The thread left behind owns the old descriptor: sharing it would make its turn look like ours.
-                    self._fd = self._open()
+                given_up = not turn.is_set()
+            if given_up:
+                # The thread left behind owns the old descriptor: sharing it would make its turn look like ours.
+                self._fd = self._open()
+            elif interrupted:
+                self.leave()  # at the very moment of its turn
         return not given_up

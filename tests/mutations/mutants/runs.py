@@ -32,7 +32,7 @@ RUNS = (
         "two processes work on one run",
         OF_RUNS + "test_a_run_open_elsewhere_is_busy_and_taken_over_when_its_holder_dies",
         "run/lifecycle.py",
-        "if lease.holder != self._tenancy.holder and lease.alive():",
+        "if lease.process != self._tenancy.process and lease.alive():",
         "if False and lease.alive():",
     ),
     mutant(
@@ -87,6 +87,14 @@ RUNS = (
         "leases.py",
         "        if not held:\n            raise LeaseLost\n",
         "",
+    ),
+    mutant(
+        "heart-hides-the-sleep",
+        "a heart that beats again after a long sleep renews rights that are lost",
+        "crash/test_zombies.py::test_a_zombie_commits_nothing_and_starts_no_effect[sync]",
+        "leases.py",
+        "            self.lapse()  # a heart",
+        "            pass  # a heart",
     ),
     mutant(
         "same-process-not-busy",
@@ -288,16 +296,16 @@ RUNS = (
         "a message is there twice after a resume, a counter counts twice",
         OF_RUNS + "test_run_state_goes_through_the_same_values_on_replay",
         "run/writes.py",
-        "if frame.buffer is None and (recorded := _recorded(run, frame, op, key)) is not None:",
-        "if frame.buffer is None and (recorded := _recorded(run, frame, op, key)) is not None and False:",
+        "if (recorded := _recorded(run, frame, op, key)) is not None:",
+        "if (recorded := _recorded(run, frame, op, key)) is not None and False:",
     ),
     mutant(
         "recorded-write-not-seen",
         "on replay run.state lacks what was written in the open",
         OF_RUNS + "test_run_state_goes_through_the_same_values_on_replay",
         "run/writes.py",
-        "        run.land(frame, (recorded,))\n        return\n",
-        "        return\n",
+        "            run.land(frame, (recorded,))\n            return\n",
+        "            return\n",
     ),
     # -- the life of a run ------------------------------------------------------------------------------------
     mutant(

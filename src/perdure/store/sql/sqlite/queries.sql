@@ -187,6 +187,12 @@ UPDATE runs SET changed_at = :at, resumes = resumes + 1, outcome = 0, error = ''
     WHEN EXISTS (SELECT 1 FROM questions WHERE questions.stream = :stream AND open = 1) THEN 'waiting' ELSE 'running' END
 WHERE stream = :stream;
 
+-- name: go_on_with_run(stream, at)
+-- Fold of QuestionClosed: at work again, unless it waits for something else.
+UPDATE runs SET changed_at = :at, outcome = 0, error = '', status = CASE
+    WHEN EXISTS (SELECT 1 FROM questions WHERE questions.stream = :stream AND open = 1) THEN 'waiting' ELSE 'running' END
+WHERE stream = :stream;
+
 -- name: set_run_status(stream, status, at, outcome, error)
 -- Fold of what ends, interrupts or holds a run.
 UPDATE runs SET status = :status, changed_at = :at, outcome = :outcome, error = :error WHERE stream = :stream;

@@ -1,0 +1,386 @@
+"""Who may write to a stream: alive, released, dead, too late; and the heart that keeps a lease."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from perdure import Agent, leases, process
+from perdure.clock import SystemClock
+from perdure.errors import LeaseLost, RunBusy
+from perdure.failpoints import Site
+from perdure.leases import LEASE_MS, Lease, Tenancy, read_lease
+from perdure.limits import HEARTBEAT_SECONDS, LEASE_SECONDS
+from perdure.process import Holder, this_process
+from perdure.store import open_store
+from perdure.store.base import Script, Statement, Unit
+from tests.unit import child
+
+WAIT = 20
+ELSEWHERE = msgspec.structs.replace(this_process(), namespace="pid:[1]", pid=1)
+
+
+class Boots(SystemClock):
+    """A boot clock that stands where the test puts it."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000
+
+    def boot_ms(self) -> int:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Boots:
+    return Boots()
+
+
+@pytest.fixture
+def store(store_url: str, clock: Boots) -> Iterator[Any]:
+    it = open_store(store_url, clock=clock)
+    yield it
+    it.close()
+
+
+class Give(Unit[int]):
+    """A new stream with a lease for a holder."""
+
+    site = Site.WRITE
+
+    def __init__(self, holder: int | None) -> None:
+        self.holder = holder
+
+    def script(self) -> Script[int]:
+        [[(stream,)]] = yield [Statement("add_stream", ("run", "test", 0))]
+        yield [Statement("add_lease", (stream, self.holder))]
+        return int(stream)
+
+
+class Ask(Unit[Lease]):
+    """Reads a lease as a claim does."""
+
+    site = Site.WRITE
+
+    def __init__(self, stream: int, now: int) -> None:
+        self.stream, self.now = stream, now
+
+    def script(self) -> Script[Lease]:
+        return (yield from read_lease(self.stream, self.now))
+
+
+class Do(Unit[Any]):
+    """One statement."""
+
+    site = Site.WRITE
+
+    def __init__(self, name: str, *args: Any) -> None:
+        self.statement = Statement(name, args)
+
+    def script(self) -> Script[Any]:
+        [rows] = yield [self.statement]
+        return rows
+
+
+def holders(store: Any) -> list[tuple[int, int]]:
+    rows: list[tuple[int, int]] = store._writer.execute("SELECT id, deadline FROM holders ORDER BY id").fetchall()
+    return rows
+
+
+def lease(process: Holder | None, left_ms: int = 1) -> Lease:
+    return Lease(1, 1, process, 0, left_ms)
+
+
+# -- the rules ------------------------------------------------------------------------------------------------------
+
+
+def test_a_released_lease_is_free() -> None:
+    assert not lease(None, 1000).alive()
+
+
+def test_a_living_holder_keeps_it_until_its_time_is_up() -> None:
+    assert lease(this_process(), 1).alive()
+    assert not lease(this_process(), 0).alive()
+    assert not lease(this_process(), -1).alive()
+
+
+def test_a_dead_holder_loses_it_at_once() -> None:
+    it = subprocess.Popen([sys.executable, "-c", "pass"])
+    started = process._start_time(it.pid)
+    it.wait(WAIT)
+    assert started is not None
+    assert not lease(msgspec.structs.replace(this_process(), pid=it.pid, started=started), 1000).alive()
+    assert not lease(msgspec.structs.replace(this_process(), boot="an earlier one"), 1000).alive()
+
+
+def test_one_that_cannot_be_looked_at_has_its_time() -> None:
+    assert lease(ELSEWHERE, 1).alive()
+    assert not lease(ELSEWHERE, 0).alive()
+
+
+def test_busy_names_who_and_since_when() -> None:
+    text = str(lease(this_process()).busy("trip"))
+    assert "'trip'" in text
+    assert str(this_process().pid) in text
+    assert this_process().host in text
+    assert "19" in text
+
+
+def test_a_lease_survives_some_missed_beats() -> None:
+    assert LEASE_SECONDS >= 2.5 * HEARTBEAT_SECONDS
+    assert LEASE_MS == LEASE_SECONDS * 1000
+
+
+# -- in the store ---------------------------------------------------------------------------------------------------
+
+
+def test_a_tenancy_registers_renews_and_leaves(store: Any, clock: Boots) -> None:
+    tenancy = Tenancy(store)
+    assert holders(store) == [(tenancy.holder, clock.now + LEASE_MS)]
+    stream = store.submit(Give(tenancy.holder))
+    assert store.submit(Ask(stream, clock.now)) == Lease(
+        1, tenancy.holder, this_process(), store.submit(Ask(stream, clock.now)).since, LEASE_MS
+    )
+    clock.now += 9_000
+    assert store.submit(Ask(stream, clock.now)).left_ms == LEASE_MS - 9_000
+    tenancy.renew()
+    assert store.submit(Ask(stream, clock.now)).left_ms == LEASE_MS
+    tenancy.close()
+    assert holders(store) == []
+    assert store.submit(Ask(stream, clock.now)) == Lease(1, None, None, 0, 0)
+
+
+def test_it_knows_when_its_time_is_up(store: Any, clock: Boots) -> None:
+    tenancy = Tenancy(store)
+    clock.now += LEASE_MS - 1
+    assert not tenancy.expired()
+    clock.now += 1
+    assert tenancy.expired()
+    tenancy.renew()
+    assert not tenancy.expired()
+    tenancy.close()
+
+
+def test_a_renewal_before_an_effect_confirms_or_refuses(store: Any, clock: Boots) -> None:
+    tenancy = Tenancy(store)
+    stream = store.submit(Give(tenancy.holder))
+    clock.now += LEASE_MS
+    store.submit(tenancy.renewal(stream, 1))
+    assert not tenancy.expired()
+    store.submit(Do("take_lease", stream, 1, None))
+    clock.now += LEASE_MS
+    with pytest.raises(LeaseLost):
+        store.submit(tenancy.renewal(stream, 1))
+    assert tenancy.expired(), "a refused renewal must not look like a granted one"
+    tenancy.close()
+
+
+def test_the_deadline_counts_from_before_the_commit(store: Any, clock: Boots) -> None:
+    tenancy = Tenancy(store)
+    original = store.submit
+
+    def slow(unit: Any) -> Any:
+        result = original(unit)
+        clock.now += 5_000  # the disk took its time
+        return result
+
+    store.submit = slow
+    asked = clock.now
+    tenancy.renew()
+    store.submit = original
+    clock.now = asked + LEASE_MS
+    assert tenancy.expired()
+    tenancy.close()
+
+
+def test_what_dead_processes_left_is_removed_but_not_what_may_live(store: Any, clock: Boots) -> None:
+    def add(holder: Holder, deadline: int) -> int:
+        args = (holder.boot, holder.namespace, holder.pid, holder.started, holder.host, 0, clock.now, deadline)
+        [(number,)] = store.submit(Do("add_holder", *args))
+        return int(number)
+
+    past_boot = add(msgspec.structs.replace(ELSEWHERE, boot="earlier"), 1000)
+    late = add(ELSEWHERE, -1)
+    late_with_lease = add(ELSEWHERE, -1)
+    alive = add(ELSEWHERE, 1000)
+    store.submit(Give(late_with_lease))
+    tenancy = Tenancy(store)
+    left = {number for number, _ in holders(store)}
+    assert left == {late_with_lease, alive, tenancy.holder}
+    assert {past_boot, late}.isdisjoint(left)
+    tenancy.close()
+
+
+def test_a_holder_taken_for_dead_while_it_slept_is_itself_again(store: Any, clock: Boots) -> None:
+    """A laptop sleeps, another process clears up, and the sleeper opens a run: its lease must name it."""
+    sleeper = Tenancy(store)
+    clock.now += LEASE_MS + 1
+    other = Tenancy(store)
+    assert [number for number, _ in holders(store)] == [other.holder]
+    assert other.holder != sleeper.holder
+    store.submit(Do(sleeper.presence(clock.now).name, *sleeper.presence(clock.now).args))
+    stream = store.submit(Give(sleeper.holder))
+    assert store.submit(Ask(stream, clock.now)).alive()
+    other.close()
+    assert store.submit(Ask(stream, clock.now)).alive(), "the other process gave a lease back that was not its own"
+    sleeper.renew()
+    assert [number for number, _ in holders(store)] == [sleeper.holder]
+    sleeper.close()
+
+
+def test_a_number_of_a_holder_is_never_given_again(store: Any) -> None:
+    numbers = []
+    for _ in range(3):
+        tenancy = Tenancy(store)
+        numbers.append(tenancy.holder)
+        tenancy.close()
+    assert len(set(numbers)) == 3
+
+
+def test_an_agent_that_slept_opens_its_next_run_as_somebody(store_url: str) -> None:
+    agent = Agent("a", store=store_url)
+    with agent.run("one"):
+        pass
+    store: Any = agent._engine.store
+    store._writer.execute("DELETE FROM holders").fetchall()
+    with agent.run("two"):
+        other = Agent("a", store=store_url)
+        assert other.runs.get("two").status == "running"
+        with pytest.raises(RunBusy), other.run("two"):
+            pass
+        other.close()
+    agent.close()
+
+
+# -- the heart ------------------------------------------------------------------------------------------------------
+
+
+def until(condition: Any) -> None:
+    deadline = time.monotonic() + WAIT
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_the_heart_renews_and_stops(store: Any, clock: Boots, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leases, "HEARTBEAT_SECONDS", 0.01)
+    tenancy = Tenancy(store)
+    clock.now += 20_000
+    until(lambda: holders(store) == [(tenancy.holder, clock.now + LEASE_MS)])
+    clock.now += 20_000
+    until(lambda: holders(store) == [(tenancy.holder, clock.now + LEASE_MS)])
+    tenancy.close()
+    tenancy._heart.join(WAIT)
+    assert not tenancy._heart.is_alive()
+
+
+def test_the_heart_goes_on_after_a_failed_beat(store: Any, clock: Boots, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leases, "HEARTBEAT_SECONDS", 0.01)
+    tenancy = Tenancy(store)
+    original, failed = store.submit, []
+
+    def failing(unit: Any) -> Any:
+        failed.append(unit)
+        raise LeaseLost
+
+    store.submit = failing
+    until(lambda: len(failed) > 2)
+    store.submit = original
+    clock.now += 20_000
+    until(lambda: holders(store) == [(tenancy.holder, clock.now + LEASE_MS)])
+    tenancy.close()
+    tenancy._heart.join(WAIT)
+
+
+def test_the_heart_of_a_forgotten_tenancy_stops(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leases, "HEARTBEAT_SECONDS", 0.01)
+    tenancy = Tenancy(store)
+    heart, gone = tenancy._heart, weakref.ref(tenancy)
+    del tenancy
+
+    def is_gone() -> bool:
+        gc.collect()
+        return gone() is None
+
+    until(is_gone)
+    heart.join(WAIT)
+    assert not heart.is_alive()
+
+
+def test_threads_that_open_their_first_runs_at_once_share_one_heart(store_url: str) -> None:
+    agent = Agent("a", store=store_url)
+    start = threading.Barrier(8)
+    problems: list[BaseException] = []
+
+    def work(number: int) -> None:
+        start.wait(WAIT)
+        try:
+            with agent.run(f"r{number}") as run:
+                run.step(lambda: number, name="step")
+        except BaseException as error:
+            problems.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(WAIT)
+    assert problems == []
+    assert len(holders(agent._engine.store)) == 1
+    assert agent._engine.place.users == 1
+    agent.close()
+
+
+def test_of_threads_that_open_one_run_at_once_one_gets_it(store_url: str) -> None:
+    agent = Agent("a", store=store_url)
+    with agent.run("warm"):
+        pass
+    for number in range(10):
+        start = threading.Barrier(4)
+        outcomes: list[str] = []
+
+        def work(id: str, start: threading.Barrier = start, outcomes: list[str] = outcomes) -> None:
+            start.wait(WAIT)
+            try:
+                with agent.run(id) as run:
+                    run.step(lambda: time.sleep(0.02), name="step")
+            except RunBusy:
+                outcomes.append("busy")
+            else:
+                outcomes.append("finished")
+
+        threads = [threading.Thread(target=work, args=(f"r{number}",)) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(WAIT)
+        assert outcomes.count("finished") >= 1
+        assert set(outcomes) <= {"finished", "busy"}
+        assert len(outcomes) == 4, "a thread lost its run to another one of the same process"
+        assert len([e for e in agent.runs.get(f"r{number}").events if type(e.record).__name__ == "StepDone"]) == 1
+    agent.close()
+
+
+def test_a_killed_holder_is_taken_over_at_once(store_url: str) -> None:
+    code = """
+        import os, signal, sys
+        from perdure import Agent
+        with Agent("a", store=sys.argv[1]).run("r") as run:
+            run.step(lambda: 1, name="step")
+            os.kill(os.getpid(), signal.SIGKILL)
+    """
+    assert child.run(code, store_url).returncode == -9
+    agent = Agent("a", store=store_url)
+    assert agent.runs.get("r").status == "crashed"
+    with agent.run("r") as run:
+        assert run.resumed
+        assert run.step(lambda: 2, name="step") == 1
+    agent.close()

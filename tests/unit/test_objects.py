@@ -1,0 +1,234 @@
+"""Large values: outside of the journal, once each, compressed, and never believed without a look."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import apsw
+import pytest
+import zstandard
+
+from perdure import Agent, codec
+from perdure.errors import CorruptValue, JournalDamaged
+from perdure.limits import INLINE_BYTES_MAX, VALUE_BYTES_MAX
+from perdure.objects import Collect, pack, reference, references_in, unpack
+from perdure.records import Call, StepDone, Write
+from perdure.store import open_store
+
+NOISE = random.Random(1).randbytes(20_000)
+
+
+@pytest.fixture
+def agent(store_url: str) -> Iterator[Agent]:
+    it = Agent("a", store=store_url)
+    yield it
+    it.close()
+
+
+@pytest.fixture
+def store(agent: Agent) -> Any:
+    with agent.run("first"):
+        pass
+    return agent._engine.store
+
+
+def keep(agent: Agent, value: Any, run: str = "r") -> None:
+    """Have a value recorded."""
+    with agent.run(run) as open_run:
+        open_run.step(lambda: value, name="step")
+
+
+def table(store: Any) -> list[tuple[bytes, int, bytes]]:
+    rows: list[tuple[bytes, int, bytes]] = store._writer.execute("SELECT id, size, data FROM objects").fetchall()
+    return rows
+
+
+def of_length(length: int) -> bytes:
+    """A value whose encoding has this many bytes."""
+    overhead = len(codec.encode(bytes(length), "x")) - length
+    value = bytes(length - overhead)
+    assert len(codec.encode(value, "x")) == length
+    return value
+
+
+def test_up_to_the_threshold_a_value_stays_in_the_journal(store: Any) -> None:
+    packed, made = pack(store, of_length(INLINE_BYTES_MAX), "x")
+    assert made == ()
+    assert reference(packed) == b""
+    assert unpack(store, packed) == of_length(INLINE_BYTES_MAX)
+    packed, made = pack(store, of_length(INLINE_BYTES_MAX + 1), "x")
+    assert len(made) == 1
+    assert len(packed) == 33
+    assert reference(packed) == made[0].args[0]
+
+
+def test_a_value_kept_twice_is_one_row(agent: Agent, store: Any) -> None:
+    keep(agent, NOISE, "one")
+    keep(agent, NOISE, "two")
+    assert len(table(store)) == 1
+    keep(agent, NOISE + b"!", "three")
+    assert len(table(store)) == 2
+    assert agent.runs.get("one").result is None
+
+
+def test_what_compresses_is_compressed_and_what_does_not_is_not(agent: Agent, store: Any) -> None:
+    keep(agent, "again and " * 10_000, "text")
+    keep(agent, NOISE, "noise")
+    text, noise = table(store)
+    assert len(text[2]) < 1_000
+    assert text[1] > 100_000
+    assert len(noise[2]) == noise[1] + 1, "a byte says that it is raw"
+
+
+def test_ids_tell_nothing_to_those_who_guess_the_content(tmp_path_factory: pytest.TempPathFactory) -> None:
+    ids = []
+    for name in "ab":
+        store = open_store(f"sqlite:///{tmp_path_factory.mktemp(name)}/perdure.db")
+        ids.append(reference(pack(store, NOISE, "x")[0]))
+        store.close()
+    assert ids[0] != ids[1]
+
+
+def test_every_reading_is_a_copy(agent: Agent, store: Any) -> None:
+    value = {"list": ["x" * 5000]}
+    keep(agent, value)
+    packed, _ = pack(store, value, "x")
+    one = unpack(store, packed)
+    one["list"].append("mine")
+    assert unpack(store, packed) == value
+
+
+# -- damage ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def kept(agent: Agent, store: Any) -> bytes:
+    """The packed form of an object that is in the store."""
+    keep(agent, "text " * 2_000)
+    return pack(store, "text " * 2_000, "x")[0]
+
+
+def alter(store: Any, change: str, *args: object) -> None:
+    store._writer.execute(f"UPDATE objects SET {change}", args).fetchall()
+    assert store._writer.changes() == 1
+
+
+def test_a_missing_object_is_damage(store: Any, kept: bytes) -> None:
+    assert unpack(store, kept) == "text " * 2_000
+    store._writer.execute("DELETE FROM objects").fetchall()
+    with pytest.raises(JournalDamaged, match="is missing"):
+        unpack(store, kept)
+
+
+def test_a_changed_object_is_damage(store: Any, kept: bytes) -> None:
+    other = codec.encode("TEXT " * 2_000, "x")
+    alter(store, "size = ?, data = ?", len(other), b"\x01" + zstandard.compress(other))
+    with pytest.raises(JournalDamaged, match="has been changed"):
+        unpack(store, kept)
+    alter(store, "data = ?", b"\x00" + other)
+    with pytest.raises(JournalDamaged, match="has been changed"):
+        unpack(store, kept)
+
+
+@pytest.mark.parametrize("at", [1, 5, 20, -1])
+def test_a_flipped_bit_is_noticed(store: Any, kept: bytes, at: int) -> None:
+    [(_, _, data)] = table(store)
+    flipped = bytearray(data)
+    flipped[at] ^= 1
+    alter(store, "data = ?", bytes(flipped))
+    with pytest.raises((JournalDamaged, CorruptValue)):
+        unpack(store, kept)
+
+
+def test_a_frame_that_claims_more_than_its_row_is_refused_before_it_is_opened(store: Any, kept: bytes) -> None:
+    bomb = b"\x01" + zstandard.compress(bytes(300 * 1024 * 1024), 3)
+    assert len(bomb) < 100_000
+    alter(store, "data = ?", bomb)
+    with pytest.raises(CorruptValue, match="claims to hold"):
+        unpack(store, kept)
+    alter(store, "size = ?", 300 * 1024 * 1024)
+    assert VALUE_BYTES_MAX < 300 * 1024 * 1024
+    with pytest.raises(CorruptValue, match="claims to hold"):
+        unpack(store, kept)
+
+
+def test_a_frame_that_does_not_say_its_size_is_refused(store: Any, kept: bytes) -> None:
+    compressor = zstandard.ZstdCompressor(write_content_size=False)
+    alter(store, "data = ?, size = -1", b"\x01" + compressor.compress(b"x" * 10_000))
+    with pytest.raises(CorruptValue):
+        unpack(store, kept)
+
+
+def test_a_frame_cut_short_or_of_nonsense_is_refused(store: Any, kept: bytes) -> None:
+    [(_, _, data)] = table(store)
+    for broken in (data[:-3], b"\x01nonsense", b"\x01", b"", b"\x07abc"):
+        alter(store, "data = ?", broken)
+        with pytest.raises((CorruptValue, JournalDamaged)):
+            unpack(store, kept)
+
+
+@pytest.mark.parametrize("packed", [b"", b"\x02abc", b"\x01short", b"\x01" + bytes(33)])
+def test_a_forged_reference_is_refused(store: Any, packed: bytes) -> None:
+    with pytest.raises(CorruptValue):
+        unpack(store, packed)
+
+
+# -- collecting -----------------------------------------------------------------------------------------------------
+
+
+def test_only_what_no_entry_refers_to_is_collected(agent: Agent, store: Any) -> None:
+    keep(agent, NOISE, "kept")
+    keep(agent, NOISE + b"1", "gone")
+    with agent.run("state", input=NOISE + b"2") as run:
+        run.state["k"] = NOISE + b"3"
+        run.effect(lambda data: None, NOISE + b"4", name="effect")
+        for _ in run.each([1]):
+            run.messages.append(NOISE + b"5")
+        run.result = NOISE + b"6"
+    with pytest.raises(ValueError, match="failed"), agent.run("failed") as run:
+        run.step(fail, name="step")
+    assert len(table(store)) == 8
+    assert store.submit(Collect()) == 0
+    assert len(table(store)) == 8
+
+    [(stream,)] = store._writer.execute("SELECT stream FROM runs WHERE id = 'gone'").fetchall()
+    store._writer.execute("DELETE FROM events WHERE id >> 32 = ?", (stream,)).fetchall()
+    [(gone, freed)] = [(id, len(data)) for id, size, data in table(store) if id == identity(store, NOISE + b"1")]
+    assert store.submit(Collect()) == freed
+    assert gone not in {id for id, _, _ in table(store)}
+    assert len(table(store)) == 7
+    assert agent.runs.result("state") == NOISE + b"6"
+    assert agent.runs.get("state").state == {"k": NOISE + b"3"}
+    assert agent.runs.get("kept").status == "finished"
+
+
+def fail() -> None:
+    raise ValueError("failed " + NOISE.hex())
+
+
+def identity(store: Any, value: Any) -> bytes:
+    return reference(pack(store, value, "x")[0])
+
+
+def test_an_object_that_is_needed_again_comes_back(agent: Agent, store: Any) -> None:
+    keep(agent, NOISE, "one")
+    store._writer.execute("DELETE FROM events WHERE id >> 32 = (SELECT stream FROM runs WHERE id = 'one')").fetchall()
+    assert store.submit(Collect()) > 0
+    assert table(store) == []
+    keep(agent, NOISE, "two")
+    assert len(table(store)) == 1
+
+
+def test_references_are_found_wherever_a_record_has_them() -> None:
+    ids = [bytes([n]) * 32 for n in range(3)]
+    writes = (Write(1, "a", b"\x01" + ids[1]), Write(1, "b", b"\x00inline"), Write(2, "c"))
+    record = StepDone(Call("", "s", b"", 0), 0, 0, b"\x01" + ids[0], writes)
+    assert list(references_in(record)) == ids[:2]
+
+
+def test_the_table_refuses_a_second_row_of_one_id(store: Any, kept: bytes) -> None:
+    [(id, size, data)] = table(store)
+    with pytest.raises(apsw.ConstraintError):
+        store._writer.execute("INSERT INTO objects (id, size, data) VALUES (?, ?, ?)", (id, size, data))
