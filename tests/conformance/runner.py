@@ -213,6 +213,7 @@ class Player:
                 return await self._catch(op, path)
             case _:
                 await self._write(op)
+        return None
 
     async def _each(self, op: Each, path: str) -> None:
         told = [item[op.key] if op.key is not None and isinstance(item, tuple) else item for item in op.items]

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import traceback
+import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -123,18 +126,23 @@ class Watcher:
 def stage(folder: Path, colour: Colour) -> Iterator[Stage]:
     """A new store with its watcher."""
     to_watcher, from_watcher = os.pipe(), os.pipe()
-    pid = os.fork()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # as for the children of the kit
+        pid = os.fork()
     if pid == 0:
         try:
-            os.close(to_watcher[1])
             _watch(folder, os.fdopen(to_watcher[0]), os.fdopen(from_watcher[1], "w"))
         finally:
-            os._exit(0)
+            traceback.print_exc()
+            os._exit(1)
     os.close(to_watcher[0])
     os.close(from_watcher[1])
-    with os.fdopen(to_watcher[1], "w") as requests, os.fdopen(from_watcher[0]) as replies:
-        yield Stage(folder, colour, Watcher(requests, replies))
-    os.waitpid(pid, 0)
+    try:
+        with os.fdopen(to_watcher[1], "w") as requests, os.fdopen(from_watcher[0]) as replies:
+            yield Stage(folder, colour, Watcher(requests, replies))
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
 
 
 def _watch(folder: Path, requests: TextIO, replies: TextIO) -> None:

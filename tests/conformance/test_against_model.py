@@ -1,21 +1,40 @@
-"""The real thing against the pure model of the semantics: the same stories, the same trace, the same end."""
+"""The real thing against the pure model of the semantics: the same stories, the same account after every move.
+
+Compared: what the code saw at every operation (results, errors, state, messages, `run.result`), how each attempt
+ended, what others see (status, error, result, state, messages in order, events, open questions), how often
+each body ran, and which effects happened under which key. Every attempt is a process of its own, and a crash
+is SIGKILL, at a point in the code or before, in and after a commit.
+
+Not compared, and a story ends there: what others see after a write has come before recorded ones, because
+the code has changed or a step that failed has run again. The code sees program order; others see the order of
+landing (`Model.inserted`). Stopped processes are the matter of tests/crash, and nobody answers while it waits.
+"""
 
 from __future__ import annotations
 
-import os
+from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from perdure.run.ledger import Ledger, Recorded
+from perdure.run.scope import Buffer
 from tests.conformance.runner import Colour
 from tests.conformance.stage import Stage, Told, expected, stage
-from tests.model.ops import POINTS, Move
+from tests.conformance.stories import STORIES, killed_everywhere
+from tests.model.ops import COMMITS, IN_A_BODY, IN_THE_CODE, Move, Start
 from tests.model.strategies import stories
 
-REACHED = tuple(point for point in POINTS if point != "waiting")
-"""A process that waits cannot be killed there by name: with wait=0 it is over before it has begun."""
+REACHED = (*IN_THE_CODE, *IN_A_BODY, *COMMITS)
+"""All but "waiting": with wait=0 it is over before it can be met."""
+
+KILLED_EVERYWHERE = killed_everywhere((*IN_A_BODY, *COMMITS))
+
+UNCHANGED = stories(while_waiting=False, points=REACHED)
+EDITED = stories(while_waiting=False, points=REACHED, edited=True)
+
+SLOW = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 
 @pytest.fixture(scope="module", params=["sync", "async"])
@@ -30,25 +49,83 @@ def compare(scene: Stage, moves: tuple[Move, ...]) -> None:
     for number, (said, seen) in enumerate(zip(told, scene.play(moves[: len(told)]), strict=True)):
         why = seen.pop("why", "")
         if said != seen:
-            raise AssertionError(difference(number, moves, said, seen) + why)
+            raise AssertionError(difference(moves[: number + 1], said, seen) + why)
 
 
-def difference(number: int, moves: tuple[Move, ...], said: Told, seen: Told) -> str:
-    lines = [f"after move {number} of:", *(f"    {move!r}" for move in moves[: number + 1])]
+def difference(moves: tuple[Move, ...], said: Told, seen: Told) -> str:
+    lines = ["the model and the store do not agree after:", *(f"    {move!r}," for move in moves)]
     for what in sorted(said.keys() | seen.keys()):
-        one, other = said.get(what), seen.get(what)
-        if one != other:
-            lines += [f"{what}:", f"    model {one}", f"    real  {other}"]
+        if said.get(what) != seen.get(what):
+            lines += [f"{what}:", f"    model {said.get(what)}", f"    real  {seen.get(what)}"]
     return "\n".join(lines) + "\n"
 
 
-@given(moves=stories(while_waiting=False, points=REACHED))
-@settings(suppress_health_check=list(HealthCheck))
-def test_stories(scene: Stage, moves: tuple[Move, ...]) -> None:
+@pytest.mark.parametrize("name", STORIES)
+def test_a_story_that_was_once_told_differently(scene: Stage, name: str) -> None:
+    assert len(expected(STORIES[name])) == len(STORIES[name]), "it must be compared to its end"
+    compare(scene, STORIES[name])
+
+
+@pytest.mark.timeout(300)
+def test_killed_at_every_commit_it_goes_on_as_the_model_says(scene: Stage) -> None:
+    for moves in KILLED_EVERYWHERE.values():
+        compare(scene, moves)
+
+
+@pytest.mark.timeout(300)
+@SLOW
+@given(moves=UNCHANGED)
+def test_stories_of_one_program(scene: Stage, moves: tuple[Move, ...]) -> None:
     compare(scene, moves)
 
 
-@given(moves=stories(while_waiting=False, points=REACHED, edited=True))
-@settings(suppress_health_check=list(HealthCheck))
-def test_stories_edited(scene: Stage, moves: tuple[Move, ...]) -> None:
+@pytest.mark.timeout(300)
+@SLOW
+@given(moves=EDITED)
+def test_stories_of_a_program_that_changes(scene: Stage, moves: tuple[Move, ...]) -> None:
     compare(scene, moves)
+
+
+@pytest.mark.soak
+@SLOW
+@given(moves=UNCHANGED | EDITED)
+def test_thousands_of_stories(scene: Stage, moves: tuple[Move, ...]) -> None:
+    compare(scene, moves)
+
+
+SABOTAGE = {
+    "program order wins": (Buffer, "supersede", lambda buffer, writes: None),
+    "a killed attempt did not go past its failure": (Ledger, "went_past", lambda ledger, failure: True),
+    "an id that is called twice writes once": (Recorded, "take_writes", lambda recorded: recorded.writes),
+}
+
+
+@pytest.mark.parametrize("name", SABOTAGE)
+def test_a_broken_rule_is_noticed(scene: Stage, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The attempts are forks of this process, and have what is broken here."""
+    owner, method, broken = SABOTAGE[name]
+    monkeypatch.setattr(owner, method, broken)
+    with pytest.raises(AssertionError, match="do not agree"):
+        compare(scene, STORIES[name])
+
+
+def test_every_commit_is_met() -> None:
+    met = {name.split()[1] for name in KILLED_EVERYWHERE}
+    assert met == {*IN_A_BODY, *COMMITS}
+
+
+def test_the_stories_are_compared_nearly_to_their_ends() -> None:
+    seen: Counter[str] = Counter()
+
+    @settings(max_examples=100, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+    @given(moves=EDITED)
+    def look(moves: tuple[Move, ...]) -> None:
+        told = expected(moves)
+        seen.update({"moves": len(moves), "compared": len(told)})
+        seen.update(move.stop.kind for move in moves[: len(told)] if isinstance(move, Start) and move.stop)
+        seen.update(str(said["status"]) for said in told)
+
+    look()
+    assert seen["compared"] > 0.9 * seen["moves"]
+    wanted = ("crashed", "failed", "finished", "interrupted", "waiting", "crash", "interrupt", "raise")
+    assert not [it for it in wanted if not seen[it]], seen

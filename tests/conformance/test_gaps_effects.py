@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from perdure import AsyncAgent, Done, NotDone, RunWaiting
+from perdure import AsyncAgent, Done, InDoubt, NotDone, RunWaiting
 from perdure.failpoints import Moment, Site
-from tests.conformance.kit import World, die, in_child, killed_at
+from tests.conformance.kit import World, agent_at, die, in_child, killed_at
 from tests.conformance.test_effects import paying
 
 
@@ -128,3 +128,18 @@ def test_two_calls_with_one_id_at_the_same_time_are_one_effect(store_url: str, w
     outcomes = asyncio.run(program(2))
     assert [type(one).__name__ for one in outcomes] == ["str", "Diverged"]
     assert len(world.all()) == 1
+
+
+def test_a_finished_run_says_again_what_nobody_knew(store_url: str, world: World) -> None:
+    agent = agent_at(store_url)
+
+    @agent.effect
+    def pay() -> None:
+        world.do("paid")
+        raise TimeoutError("who knows")
+
+    for _ in range(2):
+        with agent.run("r"), pytest.raises(InDoubt):
+            pay()
+        assert agent.runs.get("r").status == "finished"
+    assert world.count("paid") == 1

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import random
+import signal
+import time
 
 import pytest
 
@@ -12,6 +15,9 @@ COLOURS = ("sync", "async")
 SIGNALS = {"SIGTERM": 143, "SIGINT": 130}
 POINTS = 30
 """Per colour and signal in CI; `make soak` takes all."""
+
+ROUNDS = 40
+"""At random moments, per colour and signal."""
 
 IN_ORDER = {"interrupted", "finished", "failed", "waiting"}
 """What a run may be after a process left in order. `crashed` is not among them."""
@@ -49,6 +55,29 @@ def test_interrupted_at_failpoints(stage: Stage, undisturbed: dict[str, Undistur
     edges = [n for n in all_points if expected.reached[n - 1].startswith(("run.claim", "run.end"))]
     points = sorted({*edges, *spread(list(all_points), POINTS)})
     assert in_parallel(lambda nth: interrupt(stage, colour, expected, name, nth), points) == []
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("name", SIGNALS)
+@pytest.mark.parametrize("colour", COLOURS)
+def test_interrupted_at_random_moments(
+    stage: Stage, undisturbed: dict[str, Undisturbed], colour: str, name: str
+) -> None:
+    """From outside, between any two instructions: whenever a run is open, it is left in order."""
+    codes = []
+
+    def case(seed: int) -> list[str]:
+        scene = stage.scene("victim:main", colour)
+        child = scene.start()
+        time.sleep(random.Random(f"{name} {seed}").uniform(0, 0.15))
+        child.send(signal.Signals[name])
+        codes.append(child.wait())
+        crashed = [f"{run} is {status}" for run, status in look(scene).items() if status not in IN_ORDER]
+        scene.finish()
+        return crashed + scene.judge(undisturbed[colour])
+
+    assert in_parallel(case, range(ROUNDS)) == []
+    assert codes.count(SIGNALS[name]) > ROUNDS // 8, f"few signals met an open run: {codes}"
 
 
 @pytest.mark.soak

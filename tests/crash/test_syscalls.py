@@ -58,18 +58,21 @@ def fail_and_resume(
 ) -> list[str]:
     """Let one call fail; the program hears a typed error, acknowledges nothing false, and recovers on reopening."""
     scene = stage.scene("short:main", colour)
-    code, _ = tracer.run(scene.folder, colour, inject=f"{call.name}:error={error}:when={call.nth}")
+    code, trace = tracer.run(scene.folder, colour, inject=f"{call.name}:error={error}:when={call.nth}")
+    assert "(INJECTED)" in trace, "nothing was made to fail"
     assert code in (REPORTED, UNHARMED), f"it ended with {code}"
-    found = _unheard(scene, code, call, error)
+    found = _unheard(scene, code, call)
     scene.finish()
     return found + scene.judge(expected)
 
 
-def _unheard(scene: Scene, code: int, call: Call, error: str) -> list[str]:
+def _unheard(scene: Scene, code: int, call: Call) -> list[str]:
     """What is wrong about what the program heard."""
     heard = {line[0]: line[1] for line in scene.world.lines() if line[0] in ("error", "reads", "writes")}
     if code == UNHARMED:
-        return [] if _may_be_swallowed(scene, call) else ["the program was told that all is well"]
+        # Nothing depends on a sync of the folder by SQLite, nor on what is done after the last promise.
+        of_a_folder = call.name == "fdatasync" and "store.db" not in call.line
+        return [] if call.late or of_a_folder else ["the program was told that all is well"]
     found = []
     if heard["error"] not in ("StoreFenced", "StorageFull", "StoreUnavailable"):
         found.append(f"the error was {heard['error']}")
@@ -81,12 +84,6 @@ def _unheard(scene: Scene, code: int, call: Call, error: str) -> list[str]:
     if heard["error"] == "StorageFull" and heard["writes"] != "work":
         found.append(f"with space again, writing raises {heard['writes']}")
     return found
-
-
-def _may_be_swallowed(scene: Scene, call: Call) -> bool:
-    """Whether nothing depends on the call: SQLite's sync of a folder, or what is done after the last promise."""
-    is_of_a_folder = call.name == "fdatasync" and "store.db" not in call.line
-    return is_of_a_folder or (scene.folder / "outcome.json").exists()
 
 
 def points(calls: list[Call], *names: str) -> list[Call]:

@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from functools import partial
 from typing import Any
 
 import pytest
@@ -99,7 +100,7 @@ def test_a_killed_process_in_sight_is_taken_over_at_once(stage: Stage) -> None:
 def test_a_process_that_slept_without_a_run_is_a_holder_again(stage: Stage) -> None:
     """Its row was cleared away meanwhile; the run that it opens now must be as safe as any other."""
     scene = stage.scene("players:sleeper")
-    newcomer = lambda: stage.zygote.run("tests.crash.players:newcomer", scene.folder)  # noqa: E731
+    newcomer = partial(stage.zygote.run, "tests.crash.players:newcomer", scene.folder)
     newcomer()  # makes the agent, so that the sleeper holds nothing
     sleeper = stage.zygote.start("tests.crash.players:sleeper", scene.folder)
     for _ in every(LEASE_SECONDS, 40):

@@ -41,6 +41,8 @@ class Call(NamedTuple):
     name: str
     nth: int
     line: str
+    late: bool
+    """After the victim's last promise: it only tidies up."""
 
 
 def calls_in(trace: str) -> list[Call]:
@@ -48,15 +50,11 @@ def calls_in(trace: str) -> list[Call]:
     lines = [line.split(maxsplit=1) for line in trace.splitlines()]
     [(busiest, _)] = Counter(pid for pid, _ in lines).most_common(1)
     seen: Counter[str] = Counter()
-    calls = []
+    calls, late = [], False
     for pid, rest in lines:
         name = rest.partition("(")[0]
+        late = late or (name == "rename" and "outcome.json" in rest)
         if pid == busiest and name in WRITES + SYNCS:
             seen[name] += 1
-            calls.append(Call(name, seen[name], rest))
+            calls.append(Call(name, seen[name], rest, late))
     return calls
-
-
-def injected(trace: str) -> str:
-    """The line of the call that strace tampered with."""
-    return next((line for line in trace.splitlines() if "INJECTED" in line), "")

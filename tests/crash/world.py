@@ -61,7 +61,9 @@ class World:
 
     def broken_promises(self) -> list[str]:
         """Work repeated after it was acknowledged, values that changed after, keys that were not stable."""
-        found, values, keys = [], {}, defaultdict(set)
+        found: list[str] = []
+        values: dict[str, list[str]] = {}
+        keys: dict[str, set[str]] = defaultdict(set)
         for word, name, *rest in self.lines():
             if word == "ack":
                 if values.setdefault(name, rest) != rest:

@@ -29,12 +29,14 @@ a body          counts its execution in a file by (name, arg), calls what is `in
 check           "truth" looks the key up in that file: `Done(result)` or `NotDone`. "done" is
                 `Done("adopted")`, "raises" raises.
 SetState, Incr  `run.state[key] = value`, `run.state[key] = run.state.get(key, 0) + 1`.
+Delete          `del run.state[key]`, if it is there.
 AppendMessage   `run.messages.append(text)`; Emit: `run.event(kind, None)`.
 Each, ItemDone  `for item in run.each(items, key=itemgetter(key), name=name):`, `run.item_done()`.
 Catch           `try: op`, `except CAUGHT: then`, and `raise` when `again`.
 SetResult       `run.result = value`.
-Answer          `agent.runs.answer("r", done=result)`, `retry=True`, `fail=True`: as a Move only when
-                `model.open_questions()`, as one of `Start.answers` while the run waits.
+Answer          `agent.runs.answer("r", key=key, done=result)`, `retry=True`, `fail=True`, of the oldest effect in
+                doubt that has no answer: as a Move NothingToAnswer unless `model.answerable()`, as one of
+                `Start.answers` while the run waits.
 PassTime        the store's clock moves.
 Wake, Kill      SIGCONT, SIGKILL.
 
@@ -57,10 +59,11 @@ Trace.observations
                 after each operation its path; "returned" and its result (None for writes and loops, "passed"
                 or "caught X" for Catch), or "raised" and the name of the type, at every level that it leaves;
                 "entered" at the start of an item's body, path "2[a]". Each with `dict(run.state)`, sorted,
-                and `list(run.messages)` as the code sees them there.
+                `list(run.messages)` and `run.result` as the code sees them there.
 Trace.ending    how the `with` block was left, .error by which type; "refused" when `agent.run` itself raised.
 Model.summary() after every move: `agent.runs.get("r")` from elsewhere, and the two files, with keys numbered
-                by first appearance. `events` without order: a journal cannot put one before another.
+                by first appearance. `events` without order: a journal cannot put one before another. Not after
+                `model.inserted`: a store may show the order of landing where the code sees program order.
 """
 
 from .machine import Model, Observation, Summary, Trace

@@ -36,7 +36,7 @@ class Effects:
         if record.state in UNRESOLVED:  # "found with an intent and no outcome: in doubt, see 3"
             return (yield from self._resolve(op, path, frame, record))
         if record.state == "failed":
-            if record.past or record.final:
+            if self._process.raises_again(record):
                 self._process.raise_failure(record)
             record.failures = 0
         return (yield from self._run(op, path, frame, record, "effect.again"))

@@ -53,6 +53,7 @@ class Process:
         self._seen: list[Record] = []
         self.met: set[Record] = set()
         self._fresh: list[Record] = []
+        self._failed_here: set[Record] = set()
         self._failures: list[tuple[Exception, Record]] = []
 
     # Section 1: what the code of the run sees.
@@ -100,12 +101,15 @@ class Process:
         if to == "failed":
             record.past = False
             self._fresh.append(record)
+            self._failed_here.add(record)
         self._notice_insertion(record)
         self.model.save(self, (*frame.address, record.ident), to)
         yield f"{site}:after", path
 
     def _notice_insertion(self, record: Record) -> None:
         """What lands now comes, in program order, before recorded writes that the code has not come to."""
+        if not record.writes and not record.children:
+            return
         every = list(landed(self.root.records))
         mine = [at for at, it in enumerate(every) if it is record or it in record.children]
         seen = {record, *landed(self._seen)}
@@ -127,6 +131,12 @@ class Process:
                 if raised is error:
                     record.past = False
             error = error.__context__  # what was raised while handling a failure left for its sake
+
+    def raises_again(self, record: Record) -> bool:
+        """Section 2: "On resume it is raised again if the run went past it". In the attempt in which it failed, code
+        that calls it once more, by its id, wants it to run; a finished run gives its recorded results.
+        """
+        return self.readonly or record.final or (record.past and record not in self._failed_here)
 
     def raise_failure(self, record: Record) -> NoReturn:
         assert record.error is not None
@@ -237,7 +247,7 @@ class Process:
             if record.state == "done":  # "step, recorded: returns the recorded result"
                 self.see(record)
                 return record.result
-            if record.state == "failed" and record.past:  # "raised again if the run went past it"
+            if record.state == "failed" and self.raises_again(record):
                 self.raise_failure(record)
         if self.readonly:  # section 6, finished: "an unrecorded step raises RunFinished"
             raise RunFinished

@@ -7,7 +7,6 @@ items of a loop share.
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cache
@@ -62,9 +61,7 @@ class Shape:
 
 ANY = Shape()
 HONEST = Shape(lying_checks=False, policies=("ask", "fail"))
-CALM = Shape(
-    False, lying_checks=False, effect_writes=False, early_items=False, nested=False, checks=("truth",)
-)
+CALM = Shape(False, lying_checks=False, effect_writes=False, early_items=False, nested=False, checks=("truth",))
 REPLAYABLE = Shape(early_items=False)
 
 ZOMBIES = ("crash", "interrupt", "raise", "freeze", "freeze")
@@ -77,7 +74,7 @@ LONG = PassTime(61.0)
 @cache
 def writes() -> st.SearchStrategy[WriteOp]:
     keys = st.sampled_from("xy")
-    return st.one_of(
+    return evenly(
         st.builds(SetState, keys, st.integers(0, 3)),
         st.builds(Incr, keys),
         st.builds(Delete, keys),
@@ -85,6 +82,11 @@ def writes() -> st.SearchStrategy[WriteOp]:
         st.builds(AppendMessage, st.sampled_from("mn")),
         st.builds(Emit, st.sampled_from("EF")),
     )
+
+
+def evenly(*kinds: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """Each as often as it is listed, which `one_of` does not promise."""
+    return st.sampled_from(kinds).flatmap(lambda kind: kind)
 
 
 @cache
@@ -102,7 +104,7 @@ def steps(shape: Shape = ANY) -> st.SearchStrategy[Step]:
         name=st.sampled_from("st"),
         arg=ARGS,
         writes=few(writes()),
-        fails=st.integers(0, most),
+        fails=st.sampled_from((0, 0, 0, most, most // 2)),
         retries=st.integers(0, 2),
         id=st.none() | st.sampled_from(("i", "j")),
         inside=st.sampled_from((False,) * 9 + (True,)).flatmap(lambda nested: inside if nested else st.just(())),
@@ -120,7 +122,7 @@ def effects(shape: Shape = ANY) -> st.SearchStrategy[Effect]:
         writes=few(writes(), 1 if shape.effect_writes else 0),
         check=st.sampled_from((*shape.checks, *lies)),
         in_doubt=st.sampled_from(shape.policies),
-        outcomes=st.lists(st.sampled_from(("ok", *raising)), min_size=1, max_size=2).map(tuple),
+        outcomes=st.lists(st.sampled_from(("ok", "ok", "ok", *raising)), min_size=1, max_size=2).map(tuple),
         retries=st.integers(0, 1),
         id=st.none() | st.sampled_from(("i", "j")),
         timeout=st.sampled_from((None, 5.0)),
@@ -150,6 +152,7 @@ def ops(shape: Shape = ANY, depth: int = 2) -> st.SearchStrategy[Op]:
     """Nested at most `depth` deep, and the kinds as often as they are listed."""
     kinds: list[st.SearchStrategy[Any]] = [
         writes(),
+        writes(),
         steps(shape),
         steps(shape),
         effects(shape),
@@ -157,13 +160,13 @@ def ops(shape: Shape = ANY, depth: int = 2) -> st.SearchStrategy[Op]:
     ]
     if depth:
         inner = ops(shape, depth - 1)
-        kinds += [catches(inner), catches(effects(shape) | steps(shape)), loops(inner, shape)]
-    return st.sampled_from(kinds).flatmap(lambda kind: kind)
+        kinds += [catches(inner), catches(effects(shape) | steps(shape)), loops(inner, shape), loops(inner, shape)]
+    return evenly(*kinds)
 
 
 @cache
 def programs(shape: Shape = ANY, most: int = 5) -> st.SearchStrategy[Program]:
-    return few(ops(shape), most, 1)
+    return st.integers(1, most).flatmap(lambda size: few(ops(shape), size, size))
 
 
 @st.composite
@@ -172,8 +175,8 @@ def edits(draw: st.DrawFn, program: Program, shape: Shape = ANY) -> Program:
     changed = list(program)
     calls = [number for number, op in enumerate(changed) if isinstance(op, Step | Effect)]
     effects_at = [number for number in calls if isinstance(changed[number], Effect)]
-    possible = (("remove", "move") if changed else (), ("argument",) if calls else (), ("policy",) if effects_at else ())
-    how = draw(st.sampled_from(("add", *itertools.chain(*possible))))
+    possible = {"remove": changed, "move": changed, "argument": calls, "policy": effects_at}
+    how = draw(st.sampled_from(("add", *(way for way, there in possible.items() if there))))
     if how == "add":
         changed.insert(draw(st.integers(0, len(changed))), draw(ops(shape)))
     elif how == "argument":
@@ -181,7 +184,7 @@ def edits(draw: st.DrawFn, program: Program, shape: Shape = ANY) -> Program:
         changed[at] = replace(changed[at], arg=draw(ARGS))  # type: ignore[arg-type]
     elif how == "policy":
         at = draw(st.sampled_from(effects_at))
-        changed[at] = replace(changed[at], in_doubt=draw(st.sampled_from(shape.policies)))  # type: ignore[call-arg]
+        changed[at] = replace(changed[at], in_doubt=draw(st.sampled_from(shape.policies)))  # type: ignore[arg-type]
     else:
         moved = changed.pop(draw(st.integers(0, len(changed) - 1)))
         if how == "move":
@@ -191,19 +194,28 @@ def edits(draw: st.DrawFn, program: Program, shape: Shape = ANY) -> Program:
 
 def ways_to_stop(
     moves: tuple[Move, ...], start: Start, kinds: tuple[str, ...], points: tuple[str, ...] = POINTS
-) -> list[Stop]:
-    """Every stop that would befall this attempt after these moves: found by letting the model play it."""
+) -> dict[str, tuple[list[str], int]]:
+    """Where something would befall this attempt after these moves, found by letting the model play it: the kinds
+    of stops that may happen there, and how often it comes there.
+    """
     model = Model()
     model.play(moves)
     trace = model.attempt(start.program, answers=start.answers, input=start.input)
-    counts: Counter[str] = Counter()
-    ways = []
-    for point, _ in trace.points:
-        if point not in points:
-            continue
-        counts[point] += 1
-        ways += [Stop(kind, point, counts[point]) for kind in kinds if point in MAY_HAPPEN_AT[kind]]  # type: ignore[arg-type]
-    return ways
+    counts = Counter(point for point, _ in trace.points if point in points)
+    return {
+        point: (possible, count)
+        for point, count in counts.items()
+        if (possible := [kind for kind in kinds if point in MAY_HAPPEN_AT[kind]])
+    }
+
+
+def draw_stop(draw: st.DrawFn, ways: dict[str, tuple[list[str], int]]) -> Stop | None:
+    """Every point as likely as the others, however often it is met: else hardly a story would be about a commit."""
+    if not ways:
+        return None
+    point = draw(st.sampled_from(list(ways)))
+    possible, count = ways[point]
+    return Stop(draw(st.sampled_from(possible)), point, draw(st.integers(1, count)))
 
 
 @cache
@@ -234,8 +246,7 @@ def stories(
     moves: list[Move] = []
     for number in range(draw(st.integers(1, 3))):
         start = Start(program, None, draw(said) if while_waiting else ())
-        stops = ways_to_stop(tuple(moves), start, kinds, points)
-        moves.append(replace(start, stop=draw(st.sampled_from(stops)) if stops else None))
+        moves.append(replace(start, stop=draw_stop(draw, ways_to_stop(tuple(moves), start, kinds, points))))
         moves.extend(draw(few(st.sampled_from((LONG, Wake(number), Kill(number))))) if zombies else ())
         moves.extend(draw(said))
         if edited and draw(st.booleans()):

@@ -141,6 +141,21 @@ def test_finishing_goes_past_a_failure() -> None:
     assert model.attempt(program).observations == first.observations
 
 
+def test_what_is_raised_while_a_failure_is_handled_left_for_its_sake() -> None:
+    model = Model()
+    program: Program = (Catch(Step("s", fails=1), then=Emit("E")),)
+    assert model.attempt(program, stop=Stop("raise", "after@0/1")).error == "RuntimeError"
+    assert values(model.attempt(program))["0"] == "passed"
+
+
+def test_in_the_attempt_in_which_it_failed_an_id_runs_once_more() -> None:
+    model = Model()
+    program: Program = (Catch(Step("s", fails=1, id="i")), Incr("x"), Step("s", id="i"))
+    assert model.attempt(program, stop=crash("after@1")).ending == "crashed"
+    assert model.attempt(program).error == "ArithmeticError"
+    assert Model().attempt(program).ending == "finished"
+
+
 def test_a_failed_step_has_written_nothing() -> None:
     model = Model()
     trace = model.attempt((Catch(Step("s", fails=1, writes=(Incr("x"),))), Incr("x")))
@@ -152,8 +167,8 @@ def test_steps_inside_steps_are_plain_and_effects_are_refused() -> None:
     model.attempt((Step("s", inside=(Step("t", writes=(Incr("x"),)),), writes=(Incr("x"),)),))
     assert (model.summary().state, model.summary().executions) == ({"x": 2}, {("s", 0): 1, ("t", 0): 1})
     other = Model()
-    assert other.attempt((Step("s", inside=(Effect("e"),)),)).error == "EffectInsideStep"
-    assert other.summary().outside == ()
+    assert other.attempt((Step("s", inside=(Effect("e"),), retries=2),)).error == "EffectInsideStep"
+    assert (other.summary().outside, other.summary().executions) == ((), {("s", 0): 1})
 
 
 # Sections 2 and 3: effects.

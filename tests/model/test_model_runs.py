@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from perdure.errors import NothingToAnswer
+
 from . import Answer, Catch, Each, Effect, Model, Step, Stop
 from .journal import check_transition
-from .ops import AppendMessage, Break, Incr, ItemDone, Program, SetResult, SetState
+from .ops import AppendMessage, Break, Delete, Incr, ItemDone, Program, SetResult, SetState
 from .test_model import crash, states, values
 
 
@@ -73,6 +75,54 @@ def test_items_are_told_apart_by_key_else_by_digest_and_count() -> None:
     model.attempt((Each(("a", "a"), (Step("s"),)),), stop=crash("after@0[a]/0"))
     model.attempt((Each(("b", "a", "a"), (Step("s"),)), Each(("a",), (Step("s"),))))
     assert model.summary().executions == {("s", 0): 4}
+
+
+def test_a_result_lands_with_its_item_and_in_the_open_with_the_end() -> None:
+    model = Model()
+    program: Program = (SetResult(1), Each(("a", "b"), (SetResult(2), Step("s", writes=(SetResult(3),)))))
+    trace = model.attempt(program, stop=crash("item-body-done", 2))
+    assert [it.result for it in trace.observations] == [1, 1, 2, 3, 3, 2, 3]
+    assert model.summary().result is None
+    assert model.attempt((Each(("a",), ()),)).ending == "finished"
+    assert model.summary().result == 3
+
+
+def test_a_result_in_an_item_is_dropped_with_it() -> None:
+    model = Model()
+    model.attempt((SetResult(1), Each(("a",), (SetResult(2), Break()))))
+    assert model.summary().result == 1
+
+
+def test_a_deletion_is_a_write_and_only_of_what_is_there() -> None:
+    model = Model()
+    program: Program = (
+        Delete("x"),
+        Incr("x"),
+        Each(("a",), (Delete("x"), Step("s", writes=(Incr("x"),)))),
+        Delete("x"),
+    )
+    trace = model.attempt(program, stop=crash("after@2"))
+    assert states(trace) == [{}, {"x": 1}, {"x": 1}, {}, {"x": 1}, {"x": 1}]
+    assert model.summary().state == {"x": 1}
+    assert states(model.attempt(program)) == [{}, {"x": 1}, {"x": 1}, {}]
+    assert model.summary().state == {}
+
+
+@pytest.mark.parametrize(
+    ("first", "changed", "inserted"),
+    [
+        ((Step("s", writes=(Incr("x"),)),), (Incr("y"), Step("s")), True),
+        ((Step("s", writes=(Incr("x"),)),), (Step("s"), Incr("y")), False),
+        ((Step("s"),), (Incr("y"), Step("s")), False),
+        ((Each(("a",), (Step("s", writes=(Incr("x"),)),)),), (Each(("a",), (Incr("x"), Step("s"))),), False),
+        ((Each(("a",), (Step("s", writes=(Incr("x"),)),)),), (Each(("a",), (Incr("x"),)),), True),
+    ],
+)
+def test_a_write_before_recorded_ones_is_noticed(first: Program, changed: Program, inserted: bool) -> None:
+    model = Model()
+    model.attempt(first, stop=crash("step.done:after"))
+    model.attempt(changed)
+    assert model.inserted == inserted
 
 
 # Sections 6 and 7: runs and leases.
@@ -170,6 +220,31 @@ def test_a_waiting_zombie_hears_an_answer_only_while_it_holds_the_run() -> None:
             assert model.attempt(program).ending == "finished"
         assert model.wake(zombie).error == error
         assert model.summary().status == "finished"
+
+
+def test_a_crashed_run_is_answered_before_it_asks() -> None:
+    model = Model()
+    program: Program = (Effect("e"), Effect("f"))
+    model.attempt(program, stop=crash("effect-body-done"))
+    model.answer(Answer("done", "told"))
+    with pytest.raises(NothingToAnswer):
+        model.answer(Answer("retry"))
+    trace = model.attempt(program)
+    assert (values(trace)["0"], trace.ending) == ("told", "finished")
+
+
+def test_a_run_with_an_open_question_waits_whoever_crashes() -> None:
+    model = Model()
+    program: Program = (Incr("x"), Effect("e"))
+    model.attempt(program, stop=crash("effect-body-done"))
+    assert model.summary().status == "crashed"
+    model.attempt(program)
+    model.attempt(program, stop=crash("before@0"))
+    assert (model.summary().status, model.summary().questions) == ("waiting", 1)
+    model.answer(Answer("retry"))
+    model.attempt(program, stop=crash("run.question:after"))
+    assert (model.summary().status, model.summary().questions) == ("crashed", 0)
+    assert model.attempt(program).ending == "finished"
 
 
 def test_the_tables_of_transitions_refuse() -> None:

@@ -23,8 +23,12 @@ class Mutant:
     test: str
     """`conformance/test_steps.py::test_...`, below tests/."""
     edits: tuple[Edit, ...]
+    hangs: bool = False
+    """The test waits for something that a broken Perdure never does: then, and only then, a timeout is a failure."""
 
 
-def mutant(name: str, breaks: str, test: str, file: str, old: str, new: str, *more: Edit) -> Mutant:
+def mutant(
+    name: str, breaks: str, test: str, file: str, old: str, new: str, *more: Edit, hangs: bool = False
+) -> Mutant:
     """A row of the list; `more` edits only where one place alone would contradict another."""
-    return Mutant(name, breaks, test, (Edit(file, old, new), *more))
+    return Mutant(name, breaks, test, (Edit(file, old, new), *more), hangs)

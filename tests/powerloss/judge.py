@@ -17,7 +17,10 @@ import apsw
 from perdure import PerdureError
 from perdure.errors import StoreMovedWarning
 from perdure.journal.append import read_events
+from perdure.journal.findings import Severity
 from perdure.journal.fold import VIEWS, fold
+from perdure.journal.rebuild import check
+from perdure.journal.verify import verify
 from perdure.objects import references_in
 from perdure.store import sql
 
@@ -144,12 +147,18 @@ def take_up(image: Image, setup: Setup, recording: Recording, known: set[str], h
         agent = make_agent(folder)
         try:
             outcome = Program(agent, setup, world, no_ack).outcome()
+            damage = [
+                finding for finding in verify(agent._engine.store).findings if finding.severity == Severity.DAMAGE
+            ]
+            differences = check(agent._engine.store)
         except PerdureError as error:
             return STUCK, f"{type(error).__name__}: {error}"
         finally:
             agent.close()
     if outcome != recording.outcome:
         return STUCK, f"came to {_short(outcome)} instead of {_short(recording.outcome)}"
+    if damage or differences:
+        return STUCK, f"not whole afterwards: {damage} {differences}"
     again = known & set(world.ran)
     if again or world.twice:
         return STUCK, f"ran again: {sorted(again)}; happened twice: {world.twice}"

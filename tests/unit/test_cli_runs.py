@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from perdure import Agent
 from perdure.cli.main import main
 
-from .rich_store import LARGE, copy_to, opened
+from .rich_store import LARGE, behind, copy_to, opened
 
 pytestmark = pytest.mark.filterwarnings("ignore::perdure.errors.StoreMovedWarning")
 
@@ -77,6 +78,16 @@ def test_runs_can_be_chosen(cli: Cli) -> None:
     assert len(cli.json("runs", "--limit", "2")) == 2
     assert cli("runs", "--limit", "2").splitlines()[-1] == "5 more; --limit 0 shows all"
     assert len(cli.json("runs", "--limit", "0")) == 7
+
+
+def test_a_damaged_run_does_not_hide_the_others(cli: Cli) -> None:
+    with closing(behind(cli.path)) as raw:
+        raw.execute("UPDATE events SET at = at + 1 WHERE id = (8 << 32 | 2)")
+    rows = {row["id"]: row for row in cli.json("runs")}
+    assert len(rows) == 7
+    assert "its journal is damaged" in rows["in-doubt"]["note"]
+    cli("show", "in-doubt", code=2)
+    assert "error[PD209]" in cli.err
 
 
 def test_reading_registers_nobody(cli: Cli) -> None:
@@ -265,7 +276,7 @@ def test_the_first_answer_counts_and_is_shown(cli: Cli) -> None:
     assert "answered   done, by ann" in cli("show", "in-doubt")
     assert cli.json("show", "in-doubt")["in_doubt"][0]["answered"] == {"verdict": "done", "by": "ann"}
     [row] = [row for row in cli.json("runs") if row["id"] == "in-doubt"]
-    assert row["in_doubt"] == []
+    assert (row["in_doubt"], row["note"]) == ([], "answered; start its program again")
 
 
 def test_there_must_be_something_to_answer(cli: Cli) -> None:

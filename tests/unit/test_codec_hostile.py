@@ -218,7 +218,7 @@ def test_keys_that_collide_cost_no_time() -> None:
     as_map = node(Tag.MAP, *(part for pair in marked for part in (pair, None)))
     big = [Ext(int(Tag.INTEGER), leaves.dump_integer(number * (2**61 - 1))) for number in range(10, 50_000)]
     numbers = node(Tag.SET, *sorted(big, key=encode))
-    started = time.perf_counter()
+    started = time.process_time()
     for data, expected in (
         (native, CorruptValue),
         (as_set, ValueTooLarge),
@@ -227,7 +227,7 @@ def test_keys_that_collide_cost_no_time() -> None:
     ):
         with pytest.raises(expected):
             codec.decode(data)
-    assert time.perf_counter() - started < 10
+    assert time.process_time() - started < 10
 
 
 @pytest.mark.parametrize(

@@ -225,3 +225,11 @@ def test_a_zone_of_pydantic_comes_back() -> None:
 def test_the_order_of_a_set_does_not_matter(value: Any) -> None:
     items = list(value)
     assert codec.digest(type(value)(reversed(items))) == codec.digest(value)
+
+
+def test_the_digest_of_equal_dicts_is_equal_whatever_their_order() -> None:
+    inner = {"x": 1, "y": (2, {"p": 1, "q": 2})}
+    other = {"y": (2, {"q": 2, "p": 1}), "x": 1}
+    assert codec.digest({"a": inner, "b": 2}) == codec.digest({"b": 2, "a": other})
+    assert codec.digest({"a": 1}) != codec.digest({"a": 2})
+    assert list(codec.decode(codec.encode({"b": 1, "a": 2}))) == ["b", "a"]

@@ -339,34 +339,49 @@ def test_threads_that_open_their_first_runs_at_once_share_one_heart(store_url: s
     agent.close()
 
 
-def test_of_threads_that_open_one_run_at_once_one_gets_it(store_url: str) -> None:
+@pytest.mark.parametrize("begun", [False, True])
+def test_of_threads_that_open_one_run_in_one_batch_one_gets_it(store_url: str, begun: bool) -> None:
     agent = Agent("a", store=store_url)
-    with agent.run("warm"):
-        pass
-    for number in range(10):
-        start = threading.Barrier(4)
-        outcomes: list[str] = []
+    with pytest.raises(OSError, match="again"), agent.run("r" if begun else "another"):
+        raise OSError("again")
+    committer = agent._engine.store._committer  # type: ignore[attr-defined]
+    outcomes: list[str] = []
+    opened, finish = threading.Event(), threading.Event()
 
-        def work(id: str, start: threading.Barrier = start, outcomes: list[str] = outcomes) -> None:
-            start.wait(WAIT)
-            try:
-                with agent.run(id) as run:
-                    run.step(lambda: time.sleep(0.02), name="step")
-            except RunBusy:
-                outcomes.append("busy")
-            else:
-                outcomes.append("finished")
+    def work() -> None:
+        try:
+            with agent.run("r") as run:
+                run.step(lambda: 1, name="step")
+                opened.set()
+                assert finish.wait(WAIT)
+            outcomes.append("finished")
+        except RunBusy:
+            outcomes.append("busy")
 
-        threads = [threading.Thread(target=work, args=(f"r{number}",)) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(WAIT)
-        assert outcomes.count("finished") >= 1
-        assert set(outcomes) <= {"finished", "busy"}
-        assert len(outcomes) == 4, "a thread lost its run to another one of the same process"
-        assert len([e for e in agent.runs.get(f"r{number}").events if type(e.record).__name__ == "StepDone"]) == 1
+    assert committer._lead.acquire(timeout=WAIT)
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    until(lambda: len(committer._queue) == 3)
+    committer._pass_on()
+    assert opened.wait(WAIT)
+    until(lambda: len(outcomes) == 2)
+    finish.set()
+    for thread in threads:
+        thread.join(WAIT)
+    assert sorted(outcomes) == ["busy", "busy", "finished"]
     agent.close()
+
+
+def test_two_stores_of_one_process_know_of_each_other(store_url: str) -> None:
+    """An agent with another durability has its own connection to the same file, but is the same process."""
+    one, other = Agent("a", store=store_url), Agent("a", store=store_url, durability="process")
+    with one.run("r") as run:
+        with pytest.raises(RunBusy, match="already open in this process"), other.run("r"):
+            pass
+        run.step(lambda: 1, name="step")
+    other.close()
+    one.close()
 
 
 def test_a_killed_holder_is_taken_over_at_once(store_url: str) -> None:

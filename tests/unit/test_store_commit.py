@@ -446,13 +446,13 @@ def test_changes_in_memory_never_stand_still_while_something_is_written() -> Non
     store.close()
 
 
-def test_eight_processes_make_one_store_at_the_same_time(tmp_path: Path) -> None:
+def test_processes_make_one_store_at_the_same_time(tmp_path: Path) -> None:
     """Whoever is first creates it; nobody sees it half made, or locked."""
     path = tmp_path / "perdure.db"
     code = "import sys; from perdure.store import open_store; print(open_store('sqlite:///' + sys.argv[1]).identity)"
-    children = [child.start(code, path) for _ in range(8)]
+    children = [child.start(code, path) for _ in range(5)]
     identities = {one.communicate(timeout=child.SECONDS_MAX)[0] for one in children}
-    assert [one.returncode for one in children] == [0] * 8
+    assert [one.returncode for one in children] == [0] * 5
     assert len(identities) == 1
 
 

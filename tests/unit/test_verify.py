@@ -58,6 +58,10 @@ def places(report: Report) -> set[tuple[int, int]]:
     return {(stream, seq) for _, stream, seq in damage(report)}
 
 
+def edited(report: Report) -> set[tuple[int, int]]:
+    return {(stream, seq) for what, stream, seq in damage(report) if what == What.EDITED}
+
+
 def place_of(number: int) -> tuple[int, int]:
     return number >> 32, number & 0xFFFFFFFF
 
@@ -101,6 +105,7 @@ def test_a_changed_bit_in_any_row_is_found(store: Store, raw: apsw.Connection, t
         assert not report.ok, (table, column, rowid)
         if table == "events":
             assert damage(report)[0] == (What.EDITED, *place_of(rowid))
+            assert edited(report) == {place_of(rowid)}  # and its neighbours are not accused
         raw.execute(f"UPDATE {table} SET {column} = ? WHERE rowid = ?", (value, rowid))
     assert verify(store).ok
 
@@ -137,7 +142,9 @@ def test_swapped_entries_are_located(store: Store, raw: apsw.Connection) -> None
     for (stream, seq), _ in neighbours:
         number = (stream << 32) | seq
         swap(raw, number, number + 1)
-        assert damage(verify(store))[0] == (What.EDITED, stream, seq)
+        report = verify(store)
+        assert damage(report)[0] == (What.EDITED, stream, seq)
+        assert edited(report) == {(stream, seq), (stream, seq + 1)}
         swap(raw, number, number + 1)
     assert verify(store).ok
 
@@ -336,14 +343,25 @@ def content(path: Path) -> object:
             return repr(error)
 
 
+def small_store(path: Path) -> None:
+    """Few rows on small pages: little room that belongs to nothing, where a flip would prove nothing."""
+    agent = Agent("travel", store=path)
+    with agent.run("trip", input={"to": "NYC"}) as run:
+        run.state["large"] = random.Random(5).randbytes(5000)
+        run.step(str.upper, "text", name="upper")
+        run.effect(str.lower, "TEXT", name="lower")
+    agent.close()
+    with closing(behind(path)) as raw:
+        raw.pragma("journal_mode", "delete")
+        raw.pragma("page_size", 512)
+        raw.execute("VACUUM").fetchall()
+        raw.pragma("journal_mode", "wal")
+
+
 @pytest.mark.timeout(120)
-def test_bit_flips_in_the_file_are_found_or_harmless(path: Path, raw: apsw.Connection) -> None:
-    # Small pages leave little room that belongs to nothing, where a flip would prove nothing.
-    raw.pragma("journal_mode", "delete")
-    raw.pragma("page_size", 512)
-    raw.execute("VACUUM").fetchall()
-    raw.pragma("journal_mode", "wal")
-    raw.close()
+def test_bit_flips_in_the_file_are_found_or_harmless(tmp_path: Path) -> None:
+    path = tmp_path / "small.db"
+    small_store(path)
     data, intact, chance = path.read_bytes(), content(path), random.Random(20_26)
     found = refused = harmless = 0
     for _ in range(FLIPS):
@@ -363,6 +381,19 @@ def test_bit_flips_in_the_file_are_found_or_harmless(path: Path, raw: apsw.Conne
             assert content(path) == intact, f"bit {place} changed something, and verify did not see it"
         else:
             found += 1
-    assert found + refused + harmless == FLIPS
-    assert found > FLIPS * 0.4
+    assert found > FLIPS * 0.3
     assert refused > 5
+    assert harmless > 5
+
+
+def test_a_tree_that_goes_round_in_circles_does_not_hang(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A flipped bit in an inner page can make SQLite give the same rows for ever: found by the flips above."""
+    read = store.read
+
+    def circle(name: str, args: tuple[Any, ...] = ()) -> Any:
+        rows = read(name, args if name != "events_page" else (args[0], 0, args[2]))
+        return rows[::-1] if name == "object_ids" else rows
+
+    monkeypatch.setattr(store, "read", circle)
+    found = [what for what, _, _ in damage(verify(store))]
+    assert found.count(What.UNREADABLE) == 10  # nine streams, and the objects

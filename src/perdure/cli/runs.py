@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from ..errors import JournalDamaged
 from ..records import Kind, Status
 from ..runs import EffectInDoubt, RunSummary, get_run, list_runs
 from .output import Output, ago, clean, when
@@ -28,6 +29,8 @@ class Row(msgspec.Struct, frozen=True):
     """Steps and effects that will not run again."""
     in_doubt: tuple[str, ...]
     waits_for: tuple[str, ...]
+    note: str = ""
+    """What else to know, in words."""
 
 
 @click.command()
@@ -59,24 +62,29 @@ def runs(status: str | None, agent: str | None, limit: int, url: str | None, as_
 
 def _row(store: Store, run: RunSummary) -> Row:
     counts = {int(kind): int(count) for kind, count in store.read("progress_of", (run.stream,))}
+    done = sum(counts.get(kind, 0) for kind in _CALLS_DONE)
     waits_for = tuple(text for _, _, _, text, _ in store.read("open_questions", (run.stream,)))
-    in_doubt: tuple[str, ...] = ()
-    if Kind.EFFECT_INTENDED in counts and run.status not in (Status.FINISHED, Status.RUNNING):
+    if Kind.EFFECT_INTENDED not in counts or run.status in (Status.FINISHED, Status.RUNNING):
+        return Row(run, done, (), waits_for)
+    try:
         # Only the whole stream tells which of its intents have no outcome.
-        info = get_run(store, run.agent, run.id, unpack=bytes)
-        in_doubt = tuple(effect.name for effect in info.in_doubt if not _answered(store, run, effect))
-    return Row(run, sum(counts.get(kind, 0) for kind in _CALLS_DONE), in_doubt, waits_for)
+        effects = get_run(store, run.agent, run.id, unpack=bytes).in_doubt
+    except JournalDamaged:
+        return Row(run, done, (), waits_for, "its journal is damaged; `perdure verify` says where")
+    unknown = tuple(effect.name for effect in effects if not _answered(store, run, effect))
+    if effects and not unknown:
+        return Row(run, done, (), (), "answered; start its program again")
+    return Row(run, done, unknown, waits_for)
 
 
 def _answered(store: Store, run: RunSummary, effect: EffectInDoubt) -> bool:
-    """Then the run needs nobody any more, only to be started."""
     return bool(store.read("get_answer", (run.stream, effect.about)))
 
 
 def _as_cells(row: Row, now: int) -> tuple[str, ...]:
     run = row.run
-    waits = "; ".join(row.waits_for) or (f"in doubt: {', '.join(row.in_doubt)}" if row.in_doubt else run.error)
-    shown = clean(waits)
+    in_doubt = f"in doubt: {', '.join(row.in_doubt)}" if row.in_doubt else ""
+    shown = clean(row.note or "; ".join(row.waits_for) or in_doubt or run.error)
     changed = ago(run.changed_at, now)
     cells = clean(run.id), clean(run.agent), run.status.value, str(row.done), changed
     return *cells, shown if len(shown) <= 80 else shown[:79] + "…"
@@ -96,4 +104,5 @@ def _as_json(row: Row) -> dict[str, object]:
         "error": run.error,
         "in_doubt": list(row.in_doubt),
         "waits_for": list(row.waits_for),
+        "note": row.note,
     }

@@ -23,15 +23,16 @@ from typing import Any
 
 from .read import decode
 from .registry import register_exception, stored, upcaster
+from .tags import ENCODE_SORTED
 from .walk import encode
 
 __all__ = ["decode", "digest", "encode", "register_exception", "stored", "upcaster"]
 
 
 def digest(value: Any, path: str = "value") -> bytes:
-    """Sixteen bytes that stand for a value, the same in every process.
+    """Sixteen bytes that stand for a value, the same in every process; the order of text keys does not matter.
 
     >>> digest({"a", "b"}) == digest({"b", "a"})
     True
     """
-    return blake2b(encode(value, path), digest_size=16).digest()
+    return blake2b(encode(value, path, ENCODE_SORTED), digest_size=16).digest()

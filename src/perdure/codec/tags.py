@@ -58,6 +58,7 @@ SCALARS: Final = frozenset({type(None), bool, int, float, str})
 """What msgpack stores as it is; int and str with the exceptions INTEGER and TEXT."""
 
 ENCODE: Final = Encoder().encode
+ENCODE_SORTED: Final = Encoder(order="deterministic").encode
 
 _PLAIN_LEVELS: Final = 7
 _MIXED_LEVELS: Final = 6

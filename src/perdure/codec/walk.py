@@ -33,7 +33,7 @@ COLLISIONS_MAX: Final = 100
 _LARGE_HINT: Final = "keep large data in a file, and store its path"
 
 
-def encode(value: Any, path: str = "value") -> bytes:
+def encode(value: Any, path: str = "value", write: Callable[[Any], bytes] = ENCODE) -> bytes:
     r"""The bytes of a value, or an error that tells which part of it cannot be stored.
 
     >>> encode({"seat": "4A"}, "input")
@@ -42,12 +42,12 @@ def encode(value: Any, path: str = "value") -> bytes:
     kind = type(value)
     try:
         if kind in SCALARS or ((kind is dict or kind is list) and is_plain(value)):
-            data = ENCODE(value)
+            data = write(value)
         else:
-            data = _encode_walking(value)
+            data = write(Walk(SCALARS).dump(value, 0))
     # Lone surrogates, and integers beyond 64 bits: the walk has extensions for both.
     except (UnicodeEncodeError, OverflowError):
-        data = _encode_carefully(value, path)
+        data = _encode_carefully(value, path, write)
     except Refusal as refusal:
         raise refusal.to_error(path) from refusal.__cause__
     if len(data) > limits.VALUE_BYTES_MAX:
@@ -55,14 +55,10 @@ def encode(value: Any, path: str = "value") -> bytes:
     return data
 
 
-def _encode_walking(value: Any, safe: frozenset[type] = SCALARS) -> bytes:
-    return ENCODE(Walk(safe).dump(value, 0))
-
-
-def _encode_carefully(value: Any, path: str) -> bytes:
+def _encode_carefully(value: Any, path: str, write: Callable[[Any], bytes]) -> bytes:
     """The same with a look at each int and str; rare enough to start again for it."""
     try:
-        return _encode_walking(value, _ALWAYS_SAFE)
+        return write(Walk(_ALWAYS_SAFE).dump(value, 0))
     except Refusal as refusal:
         raise refusal.to_error(path) from refusal.__cause__
 

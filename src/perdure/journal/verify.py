@@ -212,6 +212,8 @@ class _StreamInspection:
         if not self.along.seq and self.kind != "process":
             self.found(What.TRUNCATED, 1, "the stream has no entries")
         last_sealed = max([0, *(self._seal(seal) for seal in seals)])
+        if last_sealed < self.along.seq:
+            last_sealed = max(last_sealed, self._late_seal())
         self._unsigned(last_sealed)
         self.whole.ended(self.stream, self.along.seq, self.along.links[0])
 
@@ -273,6 +275,15 @@ class _StreamInspection:
         elif link not in self.sealed_links[seq]:
             self.found(What.REWRITTEN, seq, "another head was signed here: this entry or one before it was rewritten")
         return seq
+
+    def _late_seal(self) -> int:
+        """A run that ended while we walked was sealed after its seals were read."""
+        last = self.along.seq
+        if last in self.sealed_links:
+            return 0
+        self.sealed_links[last] = self.along.links
+        found = [seal for seal in self.whole.store.read("seals_of", (self.stream,)) if seal[1] == last]
+        return self._seal(found[0]) if found else 0
 
     def _key(self, public_key: Any) -> bytes | None:
         if self.agent:

@@ -29,7 +29,9 @@ class Loop:
         self.run = run
         self._outer = frame_of(run)
         nth = self._outer.count("\0each", name.encode())
-        self._prefix = f"{self._outer.path}{name or nth + 1}" + (f"#{nth + 1}" if name and nth else "") + ":"
+        # A name is made a label too: "1" or "a#2" must not be taken for another loop, nor "/" for an end of a scope.
+        label = _label(name, "name") + (f"#{nth + 1}" if nth else "") if name else str(nth + 1)
+        self._prefix = f"{self._outer.path}{label}:"
         self._items = enumerate(items)
         self._total = len(items) if isinstance(items, Sized) else None
         self._key = key

@@ -75,7 +75,9 @@ class Ledger:
         """Open question by the intent that it is about."""
         self.finished: r.RunFinished | None = None
         self.causes: set[int] = set()
-        """The recorded failures that ended attempts."""
+        """The recorded failures that ended attempts, or at which attempts ended."""
+        self._failures: list[int] = []
+        """Those of the latest attempt."""
         self.latest_start = 0
         """The largest `since`: something was begun after that entry."""
         for event in events:
@@ -154,6 +156,9 @@ class Ledger:
 
     def _on_resumed(self, event: r.Event, it: r.RunResumed) -> None:
         self.holders[it.fence] = it.holder
+        # An attempt that was killed at a failure did not go past it, whatever a later one records before it.
+        self.causes.update(seq for seq in self._failures if seq > self.latest_start)
+        self._failures.clear()
 
     def _on_finished(self, event: r.Event, it: r.RunFinished) -> None:
         self.finished = it
@@ -171,6 +176,7 @@ class Ledger:
     def _on_step_failed(self, event: r.Event, it: r.StepFailed) -> None:
         recorded = self._call(it.call, effect=False)
         recorded.seq, recorded.since, recorded.failed, recorded.error = event.seq, it.since, event.seq, it.error
+        self._failures.append(event.seq)
         recorded.attempts = recorded.next_at = 0
         self.latest_start = max(self.latest_start, it.since)
 
@@ -207,6 +213,7 @@ class Ledger:
     def _on_effect_failed(self, event: r.Event, it: r.EffectFailed) -> None:
         recorded = self.by_intent[it.intent]
         recorded.failed, recorded.error, recorded.final = event.seq, it.error, it.final
+        self._failures.append(event.seq)
         recorded.attempts = recorded.next_at = 0
 
     def _on_item(self, event: r.Event, it: r.ItemDone) -> None:

@@ -13,7 +13,7 @@ from ..clock import Clock
 from ..errors import StorageFull, StoreBusy, StoreFenced, StoreTooNew, StoreUnavailable
 from ..failpoints import Moment, Site, reach
 from . import sql
-from .folders import make_folder, sync_folder
+from .folders import make_folder
 
 APPLICATION_ID = 0x50445245
 """In the header of every file, so that another program's database is not taken for ours."""
@@ -104,10 +104,7 @@ def prepare_file(path: str) -> None:
     folder = os.path.dirname(path)
     try:
         make_folder(folder)
-        new = not os.path.exists(path)
         os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
-        if new:
-            sync_folder(folder)
     except OSError as error:
         raise StoreUnavailable(
             f"{path} cannot be opened: {error.strerror}", hint="give a path that can be written, store='sqlite:///...'"

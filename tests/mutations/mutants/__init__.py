@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from tests.mutations.mutants.details import DETAILS
 from tests.mutations.mutants.effects import EFFECTS
+from tests.mutations.mutants.holders import HOLDERS
 from tests.mutations.mutants.journal import JOURNAL
 from tests.mutations.mutants.runs import RUNS
 from tests.mutations.mutants.store import STORE
 from tests.mutations.mutants.values import VALUES
 from tests.mutations.mutants.verify import VERIFY
 
-MUTANTS = (*RUNS, *EFFECTS, *JOURNAL, *VERIFY, *STORE, *VALUES)
+MUTANTS = (*RUNS, *DETAILS, *EFFECTS, *HOLDERS, *JOURNAL, *VERIFY, *STORE, *VALUES)

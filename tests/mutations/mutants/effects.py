@@ -297,4 +297,20 @@ EFFECTS = (
         "    if not question:\n",
         "    if True:\n",
     ),
+    mutant(
+        "finished-run-forgets-the-doubt",
+        "the replay of a finished run goes another way than the run",
+        MORE_GAPS + "test_a_finished_run_says_again_what_nobody_knew",
+        "run/effects.py",
+        "if recorded is not None and recorded.in_doubt and run.finished:",
+        "if False:",
+    ),
+    mutant(
+        "one-id-at-work-twice",
+        "an effect that is called twice at the same time under one id happens twice",
+        MORE_GAPS + "test_two_calls_with_one_id_at_the_same_time_are_one_effect",
+        "run/core.py",
+        "            if call in self._under_way:\n",
+        "            if False:\n",
+    ),
 )

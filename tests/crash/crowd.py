@@ -1,0 +1,66 @@
+"""Many runs at once in one process, so that commits share transactions."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from perdure import Agent, AsyncAgent, Done, NotDone
+from tests.crash.world import World
+
+RUNS = 12
+STEPS = 5
+
+
+def main(folder: str, colour: str) -> None:
+    """Threads or tasks, each with a run of its own: steps, a write, and an effect at the end."""
+    store = f"sqlite:///{folder}/store.db"
+    if colour == "async":
+        asyncio.run(_tasks(AsyncAgent("crowd", store=store), World(folder)))
+        return
+    agent, world = Agent("crowd", store=store), World(folder)
+    with ThreadPoolExecutor(RUNS) as pool:
+        for done in [pool.submit(_thread, agent, world, f"r{number}") for number in range(RUNS)]:
+            done.result()
+    agent.close()
+
+
+def _check(world: World) -> Any:
+    def booked(name: str, *, key: str) -> Any:
+        receipt = world.receipt(key)
+        return NotDone if receipt is None else Done(receipt)
+
+    return booked
+
+
+def _thread(agent: Agent, world: World, name: str) -> None:
+    with agent.run(name) as run:
+        for number in range(STEPS):
+            run.step(world.note, "body", f"{name}-{number}")
+            world.note("ack", f"{name}-{number}")
+        run.state["all"] = STEPS
+        run.effect(lambda which, *, key: world.act(which, key), name, name="book", check=_check(world))
+        world.note("ack", name)
+
+
+async def _tasks(agent: AsyncAgent, world: World) -> None:
+    async def task(name: str) -> None:
+        async def body(*words: str) -> None:
+            world.note(*words)
+
+        async def book(which: str, *, key: str) -> str:
+            return world.act(which, key)
+
+        async with agent.run(name) as run:
+            for number in range(STEPS):
+                await run.step(body, "body", f"{name}-{number}")
+                world.note("ack", f"{name}-{number}")
+            await run.state.set("all", STEPS)
+            await run.effect(book, name, check=_check(world))
+            world.note("ack", name)
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(RUNS):
+            group.create_task(task(f"r{number}"))
+    await agent.close()

@@ -1,0 +1,57 @@
+"""Killed from outside at any moment, with many runs at work whose commits share transactions."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+
+import pytest
+
+from tests.crash.crowd import RUNS, STEPS
+from tests.crash.harness import Stage, in_parallel
+
+KILLED = -9
+ROUNDS = 20
+KILLS_MAX = 6
+
+
+def play(stage: Stage, colour: str, seed: int) -> tuple[int, list[str]]:
+    """Kill it again and again, then let it finish. Says how often it was killed, and what is wrong."""
+    chance, kills = random.Random(seed), 0
+    scene = stage.scene("crowd:main", colour)
+    for _ in range(KILLS_MAX):
+        child = scene.start()
+        time.sleep(chance.uniform(0.01, 0.15))
+        child.send(signal.SIGKILL)
+        code = child.wait()
+        assert code in (0, KILLED), child.output()
+        kills += code == KILLED
+    scene.finish()
+    found = scene.world.broken_promises()
+    wanted = {f"r{number}": 1 for number in range(RUNS)}
+    if scene.world.effects() != wanted:
+        found.append(f"effects: {scene.world.effects()}")
+    missing = {f"r{run}-{step}" for run in range(RUNS) for step in range(STEPS)} - scene.world.bodies().keys()
+    return kills, found + [f"{name} never ran" for name in sorted(missing)]
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("colour", ["sync", "async"])
+def test_killed_at_random_moments(stage: Stage, colour: str) -> None:
+    kills = []
+
+    def case(seed: int) -> list[str]:
+        count, found = play(stage, colour, seed)
+        kills.append(count)
+        return found
+
+    assert in_parallel(case, range(ROUNDS)) == []
+    assert sum(kills) > ROUNDS, "the kills come too late to matter"
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("colour", ["sync", "async"])
+def test_killed_at_random_moments_for_long(stage: Stage, colour: str) -> None:
+    seed = random.randrange(10**9)
+    assert in_parallel(lambda n: play(stage, colour, n)[1], range(seed, seed + 2_000)) == []

@@ -1,0 +1,99 @@
+"""SIGTERM and Ctrl-C at every failpoint: the run is interrupted in order, no commit is torn, and it resumes at once."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import time
+
+import pytest
+
+from tests.crash.harness import Scene, Stage, Undisturbed, in_parallel, spread
+
+COLOURS = ("sync", "async")
+SIGNALS = {"SIGTERM": 143, "SIGINT": 130}
+POINTS = 30
+"""Per colour and signal in CI; `make soak` takes all."""
+
+ROUNDS = 250
+"""At random moments, per colour and signal."""
+
+IN_ORDER = {"interrupted", "finished", "failed", "waiting"}
+"""What a run may be after a process left in order. `crashed` is not among them."""
+
+
+def interrupt(stage: Stage, colour: str, expected: Undisturbed, name: str, nth: int) -> list[str]:
+    """Send the signal at the nth failpoint, look at the runs, and let another process go on."""
+    scene = stage.scene("victim:main", colour)
+    code = scene.once({"CRASH_NTH": str(nth), "CRASH_SIGNAL": name})
+    # The place is the victim's own account: under asyncio the order of commits may differ by one.
+    [[where, place]] = [line[1:] for line in scene.world.lines() if line[0] == "signal"] or [["out", ""]]
+    found = []
+    if code in (SIGNALS[name], 0):
+        found += [f"{run} is {status}" for run, status in look(scene).items() if status not in IN_ORDER]
+    if where == "in" and code != SIGNALS[name]:
+        found.append(f"the process ended with {code}, not in order")
+    scene.finish()
+    return [f"{place}: {text}" for text in found + scene.judge(expected)]
+
+
+def look(scene: Scene) -> dict[str, str]:
+    """The status of every run, as another process sees it."""
+    scene.zygote.run("tests.crash.players:statuses", scene.folder)
+    found: dict[str, str] = json.loads((scene.folder / "statuses.json").read_text())
+    return found
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("name", SIGNALS)
+@pytest.mark.parametrize("colour", COLOURS)
+def test_interrupted_at_failpoints(stage: Stage, undisturbed: dict[str, Undisturbed], colour: str, name: str) -> None:
+    expected = undisturbed[colour]
+    all_points = range(1, len(expected.reached) + 1)
+    # Those around the claim and the end of a run always: there the run is neither closed nor quite open.
+    edges = [n for n in all_points if expected.reached[n - 1].startswith(("run.claim", "run.end"))]
+    points = sorted({*edges, *spread(list(all_points), POINTS)})
+    assert in_parallel(lambda nth: interrupt(stage, colour, expected, name, nth), points) == []
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("name", SIGNALS)
+@pytest.mark.parametrize("colour", COLOURS)
+def test_interrupted_at_random_moments(
+    stage: Stage, undisturbed: dict[str, Undisturbed], colour: str, name: str
+) -> None:
+    """From outside, between any two instructions: whenever a run is open, it is left in order."""
+    codes = []
+
+    def case(seed: int) -> list[str]:
+        scene = stage.scene("victim:main", colour)
+        child = scene.start()
+        time.sleep(random.Random(f"{name} {seed}").uniform(0, 0.15))
+        child.send(signal.Signals[name])
+        codes.append(child.wait())
+        crashed = [f"{run} is {status}" for run, status in look(scene).items() if status not in IN_ORDER]
+        scene.finish()
+        return crashed + scene.judge(undisturbed[colour])
+
+    assert in_parallel(case, range(ROUNDS)) == []
+    assert codes.count(SIGNALS[name]) > ROUNDS // 8, f"few signals met an open run: {codes}"
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", SIGNALS)
+@pytest.mark.parametrize("colour", COLOURS)
+def test_interrupted_at_every_failpoint(
+    stage: Stage, undisturbed: dict[str, Undisturbed], colour: str, name: str
+) -> None:
+    expected = undisturbed[colour]
+    points = range(1, len(expected.reached) + 1)
+    assert in_parallel(lambda nth: interrupt(stage, colour, expected, name, nth), points) == []
+
+
+def test_sigterm_interrupts_the_runs_of_every_task(stage: Stage) -> None:
+    """Not only of the task that opened the first one, which may be over."""
+    scene = stage.scene("forking:many_tasks")
+    child = stage.zygote.start("tests.crash.forking:many_tasks", scene.folder)
+    assert child.wait(15) == SIGNALS["SIGTERM"], child.output()
+    assert look(scene) == {"quick": "finished", "slow": "interrupted", "slower": "interrupted"}

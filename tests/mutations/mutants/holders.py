@@ -1,0 +1,137 @@
+"""Who is alive: process identity, heartbeat, turns, keys; and what is kept of large values."""
+
+from __future__ import annotations
+
+from tests.mutations.mutant import mutant
+
+PROCESSES = "unit/test_process.py::"
+LEASES = "unit/test_leases.py::"
+KEYS = "unit/test_keys.py::"
+OBJECTS = "unit/test_objects.py::"
+
+HOLDERS = (
+    mutant(
+        "reboot-not-noticed",
+        "after a reboot a run stays busy until its lease runs out",
+        PROCESSES + "test_another_boot_is_the_past",
+        "process.py",
+        "another boot id is a past boot.\n        return True",
+        "another boot id is a past boot.\n        return False",
+    ),
+    mutant(
+        "judged-across-namespaces",
+        "a process of another container is taken for dead",
+        PROCESSES + "test_what_is_in_another_namespace_cannot_be_looked_at",
+        "process.py",
+        'if holder.namespace != _namespace("self"):',
+        "if False:",
+    ),
+    mutant(
+        "number-used-again",
+        "a process that got the number of a dead one keeps its run busy",
+        PROCESSES + "test_a_number_that_another_process_has_now_is_no_sign_of_life",
+        "process.py",
+        "return started != holder.started",
+        "return False",
+    ),
+    mutant(
+        "corpse-is-alive",
+        "a dead process whose parent does not look keeps its run busy",
+        PROCESSES + "test_a_corpse_that_nobody_has_collected_is_dead",
+        "process.py",
+        '-1 if fields[0] in (b"Z", b"X") else int(fields[19])',
+        "int(fields[19])",
+    ),
+    mutant(
+        "stopped-is-dead",
+        "a stopped process loses its run, and acts when it goes on",
+        PROCESSES + "test_a_stopped_process_is_alive",
+        "process.py",
+        'fields[0] in (b"Z", b"X")',
+        'fields[0] in (b"Z", b"X", b"T")',
+    ),
+    mutant(
+        "no-heartbeat",
+        "a process at work loses its runs",
+        LEASES + "test_the_heart_renews_and_stops",
+        "leases.py",
+        "            it.renew()\n",
+        "            pass\n",
+        hangs=True,
+    ),
+    mutant(
+        "heart-stops-at-a-failure",
+        "after one failed renewal a process loses its runs",
+        LEASES + "test_the_heart_goes_on_after_a_failed_beat",
+        "leases.py",
+        "`expired` tells the runs.\n            continue",
+        "`expired` tells the runs.\n            return",
+        hangs=True,
+    ),
+    mutant(
+        "deadline-from-after-the-commit",
+        "a process believes in its lease for longer than the others do",
+        LEASES + "test_the_deadline_counts_from_before_the_commit",
+        "leases.py",
+        "        self._store.submit(_Renew(self.presence(now)))\n        self._deadline = now + LEASE_MS",
+        "        self._store.submit(_Renew(self.presence(now)))\n"
+        "        self._deadline = self._store.clock.boot_ms() + LEASE_MS",
+    ),
+    mutant(
+        "holders-swept-with-their-leases",
+        "nobody knows any more who may still hold a run",
+        LEASES + "test_what_dead_processes_left_is_removed_but_not_what_may_live",
+        "store/sql/sqlite/queries.sql",
+        " AND NOT EXISTS (SELECT 1 FROM leases WHERE leases.holder = holders.id);",
+        ";",
+    ),
+    mutant(
+        "late-turn-kept",
+        "a turn that came too late blocks every other process",
+        "unit/test_turnstile.py::test_a_turn_that_comes_too_late_is_not_kept",
+        "store/turnstile.py",
+        "                if given_up:\n                    os.close(fd)\n",
+        "",
+        hangs=True,
+    ),
+    mutant(
+        "everybody-can-read-the-key",
+        "other users of the machine can sign in the name of the agent",
+        KEYS + "test_only_the_owner_can_read_it",
+        "keys.py",
+        "os.O_EXCL | os.O_CLOEXEC, 0o600",
+        "os.O_EXCL | os.O_CLOEXEC, 0o644",
+    ),
+    mutant(
+        "two-keys-for-one-agent",
+        "of two processes that start an agent, one signs with a key that nobody knows",
+        KEYS + "test_two_threads_make_one_key",
+        "keys.py",
+        "seed = _read(folder, agent) or seed",
+        "pass",
+    ),
+    mutant(
+        "ids-betray-the-content",
+        "who guesses a large value can see in the file whether it is there",
+        OBJECTS + "test_ids_tell_nothing_to_those_who_guess_the_content",
+        "objects.py",
+        "return blake2b(data, key=store.secret, digest_size=_ID_BYTES).digest()",
+        "return blake2b(data, digest_size=_ID_BYTES).digest()",
+    ),
+    mutant(
+        "collector-takes-too-much",
+        "a large value that is still needed is removed",
+        OBJECTS + "test_only_what_no_entry_refers_to_is_collected",
+        "objects.py",
+        "for identity, _, size in objects if identity not in used]",
+        "for identity, _, size in objects]",
+    ),
+    mutant(
+        "forged-size-believed",
+        "a few bytes in the file fill the memory",
+        OBJECTS + "test_a_frame_that_claims_more_than_its_row_is_refused_before_it_is_opened",
+        "objects.py",
+        "if claimed != size or not 0 <= size <= VALUE_BYTES_MAX:",
+        "if False:",
+    ),
+)
