@@ -15,7 +15,7 @@ MEASURES: dict[str, Callable[..., dict[str, Any]]] = {
     "bytes": counts.bytes_per_step,
     "pages": counts.pages_of_a_bare_commit,
     "chain": chain.chain,
-    "messages": chain.messages,
+    "growth": chain.growth,
     "concurrent": concurrent.concurrent,
     "prepare": resume.prepare,
     "resume": resume.resume,

@@ -108,9 +108,12 @@ def resume(lab: Lab) -> Iterator[Row]:
 
 def conversation(lab: Lab) -> Iterator[Row]:
     """The cost of a message does not depend on how many there are; what values cost."""
-    it = lab.measure("messages", length=200 if lab.quick else 1000, pairs=max(lab.pairs, 5), size=20)
-    note = "1 = the 1,000th costs what the 10th costs"
-    yield Row("growth", "1,000th message, in times of the 10th", it["ratio"], "", at_most(1.15, 1.5), False, note)
+    size = {"length": 200 if lab.quick else 1000, "pairs": max(lab.pairs - 4, 5), "size": 20}
+    for kind in ("message", "step", "effect"):
+        it = lab.measure("growth", kind=kind, **size)
+        note = f"in processor time {it['cpu_ratio']:.2f}; 1 is flat"
+        what = f"1,000th {kind} of a run, in times of the 10th"
+        yield Row("growth", what, it["ratio"], "", at_most(1.15, 1.5), False, note)
     cost = lab.measure("values", rounds=5 if lab.quick else 40)
     for name, of in (("plain", "JSON-like"), ("mixed", "dataclasses, tuples and dates")):
         note = f"{of}; decoding {cost[f'{name}_decode_ns']:,.0f} ns"

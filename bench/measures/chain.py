@@ -6,7 +6,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from ..workload import Series, an_agent, bare_commit, figures, operation, take_turns, text
+from perdure import Run
+
+from ..workload import Block, Series, an_agent, bare_commit, figures, operation, take_turns, text
 
 
 def chain(folder: Path, kind: str, pairs: int, size: int) -> dict[str, Any]:
@@ -18,17 +20,29 @@ def chain(folder: Path, kind: str, pairs: int, size: int) -> dict[str, Any]:
     return figures(ours, floor, size)
 
 
-def messages(folder: Path, length: int, pairs: int, size: int) -> dict[str, float]:
-    """The appends to a conversation of `length` messages beside those to one that has just begun."""
-    with an_agent(folder) as agent, agent.run("old") as old:
-        for number in range(length):
-            old.messages.append(text(number))
-        late, ratios = Series(lambda number: old.messages.append(text(number % 64))), []
-        for pair in range(pairs):
-            with agent.run(f"young-{pair}") as young:
-                early = Series(lambda number: young.messages.append(text(number % 64)))
-                early.run(10)
-                order = (early, late) if pair % 2 else (late, early)
-                seconds = {series: series.run(size).seconds for series in order}
-                ratios.append(seconds[late] / seconds[early])
-    return {"ratio": median(ratios), "p50_ms": late.percentile_ms(0.5)}
+def growth(folder: Path, kind: str, length: int, pairs: int, size: int) -> dict[str, float]:
+    """Messages, steps or effects of a run that has `length` of them beside those of a run that has just begun."""
+    with an_agent(folder) as agent:
+        durable = operation(agent, kind) if kind != "message" else None
+
+        def series(run: Run) -> Series:
+            return Series(durable or (lambda number: run.messages.append(text(number % 64))))
+
+        with agent.run("old") as old:
+            late, wall, cpu = series(old), [], []
+            late.run(length, keep=False)
+            for pair in range(pairs):
+                # Each in its own turn, not nested: a step belongs to the innermost run.
+                before = _warm(late, size)
+                with agent.run(f"young-{pair}") as young:
+                    early = series(young)
+                    block = _warm(early, size)
+                after = _warm(late, size)
+                wall.append((before.seconds + after.seconds) / 2 / block.seconds)
+                cpu.append((before.cpu_ns + after.cpu_ns) / 2 / block.cpu_ns)
+    return {"ratio": median(wall), "cpu_ratio": median(cpu), "p50_ms": late.percentile_ms(0.5)}
+
+
+def _warm(series: Series, size: int) -> Block:
+    series.run(10, keep=False)
+    return series.run(size)

@@ -218,4 +218,5 @@ def give_answer(engine: Engine, run_id: str, answer: Answer, *, key: str | None 
     name = by or f"{getpass.getuser()}@{socket.gethostname()}"
     record = r.Answered(info.summary.stream, effects[0].about, answer.verdict, packed, name)
     head = engine.place.own_stream(engine.name)
-    store.submit(Append(Site.ANSWER, head, [record], store.clock, objects=made))
+    unit = Append(Site.ANSWER, head, [record], store.clock, objects=made, signer=engine.signer, seal=True)
+    store.submit(unit)

@@ -39,7 +39,7 @@ def expected(moves: Sequence[Move]) -> list[Told]:
         traces = model.play([move])
         for trace in traces:
             said |= {"ending": trace.ending, "error": trace.error, "trace": trace.observations}
-        if model.inserted:
+        if model.reordered:
             break
         told.append(json.loads(json.dumps(said | _summary(model))))
     return told

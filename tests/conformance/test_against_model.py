@@ -5,9 +5,11 @@ ended, what others see (status, error, result, state, messages in order, events,
 each body ran, and which effects happened under which key. Every attempt is a process of its own, and a crash
 is SIGKILL, at a point in the code or before, in and after a commit.
 
-Not compared, and a story ends there: what others see after a write has come before recorded ones, because
-the code has changed or a step that failed has run again. The code sees program order; others see the order of
-landing (`Model.inserted`). Stopped processes are the matter of tests/crash, and nobody answers while it waits.
+Not compared, and a story ends there: what is seen after a write has come before recorded ones, because the code
+has changed or a step that failed has run again, or after recorded messages have changed places. The model has
+program order; others see the order of landing (`Model.reordered`).
+
+Not told here: stopped processes, which are the matter of tests/crash, and answers that come while a run waits.
 """
 
 from __future__ import annotations

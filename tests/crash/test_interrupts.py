@@ -13,10 +13,10 @@ from tests.crash.harness import Scene, Stage, Undisturbed, in_parallel, spread
 
 COLOURS = ("sync", "async")
 SIGNALS = {"SIGTERM": 143, "SIGINT": 130}
-POINTS = 30
+POINTS = 24
 """Per colour and signal in CI; `make soak` takes all."""
 
-ROUNDS = 40
+ROUNDS = 25
 """At random moments, per colour and signal."""
 
 IN_ORDER = {"interrupted", "finished", "failed", "waiting"}

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import partial
+from pathlib import Path
 
 import pytest
 
 from tests.crash.harness import Child, Stage
 from tests.crash.players import BUSY
+from tests.crash.world import World
 
 KILLED = -9
 ROUNDS = 8
-STEPS = 120
+STEPS = 80
+FAIR_SHARE_MIN = 0.1
+"""Of the faster one's steps: who is starved has none. tests/unit measures the turnstile itself more closely."""
 
 
 @pytest.mark.parametrize("rivals", [2, 4])
@@ -31,17 +35,17 @@ def test_of_many_that_open_a_run_at_once_one_gets_it(stage: Stage, rivals: int, 
         assert scene.world.effects() == {"booked": 1}
 
 
-def test_two_processes_with_runs_of_their_own_get_on_alike(stage: Stage) -> None:
+def test_two_processes_with_runs_of_their_own_get_on_alike(stage: Stage, tmp_path: Path) -> None:
     """Neither waits for ever before the write lock, and none hears StoreBusy."""
-    scene = stage.scene("players:chain")
-    start = partial(stage.zygote.start, "tests.crash.players:chain", scene.folder, steps=STEPS)
+    # On a disk: in memory a commit is so short that the kernel's time slices decide who is first.
+    start = partial(stage.zygote.start, "tests.crash.players:chain", tmp_path, steps=STEPS)
     children = [start(name=name) for name in ("a", "b")]
     assert [child.wait() for child in children] == [0, 0], _outputs(children)
-    done = [line[1] for line in scene.world.lines() if line[0] == "done"]
+    done = [line[1] for line in World(tmp_path).lines() if line[0] == "done"]
     assert Counter(done) == {"a": STEPS, "b": STEPS}
-    first_to_finish = next(n for n in range(len(done)) if max(Counter(done[: n + 1]).values()) == STEPS)
-    slower = min(Counter(done[: first_to_finish + 1]).values()) if len(set(done[: first_to_finish + 1])) > 1 else 0
-    assert slower >= STEPS // 4, f"one had done {slower} of {STEPS} when the other had done all"
+    faster = "b" if done[-1] == "a" else "a"
+    slower = len(done) - done[::-1].index(faster) - STEPS
+    assert slower >= STEPS * FAIR_SHARE_MIN, f"one had done {slower} of {STEPS} when the other had done all"
 
 
 def _outputs(children: list[Child]) -> str:

@@ -9,7 +9,7 @@ from tests.crash.harness import Stage, Undisturbed, in_parallel, spread
 COLOURS = ("sync", "async")
 KILLED = -9
 
-FIRST_KILLS = 60
+FIRST_KILLS = 45
 SECOND_KILLS = 2
 """In CI, per colour; `make soak` makes every pair."""
 

@@ -9,10 +9,10 @@ from tests.crash.tracer import Call, Tracer, calls_in
 
 KILLED, REPORTED, UNHARMED = -9, 3, 0
 COLOURS = ("sync", "async")
-ASYNC_KILLS = 40
+ASYNC_KILLS = 30
 """Of the other colour a part: it makes the same calls from another thread."""
 
-WRITE_ERRORS = 24
+WRITE_ERRORS = 16
 """Points per kind of error in CI; `make soak` takes all."""
 
 

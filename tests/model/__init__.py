@@ -63,7 +63,7 @@ Trace.observations
 Trace.ending    how the `with` block was left, .error by which type; "refused" when `agent.run` itself raised.
 Model.summary() after every move: `agent.runs.get("r")` from elsewhere, and the two files, with keys numbered
                 by first appearance. `events` without order: a journal cannot put one before another. Not after
-                `model.inserted`: a store may show the order of landing where the code sees program order.
+                `model.reordered`: a store may show the order of landing where the code sees program order.
 """
 
 from .machine import Model, Observation, Summary, Trace

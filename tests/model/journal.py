@@ -79,6 +79,10 @@ class Record:
     def kind(self) -> str:
         return str(self.ident[0])
 
+    @property
+    def writes_messages(self) -> bool:
+        return any(it.what == "message" for it in self.writes)
+
     def move(self, to: str, **changes: Any) -> None:
         check_transition(self.kind, self.state, to)
         self.state = to
@@ -97,6 +101,13 @@ def durable(records: Iterable[Record], buffered: bool = False) -> list[Record]:
             continue
         kept.append(replace(record, children=children))
     return kept
+
+
+def flat(records: Iterable[Record]) -> Iterator[Record]:
+    """The records and what is in them, in program order."""
+    for record in records:
+        yield record
+        yield from flat(record.children)
 
 
 def landed(records: Iterable[Record], buffered: bool = False) -> Iterator[Record]:

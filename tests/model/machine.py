@@ -111,10 +111,10 @@ class Model:
         self.result: int | None = None
         self.input: Arg | None = None
         self.fence = 0
-        self.inserted = False
-        """Something was written before recorded writes that the code had not come to (the code has changed, or a
-        step that failed has run again). The code sees program order, and so does `summary`; a store may show the
-        order of landing to others, which the semantics leave open.
+        self.reordered = False
+        """The code has changed, or a step that failed has run again, so that something was written before recorded
+        writes that the code had not come to, or recorded messages have changed places. The semantics leave open
+        how this looks: here the code sees program order, a store may show the order of landing.
         """
         self.questions: list[Ident] = []
         self._answers: dict[Ident, Answer] = {}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from perdure.errors import EffectInsideStep, RunFinished
 
 from .effects import Effects
-from .journal import Code, Frame, Ident, Record, View, Written, durable, landed, writes_of
+from .journal import Code, Frame, Ident, Record, View, Written, durable, flat, landed, writes_of
 from .ops import (
     CAUGHT,
     AppendMessage,
@@ -67,6 +67,7 @@ class Process:
         """Section 1: "consuming a recorded step, effect or skipped item applies what it wrote", once."""
         if record not in self._seen:
             self._seen.append(record)
+            self._notice_move()
 
     def meet(self, frame: Frame, record: Record) -> None:
         frame.reach(record)
@@ -114,7 +115,14 @@ class Process:
         mine = [at for at, it in enumerate(every) if it is record or it in record.children]
         seen = {record, *landed(self._seen)}
         if mine and any(it not in seen for it in every[mine[0] :]):
-            self.model.inserted = True
+            self.model.reordered = True
+
+    def _notice_move(self) -> None:
+        """What the code has come to now are messages that once came before others that it has seen."""
+        seen = [it for it in flat(self._seen) if it.writes_messages]
+        if len(seen) > 1:
+            order = [it for it in flat(self.root.records) if it in seen]
+            self.model.reordered |= order != [it for it in seen if it in order]
 
     def _go_past_failures(self) -> None:
         """Section 2, "step raises": the run went past a failure when it has recorded something after it."""

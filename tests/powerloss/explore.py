@@ -1,6 +1,7 @@
 """Records workloads, cuts the power at every point of their logs, and counts the verdicts.
 
     python -m tests.powerloss.explore '{"setups": [{"seed": 1}], "chances": 2}'
+    python -m tests.powerloss.explore record '{"seed": 1}' > recording
 
 A process of its own: forking is only safe where no thread runs, and the tests start one such process per core.
 """
@@ -31,8 +32,8 @@ class Plan(msgspec.Struct, frozen=True):
     setups: list[Setup]
     chances: int = 2
     """How many reordered and how many torn images at each point, beside the two extremes."""
-    view_every: int = 8
-    """Of how many images one has its views compared with the journal,"""
+    closely_every: int = 8
+    """Of how many images one has its chains computed, and its views compared with the journal,"""
     take_up_every: int = 0
     """one is taken up by an agent that brings the runs to their end,"""
     deep_every: int = 0
@@ -43,7 +44,7 @@ class Report(msgspec.Struct):
     """What came out."""
 
     verdicts: dict[str, int] = msgspec.field(default_factory=dict)
-    viewed: int = 0
+    closely: int = 0
     taken_up: dict[str, int] = msgspec.field(default_factory=dict)
     deep: int = 0
     acked: int = 0
@@ -61,7 +62,7 @@ class Report(msgspec.Struct):
     def add(self, other: Report) -> None:
         """Sum up."""
         self.verdicts = dict(Counter(self.verdicts) + Counter(other.verdicts))
-        self.viewed += other.viewed
+        self.closely += other.closely
         self.taken_up = dict(Counter(self.taken_up) + Counter(other.taken_up))
         self.deep += other.deep
         self.acked += other.acked
@@ -107,22 +108,27 @@ def explore(plan: Plan) -> Report:
 def _explore(plan: Plan, setup: Setup, recording: Recording, start: Point | None, report: Report) -> None:
     rng = random.Random(f"{setup.seed}/{start.where if start else ''}")
     report.acked += len(recording.history) - 1
-    for number, point in enumerate(points(recording, rng, plan.chances if start is None else 1, start)):
-        views = number % plan.view_every == 0
-        verdict, why = j.judge(point.image, recording, point.acked, views=views)
-        where = f"{setup}, {start.where + ', then ' if start else ''}{point.where}"
-        report.verdicts[verdict] = report.verdicts.get(verdict, 0) + 1
-        report.tell(verdict, why, where)
-        report.viewed += views
-        if verdict != j.OK or start is not None:
-            continue
-        if plan.take_up_every and number % plan.take_up_every == 0:
-            verdict, why = j.take_up(point.image, setup, recording, point.known, point.happened)
-            report.taken_up[verdict] = report.taken_up.get(verdict, 0) + 1
+    with j.Judge(recording) as judge:
+        for number, point in enumerate(points(recording, rng, plan.chances if start is None else 1, start)):
+            where = f"{setup}, {start.where + ', then ' if start else ''}{point.where}"
+            closely = number % plan.closely_every == 0
+            verdict, why = judge.judge(point.image, point.acked, closely=closely)
+            report.verdicts[verdict] = report.verdicts.get(verdict, 0) + 1
+            report.closely += closely
             report.tell(verdict, why, where)
-        if plan.deep_every and number % plan.deep_every == plan.deep_every // 2:
-            report.deep += 1
-            _explore(plan, setup, in_child(setup, point.image, point.happened), point, report)
+            if verdict == j.OK and start is None:
+                _go_on(plan, setup, recording, point, number, report)
+
+
+def _go_on(plan: Plan, setup: Setup, recording: Recording, point: Point, number: int, report: Report) -> None:
+    """See what becomes of an image when somebody works with it."""
+    if plan.take_up_every and number % plan.take_up_every == 0:
+        verdict, why = j.take_up(point.image, setup, recording, point.known, point.happened)
+        report.taken_up[verdict] = report.taken_up.get(verdict, 0) + 1
+        report.tell(verdict, why, f"{setup}, {point.where}")
+    if plan.deep_every and number % plan.deep_every == plan.deep_every // 2:
+        report.deep += 1
+        _explore(plan, setup, in_child(setup, point.image, point.happened), point, report)
 
 
 def in_child(setup: Setup, image: Image, happened: set[str] | None) -> Recording:
@@ -151,8 +157,12 @@ def in_child(setup: Setup, image: Image, happened: set[str] | None) -> Recording
 
 
 def main() -> None:
-    plan = msgspec.json.decode(sys.argv[1], type=Plan)
-    sys.stdout.write(msgspec.json.encode(explore(plan)).decode())
+    if sys.argv[1] == "record":
+        recording = in_child(msgspec.json.decode(sys.argv[2], type=Setup), {}, None)
+        sys.stdout.buffer.write(msgspec.msgpack.encode(recording))
+    else:
+        report = explore(msgspec.json.decode(sys.argv[1], type=Plan))
+        sys.stdout.buffer.write(msgspec.json.encode(report))
 
 
 if __name__ == "__main__":

@@ -13,6 +13,8 @@ import msgspec
 
 from perdure import Agent, Done, InDoubt, NotDone, RunWaiting, engine
 from perdure.errors import AlreadyAnswered, NothingToAnswer
+from perdure.objects import references_in
+from perdure.records import decode
 from perdure.store import open_store
 
 from .vfs import NAME, LoggingVfs, Op
@@ -22,7 +24,10 @@ FILE = "perdure.db"
 OPERATIONS = 14
 THREADS = 2
 
-_JOURNAL = "SELECT id >> 32, id & 4294967295, chain FROM events ORDER BY id"
+Row = tuple[int, int, int, bytes, bytes, None]
+"""Of the table `events`; here nothing is ever erased."""
+
+JOURNAL = "SELECT id, kind, at, body, chain, digest FROM events ORDER BY id"
 
 Heads = dict[int, int]
 """The last entry of each stream."""
@@ -46,8 +51,10 @@ class Recording(msgspec.Struct, frozen=True):
     log: list[Op]
     history: list[Heads]
     """Heads after the n-th returned call; entry 0 is from before the first."""
-    chains: dict[str, bytes]
-    """The chain value of every entry, by "stream/seq"."""
+    journal: list[Row]
+    """Every entry that was ever committed, as stored."""
+    references: list[list[bytes]]
+    """The objects that each of them needs."""
     outcome: dict[str, Any]
 
 
@@ -250,13 +257,13 @@ def record(folder: str, setup: Setup, happened: set[str] | None = None) -> Recor
     vfs = LoggingVfs(trusting=setup.trusting)
     vars(engine)["open_store"] = partial(_open_logged, setup)
     agent = make_agent(folder, setup.durability)
-    history: list[Heads] = [{} if happened is None else _journal(agent._engine.store)[0]]
+    history: list[Heads] = [{} if happened is None else heads_in(_rows(agent._engine.store))]
 
     def ack(label: str = "") -> None:
         store: Any = agent._engine.store
         # Nobody commits between the look and the mark: the mark stands where its heads stood.
         with store._writer_lock:
-            history.append(_journal(store)[0])
+            history.append(heads_in(_rows(store)))
             vfs.log.append(Op("ack", label, len(history) - 1))
 
     world = World(vfs.log, happened, troubled=happened is None)
@@ -268,7 +275,9 @@ def record(folder: str, setup: Setup, happened: set[str] | None = None) -> Recor
         ack("late")
     ack()
     log = list(vfs.log)  # what the end of the process adds is of no interest
-    return Recording(log, history, _journal(agent._engine.store)[1], outcome)
+    journal = _rows(agent._engine.store)
+    references = [list(references_in(decode(kind, body))) for _, kind, _, body, _, _ in journal]
+    return Recording(log, history, journal, references, outcome)
 
 
 def _open_logged(setup: Setup, url: str, **options: Any) -> Any:
@@ -279,11 +288,11 @@ def _open_logged(setup: Setup, url: str, **options: Any) -> Any:
     return store
 
 
-def _journal(store: Any) -> tuple[Heads, dict[str, bytes]]:
-    """The last entry of each stream, and the chain value of every entry."""
-    heads: Heads = {}
-    chains: dict[str, bytes] = {}
-    for stream, seq, chain in store._writer.execute(_JOURNAL):
-        heads[stream] = seq
-        chains[f"{stream}/{seq}"] = chain
-    return heads, chains
+def heads_in(rows: list[Row]) -> Heads:
+    """The last entry of each stream."""
+    return {row[0] >> 32: row[0] & 0xFFFFFFFF for row in rows}
+
+
+def _rows(store: Any) -> list[Row]:
+    rows: list[Row] = store._writer.execute(JOURNAL).fetchall()
+    return rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import random
 import shutil
@@ -73,7 +74,9 @@ def fill(path: Path) -> None:
 
 @cache
 def _made() -> Path:
-    path = Path(tempfile.mkdtemp(prefix="perdure-rich-")) / "perdure.db"
+    folder = tempfile.mkdtemp(prefix="perdure-rich-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    path = Path(folder) / "perdure.db"
     fill(path)
     return path
 

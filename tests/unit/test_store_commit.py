@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import subprocess
 import threading
@@ -18,15 +17,14 @@ import pytest
 
 from perdure import Agent, engine, failpoints
 from perdure.clock import SYSTEM_CLOCK
-from perdure.errors import LeaseLost, PerdureError, StorageFull, StoreFenced, StoreForked
+from perdure.errors import LeaseLost, PerdureError, StorageFull, StoreFenced
 from perdure.failpoints import Moment, Site
 from perdure.journal.append import Append, Head, read_events
-from perdure.journal.rebuild import check
-from perdure.records import Op, Record, Write, Wrote
 from perdure.store import open_store
 from perdure.store.base import Script, Statement, Unit
 from tests.powerloss.vfs import NAME, LoggingVfs
 from tests.unit import child
+from tests.unit.units import Put, append, entry, new_head
 
 WAIT = 20
 
@@ -43,45 +41,6 @@ def hook() -> Iterator[Callable[[failpoints.Hook], None]]:
     """Arms a failpoint for the length of the test."""
     yield failpoints.arm
     failpoints.arm(None)
-
-
-class Put(Unit[str]):
-    """Keeps one fact."""
-
-    site = Site.WRITE
-
-    def __init__(self, key: str, error: PerdureError | None = None) -> None:
-        self.key = key
-        self.error = error
-
-    def script(self) -> Script[str]:
-        yield [Statement("put_meta", (self.key, b"v"))]
-        if self.error is not None:
-            raise self.error
-        return self.key
-
-
-class NewStream(Unit[int]):
-    """A stream that nobody holds."""
-
-    site = Site.WRITE
-
-    def script(self) -> Script[int]:
-        [[(stream,)]] = yield [Statement("add_stream", ("run", "test", 0))]
-        yield [Statement("add_lease", (stream, None))]
-        return int(stream)
-
-
-def new_head(store: Any) -> Head:
-    return Head(store.identity, store.submit(NewStream()), 1)
-
-
-def entry(key: str, value: bytes = b"\x00\x01") -> Record:
-    return Wrote("", Write(Op.SET, key, value))
-
-
-def append(head: Head, *records: Record, also: tuple[Statement, ...] = ()) -> Append:
-    return Append(Site.WRITE, head, records, SYSTEM_CLOCK, also=also)
 
 
 def events(store: Any, head: Head) -> list[Any]:
@@ -394,157 +353,3 @@ def test_a_step_is_one_sync_and_an_effect_two(store_url: str, logged: LoggingVfs
         assert syncs(lambda: run.state.__setitem__("k", 1)) == 1
         assert syncs(lambda: run.messages.append("m")) == 1
     agent.close()
-
-
-# -- other processes ------------------------------------------------------------------------------------------------
-
-WRITER = """
-import sys
-from perdure.failpoints import Site
-from perdure.store import open_store
-from perdure.store.base import Statement, Unit
-class Put(Unit):
-    site = Site.WRITE
-    def __init__(self, key): self.key = key
-    def script(self): yield [Statement("put_meta", (self.key, b"v"))]
-store = open_store(sys.argv[1])
-print("ready", flush=True)
-for line in sys.stdin:
-    store.submit(Put(line.strip()))
-    print("done", flush=True)
-"""
-
-
-def test_changes_move_when_another_process_commits_and_only_then(store: Any, store_url: str) -> None:
-    other = child.start(WRITER, store_url)
-    assert other.stdin is not None
-    assert other.stdout is not None
-    try:
-        assert other.stdout.readline() == "ready\n"
-        before = store.changes()
-        assert {store.changes() for _ in range(20)} == {before}
-        store.read("all_streams")
-        assert store.changes() == before
-        seen = [before]
-        for n in range(3):
-            other.stdin.write(f"k{n}\n")
-            other.stdin.flush()
-            assert other.stdout.readline() == "done\n"
-            seen.append(store.changes())
-            assert store.read("get_meta", (f"k{n}",)) == [(b"v",)]
-        assert len(set(seen)) == 4
-        assert store.changes() == seen[-1]
-    finally:
-        child.end(other)
-
-
-def test_changes_in_memory_never_stand_still_while_something_is_written() -> None:
-    store = open_store("sqlite://:memory:")
-    before = store.changes()
-    store.submit(Put("k"))
-    assert store.changes() != before
-    store.close()
-
-
-def test_processes_make_one_store_at_the_same_time(tmp_path: Path) -> None:
-    """Whoever is first creates it; nobody sees it half made, or locked."""
-    path = tmp_path / "perdure.db"
-    code = "import sys; from perdure.store import open_store; print(open_store('sqlite:///' + sys.argv[1]).identity)"
-    children = [child.start(code, path) for _ in range(5)]
-    identities = {one.communicate(timeout=child.SECONDS_MAX)[0] for one in children}
-    assert [one.returncode for one in children] == [0] * 5
-    assert len(identities) == 1
-
-
-def test_a_child_of_fork_may_not_use_the_store_and_does_not_keep_its_turn(store: Any) -> None:
-    """The parent dies in the middle of a commit while a child lives: others must not wait for the child."""
-    descriptor = store._turnstile._fd
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        answers = []
-        for use in (lambda: store.submit(Put("k")), lambda: store.read("all_streams"), store.changes):
-            try:
-                use()
-            except StoreForked:
-                answers.append("forked")
-        try:
-            os.fstat(descriptor)
-        except OSError:
-            answers.append("closed")
-        os.write(writer, " ".join(answers).encode())
-        os._exit(0)
-    os.close(writer)
-    assert os.waitpid(pid, 0)[1] == 0
-    assert os.read(reader, 1000) == b"forked forked forked closed"
-    os.close(reader)
-    assert store.submit(Put("k")) == "k"
-
-
-# -- copies ---------------------------------------------------------------------------------------------------------
-
-BUSY = """
-import sys
-from perdure import Agent
-agent = Agent("busy", store=sys.argv[1])
-print("ready", flush=True)
-n = 0
-while True:
-    with agent.run(f"r{n}") as run:
-        for item in run.each(range(3)):
-            run.state["sum"] = run.state.get("sum", 0) + 1
-            run.step(lambda: "x" * 6000, name="step")
-    n += 1
-"""
-
-
-def test_a_backup_under_load_is_a_moment_of_the_store(store: Any, store_url: str, tmp_path: Path) -> None:
-    writers = [child.start(BUSY, store_url) for _ in range(2)]
-    stop = threading.Event()
-    head = new_head(store)
-
-    def write() -> None:
-        n = 0
-        while not stop.is_set():
-            n += 1
-            store.submit(append(head, entry(f"k{n}"), entry(f"l{n}")))
-
-    thread = threading.Thread(target=write)
-    thread.start()
-    try:
-        for one in writers:
-            assert one.stdout is not None
-            assert one.stdout.readline() == "ready\n"
-        copies = []
-        for n in range(4):
-            first = heads(store)
-            path = tmp_path / f"copy{n}.db"
-            assert store.backup(str(path)) == path.stat().st_size
-            copies.append((path, first, heads(store)))
-    finally:
-        stop.set()
-        thread.join(WAIT)
-        for one in writers:
-            child.end(one)
-    assert copies[0][1] != copies[-1][2], "nothing was written meanwhile"
-    for path, first, last in copies:
-        look_at(path, first, last, head.stream)
-
-
-def heads(store: Any) -> dict[int, int]:
-    streams = [stream for stream, *_ in store.read("all_streams")]
-    return {stream: seq for stream in streams for seq, _ in store.read("head_of", (stream,))}
-
-
-def look_at(path: Path, first: dict[int, int], last: dict[int, int], pairs: int) -> None:
-    """A copy opens, is sound, and lies between what was there before it was begun and after it was done."""
-    copy: Any = open_store(f"sqlite:///{path}")
-    assert copy._writer.pragma("integrity_check") == "ok"
-    found = heads(copy)
-    for stream in found:
-        read_events(copy.identity, stream, copy.read("events_of", (stream, 0)))
-    assert all(found.get(stream, 0) >= seq for stream, seq in first.items())
-    assert all(last.get(stream, 0) >= seq for stream, seq in found.items())
-    assert found[pairs] % 2 == 0, "half a commit was copied"
-    assert [difference for difference in check(copy) if difference.key[0] != pairs] == []
-    copy.close()

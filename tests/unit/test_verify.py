@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
+import tempfile
 import tracemalloc
 from collections.abc import Iterator
 from contextlib import closing
@@ -358,9 +359,17 @@ def small_store(path: Path) -> None:
         raw.pragma("journal_mode", "wal")
 
 
+@pytest.fixture
+def in_memory(tmp_path: Path) -> Iterator[Path]:
+    """A folder for thousands of short-lived files: in memory where the system has such a place."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else tmp_path) as folder:
+        yield Path(folder)
+
+
 @pytest.mark.timeout(120)
-def test_bit_flips_in_the_file_are_found_or_harmless(tmp_path: Path) -> None:
-    path = tmp_path / "small.db"
+def test_bit_flips_in_the_file_are_found_or_harmless(in_memory: Path) -> None:
+    path = in_memory / "small.db"
     small_store(path)
     data, intact, chance = path.read_bytes(), content(path), random.Random(20_26)
     found = refused = harmless = 0
