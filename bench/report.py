@@ -150,9 +150,12 @@ do not.
 - The **floor** is a bare commit: a prepared one-row insert of the same bytes through the same driver, in WAL mode
   with `synchronous=FULL`. Blocks of floor and ours take turns in one process, and a ratio is the median of at
   least 20 pairs. Results are texts of 1,024 random characters.
+- **64 runs** are compared in the same way, with one plain run in the same process. Figures of new processes
+  (resume, startup) are medians of 11 of them, with everything in the page cache.
 - **Counts** (syncs, statements, pages, bytes) are exact. They fail the benchmark wherever it runs, and
   `tests/unit/test_bench_counts.py` holds them in every build.
-- **Syncs** are counted outside of SQLite and Perdure, by a library between the process and the kernel.
+- **Syncs** are counted outside of SQLite and Perdure: by a library between the process and the kernel, or by
+  strace where there is no C compiler.
 
 ## Results
 """
@@ -161,7 +164,7 @@ _CLOSING = """\
 ## Measure it yourself
 
 ```
-make bench                        everything, about a minute
+make bench                        everything, one to two minutes
 make bench ARGS="--quick"         a smoke test
 make bench ARGS="step effect"     some sections
 ```

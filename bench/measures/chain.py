@@ -38,7 +38,7 @@ def growth(folder: Path, kind: str, length: int, pairs: int, size: int) -> dict[
                     early = series(young)
                     block = _warm(early, size)
                 after = _warm(late, size)
-                wall.append((before.seconds + after.seconds) / 2 / block.seconds)
+                wall.append(median(before.nanoseconds + after.nanoseconds) / median(block.nanoseconds))
                 cpu.append((before.cpu_ns + after.cpu_ns) / 2 / block.cpu_ns)
     return {"ratio": median(wall), "cpu_ratio": median(cpu), "p50_ms": late.percentile_ms(0.5)}
 

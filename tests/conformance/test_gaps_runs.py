@@ -20,6 +20,7 @@ from perdure.errors import (
     ValueTooLarge,
 )
 from perdure.failpoints import Moment, Site
+from perdure.records import StepDone
 from tests.conformance.kit import World, agent_at, killed_at
 from tests.conformance.test_gaps import lose_lease
 
@@ -91,10 +92,41 @@ def test_a_loop_inside_a_step_is_part_of_the_step(store_url: str) -> None:
     assert agent.runs.get("r").state == {"at": 3}
 
 
+def test_a_loop_takes_any_iterable(store_url: str) -> None:
+    agent = agent_at(store_url)
+    with agent.run("r") as run:
+        assert [n for n in run.each(n * n for n in range(3))] == [0, 1, 4]  # noqa: C416
+        assert sorted(run.each({"b": 1, "a": 2})) == ["a", "b"]
+        assert list(run.each([])) == []
+
+
 def test_item_done_outside_of_a_loop_is_a_mistake(store_url: str) -> None:
     agent = agent_at(store_url)
     with agent.run("r") as run, pytest.raises(RuntimeError, match=r"outside of run\.each"):
         run.item_done()
+
+
+@pytest.mark.parametrize("how", ["break", "exception", "end"])
+def test_after_a_loop_the_code_is_outside_of_its_items(store_url: str, how: str) -> None:
+    agent = agent_at(store_url)
+
+    def leave(item: str) -> None:
+        if how == "exception" and item == "b":
+            raise ValueError("enough")
+
+    with agent.run("r") as run:
+        try:
+            for item in run.each(["a", "b"]):
+                run.state["in"] = item
+                if how == "break" and item == "b":
+                    break
+                leave(item)
+        except ValueError:
+            pass
+        run.state["after"] = 1
+        assert agent.runs.get("r").state == {"after": 1, "in": "b" if how == "end" else "a"}
+        run.step(lambda: 1, name="after")
+    assert [e.record.call.scope for e in agent.runs.get("r").events if isinstance(e.record, StepDone)] == [""]
 
 
 def test_named_loops_may_be_added_and_removed(store_url: str) -> None:

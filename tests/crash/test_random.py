@@ -9,11 +9,13 @@ import time
 import pytest
 
 from tests.crash.crowd import RUNS, STEPS
-from tests.crash.harness import Stage, in_parallel
+from tests.crash.harness import Stage, every, in_parallel
 
 KILLED = -9
 ROUNDS = 20
 KILLS_MAX = 6
+LINES_PER_LIFE_MAX = 40
+"""Of the outside log, which has some 150 when all is done."""
 
 
 def play(stage: Stage, colour: str, seed: int) -> tuple[int, list[str]]:
@@ -21,8 +23,13 @@ def play(stage: Stage, colour: str, seed: int) -> tuple[int, list[str]]:
     chance, kills = random.Random(seed), 0
     scene = stage.scene("crowd:main", colour)
     for _ in range(KILLS_MAX):
+        # Counted in work done, not in seconds: a quick machine would be through before the kill, a slow one not begun.
+        wanted_lines = len(scene.world.lines()) + chance.randrange(1, LINES_PER_LIFE_MAX)
         child = scene.start()
-        time.sleep(chance.uniform(0.01, 0.15))
+        for _ in every(0.001, 20_000):
+            if child.ended or len(scene.world.lines()) >= wanted_lines:
+                break
+        time.sleep(chance.uniform(0, 0.003))
         child.send(signal.SIGKILL)
         code = child.wait()
         assert code in (0, KILLED), child.output()

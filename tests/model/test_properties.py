@@ -113,7 +113,7 @@ def test_the_strategies_reach_what_they_are_for() -> None:
     """Otherwise the properties above would hold of nothing."""
     seen: Counter[str] = Counter()
 
-    @settings(max_examples=400, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=300, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
     @given(stories(edited=True, kinds=ZOMBIES))
     def look(moves: tuple[Move, ...]) -> None:
         model = Model()

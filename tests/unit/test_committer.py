@@ -239,6 +239,55 @@ def test_32_threads_get_their_own_results_once_and_in_their_order() -> None:
         assert [number for number in executed if number // 1000 == me] == results[me]
 
 
+class Interrupt(BaseException):
+    """What a signal handler of the user's raises."""
+
+
+@pytest.mark.parametrize("moment", ["while it waits", "as it gets the lead", "after it got the lead"])
+def test_a_follower_that_is_interrupted_does_not_take_the_lead_with_it(
+    moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = Disk()
+    committer = Committer(disk.execute)
+    interrupt = threading.Event()
+
+    def wait(ticket: Ticket) -> None:
+        assert interrupt.wait(WAIT)
+        if moment == "after it got the lead":
+            until(lambda: ticket.leads)
+        raise Interrupt
+
+    monkeypatch.setattr(Ticket, "wait", wait)
+    disk.open.clear()
+    leader, follower = Caller(committer, Work(1)), Caller(committer, Work(2))
+    leader.start()
+    assert disk.entered.wait(WAIT)
+    follower.start()
+    until(partial(_is_long, committer, 1))
+    original = committer._heir
+
+    def heir() -> Ticket | None:
+        found = original()
+        interrupt.set()
+        if moment == "as it gets the lead":
+            follower.join(WAIT)
+        return found
+
+    if moment == "while it waits":
+        interrupt.set()
+        follower.join(WAIT)
+    # The leader's own batch has been taken already: the follower is whom it would pass the lead to.
+    monkeypatch.setattr(committer, "_heir", heir)
+    finish(disk, [leader, follower])
+    assert isinstance(follower.error, Interrupt)
+    monkeypatch.undo()
+    late = Caller(committer, Work(3))
+    late.start()
+    late.join(WAIT)
+    assert late.result == 3, "nobody leads any more"
+    assert 2 not in [number for batch in disk.batches for number in batch]
+
+
 async def test_tasks_of_one_turn_of_the_loop_share_a_transaction() -> None:
     disk = Disk()
     committer = Committer(disk.execute)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..limits import BATCH_COMMITS_MAX
@@ -25,7 +26,7 @@ T = TypeVar("T")
 class Ticket:
     """A unit in the queue, and what became of it."""
 
-    __slots__ = ("error", "future", "leads", "result", "settled", "unit", "wake")
+    __slots__ = ("_fate", "error", "future", "leads", "result", "settled", "unit", "wake")
 
     def __init__(self, unit: Unit[Any], future: asyncio.Future[Any] | None = None) -> None:
         self.unit = unit
@@ -33,6 +34,7 @@ class Ticket:
         self.settled = False
         self.leads = False
         """The lead has been passed to the thread that waits for this ticket."""
+        self._fate = [True]
         self.wake: threading.Lock | None = None
         self.result: Any = None
         self.error: BaseException | None = None
@@ -45,6 +47,13 @@ class Ticket:
         # Whoever settles or promotes looks for `wake` after setting the flag: one of the two sees the other.
         if not self.settled and not self.leads:
             wake.acquire()
+
+    def decide(self) -> bool:
+        """True for the first who asks: he who passes the lead to this ticket, or its own thread as it gives up."""
+        try:
+            return self._fate.pop()
+        except IndexError:
+            return False
 
     def notify(self) -> None:
         """Wake the thread that waits, if it does already."""
@@ -137,9 +146,9 @@ class Committer:
             ticket.wait()
         except BaseException:
             # A signal handler of the user's has raised here: the unit is not wanted any more, nor may the lead be lost.
-            if ticket in self._queue:
+            with suppress(ValueError):
                 self._queue.remove(ticket)
-            if ticket.leads:
+            if not ticket.decide():
                 self._pass_on()
             raise
 
@@ -148,6 +157,8 @@ class Committer:
         while True:
             heir = self._heir()
             if heir is not None:
+                if not heir.decide():
+                    continue  # its thread has just given up
                 heir.leads = True
                 heir.notify()
                 return

@@ -103,4 +103,12 @@ VERIFY = (
         "        if not rows:\n",
         "        if not rows:\n            continue\n",
     ),
+    mutant(
+        "answers-not-signed",
+        "the answer of a person can be removed unnoticed",
+        TESTS + "test_a_store_that_nobody_touched_is_in_order",
+        "runs.py",
+        "objects=made, signer=engine.signer, seal=True)",
+        "objects=made)",
+    ),
 )
