@@ -22,9 +22,7 @@ NO_RUN = re.compile(r"^\s*<!-- no-run:(.*)-->\s*$")
 TITLE = re.compile(r"""\btitle=["']?([\w./-]+)""")
 COMMAND = re.compile(r"^(perdure|python3?)(\s|$)")
 INLINE_CODE = re.compile(r"`+[^`]*`+")
-LINK = re.compile(
-    r"\]\(\s*<?([^)\s>]+)>?(?:\s+[\"'][^)]*)?\)|^\s{0,3}\[[^\]]+\]:\s+(\S+)|(?:src|href)=\"([^\"]+)\""
-)
+LINK = re.compile(r"\]\(\s*<?([^)\s>]+)>?(?:\s+[\"'][^)]*)?\)|^\s{0,3}\[[^\]]+\]:\s+(\S+)|(?:src|href)=\"([^\"]+)\"")
 HEADING = re.compile(r"^#{1,6}\s+(.*?)\s*#*$")
 
 

@@ -18,7 +18,10 @@ BROAD_EXCEPTS = {
     ("src/perdure/run/effects.py", "_execute"): "the body is the user's code: what it raises is judged",
     ("src/perdure/run/doubt.py", "ask_check"): "a check that raises counts as Unknown: semantics, section 3",
     ("src/perdure/codec/registry.py", "_upcast"): "the user's code: raised again as UnknownType",
-    ("src/perdure/codec/exceptions.py", "_told"): "the user's __str__ and __repr__: the exception is recorded all the same",
+    (
+        "src/perdure/codec/exceptions.py",
+        "_told",
+    ): "the user's __str__ and __repr__: it is recorded all the same",
     ("src/perdure/codec/read.py", "_check_distinct"): "the user's __hash__ and __eq__: raised again as CorruptValue",
     ("src/perdure/codec/read.py", "_guarded"): "the user's code or forged arguments: raised again as UnknownType",
     ("src/perdure/codec/walk.py", "_taken"): "the user's code: raised again as NotStorable, with the path",

@@ -47,9 +47,7 @@ def unexplained(pyproject: str, page: str) -> list[str]:
 def pins(constraints: str) -> dict[str, Version]:
     """The versions of constraints.txt by name."""
     lines = [line for line in constraints.splitlines() if PIN.match(line)]
-    return {
-        canonicalize_name(name): Version(version) for name, _, version in (s.partition("==") for s in lines)
-    }
+    return {canonicalize_name(name): Version(version) for name, _, version in (s.partition("==") for s in lines)}
 
 
 def badly_pinned(pyproject: str, constraints: str) -> Iterator[str]:

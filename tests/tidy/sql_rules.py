@@ -136,6 +136,4 @@ def unlike(dialects: Mapping[str, list[Statement]]) -> Iterator[str]:
 
 def statements_of(folder: Path) -> list[Statement]:
     """Every named statement of one dialect; schema and migrations have none."""
-    return [
-        s for path in sorted(folder.rglob("*.sql")) for s in statements(str(path), path.read_text("utf-8"))
-    ]
+    return [s for path in sorted(folder.rglob("*.sql")) for s in statements(str(path), path.read_text("utf-8"))]

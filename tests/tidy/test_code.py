@@ -53,9 +53,7 @@ def test_long_modules_and_functions_are_noticed() -> None:
     assert "501 lines" in next(code_rules.too_long(snippet("x = 1\n" * 501)))
     assert list(code_rules.too_long(snippet("def f():\n" + "    x = 1\n" * 69))) == []
     method = "class A:\n    async def f(self):\n" + "        x = 1\n" * 70
-    assert list(code_rules.too_long(snippet(method))) == [
-        "src/perdure/snippet.py:2: A.f has 71 lines; at most 70"
-    ]
+    assert list(code_rules.too_long(snippet(method))) == ["src/perdure/snippet.py:2: A.f has 71 lines; at most 70"]
 
 
 @pytest.mark.parametrize("path", ["src/perdure/utils.py", "src/perdure/common/x.py", "tests/_helpers.py"])

@@ -60,9 +60,7 @@ PAGE = "| `some-thing` | it has been debugged for ten years |\n| `builder` | mak
 
 def test_unexplained_dependencies_are_noticed() -> None:
     assert project_rules.unexplained(SMALL, PAGE + "| `tester` | finds failures quicker than we |") == []
-    assert project_rules.unexplained(SMALL, PAGE) == [
-        "docs/dependencies.md: say why tester beats our own code"
-    ]
+    assert project_rules.unexplained(SMALL, PAGE) == ["docs/dependencies.md: say why tester beats our own code"]
     too_short = project_rules.unexplained(SMALL, PAGE + "| `tester` | useful |")
     assert len(too_short) == 1
     gone = project_rules.unexplained(SMALL, PAGE + PAGE.replace("builder", "tester").replace("some", "other"))
@@ -102,11 +100,7 @@ def test_good_constraints_are_fine() -> None:
 def test_package_sources_are_noticed(line: str) -> None:
     assert len(list(project_rules.names_a_registry("a.md", f"fine\n{line}\n"))) == 1
     assert (
-        list(
-            project_rules.names_a_registry(
-                "a.md", "pip install perdure\nhttps://example.com/simp" + "le-answers\n"
-            )
-        )
+        list(project_rules.names_a_registry("a.md", "pip install perdure\nhttps://example.com/simp" + "le-answers\n"))
         == []
     )
 

@@ -73,9 +73,7 @@ def test_strace_tests_say_why_they_are_skipped(tmp_path: Path) -> None:
     assert "strace is not installed (no apt-get on this machine)" in said
     (tmp_path / "strace").write_text("#!/bin/sh\necho ptrace: Operation not permitted >&2; exit 1\n")
     (tmp_path / "strace").chmod(0o755)
-    assert "strace may not trace here: ptrace: Operation not permitted" in session(
-        tmp_path, test, PATH=str(tmp_path)
-    )
+    assert "strace may not trace here: ptrace: Operation not permitted" in session(tmp_path, test, PATH=str(tmp_path))
 
 
 def test_a_warning_fails_a_test(tmp_path: Path) -> None:

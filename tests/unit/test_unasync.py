@@ -109,9 +109,7 @@ def test_check_passes_when_up_to_date(tmp_path: Path, capsys: pytest.CaptureFixt
     assert capsys.readouterr().out == ""
 
 
-def test_check_shows_what_is_out_of_date_and_writes_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_check_shows_what_is_out_of_date_and_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pairs = repository(tmp_path)
     unasync.main([], root=tmp_path, pairs=pairs)
     edited = (tmp_path / "sync.py").read_text().replace("threads", "edited by hand")

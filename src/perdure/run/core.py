@@ -164,4 +164,6 @@ class RunCore:
         recorded = self.ledger.find(frame.path, name, ident, nth)
         if recorded is not None:
             recorded.consumed = True
+            if recorded.effect and recorded.done:
+                self.ledger.close(recorded)
         return recorded, nth

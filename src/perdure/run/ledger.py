@@ -62,7 +62,7 @@ class Ledger:
         self.started: r.RunStarted | None = None
         self.calls: dict[tuple[str, str, bytes], list[Recorded]] = {}
         self.effects: dict[tuple[str, str], list[Recorded]] = {}
-        """By scope and name, in the order of their intents."""
+        """By scope and name, in the order of their intents: those that are not done, or not asked for yet."""
         self.by_intent: dict[int, Recorded] = {}
         self.holders: dict[int, Holder] = {}
         """Which process wrote under which fence."""
@@ -128,6 +128,12 @@ class Ledger:
         recorded.fence = 0
         self.effects[recorded.path, recorded.name].remove(recorded)
         self.calls[recorded.path, recorded.name, recorded.ident].remove(recorded)
+
+    def close(self, recorded: Recorded) -> None:
+        """A done effect that the code has asked for is not looked at again: a new one must not pay for the old ones."""
+        effects = self.effects.get((recorded.path, recorded.name), [])
+        if recorded in effects:
+            effects.remove(recorded)
 
     def in_doubt(self) -> list[Recorded]:
         """Every effect of which nobody knows how it ended."""

@@ -65,6 +65,7 @@ def record_done(
     entries = (done, r.QuestionClosed(closes, "done")) if closes else (done,)
     yield from it.run.commit(Site.EFFECT_OUTCOME, *entries, objects=(*objects, *buffer.objects))
     recorded.done, recorded.result = True, packed
+    it.run.ledger.close(recorded)
     it.run.land(it.frame, writes)
 
 
