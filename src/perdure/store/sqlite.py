@@ -19,7 +19,7 @@ from ..limits import LOCK_SECONDS_MAX
 from . import sql
 from .base import Rows, Statement, Store, Unit
 from .committer import Committer, Ticket
-from .sqlite_file import connect, create_or_migrate, prepare_file, refuse_unsafe_place, translate
+from .sqlite_file import connect, create_or_migrate, patiently, prepare_file, refuse_unsafe_place, translate
 from .turnstile import Turnstile
 
 T = TypeVar("T")
@@ -51,8 +51,8 @@ class SqliteStore(Store):
         self._writer_lock = threading.Lock()
         try:
             with translate(path):
-                self._writer = connect(path, durability, vfs)
-                self._locked(lambda: create_or_migrate(self._writer, clock))
+                self._writer = patiently(lambda: connect(path, durability, vfs))
+                self._locked(lambda: patiently(lambda: create_or_migrate(self._writer, clock)))
                 self.secret = self._meta("secret")
                 self.identity = self._meta("identity").hex()
         except BaseException:
@@ -88,9 +88,9 @@ class SqliteStore(Store):
             try:
                 connection = self._readers.pop()
             except IndexError:  # all of them are reading, or were taken by a thread that asked at the same time
-                connection = connect(self.path, self.durability, self._vfs)
+                connection = patiently(lambda: connect(self.path, self.durability, self._vfs))
             try:
-                return connection.execute(_TEXT[name], args).fetchall()
+                return patiently(lambda: connection.execute(_TEXT[name], args).fetchall())
             finally:
                 self._readers.append(connection)
 
@@ -101,7 +101,7 @@ class SqliteStore(Store):
         with translate(self.path), self._watch_lock:
             # data_version belongs to a connection and moves for the commits of all others: one must do the watching.
             if self._watcher is None:
-                self._watcher = connect(self.path, self.durability, self._vfs)
+                self._watcher = patiently(lambda: connect(self.path, self.durability, self._vfs))
             return int(str(self._watcher.execute("PRAGMA data_version").fetchall()[0][0]))
 
     def backup(self, path: str, progress: Callable[[int, int], None] | None = None) -> int:
@@ -153,7 +153,7 @@ class SqliteStore(Store):
         writer = self._writer
         alone = len(batch) == 1
         changes = writer.total_changes()
-        writer.execute("BEGIN IMMEDIATE")
+        patiently(lambda: writer.execute("BEGIN IMMEDIATE"))
         committing = False
         try:
             reach(batch[0].unit.site, Moment.BEGUN)

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import os
 import secrets
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 import apsw
 
 from ..clock import Clock
 from ..errors import StorageFull, StoreBusy, StoreFenced, StoreTooNew, StoreUnavailable
 from ..failpoints import Moment, Site, reach
+from ..limits import LOCK_SECONDS_MAX
 from . import sql
 from .folders import make_folder
+
+T = TypeVar("T")
 
 APPLICATION_ID = 0x50445245
 """In the header of every file, so that another program's database is not taken for ours."""
@@ -48,6 +53,20 @@ def connect(path: str, durability: str, vfs: str | None) -> apsw.Connection:
         connection.close()  # not when the traceback is collected: its locks would keep others out until then
         raise
     return connection
+
+
+def patiently(work: Callable[[], T]) -> T:
+    """Do what SQLite may refuse as busy without waiting: while a process recovers the log of a dead one, or folds
+    it into the file as the last to close.
+    """
+    deadline = time.monotonic() + LOCK_SECONDS_MAX
+    while True:
+        try:
+            return work()
+        except apsw.BusyError:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(0.005)
 
 
 def create_or_migrate(connection: apsw.Connection, clock: Clock) -> None:
