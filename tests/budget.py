@@ -19,9 +19,9 @@ SUITE_SECONDS_MAX = {
     "unit": 100,
     "model": 15,
     "conformance": 120,
-    "crash": 290,
+    "crash": 250,
     "powerloss": 90,
-    "mutations": 150,
+    "mutations": 190,
     "docs": 30,
     "tidy": 30,
 }
