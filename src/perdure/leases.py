@@ -10,6 +10,7 @@ import os
 import threading
 import weakref
 from datetime import datetime
+from typing import Any
 
 import msgspec
 
@@ -45,7 +46,13 @@ class Lease(msgspec.Struct, frozen=True):
 
 def read_lease(stream: int, now: int) -> Script[Lease]:
     """The lease of a stream."""
-    [[(fence, holder, boot, namespace, pid, started, host, at, left)]] = yield [Statement("read_lease", (stream, now))]
+    [[row]] = yield [Statement("read_lease", (stream, now))]
+    return lease_of(row)
+
+
+def lease_of(row: tuple[Any, ...]) -> Lease:
+    """A row of the query `read_lease`."""
+    fence, holder, boot, namespace, pid, started, host, at, left = row
     process = Holder(boot, namespace, pid, started, host) if boot is not None else None
     return Lease(fence, holder, process, at or 0, left or 0)
 

@@ -15,8 +15,7 @@ from . import records as r
 from .errors import NotDone, NothingToAnswer, RunNotFinished, RunNotFound
 from .failpoints import Site
 from .journal.append import Append, read_events
-from .leases import Lease
-from .process import Holder
+from .leases import lease_of
 from .run.core import View
 from .run.doubt import Done
 from .run.ledger import Ledger
@@ -152,19 +151,12 @@ def _messages(events: list[r.Event]) -> list[tuple[int, bytes]]:
 
 def _summary(store: Store, row: tuple[Any, ...]) -> RunSummary:
     stream, agent, run_id, status, _, parent, started_at, changed_at, resumes, _, error = row
-    lease = _lease(store, stream)
+    lease = lease_of(store.read("read_lease", (stream, store.clock.boot_ms()))[0])
     shown = r.Status(status)
     if shown == r.Status.RUNNING and not lease.alive():
         shown = r.Status.CRASHED
     holder = str(lease.process) if lease.process is not None and lease.alive() else ""
     return RunSummary(stream, agent, run_id, shown, parent, started_at, changed_at, resumes, error, holder)
-
-
-def _lease(store: Store, stream: int) -> Lease:
-    rows = store.read("read_lease", (stream, store.clock.boot_ms()))
-    fence, holder, boot, namespace, pid, started, host, at, left = rows[0]
-    process = Holder(boot, namespace, pid, started, host) if boot is not None else None
-    return Lease(fence, holder, process, at or 0, left or 0)
 
 
 def result_of(store: Store, agent: str, run_id: str) -> Any:
@@ -175,8 +167,8 @@ def result_of(store: Store, agent: str, run_id: str) -> Any:
     stream, status, outcome = rows[0][0], rows[0][3], rows[0][9]
     if status != r.Status.FINISHED:
         raise RunNotFinished(f"run {run_id!r} is {_summary(store, rows[0]).status}")
-    info, _ = read_events(store.identity, stream, store.read("events_of", (stream, 0)))
-    record = info[outcome - 1].record
+    [(_, kind, _, body, _, _)] = store.read("event_at", (stream, outcome))
+    record = r.decode(kind, body)
     assert isinstance(record, r.RunFinished)
     return objects.unpack(store, record.result)
 
