@@ -18,8 +18,8 @@ from .leases import Tenancy
 from .limits import NAME_CHARACTERS_MAX
 from .run.core import RunCore
 from .run.scope import Frame
-from .store import locate, open_store, sqlite_path
-from .store.base import Script, Statement, Store, Unit
+from .store import file_of, is_postgres, locate, open_store
+from .store.base import Last, Script, Statement, Store, Unit
 
 
 class Place:
@@ -140,10 +140,13 @@ class Engine:
         if "_known" in self.__dict__:
             return
         if not self.store.read("get_agent", (self.name,)):
-            key = keys.find(self.name, self._key_folder(), self._key_source)
-            key = key or keys.create(self.name, self._key_folder())
-            self.store.submit(_CreateAgent(self, key))
-            self.__dict__["signer"] = key
+            found = keys.find(self.name, self._key_folder(), self._key_source)
+            key = found or keys.create(self.name, self._key_folder())
+            if self.store.submit(_CreateAgent(self, key)):
+                self.__dict__["signer"] = key
+            elif found is None and not self.store.one_host:
+                # Another host was quicker, with a key of its own: what we have just made signs for nobody.
+                keys.discard(self.name, self._key_folder(), key)
         self.__dict__["_known"] = True
 
     def opened(self, run: RunCore) -> None:
@@ -169,11 +172,15 @@ class Engine:
             _leave(place)
 
     def _key_folder(self) -> str | None:
-        path = sqlite_path(self.url)
-        return None if path == ":memory:" else path + ".keys"
+        if is_postgres(self.url):
+            return keys.folder_of(self.store.identity)
+        path = file_of(self.url)
+        return None if path is None else path + ".keys"
 
 
 class _AddStream(Unit[int]):
+    """Submitted twice, it leaves an empty stream behind, which is nobody's and harms nobody."""
+
     site = Site.HOLDER
 
     def __init__(self, store: Store, name: str, tenancy: Tenancy) -> None:
@@ -183,11 +190,13 @@ class _AddStream(Unit[int]):
 
     def script(self) -> Script[int]:
         [_, [(stream,)]] = yield [self._tenancy.presence(self._clock.boot_ms()), Statement("add_stream", self._args)]
-        yield [Statement("add_lease", (stream, self._tenancy.holder))]
+        yield Last([Statement("add_lease", (stream, self._tenancy.holder))])
         return int(stream)
 
 
-class _CreateAgent(Unit[None]):
+class _CreateAgent(Unit[bool]):
+    """True when the agent has got its identity from us. Submitted twice, it finds its own row."""
+
     site = Site.AGENT_CREATE
 
     def __init__(self, engine: Engine, key: keys.SigningKey) -> None:
@@ -195,17 +204,20 @@ class _CreateAgent(Unit[None]):
         self._key = key
         self._tenancy = engine.tenancy  # registered before the transaction, not in it
 
-    def script(self) -> Script[None]:
+    def script(self) -> Script[bool]:
         engine, clock = self._engine, self._engine.store.clock
         [rows] = yield [Statement("get_agent", (engine.name,))]
         if rows:
-            return  # another process was quicker; the key file beside the store is the same for both
-        yield [self._tenancy.presence(clock.boot_ms())]
-        [[(stream,)]] = yield [Statement("add_stream", ("agent", engine.name, clock.wall_ms()))]
-        yield [Statement("add_lease", (stream, self._tenancy.holder))]
+            return bool(rows[0][1] == self._key.public_key)  # another process was quicker, perhaps with the same key
+        [_, [(stream,)]] = yield [
+            self._tenancy.presence(clock.boot_ms()),
+            Statement("add_stream", ("agent", engine.name, clock.wall_ms())),
+        ]
         created = r.AgentCreated(engine.name, self._key.public_key)
         head = Head(engine.store.identity, stream, 1)
-        yield from Append(self.site, head, [created], clock, signer=self._key, seal=True).script()
+        lease = Statement("add_lease", (stream, self._tenancy.holder))
+        yield from Append(self.site, head, [created], clock, objects=[lease], signer=self._key, seal=True).script()
+        return True
 
 
 # -- places, shared within the process ------------------------------------------------------------------------
@@ -215,12 +227,12 @@ _places_lock = threading.RLock()
 
 
 def _enter(url: str, durability: str, clock: Clock) -> Place:
-    path = sqlite_path(url)
-    if path == ":memory:" or clock is not SYSTEM_CLOCK:
+    path = file_of(url) or url
+    if (path == url and not is_postgres(url)) or clock is not SYSTEM_CLOCK:
         return Place(url, durability, clock)  # nobody else can share it
     with _places_lock:
         place = _places.get((path, durability))
-        if place is None or getattr(place.store, "fenced", None) is not None:
+        if place is None or place.store.fenced is not None:
             place = _places[path, durability] = Place(url, durability, clock)
         place.users += 1
     return place
@@ -261,9 +273,9 @@ def home_of(path: str) -> tuple[str, str]:
 
 def _check_home(store: Store, single_home: bool) -> None:
     """A restored backup or a copied file must not go on unnoticed beside the original."""
-    path = sqlite_path(store.url)
-    if path == ":memory:":
-        return
+    path = file_of(store.url)
+    if path is None:
+        return  # in memory, or on a server, which has its own ways to be copied
     host, file = home_of(path)
     rows = store.read("last_home")
     if rows and rows[0] == (host, file):

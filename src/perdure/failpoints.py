@@ -60,6 +60,11 @@ def reach(site: Site, moment: Moment) -> None:
         _hook(site, moment)
 
 
+def armed() -> bool:
+    """Whether anybody wants to know."""
+    return _hook is not None
+
+
 def arm(hook: Hook | None) -> None:
     """Call `hook` at every failpoint from now on; None disarms."""
     global _hook

@@ -72,6 +72,18 @@ def find(agent: str, folder: str | None, source: KeySource | None) -> SigningKey
     return SigningKey(seed) if seed is not None else None
 
 
+def folder_of(store: str) -> str:
+    """Where the keys of a store on a server are kept on this machine: `PERDURE_KEYS`, else in the home folder."""
+    base = os.environ.get("PERDURE_KEYS") or os.path.join(os.path.expanduser("~"), ".perdure", "keys")
+    return os.path.join(os.path.abspath(base), store)
+
+
+def discard(agent: str, folder: str | None, key: SigningKey) -> None:
+    """Remove a key that was made in vain, unless it is another by now."""
+    if folder is not None and _read(folder, agent) == key._seed:
+        os.unlink(_path(folder, agent))
+
+
 def create(agent: str, folder: str | None) -> SigningKey:
     """A new key, on disk before anything refers to it; only in memory for a store in memory."""
     seed = os.urandom(SEED_BYTES)

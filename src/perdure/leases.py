@@ -18,7 +18,7 @@ from .errors import LeaseLost, PerdureError, RunBusy
 from .failpoints import Site
 from .limits import HEARTBEAT_SECONDS, LEASE_SECONDS
 from .process import Holder, proven_dead, this_process
-from .store.base import Script, Statement, Store, Unit
+from .store.base import Last, Script, Statement, Store, Unit
 
 LEASE_MS = int(LEASE_SECONDS * 1000)
 
@@ -31,10 +31,11 @@ class Lease(msgspec.Struct, frozen=True):
     process: Holder | None
     since: int
     left_ms: int
+    one_host: bool = True
 
     def alive(self) -> bool:
         """False only when the holder has released it, is proven dead, or has run out of time."""
-        if self.process is None or proven_dead(self.process):
+        if self.process is None or proven_dead(self.process, self.one_host):
             return False
         return self.left_ms > 0
 
@@ -44,17 +45,17 @@ class Lease(msgspec.Struct, frozen=True):
         return RunBusy(f"run {run!r} is open in {self.process}, a holder since {since}")
 
 
-def read_lease(stream: int, now: int) -> Script[Lease]:
+def read_lease(stream: int, now: int, one_host: bool = True) -> Script[Lease]:
     """The lease of a stream."""
     [[row]] = yield [Statement("read_lease", (stream, now))]
-    return lease_of(row)
+    return lease_of(row, one_host)
 
 
-def lease_of(row: tuple[Any, ...]) -> Lease:
+def lease_of(row: tuple[Any, ...], one_host: bool = True) -> Lease:
     """A row of the query `read_lease`."""
     fence, holder, boot, namespace, pid, started, host, at, left = row
     process = Holder(boot, namespace, pid, started, host) if boot is not None else None
-    return Lease(fence, holder, process, at or 0, left or 0)
+    return Lease(fence, holder, process, at or 0, left or 0, one_host)
 
 
 _open_streams: dict[str, set[int]] = {}
@@ -69,27 +70,47 @@ class Tenancy:
         self._store = store
         self.process = this_process()
         self._deadline = store.clock.boot_ms() + LEASE_MS
-        self.holder = store.submit(_Register(store, self.process))
+        self.holder = 0
         self.open_streams = _open_streams.setdefault(store.identity, set())
         """Streams that this process writes to: opening one twice is noticed without asking the store."""
         self.lapses = 0
         """How often the deadline has passed: a run that was claimed before the last time may be another's by now."""
         self._stop = threading.Event()
+        self._join()
+
+    def _join(self) -> None:
+        """Register, and start the heart. A simulation, which owns time and threads, does both its own way."""
+        self.holder = self._store.submit(self.registration())
         self._heart = threading.Thread(target=_beat, args=(weakref.ref(self), self._stop), daemon=True)
         self._heart.name = "perdure-heartbeat"
         self._heart.start()
+
+    def registration(self) -> Unit[int]:
+        """The unit that makes this process a holder; its result is the holder's number."""
+        return _Register(self._store, self.process)
 
     def expired(self) -> bool:
         """Whether the deadline has passed, so that somebody else may have taken over."""
         return self._store.clock.boot_ms() >= self._deadline
 
     def renew(self) -> None:
-        """Another lease time from now. The deadline counts from before the commit: late is safe, early is not."""
-        now = self._store.clock.boot_ms()
-        if now >= self._deadline:
+        """Another lease time from now."""
+        self._store.submit(self.heartbeat())
+
+    def heartbeat(self) -> Unit[None]:
+        """The unit that renews this holder."""
+        return _Renew(self, self._store.clock.boot_ms())
+
+    def extend(self, now: int) -> int:
+        """A renewal is durable that was sent at `now`; returns how many lapses there have been up to here.
+
+        Whether the deadline had passed is asked here and not when it was sent: a server may take its time.
+        """
+        if self.expired():
             self.lapse()  # a heart that beats again after a long sleep must not hide that it slept
-        self._store.submit(_Renew(self.presence(now)))
-        self._deadline = now + LEASE_MS
+        lapses = self.lapses
+        self._deadline = now + LEASE_MS  # from before the commit: late is safe, early is not
+        return lapses
 
     def lapse(self) -> None:
         """Every run that is open here has to confirm its lease before its next effect."""
@@ -101,9 +122,9 @@ class Tenancy:
         args = (self.holder, it.boot, it.namespace, it.pid, it.started, it.host, at, now, LEASE_MS)
         return Statement("renew_holder", args)
 
-    def renewal(self, stream: int, fence: int) -> Unit[None]:
+    def renewal(self, stream: int, fence: int) -> Confirm:
         """A unit that renews, and raises LeaseLost when the stream has another writer by now."""
-        return _Confirm(self, self._store.clock.boot_ms(), stream, fence)
+        return Confirm(self, self._store.clock.boot_ms(), stream, fence)
 
     def close(self) -> None:
         """Stop the heart and leave."""
@@ -145,29 +166,35 @@ class _Register(Unit[int]):
             self._clock.boot_ms(),
             LEASE_MS,
         )
-        [_, [(holder,)]] = yield [
-            Statement("drop_dead_holders", (it.boot, self._clock.boot_ms())),
-            Statement("add_holder", args),
-        ]
+        # Submitted twice, it leaves a row behind that holds nothing and is dropped after its deadline.
+        [_, [(holder,)]] = yield Last(
+            [Statement("drop_dead_holders", (it.boot, self._clock.boot_ms())), Statement("add_holder", args)]
+        )
         return int(holder)
 
 
 class _Renew(Unit[None]):
     site = Site.HEARTBEAT
 
-    def __init__(self, presence: Statement) -> None:
-        self._presence = presence
-
-    def script(self) -> Script[None]:
-        yield [self._presence]
-
-
-class _Confirm(Unit[None]):
-    site = Site.HEARTBEAT
-
-    def __init__(self, tenancy: Tenancy, now: int, stream: int, fence: int) -> None:
+    def __init__(self, tenancy: Tenancy, now: int) -> None:
         self._tenancy = tenancy
         self._now = now
+        self.lapses = 0
+        """Of the tenancy, when this became durable."""
+
+    def script(self) -> Script[None]:
+        yield Last([self._tenancy.presence(self._now)])  # twice is later, and we count from before the first time
+
+    def settle(self, committed: bool) -> None:
+        if committed:
+            self.lapses = self._tenancy.extend(self._now)
+
+
+class Confirm(_Renew):
+    """Renews this holder, and asks whether a stream is still its own."""
+
+    def __init__(self, tenancy: Tenancy, now: int, stream: int, fence: int) -> None:
+        super().__init__(tenancy, now)
         self._lease = (stream, fence)
 
     def script(self) -> Script[None]:
@@ -178,10 +205,6 @@ class _Confirm(Unit[None]):
         if not held:
             raise LeaseLost
 
-    def settle(self, committed: bool) -> None:
-        if committed:
-            self._tenancy._deadline = self._now + LEASE_MS
-
 
 class _Leave(Unit[None]):
     site = Site.HEARTBEAT
@@ -190,4 +213,4 @@ class _Leave(Unit[None]):
         self._holder = holder
 
     def script(self) -> Script[None]:
-        yield [Statement("release_all", (self._holder,)), Statement("drop_holder", (self._holder,))]
+        yield Last([Statement("release_all", (self._holder,)), Statement("drop_holder", (self._holder,))])

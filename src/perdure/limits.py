@@ -38,3 +38,21 @@ WAIT_POLL_SECONDS = 0.02
 RETRY_BACKOFF_SECONDS = 0.5
 RETRY_BACKOFF_SECONDS_MAX = 60.0
 """Pause before the first repetition, doubled each time up to the maximum."""
+
+CONNECT_SECONDS_MAX = 10.0
+"""Until a server has let us in; per host, where a URL names several."""
+
+STATEMENT_SECONDS_MAX = 30.0
+"""Until a server has answered. After it the connection is thrown away, and the commit looked up on another."""
+
+SERVER_LOCK_SECONDS_MAX = 10.0
+"""How long a statement waits for a row that another transaction has locked, before it is tried again."""
+
+TRANSACTION_SECONDS_MAX = 60.0
+"""A transaction of several round trips; the server ends longer ones, so that nobody waits for a stopped process."""
+
+RECONNECT_SECONDS_MAX = 60.0
+"""How long a call goes on trying while the server is away, before it says StoreUnavailable."""
+
+POOL_CONNECTIONS = 10
+"""To one server, for one process; `pool_size=` in the URL says otherwise."""

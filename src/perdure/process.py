@@ -32,11 +32,17 @@ def this_process() -> Holder:
     return Holder(_boot_id(), _namespace("self"), pid, _start_time(pid) or 0, socket.gethostname())
 
 
-def proven_dead(holder: Holder) -> bool:
-    """True only when it is certain that `holder` runs no more; False when it lives or cannot be looked at."""
+def proven_dead(holder: Holder, one_host: bool = True) -> bool:
+    """True only when it is certain that `holder` runs no more; False when it lives or cannot be looked at.
+
+    With `one_host`, all processes that it may be among have run on this machine.
+    """
     if holder.boot != _boot_id():
-        # A store file is on one host (network file systems are refused): another boot id is a past boot.
-        return True
+        # A store file is on one host (network file systems are refused): another boot id is a past boot. With a
+        # server between us, it may as well be another machine.
+        return one_host
+    if not one_host and holder.host != socket.gethostname():
+        return False  # two machines woken from one snapshot say that they have booted once
     if holder.namespace != _namespace("self"):
         return False
     started = _start_time(holder.pid)

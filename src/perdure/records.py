@@ -251,7 +251,7 @@ KIND_OF: dict[type[Record], int] = {record: int(kind) for kind, record in CLASS_
 _DECODERS = {kind: msgspec.msgpack.Decoder(record) for kind, record in CLASS_OF.items()}
 
 
-class Event(msgspec.Struct, frozen=True):
+class Event(msgspec.Struct, frozen=True, gc=False):
     """One entry of a stream, read back."""
 
     seq: int

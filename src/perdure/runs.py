@@ -151,7 +151,7 @@ def _messages(events: list[r.Event]) -> list[tuple[int, bytes]]:
 
 def _summary(store: Store, row: tuple[Any, ...]) -> RunSummary:
     stream, agent, run_id, status, _, parent, started_at, changed_at, resumes, _, error = row
-    lease = lease_of(store.read("read_lease", (stream, store.clock.boot_ms()))[0])
+    lease = lease_of(store.read("read_lease", (stream, store.clock.boot_ms()))[0], store.one_host)
     shown = r.Status(status)
     if shown == r.Status.RUNNING and not lease.alive():
         shown = r.Status.CRASHED

@@ -184,7 +184,7 @@ def test_show_says_how_to_answer(cli: Cli) -> None:
     assert (doubt["name"], doubt["arguments"], doubt["answered"]) == ("book", {"flight": "lost"}, None)
     assert f"key        {doubt['key']}" in told
     for option in ("--done RESULT", "--retry", "--fail"):
-        assert f"perdure answer waiting {option}\n" in told
+        assert f"perdure answer waiting --store {cli.path} {option}\n" in told
 
 
 def test_of_two_agents_with_one_run_id_the_named_one_is_shown(cli: Cli) -> None:

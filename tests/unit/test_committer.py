@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from perdure.errors import LeaseLost
+from perdure.errors import LeaseLost, StorageFull, StoreBusy
 from perdure.failpoints import Site
 from perdure.limits import BATCH_COMMITS_MAX
 from perdure.store.base import Script, Unit
-from perdure.store.committer import Committer, Ticket
+from perdure.store.committer import Batch, Committer, Ticket
 
 WAIT = 10
 
@@ -66,6 +66,11 @@ class Disk:
 def work(ticket: Ticket) -> Work:
     assert isinstance(ticket.unit, Work)
     return ticket.unit
+
+
+def work_of(caller: Caller) -> Work:
+    assert isinstance(caller.unit, Work)
+    return caller.unit
 
 
 class Caller(threading.Thread):
@@ -179,7 +184,7 @@ def test_a_unit_that_fails_leaves_its_neighbours_alone() -> None:
     assert settled == [[True], [True], [False], [True], [True]]
 
 
-@pytest.mark.parametrize("error", [OSError("the disk is gone"), KeyboardInterrupt()])
+@pytest.mark.parametrize("error", [StorageFull(), KeyboardInterrupt()])
 def test_an_error_of_the_whole_batch_reaches_every_caller_and_no_later_one(error: BaseException) -> None:
     disk = Disk()
     committer = Committer(disk.execute)
@@ -196,7 +201,13 @@ def test_an_error_of_the_whole_batch_reaches_every_caller_and_no_later_one(error
     committer._execute = failing
     finish(disk, callers)
     assert callers[0].result == -1
-    assert [caller.error for caller in callers[1:]] == [error] * 5
+    heard = [caller.error for caller in callers[1:]]
+    if isinstance(error, StorageFull):
+        assert heard == [error] * 5
+    else:  # what interrupts the one who leads is told to the others as what it is to them
+        assert heard[0] is error
+        assert [type(one) for one in heard[1:]] == [StoreBusy] * 4
+        assert [one.__cause__ for one in heard[1:] if one is not None] == [error] * 4
     assert all(caller.unit.settled == [False] for caller in callers[1:] if isinstance(caller.unit, Work))
     assert committer.submit(Work(9)) == 9
 
@@ -243,49 +254,64 @@ class Interrupt(BaseException):
     """What a signal handler of the user's raises."""
 
 
-@pytest.mark.parametrize("moment", ["while it waits", "as it gets the lead", "after it got the lead"])
-def test_a_follower_that_is_interrupted_does_not_take_the_lead_with_it(
-    moment: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_follower_that_is_interrupted_is_not_committed_later(monkeypatch: pytest.MonkeyPatch) -> None:
     disk = Disk()
     committer = Committer(disk.execute)
-    interrupt = threading.Event()
+    original = Committer._sleep
 
-    def wait(ticket: Ticket) -> None:
-        assert interrupt.wait(WAIT)
-        if moment == "after it got the lead":
-            until(lambda: ticket.leads)
+    def sleep(self: Committer, ticket: Ticket) -> None:
+        if work(ticket).number == 2:
+            raise Interrupt
+        original(self, ticket)
+
+    monkeypatch.setattr(Committer, "_sleep", sleep)
+    callers = queued(disk, committer, [])
+    follower = Caller(committer, Work(2))
+    follower.start()
+    follower.join(WAIT)
+    finish(disk, callers)
+    assert isinstance(follower.error, Interrupt)
+    assert committer.submit(Work(3)) == 3
+    assert disk.batches == [[-1], [3]]
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_batch_whose_leader_was_interrupted_is_settled_by_the_next_one(ended: bool) -> None:
+    """A signal handler of the user's raises after the transaction and before anybody has been told."""
+    disk = Disk()
+
+    def execute(batch: Batch) -> None:
+        disk.execute(batch)
+        batch.ended = ended
+
+    committer = Committer(execute)
+    settle = committer._settle
+
+    def settle_not(failure: BaseException | None) -> None:
+        committer._settle = settle  # type: ignore[method-assign]
         raise Interrupt
 
-    monkeypatch.setattr(Ticket, "wait", wait)
-    disk.open.clear()
-    leader, follower = Caller(committer, Work(1)), Caller(committer, Work(2))
-    leader.start()
-    assert disk.entered.wait(WAIT)
-    follower.start()
-    until(partial(_is_long, committer, 1))
-    original = committer._heir
+    committer._settle = settle_not  # type: ignore[method-assign]
+    callers = queued(disk, committer, [1, 2])
+    finish(disk, callers)
+    assert isinstance(callers[0].error, Interrupt)
+    assert [work_of(caller).settled for caller in callers] == [[ended], [True], [True]]
+    assert [caller.result for caller in callers[1:]] == [1, 2]
 
-    def heir() -> Ticket | None:
-        found = original()
-        interrupt.set()
-        if moment == "as it gets the lead":
-            follower.join(WAIT)
-        return found
 
-    if moment == "while it waits":
-        interrupt.set()
-        follower.join(WAIT)
-    # The leader's own batch has been taken already: the follower is whom it would pass the lead to.
-    monkeypatch.setattr(committer, "_heir", heir)
-    finish(disk, [leader, follower])
-    assert isinstance(follower.error, Interrupt)
-    monkeypatch.undo()
-    late = Caller(committer, Work(3))
-    late.start()
-    late.join(WAIT)
-    assert late.result == 3, "nobody leads any more"
-    assert 2 not in [number for batch in disk.batches for number in batch]
+@pytest.mark.parametrize("ended", [False, True])
+def test_an_interrupt_after_the_commit_is_raised_and_undoes_nothing(ended: bool) -> None:
+    disk = Disk()
+
+    def execute(batch: Batch) -> None:
+        disk.execute(batch)
+        batch.ended = ended
+        raise Interrupt
+
+    committer, unit = Committer(execute), Work(1)
+    with pytest.raises(Interrupt):
+        committer.submit(unit)
+    assert unit.settled == [ended]
 
 
 async def test_tasks_of_one_turn_of_the_loop_share_a_transaction() -> None:

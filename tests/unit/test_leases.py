@@ -14,10 +14,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure import Agent, leases, process
+from perdure import Agent, failpoints, leases, process
 from perdure.clock import SystemClock
 from perdure.errors import LeaseLost, RunBusy
-from perdure.failpoints import Site
+from perdure.failpoints import Moment, Site
 from perdure.leases import LEASE_MS, Lease, Tenancy, read_lease
 from perdure.limits import HEARTBEAT_SECONDS, LEASE_SECONDS
 from perdure.process import Holder, this_process
@@ -185,17 +185,15 @@ def test_a_renewal_before_an_effect_confirms_or_refuses(store: Any, clock: Boots
 
 def test_the_deadline_counts_from_before_the_commit(store: Any, clock: Boots) -> None:
     tenancy = Tenancy(store)
-    original = store.submit
 
-    def slow(unit: Any) -> Any:
-        result = original(unit)
-        clock.now += 5_000  # the disk took its time
-        return result
+    def slow(site: Site, moment: Moment) -> None:
+        clock.now += 5_000  # the disk takes its time
 
-    store.submit = slow
     asked = clock.now
+    failpoints.arm(slow)
     tenancy.renew()
-    store.submit = original
+    failpoints.arm(None)
+    assert clock.now > asked
     clock.now = asked + LEASE_MS
     assert tenancy.expired()
     tenancy.close()
@@ -363,7 +361,7 @@ def test_of_threads_that_open_one_run_in_one_batch_one_gets_it(store_url: str, b
     for thread in threads:
         thread.start()
     until(lambda: len(committer._queue) == 3)
-    committer._pass_on()
+    committer._lead.release()
     assert opened.wait(WAIT)
     until(lambda: len(outcomes) == 2)
     finish.set()

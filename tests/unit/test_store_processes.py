@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 from perdure.errors import StoreForked
@@ -44,6 +45,41 @@ for line in sys.stdin:
     store.submit(Put(line.strip()))
     print("done", flush=True)
 """
+
+
+RECOVERING = """
+import fcntl, os, sys, time
+# As SQLite does while it recovers the log of a dead process: it is there (128), and has the locks to write (120),
+# to check point (121) and to recover (122); the index of the log is not usable yet.
+file = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o600)
+fcntl.lockf(file, fcntl.LOCK_SH, 1, 128)
+fcntl.lockf(file, fcntl.LOCK_EX, 3, 120)
+os.pwrite(file, bytes(32768), 0)
+print("recovering", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_who_comes_while_another_process_recovers_the_log_waits_for_it(store_url: str) -> None:
+    path = store_url.removeprefix("sqlite:///")
+    dying = child.start(WRITER, store_url)
+    assert dying.stdin is not None and dying.stdout is not None
+    assert dying.stdout.readline() == "ready\n"
+    print("kept", file=dying.stdin, flush=True)
+    assert dying.stdout.readline() == "done\n"
+    child.end(dying)
+    other = child.start(RECOVERING, path + "-shm")
+    assert other.stdin is not None and other.stdout is not None
+    assert other.stdout.readline() == "recovering\n"
+    with pytest.raises(apsw.BusyError):  # it is busy indeed, for somebody without patience
+        apsw.Connection(path).execute("SELECT 1 FROM meta").fetchall()
+    end_of_recovery = threading.Timer(0.3, child.end, [other])
+    end_of_recovery.start()
+    store = open_store(store_url)
+    assert store.read("get_meta", ("kept",)) == [(b"v",)]
+    store.submit(Put("more"))
+    end_of_recovery.join()
+    store.close()
 
 
 def test_changes_move_when_another_process_commits_and_only_then(store: Any, store_url: str) -> None:

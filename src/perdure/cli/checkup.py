@@ -196,7 +196,7 @@ def holders(store: Store) -> Iterator[Checked]:
         "holders_at_work", (store.clock.boot_ms(),)
     ):
         holder = Holder(boot, namespace, pid, started, host)
-        if proven_dead(holder):
+        if proven_dead(holder, store.one_host):
             text = f"{holder} is gone and left {leases} streams open"
             yield Checked(Level.NOTE, "holders", text, "nothing; whoever resumes its runs takes them over at once")
         elif left <= 0:

@@ -58,7 +58,7 @@ def show(run: str, agent: str | None, last: int | None, url: str | None, as_json
     _print_facts(out, info, now)
     _print_values(out, info)
     _print_timeline(out, info, told, last)
-    _print_doubts(out, info, doubts)
+    _print_doubts(out, info, doubts, url)
     return 0
 
 
@@ -101,7 +101,7 @@ def _clock(at: int) -> str:
     return datetime.fromtimestamp(at / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
-def _print_doubts(out: Output, info: RunInfo, doubts: Sequence[Doubt]) -> None:
+def _print_doubts(out: Output, info: RunInfo, doubts: Sequence[Doubt], url: str | None) -> None:
     """What nobody knows, and how to say it."""
     for doubt in doubts:
         effect = doubt.effect
@@ -114,7 +114,8 @@ def _print_doubts(out: Output, info: RunInfo, doubts: Sequence[Doubt]) -> None:
             )
             continue
         which = f" --key {shlex.quote(effect.key)}" if len(doubts) > 1 else ""
-        command = f"perdure answer {shlex.quote(clean(info.id))}{which}"
+        where = f" --store {shlex.quote(url)}" if url is not None else ""
+        command = f"perdure answer {shlex.quote(clean(info.id))}{which}{where}"
         out.line(f"it did     {command} --done RESULT")
         out.line(f"it did not {command} --retry")
         out.line(f"give up    {command} --fail")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 import msgspec
@@ -12,7 +12,7 @@ from ..errors import JournalDamaged, LeaseLost
 from ..failpoints import Site
 from ..limits import SEAL_EVENTS
 from ..records import KIND_OF, Event, Record, decode
-from ..store.base import Rows, Script, Statement, Unit
+from ..store.base import Last, Proof, Row, Script, Statement, Unit
 from . import chain
 from .fold import fold
 
@@ -45,7 +45,9 @@ class Head:
 class Append(Unit[int]):
     """Entries for one stream, with the objects they refer to and what else must hold at the same moment."""
 
-    __slots__ = ("_before", "_bodies", "_clock", "also", "head", "objects", "records", "seal", "signer", "site")
+    __slots__ = (
+        "_at", "_before", "_bodies", "_clock", "also", "head", "lane", "objects", "records", "seal", "signer", "site",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -60,6 +62,7 @@ class Append(Unit[int]):
         seal: bool = False,
     ) -> None:
         self.site = site
+        self.lane = head.stream
         self.head = head
         self.records = records
         self.objects = objects
@@ -69,11 +72,14 @@ class Append(Unit[int]):
         self._clock = clock
         self._bodies = [clock.salt() + _ENCODER.encode(record) for record in records]
         self._before: tuple[int, bytes, int] | None = None
+        self._at = 0
+        """When it was first tried: tried again after a lost answer, it must make the same entries."""
 
     def script(self) -> Script[int]:
         """Append, fold, and seal when it is time. Returns the number of the last entry."""
         head = self.head
-        seq, link, stream, fence, at = head.seq, head.chain, head.stream, head.fence, self._clock.wall_ms()
+        at = self._at = self._at or self._clock.wall_ms()
+        seq, link, stream, fence = head.seq, head.chain, head.stream, head.fence
         statements = list(self.objects)
         for record, body in zip(self.records, self._bodies, strict=True):
             seq += 1
@@ -82,10 +88,13 @@ class Append(Unit[int]):
             statements.append(Statement("append_event", (stream, seq, kind, at, body, link, fence), LeaseLost))
             statements += fold(stream, seq, at, record)
         statements += self.also
-        yield statements
+        proof = Proof(Statement("chain_at", (stream, seq)), [(link,)]) if self.records else None
         sealing = self.signer is not None and (self.seal or seq - head.sealed >= SEAL_EVENTS)
         if self.signer is not None and sealing:
-            yield from _seal(head, seq, link, self.signer)
+            *_, [(streams,)] = yield [*statements, Statement("count_streams")]
+            yield Last([_seal(head, seq, link, streams, self.signer)], proof)
+        else:
+            yield Last(statements, proof)
         # Only now, when this unit cannot fail any more by itself: a neighbour in the batch may build on the new head.
         self._before = head.seq, head.chain, head.sealed
         head.seq, head.chain, head.sealed = seq, link, seq if sealing else head.sealed
@@ -97,20 +106,30 @@ class Append(Unit[int]):
             self.head.seq, self.head.chain, self.head.sealed = self._before
 
 
-def _seal(head: Head, seq: int, link: bytes, signer: Signer) -> Script[None]:
-    [[(streams,)]] = yield [Statement("count_streams")]
+def _seal(head: Head, seq: int, link: bytes, streams: int, signer: Signer) -> Statement:
     signature = signer.sign(chain.seal_message(head.store, head.stream, seq, link, streams))
-    yield [Statement("add_seal", (head.stream, seq, link, streams, signer.public_key, signature))]
+    return Statement("add_seal", (head.stream, seq, link, streams, signer.public_key, signature))
 
 
-def read_events(store: str, stream: int, rows: Rows) -> tuple[list[Event], Head]:
-    """Decode a whole stream and check its chain on the way: nothing is resumed from an edited journal."""
-    link = chain.genesis(store, stream)
-    events = []
-    for expected, (seq, kind, at, body, stored, digest) in enumerate(rows, start=1):
+def walk_events(head: Head, rows: Iterable[Row]) -> Iterator[Event]:
+    """Decode a whole stream, entry by entry, and check its chain on the way: nothing is resumed from an edited journal.
+
+    When it is through, the head is where the stream ends. Rows are let go as they pass: a long run is not in
+    memory twice.
+    """
+    stream, expected, link = head.stream, head.seq, head.chain
+    for seq, kind, at, body, stored, digest in rows:
+        expected += 1
         link = chain.link(link, stream, seq, kind, at, chain.body_digest(body) if body is not None else digest)
         if seq != expected or link != stored:
             raise JournalDamaged(f"entry {expected} of stream {stream} does not fit the chain")
         if body is not None:
-            events.append(Event(seq, at, decode(kind, body)))
-    return events, Head(store, stream, 0, len(rows), link)
+            yield Event(seq, at, decode(kind, body))
+    head.seq = head.sealed = expected
+    head.chain = link
+
+
+def read_events(store: str, stream: int, rows: Iterable[Row]) -> tuple[list[Event], Head]:
+    """The same, all at once."""
+    head = Head(store, stream, 0)
+    return list(walk_events(head, rows)), head

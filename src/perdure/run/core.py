@@ -63,6 +63,7 @@ class RunCore:
         self.finished = ledger.finished is not None
         self.on_change = "error"
         self.wait: float | None = None
+        self.opened_at = engine.store.clock.boot_ms()
         self.lapses = 0
         """Of the tenancy, when the lease was last known to be ours."""
         self.view = View()
@@ -133,11 +134,11 @@ class RunCore:
     def must_hold_lease(self) -> Protocol[None]:
         """The last look before an effect's body: a process that slept past its deadline must not act on old rights."""
         tenancy = self.engine.tenancy
-        if self.engine.tenancy.expired():
-            tenancy.lapse()
-        if self.lapses != (lapses := tenancy.lapses):
-            yield Submit(tenancy.renewal(self.head.stream, self.head.fence))
-            self.lapses = lapses
+        # Again and again: the answer itself may come so late that it says nothing any more.
+        while tenancy.expired() or self.lapses != tenancy.lapses:
+            renewal = tenancy.renewal(self.head.stream, self.head.fence)
+            yield Submit(renewal)
+            self.lapses = renewal.lapses
 
     # -- matching -----------------------------------------------------------------------------------------------
 

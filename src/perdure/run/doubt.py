@@ -91,11 +91,14 @@ def _old_holder_is_gone(it: EffectCall, recorded: Recorded) -> bool:
     if any(frame.intent == recorded.seq for frame in run.bodies):
         return False  # it timed out in this process, and its thread is still at work
     holder = run.ledger.holders[recorded.fence]
-    if holder == run.engine.tenancy.process or proven_dead(holder):
+    if holder == run.engine.tenancy.process or proven_dead(holder, run.store.one_host):
         return True
     if not recorded.timeout_ms:
         return False  # a body without a timeout may sleep for ever and then act
-    return run.clock.wall_ms() > recorded.at + recorded.timeout_ms + LEASE_MS
+    if run.store.one_host:
+        return run.clock.wall_ms() > recorded.at + recorded.timeout_ms + LEASE_MS
+    # The clocks of two hosts agree on nothing. But its lease was out when we took over, and no body began after that.
+    return run.clock.boot_ms() > run.opened_at + recorded.timeout_ms
 
 
 def settle(it: EffectCall, recorded: Recorded) -> Protocol[Verdict]:

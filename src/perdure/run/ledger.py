@@ -81,9 +81,10 @@ class Ledger:
         self.latest_start = 0
         """The largest `since`: something was begun after that entry."""
         for event in events:
-            handler = _HANDLERS.get(type(event.record))
+            record = event.record
+            handler = _HANDLERS.get(type(record))
             if handler is not None:
-                handler(self, event, event.record)
+                handler(self, event, record)
 
     def find(self, path: str, name: str, ident: bytes, nth: int) -> Recorded | None:
         """The nth recorded call of that name with those arguments in that scope."""
@@ -142,15 +143,16 @@ class Ledger:
     # -- reading the journal ------------------------------------------------------------------------------------
 
     def _call(self, call: r.Call, effect: bool) -> Recorded:
-        calls = self.calls.setdefault((call.scope, call.name, call.ident), [])
-        while len(calls) <= call.nth:
-            # Calls of one kind may end in another order than they began: an earlier one can still be missing.
-            calls.append(Recorded(call.scope, call.name, call.ident, effect))
+        key = (call.scope, call.name, call.ident)
+        calls = self.calls.get(key)
+        if calls is None:
+            calls = self.calls[key] = []
+        # Calls of one kind may end in another order than they began: an earlier one can still be missing.
+        for _ in range(len(calls), call.nth + 1):
+            calls.append(Recorded(*key, effect))
         return calls[call.nth]
 
     def _land(self, path: str, writes: tuple[r.Write, ...]) -> None:
-        if not writes:
-            return
         inside = ""
         for part in path.split("/")[:-1]:
             inside += part + "/"
@@ -175,9 +177,12 @@ class Ledger:
     def _on_step_done(self, event: r.Event, it: r.StepDone) -> None:
         recorded = self._call(it.call, effect=False)
         recorded.seq, recorded.since, recorded.done, recorded.failed = event.seq, it.since, True, 0
-        recorded.result, recorded.writes = it.result, it.writes
-        self.latest_start = max(self.latest_start, it.since)
-        self._land(it.call.scope, it.writes)
+        recorded.result = it.result
+        if it.since > self.latest_start:
+            self.latest_start = it.since
+        if it.writes:
+            recorded.writes = it.writes
+            self._land(it.call.scope, it.writes)
 
     def _on_step_failed(self, event: r.Event, it: r.StepFailed) -> None:
         recorded = self._call(it.call, effect=False)
@@ -214,7 +219,8 @@ class Ledger:
         recorded.done, recorded.failed, recorded.result, recorded.writes = True, 0, it.result, it.writes
         if it.how == "answer" or (it.how == "check" and not it.note):
             self.latest_start = max(self.latest_start, event.seq - 1)  # found in doubt: the code came here just now
-        self._land(recorded.path, it.writes)
+        if it.writes:
+            self._land(recorded.path, it.writes)
 
     def _on_effect_failed(self, event: r.Event, it: r.EffectFailed) -> None:
         recorded = self.by_intent[it.intent]
@@ -225,7 +231,8 @@ class Ledger:
     def _on_item(self, event: r.Event, it: r.ItemDone) -> None:
         self.items.add(it.scope)
         self.latest_start = max(self.latest_start, event.seq - 1)
-        self._land(it.scope, it.writes)
+        if it.writes:
+            self._land(it.scope, it.writes)
 
     def _on_wrote(self, event: r.Event, it: r.Wrote) -> None:
         write = it.write

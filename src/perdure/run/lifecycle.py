@@ -11,9 +11,9 @@ from .. import codec, objects
 from .. import records as r
 from ..errors import EffectInsideStep, InputChanged, LeaseLost, RunBusy, RunWaiting, StoreProblem
 from ..failpoints import Site
-from ..journal.append import Append, Head, read_events
+from ..journal.append import Append, Head, walk_events
 from ..leases import read_lease
-from ..store.base import Script, Statement, Unit
+from ..store.base import Overtaken, Script, Statement, Unit
 from .core import RunCore
 from .ledger import Ledger
 from .requests import Protocol, Read, Submit
@@ -65,25 +65,27 @@ class Claim(Unit[Claimed]):
         name, at = f"{engine.name}/{self._id}", engine.store.clock.wall_ms()
         [[(stream,)]] = yield [Statement("add_stream", ("run", name, at))]
         started = r.RunStarted(engine.name, self._id, self._input, self._digest, self._parent, 1, self._tenancy.process)
-        yield [self._presence(), Statement("add_lease", (stream, self._tenancy.holder))]
-        head = self.head = Head(engine.store.identity, stream, 1)
-        yield from Append(self.site, head, [started], engine.store.clock, objects=self._objects).script()
+        first = [self._presence(), Statement("add_lease", (stream, self._tenancy.holder)), *self._objects]
+        head = Head(engine.store.identity, stream, 1)
+        yield from Append(self.site, head, [started], engine.store.clock, objects=first).script()
+        self.head = head
         self._tenancy.open_streams.add(stream)
         return Claimed(stream, 1, False)
 
     def _take_over(self, stream: int) -> Script[Claimed]:
         engine = self._engine
-        lease = yield from read_lease(stream, engine.store.clock.boot_ms())
+        lease = yield from read_lease(stream, engine.store.clock.boot_ms(), engine.store.one_host)
         if stream in self._tenancy.open_streams:
             raise RunBusy(f"run {self._id!r} is already open in this process")
         # One that this process holds and has not open is left from a store that it had to close after an error.
         if lease.process != self._tenancy.process and lease.alive():
             raise lease.busy(self._id)
-        take = Statement("take_lease", (stream, lease.fence, self._tenancy.holder), LeaseLost)
+        take = Statement("take_lease", (stream, lease.fence, self._tenancy.holder), Overtaken)
         [_, _, [(seq, chain)]] = yield [self._presence(), take, Statement("head_of", (stream,))]
         fence = lease.fence + 1
-        head = self.head = Head(engine.store.identity, stream, fence, seq, chain)
+        head = Head(engine.store.identity, stream, fence, seq, chain)
         yield from Append(self.site, head, [r.RunResumed(fence, self._tenancy.process)], engine.store.clock).script()
+        self.head = head
         # Here and not when the caller goes on: the next claim of the same batch must see it.
         self._tenancy.open_streams.add(stream)
         return Claimed(stream, fence, True)
@@ -138,10 +140,9 @@ def _give_back(engine: Engine, head: Head, error: BaseException) -> Protocol[Non
 
 
 def _load(engine: Engine, claimed: Claimed) -> tuple[Ledger, Head]:
-    rows = engine.store.read("events_of", (claimed.stream, 0))
-    events, head = read_events(engine.store.identity, claimed.stream, rows)
-    head.fence = claimed.fence
-    return Ledger(events), head
+    head = Head(engine.store.identity, claimed.stream, claimed.fence)
+    ledger = engine.store.scan("events_of", (claimed.stream, 0), lambda rows: Ledger(walk_events(head, rows)))
+    return ledger, head
 
 
 def _refuse_bad_nesting(outer: Frame | None, run_id: str, parallel: bool) -> None:

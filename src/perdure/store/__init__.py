@@ -11,6 +11,9 @@ from ..clock import SYSTEM_CLOCK, Clock
 from ..errors import NotDurableWarning, StoreUnavailable
 from ..failpoints import arm_from_environment
 from .base import Store
+from .postgres_url import is_postgres, without_password
+
+__all__ = ["Store", "file_of", "is_postgres", "locate", "open_store", "sqlite_path", "without_password"]
 
 DATABASE_NAME = "perdure.db"
 FOLDER_NAME = ".perdure"
@@ -34,6 +37,8 @@ def open_store(url: str, *, durability: str = "full", clock: Clock = SYSTEM_CLOC
     if durability not in ("full", "process"):
         raise ValueError(f'durability={durability!r}: choose "full" or "process"')
     arm_from_environment()
+    if is_postgres(url):
+        return _open_postgres(url, durability, clock)
     path = sqlite_path(url)
     from .sqlite import SqliteStore
     from .sqlite_file import prepare_file
@@ -45,18 +50,39 @@ def open_store(url: str, *, durability: str = "full", clock: Clock = SYSTEM_CLOC
     return SqliteStore(path, clock=clock, durability=durability, vfs=vfs)
 
 
+def _open_postgres(url: str, durability: str, clock: Clock) -> Store:
+    try:
+        from .postgres import PostgresStore
+    except ImportError as error:
+        if error.name is None or not error.name.startswith("psycopg"):
+            raise
+        raise StoreUnavailable(
+            "postgresql:// needs the package psycopg", hint='pip install "perdure[postgres]"'
+        ) from error
+    return PostgresStore(url, clock=clock, durability=durability)
+
+
 def sqlite_path(url: str) -> str:
     """The file of a `sqlite:///path` URL, absolute; three slashes and a name are relative to the working folder."""
     scheme, _, rest = url.partition("://")
     if scheme != "sqlite":
         raise StoreUnavailable(
-            f"{scheme}:// is not a store that this version of Perdure knows", hint="use sqlite:///path"
+            f"{scheme}:// is not a store that this version of Perdure knows",
+            hint="use sqlite:///path or postgresql://...",
         )
     if rest in (":memory:", "/:memory:"):
         return ":memory:"
     if not rest.startswith("/") or len(rest) < 2:
         raise StoreUnavailable(f"{url} names no file", hint="write sqlite:///path with three slashes")
     return os.path.abspath(os.path.expanduser(rest[1:]))
+
+
+def file_of(url: str) -> str | None:
+    """The file of a store; None for one in memory or on a server."""
+    if is_postgres(url):
+        return None
+    path = sqlite_path(url)
+    return None if path == ":memory:" else path
 
 
 def _warn_about_memory() -> None:

@@ -7,17 +7,18 @@ never I/O, so SQLite, PostgreSQL and a simulator drive the same one.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from ..clock import Clock
-from ..errors import PerdureError
+from ..errors import PerdureError, StoreBusy, StoreFenced
 from ..failpoints import Site
 
 T = TypeVar("T")
-Rows = list[tuple[Any, ...]]
+Row = tuple[Any, ...]
+Rows = list[Row]
 
 
 class Statement(msgspec.Struct, frozen=True, gc=False):
@@ -28,6 +29,31 @@ class Statement(msgspec.Struct, frozen=True, gc=False):
     must: type[PerdureError] | None = None
 
 
+class Proof(msgspec.Struct, frozen=True, gc=False):
+    """How to tell later whether a commit has landed: this query gives exactly these rows."""
+
+    query: Statement
+    rows: Rows
+
+
+class Last(list[Statement]):
+    """The last batch of a script, which does nothing but bookkeeping after it: the commit may travel with it.
+
+    A commit whose answer was lost is submitted again. With a `proof` it is looked up before and after that, so
+    that it lands once; without one, doing it twice must be the same as doing it once.
+    """
+
+    __slots__ = ("proof",)
+
+    def __init__(self, statements: Iterable[Statement], proof: Proof | None = None) -> None:
+        super().__init__(statements)
+        self.proof = proof
+
+
+class Overtaken(StoreBusy):
+    """Somebody else was quicker; the script is run again, and sees what they did."""
+
+
 Script = Generator[Sequence[Statement], list[Rows], T]
 
 
@@ -35,13 +61,19 @@ class Unit(Generic[T]):
     """One commit: what it does inside the transaction, and what it learns afterwards."""
 
     site: Site
+    lane: int = 0
+    """Units of one lane are committed one after the other: a stream, whose entries build on each other."""
+    snapshot: bool = False
+    """Whether all of its queries must see the store as of one moment."""
+    long: bool = False
+    """Whether it may take longer than a transaction usually does."""
 
     def script(self) -> Script[T]:
         """Runs inside the transaction; raising undoes this unit and leaves its neighbours alone."""
         raise NotImplementedError
 
     def settle(self, committed: bool) -> None:
-        """Called once the transaction has ended, before the caller goes on."""
+        """Called when a transaction with it has ended, before the caller goes on or it is tried again."""
 
 
 class Store(ABC):
@@ -53,6 +85,10 @@ class Store(ABC):
     """Keys the ids of objects."""
     identity: str
     """Names the store in seals, so that a seal of one store proves nothing about another."""
+    fenced: StoreFenced | None = None
+    """Why this process may not write any more."""
+    one_host: bool = True
+    """Whether all processes that use it are on one machine, so that another boot of it is a past one."""
 
     @abstractmethod
     def submit(self, unit: Unit[T]) -> T:
@@ -65,6 +101,10 @@ class Store(ABC):
     @abstractmethod
     def read(self, name: str, args: tuple[Any, ...] = ()) -> Rows:
         """Run a named query outside of any transaction of ours, seeing everything committed so far."""
+
+    def scan(self, name: str, args: tuple[Any, ...], consume: Callable[[Iterable[Row]], T]) -> T:
+        """The same for many rows, which pass one by one and are not kept."""
+        return consume(self.read(name, args))
 
     @abstractmethod
     def changes(self) -> int:

@@ -1,19 +1,23 @@
 """Group commit: many callers, one transaction.
 
-Leader and follower: a caller puts its unit into the queue and tries to lead. Who leads commits everything that has
-queued up, in one transaction, wakes exactly those whose units are settled, and passes the lead to one who still
-waits. A lone caller commits in its own thread, with nothing to wake. An event loop hands the lead to one thread,
-and gets all results in one callback.
+Leader and follower: a caller puts its unit into the queue. Who gets the lock leads, and commits everything that
+has queued up, in one transaction; the others sleep until they are woken with their units settled. A lone caller
+commits in its own thread, with nothing to wake. An event loop hands the lead to one thread, and gets all results
+in one callback.
+
+A signal handler of the user's may raise between any two lines here, in whichever thread leads. So the lock alone
+says who leads, waking somebody is only a hint, and a batch that was left half done is settled by the next leader.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ..errors import PerdureError, StoreBusy
 from ..limits import BATCH_COMMITS_MAX
 from .base import Unit
 
@@ -22,71 +26,67 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+NAP_SECONDS = 0.05
+"""After so long a follower looks for itself whether anybody leads."""
+
+REST_SECONDS = 1.0
+"""The same for the thread that serves event loops."""
+
 
 class Ticket:
     """A unit in the queue, and what became of it."""
 
-    __slots__ = ("_fate", "error", "future", "leads", "result", "settled", "unit", "wake")
+    __slots__ = ("error", "future", "given_up", "result", "settled", "unit", "wake")
 
     def __init__(self, unit: Unit[Any], future: asyncio.Future[Any] | None = None) -> None:
         self.unit = unit
         self.future = future
         self.settled = False
-        self.leads = False
-        """The lead has been passed to the thread that waits for this ticket."""
-        self._fate = [True]
+        self.given_up = False
+        """Its caller was interrupted, and does not want it any more."""
         self.wake: threading.Lock | None = None
+        """Locked while its caller sleeps."""
         self.result: Any = None
         self.error: BaseException | None = None
 
-    def wait(self) -> None:
-        """Until the ticket is settled or has been given the lead; only its own thread is woken, and only once."""
-        wake = threading.Lock()
-        wake.acquire()
-        self.wake = wake
-        # Whoever settles or promotes looks for `wake` after setting the flag: one of the two sees the other.
-        if not self.settled and not self.leads:
-            wake.acquire()
 
-    def decide(self) -> bool:
-        """True for the first who asks: he who passes the lead to this ticket, or its own thread as it gives up."""
-        try:
-            return self._fate.pop()
-        except IndexError:
-            return False
+class Batch(list[Ticket]):
+    """The tickets of one transaction."""
 
-    def notify(self) -> None:
-        """Wake the thread that waits, if it does already."""
-        if self.wake is not None and self.wake.locked():
-            self.wake.release()
+    __slots__ = ("ended",)
+
+    def __init__(self) -> None:
+        self.ended = False
+        """The transaction is over, and every ticket knows how it went: what is raised now comes too late to undo it."""
 
 
 class Committer:
-    """Orders the commits of one process. `execute` settles each ticket of a batch, or raises for all of them."""
+    """Orders the commits of one process. `execute` ends a batch, or raises for all of it."""
 
-    def __init__(self, execute: Callable[[Sequence[Ticket]], None]) -> None:
+    def __init__(self, execute: Callable[[Batch], None]) -> None:
         self._execute = execute
         self._queue: deque[Ticket] = deque()
         self._lead = threading.Lock()
+        self._batch = Batch()
+        """What is being committed: kept here, so that nobody in it is forgotten when its leader is interrupted."""
         self._thread: threading.Thread | None = None
         self._wanted = threading.Semaphore(0)
         self._kicked = False
         self._closed = False
 
     def submit(self, unit: Unit[T]) -> T:
-        """Commit in this thread, together with whatever else is waiting."""
+        """Commit in this thread, together with whatever else is waiting, or be committed by another one."""
         ticket = Ticket(unit)
         self._queue.append(ticket)
-        if self._lead.acquire(blocking=False):
-            ticket.leads = True
-        else:
-            self._follow(ticket)
-        if ticket.leads:
-            try:
-                while not ticket.settled:
-                    self._commit_queue()
-            finally:
-                self._pass_on()
+        try:
+            while not ticket.settled:
+                if self._lead.locked():
+                    self._sleep(ticket)
+                else:
+                    self._commit_batch(ticket)
+        except BaseException:
+            ticket.given_up = True
+            raise
         if ticket.error is not None:
             raise ticket.error
         result: T = ticket.result
@@ -131,63 +131,100 @@ class Committer:
 
     def _serve(self) -> None:
         while True:
-            self._wanted.acquire()
+            self._wanted.acquire(timeout=REST_SECONDS)
             self._kicked = False
-            with self._lead:
-                while self._queue:
-                    self._commit_queue()
-            if self._queue and self._lead.acquire(blocking=False):
-                self._pass_on()
+            while self._queue or self._batch:
+                self._commit_batch()
             if self._closed:
                 return
 
-    def _follow(self, ticket: Ticket) -> None:
+    def _sleep(self, ticket: Ticket) -> None:
+        """Wait for the one who leads: it settles the ticket, or wakes its caller to lead."""
+        if ticket.wake is None:
+            wake = threading.Lock()
+            wake.acquire()
+            ticket.wake = wake
+        # Looked at again: who left the lead before it could see the lock wakes nobody.
+        if self._lead.locked() and not ticket.settled:
+            ticket.wake.acquire(timeout=NAP_SECONDS)
+
+    def _commit_batch(self, mine: Ticket | None = None) -> None:
+        """Lead for one batch, unless it has become unnecessary; then wake the next leader."""
         try:
-            ticket.wait()
-        except BaseException:
-            # A signal handler of the user's has raised here: the unit is not wanted any more, nor may the lead be lost.
-            with suppress(ValueError):
-                self._queue.remove(ticket)
-            if not ticket.decide():
-                self._pass_on()
-            raise
+            with self._lead:
+                if self._batch:
+                    self._settle(_interrupted(None))
+                if mine is None or not mine.settled:
+                    self._commit_queue(mine)
+        finally:
+            if self._queue:
+                self._wake_next()
 
-    def _pass_on(self) -> None:
-        """Give the lead to the first thread that waits. An event loop's tickets have the committer's own thread."""
-        while True:
-            heir = self._heir()
-            if heir is not None:
-                if not heir.decide():
-                    continue  # its thread has just given up
-                heir.leads = True
-                heir.notify()
-                return
-            self._lead.release()
-            # Somebody may have queued up after the look and before the release, and found the lead taken.
-            if self._heir() is None or not self._lead.acquire(blocking=False):
-                return
-
-    def _heir(self) -> Ticket | None:
-        return next((ticket for ticket in tuple(self._queue) if ticket.future is None), None)
-
-    def _commit_queue(self) -> None:
-        batch: list[Ticket] = []
-        while self._queue and len(batch) < BATCH_COMMITS_MAX:
-            batch.append(self._queue.popleft())
+    def _commit_queue(self, mine: Ticket | None) -> None:
+        batch, queue = self._batch, self._queue
+        while queue and len(batch) < BATCH_COMMITS_MAX:
+            first = queue[0]
+            # In this order: between two lines it is in both, never in none.
+            if not first.settled and not first.given_up:
+                batch.append(first)
+            queue.popleft()
+        if not batch:
+            return
         try:
             self._execute(batch)
-        except BaseException as error:
+        except PerdureError as error:
             # The whole transaction is gone: every caller must hear it, above all the followers.
-            for ticket in batch:
-                ticket.error = error
+            self._settle(error)
+        except BaseException as error:
+            # What interrupts one caller, or is its own mistake, is not for the others to hear.
+            self._settle(error if len(batch) == 1 else _interrupted(error))
+            if batch.ended or mine is not None:
+                raise
+        else:
+            self._settle(None)
+
+    def _settle(self, failure: BaseException | None) -> None:
+        """Tell everybody in the batch what became of it; a failure counts only if the transaction has not ended."""
+        batch = self._batch
+        loops = False
         for ticket in batch:
-            ticket.unit.settle(ticket.error is None)
-            ticket.settled = True
-            ticket.notify()
-        _tell_loops(batch)
+            if not ticket.settled:
+                if failure is not None and not batch.ended:
+                    ticket.error = failure
+                ticket.unit.settle(ticket.error is None)
+                ticket.settled = True
+            loops = loops or ticket.future is not None
+            if ticket.wake is not None:
+                _wake(ticket.wake)
+        if loops:
+            _tell_loops(batch)
+        self._batch = Batch()
+
+    def _wake_next(self) -> None:
+        """Somebody has queued up meanwhile: the first of them leads."""
+        try:
+            first = self._queue[0]
+        except IndexError:
+            return  # another leader was quicker
+        if first.future is not None:
+            self._wanted.release()
+        elif first.wake is not None:
+            _wake(first.wake)
 
 
-def _tell_loops(batch: Sequence[Ticket]) -> None:
+def _interrupted(cause: BaseException | None) -> StoreBusy:
+    error = StoreBusy("the commit was interrupted; nothing was written")
+    error.__cause__ = cause
+    return error
+
+
+def _wake(sleeper: threading.Lock) -> None:
+    if sleeper.locked():
+        with suppress(RuntimeError):  # somebody else has woken it meanwhile
+            sleeper.release()
+
+
+def _tell_loops(batch: Batch) -> None:
     """Resolve the futures of a batch with one callback per event loop."""
     waiting: dict[Any, list[Ticket]] = {}
     for ticket in batch:
@@ -198,7 +235,7 @@ def _tell_loops(batch: Sequence[Ticket]) -> None:
             loop.call_soon_threadsafe(_resolve, tickets)
 
 
-def _resolve(tickets: Sequence[Ticket]) -> None:
+def _resolve(tickets: list[Ticket]) -> None:
     for ticket in tickets:
         assert ticket.future is not None
         if ticket.future.done():

@@ -6,7 +6,7 @@ import ctypes
 import os
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import apsw
@@ -17,15 +17,28 @@ from ..errors import PerdureError, StoreBusy, StoreClosed, StoreFenced, StoreFor
 from ..failpoints import Moment, reach
 from ..limits import LOCK_SECONDS_MAX
 from . import sql
-from .base import Rows, Statement, Store, Unit
-from .committer import Committer, Ticket
-from .sqlite_file import connect, create_or_migrate, patiently, prepare_file, refuse_unsafe_place, translate
+from .base import Row, Rows, Statement, Store, Unit
+from .committer import Batch, Committer, Ticket
+from .sqlite_file import (
+    DRIVER_ERRORS,
+    connect,
+    create_or_migrate,
+    patiently,
+    prepare_file,
+    refuse_unsafe_place,
+    translate,
+    translated,
+)
 from .turnstile import Turnstile
 
 T = TypeVar("T")
 
 _TEXT = {name: sql.numbered(named, "?") for name, named in sql.load("sqlite").items()}
 _RETURNS = {name for name, named in sql.load("sqlite").items() if named.returns}
+
+
+READER_CACHE_PAGES = 64
+"""Readers read a page once, in order: a large cache would only be memory to be made, which is slower than the reading."""
 
 
 class SqliteStore(Store):
@@ -52,7 +65,7 @@ class SqliteStore(Store):
         try:
             with translate(path):
                 self._writer = patiently(lambda: connect(path, durability, vfs))
-                self._locked(lambda: patiently(lambda: create_or_migrate(self._writer, clock)))
+                self._locked(patiently, lambda: create_or_migrate(self._writer, clock))
                 self.secret = self._meta("secret")
                 self.identity = self._meta("identity").hex()
         except BaseException:
@@ -80,17 +93,21 @@ class SqliteStore(Store):
         return result
 
     def read(self, name: str, args: tuple[Any, ...] = ()) -> Rows:
+        return self.scan(name, args, list)
+
+    def scan(self, name: str, args: tuple[Any, ...], consume: Callable[[Iterable[Row]], T]) -> T:
         self._must_be_open()
         with translate(self.path):
             if self._one_connection:
                 with self._writer_lock:
-                    return self._writer.execute(_TEXT[name], args).fetchall()
+                    return _pass_by(self._writer.execute(_TEXT[name], args), consume)
             try:
                 connection = self._readers.pop()
             except IndexError:  # all of them are reading, or were taken by a thread that asked at the same time
-                connection = patiently(lambda: connect(self.path, self.durability, self._vfs))
+                connection = self._reader()
             try:
-                return patiently(lambda: connection.execute(_TEXT[name], args).fetchall())
+                # SQLite can only say busy before the first row.
+                return _pass_by(patiently(lambda: connection.execute(_TEXT[name], args)), consume)
             finally:
                 self._readers.append(connection)
 
@@ -144,16 +161,18 @@ class SqliteStore(Store):
 
     # -- inside -----------------------------------------------------------------------------------------------
 
-    def _execute(self, batch: Sequence[Ticket]) -> None:
+    def _execute(self, batch: Batch) -> None:
         """Commit a batch in one transaction; a unit that fails alone is undone alone."""
-        with translate(self.path, on_io_error=self._fence):
-            self._locked(lambda: self._transact(batch))
+        try:
+            self._locked(self._transact, batch)
+        except DRIVER_ERRORS as error:
+            raise translated(error, self.path, self._fence) from error
 
-    def _transact(self, batch: Sequence[Ticket]) -> None:
+    def _transact(self, batch: Batch) -> None:
         writer = self._writer
         alone = len(batch) == 1
         changes = writer.total_changes()
-        patiently(lambda: writer.execute("BEGIN IMMEDIATE"))
+        self._begin()
         committing = False
         try:
             reach(batch[0].unit.site, Moment.BEGUN)
@@ -161,16 +180,26 @@ class SqliteStore(Store):
                 self._run(ticket, alone)
             if writer.total_changes() == changes or (alone and batch[0].error is not None):
                 writer.execute("ROLLBACK")  # nothing to keep: committing it would cost a sync all the same
-                return
-            reach(batch[0].unit.site, Moment.WRITTEN)
-            committing = True
-            writer.execute("COMMIT")
+            else:
+                reach(batch[0].unit.site, Moment.WRITTEN)
+                committing = True
+                writer.execute("COMMIT")
+            batch.ended = True
         except BaseException as error:
             if writer.in_transaction:
                 writer.execute("ROLLBACK")
             elif committing and not isinstance(error, apsw.Error):
-                return  # an interrupt that came after the commit: it is durable, and must be told so
+                batch.ended = True  # an interrupt that came after the commit
             raise
+
+    def _begin(self) -> None:
+        writer = self._writer
+        if writer.in_transaction:
+            writer.execute("ROLLBACK")  # left by two interrupts in a row, the second of which hit the first's rollback
+        try:
+            writer.execute("BEGIN IMMEDIATE")
+        except apsw.BusyError:
+            patiently(lambda: writer.execute("BEGIN IMMEDIATE"))
 
     def _run(self, ticket: Ticket, alone: bool) -> None:
         if not alone:
@@ -206,18 +235,23 @@ class SqliteStore(Store):
             raise statement.must()
         return rows
 
-    def _locked(self, work: Callable[[], None]) -> None:
+    def _locked(self, work: Callable[..., object], *args: object) -> None:
         """Do work that writes, in the turn of this process."""
         if self._turnstile is None:
             with self._writer_lock:
-                work()
+                work(*args)
             return
         if not self._turnstile.enter(LOCK_SECONDS_MAX):
             raise StoreBusy
         try:
-            work()
+            work(*args)
         finally:
             self._turnstile.leave()
+
+    def _reader(self) -> apsw.Connection:
+        connection = patiently(lambda: connect(self.path, self.durability, self._vfs))
+        connection.pragma("cache_size", READER_CACHE_PAGES)
+        return connection
 
     def _connections(self) -> list[apsw.Connection]:
         # The writer last: the last one to close folds the log into the file.
@@ -255,6 +289,13 @@ class SqliteStore(Store):
         if self._turnstile is not None:
             # A copy of the parent's descriptor holds the parent's turn, even when the parent is dead.
             self._turnstile.close()
+
+
+def _pass_by(cursor: apsw.Cursor, consume: Callable[[Iterable[Row]], T]) -> T:
+    try:
+        return consume(cursor)
+    finally:
+        cursor.close()  # one that was left half way would hold its old view of the file
 
 
 def _copy(source: apsw.Connection, target: apsw.Connection, progress: Callable[[int, int], None] | None) -> None:

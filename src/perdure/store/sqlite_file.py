@@ -156,34 +156,45 @@ def file_system_of(folder: str, mounts: str = "/proc/self/mountinfo") -> str:
     return kind
 
 
+DRIVER_ERRORS = (apsw.Error, UnicodeDecodeError)
+"""What the driver raises: in a damaged file, text may have lost its encoding."""
+
+
 @contextmanager
-def translate(path: str, on_io_error: Callable[[StoreFenced], None] | None = None) -> Iterator[None]:
-    """Turn the driver's errors into ours, in one place."""
+def translate(path: str) -> Iterator[None]:
+    """Turn the driver's errors into ours."""
     try:
         yield
-    except apsw.FullError as error:
-        raise StorageFull from error
-    except (apsw.BusyError, apsw.LockedError) as error:
-        raise StoreBusy from error
-    except apsw.IOError as error:
+    except DRIVER_ERRORS as error:
+        raise translated(error, path) from error
+
+
+def translated(error: Exception, path: str, on_io_error: Callable[[StoreFenced], None] | None = None) -> Exception:
+    """Our error for one of the driver's, in one place; what only a mistake of ours can cause is raised as it is."""
+    if isinstance(error, apsw.FullError):
+        return StorageFull()
+    if isinstance(error, apsw.BusyError | apsw.LockedError):
+        return StoreBusy()
+    if isinstance(error, apsw.IOError):
         fenced = StoreFenced(f"{path}: {error}")
         if on_io_error is not None:
             on_io_error(fenced)
-        raise fenced from error
-    except (
-        apsw.CantOpenError,
-        apsw.NotADBError,
-        apsw.CorruptError,
-        apsw.ReadOnlyError,
-        apsw.PermissionsError,
-        # In a damaged file a table may have lost its name, and text its encoding.
-        apsw.SQLError,
-        UnicodeDecodeError,
-    ) as error:
-        raise StoreUnavailable(
-            f"{path} cannot be used: {error}",
-            hint="`perdure doctor` looks closer; restore from a backup if it is damaged",
-        ) from error
+        return fenced
+    if isinstance(error, _UNUSABLE):
+        hint = "`perdure doctor` looks closer; restore from a backup if it is damaged"
+        return StoreUnavailable(f"{path} cannot be used: {error}", hint=hint)
+    raise error
+
+
+_UNUSABLE = (
+    apsw.CantOpenError,
+    apsw.NotADBError,
+    apsw.CorruptError,
+    apsw.ReadOnlyError,
+    apsw.PermissionsError,
+    apsw.SQLError,  # in a damaged file a table may have lost its name
+    UnicodeDecodeError,
+)
 
 
 def _pragma(connection: apsw.Connection, name: str, value: str | int) -> None:

@@ -7,13 +7,15 @@
 -- Isolation: READ COMMITTED. What SQLite's single write lock gives for nothing is done here by row locks, and the
 -- statement says so.
 --
+-- Conditions: the commit travels with the last statements of a unit, so nobody looks at a count before it. A statement
+-- that must change a row therefore fails when it does not: a NULL where none may be, a division by no rows.
+--
 -- Order: text that is sorted or unique has the collation "C", so that both dialects sort alike.
 
 -- name: append_event(stream, seq, kind, at, body, chain, fence)
 -- One entry of the journal, only while the writer's fence is the stream's; a takeover waits until we have committed.
 INSERT INTO events (stream, seq, kind, at, body, chain)
-SELECT :stream::bigint, :seq::bigint, :kind::bigint, :at::bigint, :body::bytea, :chain::bytea
-FROM leases WHERE stream = :stream AND fence = :fence FOR SHARE;
+VALUES ((SELECT stream FROM leases WHERE stream = :stream AND fence = :fence FOR SHARE), :seq, :kind, :at, :body, :chain);
 
 -- name: events_of(stream, after)
 -- A stream in order, to resume from it, to show it, to verify it.
@@ -31,6 +33,10 @@ SELECT kind, count(*) FROM events WHERE stream = :stream GROUP BY kind;
 -- name: event_at(stream, seq)
 -- One entry, for the result of a run without replay.
 SELECT seq, kind, at, body, chain, digest FROM events WHERE stream = :stream AND seq = :seq;
+
+-- name: chain_at(stream, seq)
+-- Whether an entry whose commit was never answered is there, and is ours.
+SELECT chain FROM events WHERE stream = :stream AND seq = :seq;
 
 -- name: head_of(stream)
 -- Where the chain of a stream ends.
@@ -152,7 +158,8 @@ DELETE FROM holders WHERE id = :holder;
 
 -- name: holders_at_work(now)
 -- Processes with leases, for doctor: a dead one has left runs that can be resumed.
-SELECT holders.id, boot, namespace, pid, started, host, at, deadline - :now, count(*)
+SELECT holders.id, boot, namespace, pid, started, host, at,
+       deadline - ((extract(epoch FROM clock_timestamp()) * 1000)::bigint + 0 * :now::bigint), count(*)
 FROM holders JOIN leases ON leases.holder = holders.id GROUP BY holders.id ORDER BY holders.id;
 
 -- name: add_lease(stream, holder)
@@ -167,7 +174,9 @@ FROM leases LEFT JOIN holders ON holders.id = leases.holder WHERE leases.stream 
 
 -- name: take_lease(stream, fence, holder)
 -- Takeover: the next fence, unless somebody else was quicker.
-UPDATE leases SET fence = fence + 1, holder = :holder WHERE stream = :stream AND fence = :fence;
+WITH taken AS (
+    UPDATE leases SET fence = fence + 1, holder = :holder WHERE stream = :stream AND fence = :fence RETURNING 1)
+SELECT 1 / count(*) FROM taken;
 
 -- name: release_lease(stream, fence)
 -- The end of a run, in the same transaction as its last entry.

@@ -22,6 +22,10 @@ SELECT kind, count(*) FROM events WHERE id > (:stream << 32) AND id < ((:stream 
 -- One entry, for the result of a run without replay.
 SELECT id & 4294967295, kind, at, body, chain, digest FROM events WHERE id = (:stream << 32) | :seq;
 
+-- name: chain_at(stream, seq)
+-- Whether an entry whose commit was never answered is there, and is ours.
+SELECT chain FROM events WHERE id = (:stream << 32) | :seq;
+
 -- name: head_of(stream)
 -- Where the chain of a stream ends.
 SELECT id & 4294967295, chain FROM events
