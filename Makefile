@@ -41,7 +41,7 @@ check: .venv/.test
 	@echo "tidy"
 	@.venv/bin/python -m pytest -q tests/tidy
 
-bench: .venv/.core
+bench: .venv/.test
 	@.venv/bin/python -m bench $(ARGS)
 
 soak: .venv/.test

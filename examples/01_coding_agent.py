@@ -11,13 +11,13 @@ from pathlib import Path
 
 from perdure import Agent, Done, NotDone
 
-agent = Agent("coder", store="coder.db")
+agent = Agent("coder", store=os.environ.get("PERDURE_URL", "coder.db"))
 OUTSIDE = Path("outside.txt")  # stands for the world that the agent changes: comments, registry, servers
 
 
 def use(tool: str, task: str) -> None:  # a call that is remembered does not come here again
     with open("calls.txt", "a") as calls:
-        calls.write(f"{os.getpid()} {tool} {task}\n")
+        calls.write(f"{os.uname().nodename} {os.getpid()} {tool} {task}\n")
     print(f"{tool:7} {task}", flush=True)
     time.sleep(0.06)
 
@@ -38,7 +38,7 @@ def is_published(what: str, *, key: str) -> Done | type[NotDone]:  # asked when 
     return Done() if OUTSIDE.exists() and key in OUTSIDE.read_text() else NotDone
 
 
-@agent.effect(check=is_published)  # changes the world; never silently repeated
+@agent.effect(check=is_published, timeout=3)  # changes the world; never silently repeated
 def publish(what: str, *, key: str) -> None:
     use("publish", what)
     with OUTSIDE.open("a") as world:

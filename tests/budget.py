@@ -16,13 +16,15 @@ from pathlib import Path
 import pytest
 
 SUITE_SECONDS_MAX = {
-    "unit": 100,
+    "unit": 105,
     "model": 15,
-    "conformance": 120,
-    "crash": 250,
-    "powerloss": 90,
-    "mutations": 190,
-    "docs": 30,
+    "conformance": 145,
+    "simulation": 70,
+    "crash": 210,
+    "postgres": 110,
+    "powerloss": 40,
+    "mutations": 95,
+    "docs": 20,
     "tidy": 30,
 }
 

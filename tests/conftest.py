@@ -1,4 +1,4 @@
-"""What every suite shares: isolation, stores, Hypothesis profiles, time budgets.
+"""What every suite shares beside `perdure.testing.plugin`: stores, Hypothesis profiles, time budgets.
 
 Hypothesis profiles, by PERDURE_HYPOTHESIS, else `ci` when CI=true, else `dev`:
     dev   100 new random examples each time
@@ -8,29 +8,36 @@ Hypothesis profiles, by PERDURE_HYPOTHESIS, else `ci` when CI=true, else `dev`:
 
 from __future__ import annotations
 
+import atexit
+import itertools
 import os
 import shutil
 import subprocess
-import tempfile
-from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import budget
 
-STORES = ["sqlite"]
-"""Every test that takes `store_url` runs once per entry; PostgreSQL joins here."""
+if TYPE_CHECKING:
+    from tests.postgres.cluster import Cluster
+
+pytest_plugins = ["perdure.testing.plugin"]
+WANTED = os.environ.get("PERDURE_TEST_STORES", "sqlite,postgres").split(",")
 
 # Read before the environment is cleaned; see `strace`.
 STRACE_MISSING = os.environ.get("PERDURE_STRACE_MISSING", "")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Time budgets and Hypothesis; profiles have no deadline, because other processes share the machine."""
+    """Time budgets, stores and Hypothesis; profiles have no deadline, because other processes share the machine."""
     budget.install(config)
+    from perdure.testing.plugin import STORES  # not before: pytest imports it as a plugin first
+
+    STORES.update({kind: partial(new_store, kind) for kind in WANTED if kind})
     # Said in full each time: Hypothesis changes its own defaults when it sees CI.
     same: dict[str, Any] = {"deadline": None, "print_blob": True}
     slow = [HealthCheck.too_slow]
@@ -45,35 +52,32 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile(os.environ.get("PERDURE_HYPOTHESIS") or default)
 
 
-@pytest.fixture(scope="session")
-def homes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder that holds the home folders."""
-    return tmp_path_factory.mktemp("homes")
+def _end_cluster() -> None:
+    from perdure import engine
+
+    engine._close_all()  # what tests have left open says goodbye while there is somebody to say it to
+    if _cluster is not None:
+        _cluster.close()
 
 
-@pytest.fixture(autouse=True)
-def isolated(homes: Path) -> Iterator[Path]:
-    """A home folder of its own and no PERDURE_* or XDG_* for each test and its child processes.
+_cluster: Cluster | None = None
+_schemas = itertools.count(1)
 
-    Otherwise a test would open the store of whoever runs it. A test that wants one of these variables sets
-    it with `monkeypatch`; all is put back afterwards.
+
+def new_store(kind: str, folder: Path) -> str:
+    """The URL of a new store: a file in the folder, or a schema in the session's PostgreSQL server.
+
+    The server is started by the first test that needs it, and lives as long as pytest.
     """
-    before = dict(os.environ)
-    home = Path(tempfile.mkdtemp(dir=homes))
-    for name in [name for name in os.environ if name.startswith(("PERDURE_", "XDG_"))]:
-        del os.environ[name]
-    os.environ["HOME"] = str(home)
-    yield home
-    os.environ.clear()
-    os.environ.update(before)
-    shutil.rmtree(home, ignore_errors=True)
+    if kind == "sqlite":
+        return f"sqlite:///{folder / 'perdure.db'}"
+    global _cluster
+    if _cluster is None or not _cluster.running:
+        from tests.postgres.cluster import Cluster
 
-
-@pytest.fixture(params=STORES)
-def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of a new store that no other test uses."""
-    assert request.param == "sqlite"
-    return f"sqlite:///{tmp_path / 'perdure.db'}"
+        _cluster = Cluster().start()
+        atexit.register(_end_cluster)
+    return _cluster.url(f"test_{next(_schemas)}")
 
 
 @pytest.fixture(scope="session")

@@ -18,8 +18,8 @@ from .leases import Tenancy
 from .limits import NAME_CHARACTERS_MAX
 from .run.core import RunCore
 from .run.scope import Frame
-from .store import file_of, is_postgres, locate, open_store
-from .store.base import Last, Script, Statement, Store, Unit
+from .store import file_of, is_embedded, locate, open_store, without_password
+from .store.base import Last, Script, Statement, Store, Unit, holds
 
 
 class Place:
@@ -70,6 +70,8 @@ def checked_name(name: object, what: str) -> str:
         raise TypeError(f"{what} is a str, not {name!r}")
     if not 0 < len(name) <= NAME_CHARACTERS_MAX:
         raise ValueError(f"{what} has 1 to {NAME_CHARACTERS_MAX} characters, not {len(name)}")
+    if not holds(name):
+        raise ValueError(f"{what} has no NUL character and no lone surrogate, unlike {name!r}")
     return name
 
 
@@ -96,6 +98,11 @@ class Engine:
         self._single_home = single_home
         self._lock = threading.RLock()
         self._place: Place | None = None
+
+    @property
+    def shown_url(self) -> str:
+        """The store, as it may be shown to people."""
+        return self.url if is_embedded(self.url) else without_password(self.url)
 
     @property
     def place(self) -> Place:
@@ -139,7 +146,12 @@ class Engine:
         """Give the agent its identity when the store does not know it yet."""
         if "_known" in self.__dict__:
             return
-        if not self.store.read("get_agent", (self.name,)):
+        with self._lock:  # one thread, and not all that open their first runs at once
+            self._ensure_agent()
+        self.__dict__["_known"] = True
+
+    def _ensure_agent(self) -> None:
+        if "_known" not in self.__dict__ and not self.store.read("get_agent", (self.name,)):
             found = keys.find(self.name, self._key_folder(), self._key_source)
             key = found or keys.create(self.name, self._key_folder())
             if self.store.submit(_CreateAgent(self, key)):
@@ -147,7 +159,6 @@ class Engine:
             elif found is None and not self.store.one_host:
                 # Another host was quicker, with a key of its own: what we have just made signs for nobody.
                 keys.discard(self.name, self._key_folder(), key)
-        self.__dict__["_known"] = True
 
     def opened(self, run: RunCore) -> None:
         """A run is open here from now on."""
@@ -172,10 +183,7 @@ class Engine:
             _leave(place)
 
     def _key_folder(self) -> str | None:
-        if is_postgres(self.url):
-            return keys.folder_of(self.store.identity)
-        path = file_of(self.url)
-        return None if path is None else path + ".keys"
+        return keys.folder_of(self.store)
 
 
 class _AddStream(Unit[int]):
@@ -189,8 +197,9 @@ class _AddStream(Unit[int]):
         self._tenancy = tenancy
 
     def script(self) -> Script[int]:
-        [_, [(stream,)]] = yield [self._tenancy.presence(self._clock.boot_ms()), Statement("add_stream", self._args)]
-        yield Last([Statement("add_lease", (stream, self._tenancy.holder))])
+        [[(stream,)]] = yield [Statement("add_stream", self._args)]
+        presence = self._tenancy.presence(self._clock.boot_ms())
+        yield Last([presence, Statement("add_lease", (stream, self._tenancy.holder))])
         return int(stream)
 
 
@@ -209,14 +218,11 @@ class _CreateAgent(Unit[bool]):
         [rows] = yield [Statement("get_agent", (engine.name,))]
         if rows:
             return bool(rows[0][1] == self._key.public_key)  # another process was quicker, perhaps with the same key
-        [_, [(stream,)]] = yield [
-            self._tenancy.presence(clock.boot_ms()),
-            Statement("add_stream", ("agent", engine.name, clock.wall_ms())),
-        ]
+        [[(stream,)]] = yield [Statement("add_stream", ("agent", engine.name, clock.wall_ms()))]
         created = r.AgentCreated(engine.name, self._key.public_key)
         head = Head(engine.store.identity, stream, 1)
-        lease = Statement("add_lease", (stream, self._tenancy.holder))
-        yield from Append(self.site, head, [created], clock, objects=[lease], signer=self._key, seal=True).script()
+        first = [self._tenancy.presence(clock.boot_ms()), Statement("add_lease", (stream, self._tenancy.holder))]
+        yield from Append(self.site, head, [created], clock, objects=first, signer=self._key, seal=True).script()
         return True
 
 
@@ -227,9 +233,10 @@ _places_lock = threading.RLock()
 
 
 def _enter(url: str, durability: str, clock: Clock) -> Place:
-    path = file_of(url) or url
-    if (path == url and not is_postgres(url)) or clock is not SYSTEM_CLOCK:
+    path = file_of(url)
+    if (path is None and is_embedded(url)) or clock is not SYSTEM_CLOCK:
         return Place(url, durability, clock)  # nobody else can share it
+    path = path or url
     with _places_lock:
         place = _places.get((path, durability))
         if place is None or place.store.fenced is not None:

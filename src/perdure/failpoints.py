@@ -39,6 +39,7 @@ class Site(StrEnum):
     ANSWER = "run.answer"
     COLLECT = "objects.collect"
     REBUILD = "journal.rebuild"
+    BACKUP = "store.backup"
 
 
 class Moment(StrEnum):

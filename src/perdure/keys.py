@@ -14,10 +14,13 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from .errors import StorageFull, StoreProblem, StoreUnavailable
+from .store import file_of, is_embedded
 from .store.folders import make_folder, sync_folder
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from .store.base import Store
 
 SEED_BYTES = 32
 _FILE_NAME_MAX = 200
@@ -72,10 +75,13 @@ def find(agent: str, folder: str | None, source: KeySource | None) -> SigningKey
     return SigningKey(seed) if seed is not None else None
 
 
-def folder_of(store: str) -> str:
-    """Where the keys of a store on a server are kept on this machine: `PERDURE_KEYS`, else in the home folder."""
-    base = os.environ.get("PERDURE_KEYS") or os.path.join(os.path.expanduser("~"), ".perdure", "keys")
-    return os.path.join(os.path.abspath(base), store)
+def folder_of(store: Store) -> str | None:
+    """Where the keys for a store are: beside its file; for one on a server in `PERDURE_KEYS`, else the home folder."""
+    if not is_embedded(store.url):
+        base = os.environ.get("PERDURE_KEYS") or os.path.join(os.path.expanduser("~"), ".perdure", "keys")
+        return os.path.join(os.path.abspath(base), store.identity)
+    path = file_of(store.url)
+    return None if path is None else path + ".keys"
 
 
 def discard(agent: str, folder: str | None, key: SigningKey) -> None:

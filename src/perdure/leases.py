@@ -16,7 +16,7 @@ import msgspec
 
 from .errors import LeaseLost, PerdureError, RunBusy
 from .failpoints import Site
-from .limits import HEARTBEAT_SECONDS, LEASE_SECONDS
+from .limits import HEARTBEAT_SECONDS, LEASE_SECONDS, LEAVE_SECONDS_MAX
 from .process import Holder, proven_dead, this_process
 from .store.base import Last, Script, Statement, Store, Unit
 
@@ -75,6 +75,8 @@ class Tenancy:
         """Streams that this process writes to: opening one twice is noticed without asking the store."""
         self.lapses = 0
         """How often the deadline has passed: a run that was claimed before the last time may be another's by now."""
+        self._strange: dict[tuple[int, int], int] = {}
+        """Holders with impossible deadlines, and when each was first seen, by our boot clock."""
         self._stop = threading.Event()
         self._join()
 
@@ -112,15 +114,33 @@ class Tenancy:
         self._deadline = now + LEASE_MS  # from before the commit: late is safe, early is not
         return lapses
 
+    def outlasts(self, lease: Lease) -> bool:
+        """Whether a holder is gone although its deadline says otherwise.
+
+        More time left than a renewal gives means that the server's clock was set back. Whoever is alive renews
+        within a lease time, by any clock; who has not done so by ours is dead.
+        """
+        if lease.holder is None:
+            return False
+        tenure = (lease.holder, lease.fence)
+        if lease.left_ms <= 2 * LEASE_MS:
+            self._strange.pop(tenure, None)  # it has renewed: whatever comes later is another case
+            return False
+        now = self._store.clock.boot_ms()
+        return now - self._strange.setdefault(tenure, now) > LEASE_MS
+
     def lapse(self) -> None:
         """Every run that is open here has to confirm its lease before its next effect."""
         self.lapses += 1
 
     def presence(self, now: int) -> Statement:
-        """Renews this holder, for a transaction that gives it a lease: a lease must name somebody."""
+        """For a transaction that gives this holder a lease: a lease must name somebody, who has time left."""
+        return Statement("keep_holder", self.row(now))
+
+    def row(self, now: int) -> tuple[Any, ...]:
+        """This holder, as its statements want it."""
         it, at = self.process, self._store.clock.wall_ms()
-        args = (self.holder, it.boot, it.namespace, it.pid, it.started, it.host, at, now, LEASE_MS)
-        return Statement("renew_holder", args)
+        return (self.holder, it.boot, it.namespace, it.pid, it.started, it.host, at, now, LEASE_MS)
 
     def renewal(self, stream: int, fence: int) -> Confirm:
         """A unit that renews, and raises LeaseLost when the stream has another writer by now."""
@@ -183,7 +203,8 @@ class _Renew(Unit[None]):
         """Of the tenancy, when this became durable."""
 
     def script(self) -> Script[None]:
-        yield Last([self._tenancy.presence(self._now)])  # twice is later, and we count from before the first time
+        # Twice is later, and we count from before the first time.
+        yield Last([Statement("renew_holder", self._tenancy.row(self._now))])
 
     def settle(self, committed: bool) -> None:
         if committed:
@@ -199,7 +220,7 @@ class Confirm(_Renew):
 
     def script(self) -> Script[None]:
         [_, held] = yield [
-            self._tenancy.presence(self._now),
+            Statement("renew_holder", self._tenancy.row(self._now)),
             Statement("check_lease", self._lease),
         ]
         if not held:
@@ -208,6 +229,7 @@ class Confirm(_Renew):
 
 class _Leave(Unit[None]):
     site = Site.HEARTBEAT
+    seconds = LEAVE_SECONDS_MAX
 
     def __init__(self, holder: int) -> None:
         self._holder = holder

@@ -35,6 +35,12 @@ SEAL_EVENTS = 1000
 WAIT_POLL_SECONDS = 0.02
 """How often a waiting run looks whether the store has changed."""
 
+WAIT_POLL_SECONDS_MAX = 1.0
+"""The same for a store on a server that cannot tell us, after a while."""
+
+LISTEN_POLL_SECONDS = 5.0
+"""And for one that can."""
+
 RETRY_BACKOFF_SECONDS = 0.5
 RETRY_BACKOFF_SECONDS_MAX = 60.0
 """Pause before the first repetition, doubled each time up to the maximum."""
@@ -48,11 +54,20 @@ STATEMENT_SECONDS_MAX = 30.0
 SERVER_LOCK_SECONDS_MAX = 10.0
 """How long a statement waits for a row that another transaction has locked, before it is tried again."""
 
+IDLE_SECONDS_MAX = 10.0
+"""How long a transaction may wait for its client, before the server ends it and its locks."""
+
 TRANSACTION_SECONDS_MAX = 60.0
 """A transaction of several round trips; the server ends longer ones, so that nobody waits for a stopped process."""
 
 RECONNECT_SECONDS_MAX = 60.0
 """How long a call goes on trying while the server is away, before it says StoreUnavailable."""
+
+OPEN_SECONDS_MAX = 3.0
+"""The same when a store is opened and nobody answers: a wrong address should be told soon."""
+
+LEAVE_SECONDS_MAX = 2.0
+"""And when a process ends: its leases run out by themselves."""
 
 POOL_CONNECTIONS = 10
 """To one server, for one process; `pool_size=` in the URL says otherwise."""

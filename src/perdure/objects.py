@@ -117,6 +117,7 @@ class Collect(Unit[int]):
     """
 
     site = Site.COLLECT
+    long = True  # and what is gone is gone, however often it is done
 
     def script(self) -> Script[int]:
         [streams, objects] = yield [Statement("all_streams"), Statement("all_objects")]

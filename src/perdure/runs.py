@@ -151,11 +151,13 @@ def _messages(events: list[r.Event]) -> list[tuple[int, bytes]]:
 
 def _summary(store: Store, row: tuple[Any, ...]) -> RunSummary:
     stream, agent, run_id, status, _, parent, started_at, changed_at, resumes, _, error = row
-    lease = lease_of(store.read("read_lease", (stream, store.clock.boot_ms()))[0], store.one_host)
-    shown = r.Status(status)
-    if shown == r.Status.RUNNING and not lease.alive():
-        shown = r.Status.CRASHED
-    holder = str(lease.process) if lease.process is not None and lease.alive() else ""
+    shown, holder = r.Status(status), ""
+    if shown in (r.Status.RUNNING, r.Status.WAITING):  # all others have given their lease back
+        lease = lease_of(store.read("read_lease", (stream, store.clock.boot_ms()))[0], store.one_host)
+        if lease.alive():
+            holder = str(lease.process)
+        elif shown == r.Status.RUNNING:
+            shown = r.Status.CRASHED
     return RunSummary(stream, agent, run_id, shown, parent, started_at, changed_at, resumes, error, holder)
 
 

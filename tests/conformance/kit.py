@@ -6,13 +6,17 @@ import os
 import signal
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
+import apsw
+import psycopg
 import pytest
 
 from perdure import Agent, failpoints
 from perdure.failpoints import Moment, Site
+from perdure.store.postgres_url import is_postgres, parse
 
 
 class World:
@@ -72,6 +76,52 @@ def killed_at(program: Callable[[], object], site: Site, moment: Moment, nth: in
 
     status = in_child(doomed)
     assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL, f"it did not reach {site}:{moment}#{nth}"
+
+
+class Behind:
+    """The tables of a store behind its back, as another program would change them. Values are bound by `?`."""
+
+    def __init__(self, store_url: str) -> None:
+        self._postgres = is_postgres(store_url)
+        if self._postgres:
+            place = parse(store_url)
+            self._connection: Any = psycopg.connect(place.target, autocommit=True)
+            self.execute("SELECT set_config('search_path', ?, false)", (place.schema,))
+        else:
+            self._connection = apsw.Connection(store_url.removeprefix("sqlite:///"))
+
+    def __enter__(self) -> Behind:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+
+    def execute(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """One statement; its rows."""
+        if not self._postgres:
+            return list(self._connection.execute(query, values))
+        cursor = self._connection.execute(query.replace("?", "%s"), values)
+        return list(cursor.fetchall()) if cursor.description else []
+
+    def entry(self, stream: int, seq: int) -> tuple[str, tuple[int, ...]]:
+        """The condition that is true of one entry of the journal, and its values."""
+        if self._postgres:
+            return "stream = ? AND seq = ?", (stream, seq)
+        return "id = ?", ((stream << 32) | seq,)
+
+    def move(self, stream: int, source: int, target: int) -> None:
+        """Give an entry another number."""
+        where, which = self.entry(stream, source)
+        what, new = ("seq = ?", (target,)) if self._postgres else ("id = ?", ((stream << 32) | target,))
+        self.execute(f"UPDATE events SET {what} WHERE {where}", (*new, *which))
+
+
+def lose_lease(store_url: str, run_id: str) -> None:
+    """Somebody else has the run now, and has written nothing yet."""
+    with Behind(store_url) as store:
+        store.execute(
+            "UPDATE leases SET fence = fence + 1 WHERE stream = (SELECT stream FROM runs WHERE id = ?)", (run_id,)
+        )
 
 
 def agent_at(store_url: str, name: str = "tester") -> Agent:

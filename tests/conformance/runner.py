@@ -21,7 +21,8 @@ from typing import Any, Literal
 
 from perdure import Agent, AsyncAgent, Done, NotDone, Unknown, failpoints
 from perdure.failpoints import Moment, Site
-from tests.model.ops import (
+
+from ..model.ops import (
     CAUGHT,
     AppendMessage,
     Break,

@@ -15,15 +15,17 @@ from typing import Any, TextIO
 
 import cryptography.hazmat.primitives.asymmetric.ed25519  # noqa: F401  before the forks, not after each one
 
+import perdure.store.postgres
 import perdure.store.sqlite  # noqa: F401  likewise
 from perdure import Agent
 from perdure import records as r
 from perdure.errors import AlreadyAnswered, NothingToAnswer
 from perdure.runs import RunInfo
-from tests.conformance.kit import in_child
-from tests.conformance.runner import Colour, Lines, Player
-from tests.model import Model
-from tests.model.ops import Answer, Move, Start
+
+from ..model import Model
+from ..model.ops import Answer, Move, Start
+from .kit import in_child
+from .runner import Colour, Lines, Player
 
 Told = dict[str, Any]
 """What is known after one move, in the types of JSON."""
@@ -63,8 +65,9 @@ def _summary(model: Model) -> Told:
 class Stage:
     """Plays stories, each as a run of its own in one store."""
 
-    def __init__(self, folder: Path, colour: Colour, watcher: Watcher) -> None:
+    def __init__(self, folder: Path, url: str, colour: Colour, watcher: Watcher) -> None:
         self._folder = folder
+        self.url = url
         self._colour = colour
         self._watcher = watcher
         self._runs = 0
@@ -85,16 +88,11 @@ class Stage:
         return seen
 
     def _attempt(self, start: Start, run_id: str, world: Lines, trace: Lines) -> Told:
-        url = url_of(self._folder)
-        status = in_child(lambda: Player(self._colour, url, run_id, start.stop, world, trace).go(start))
+        status = in_child(lambda: Player(self._colour, self.url, run_id, start.stop, world, trace).go(start))
         assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0, "the runner itself has failed: see stderr"
         lines = trace.all()
         ended = lines.pop() if lines and isinstance(lines[-1], dict) else {"ending": "crashed", "error": None}
         return {**ended, "trace": lines}
-
-
-def url_of(folder: Path) -> str:
-    return f"sqlite:///{folder / 'perdure.db'}"
 
 
 def outside(world: Lines) -> Told:
@@ -123,15 +121,15 @@ class Watcher:
 
 
 @contextmanager
-def stage(folder: Path, colour: Colour) -> Iterator[Stage]:
-    """A new store with its watcher."""
+def stage(folder: Path, url: str, colour: Colour) -> Iterator[Stage]:
+    """A new store with its watcher, and a folder for what happens outside of it."""
     to_watcher, from_watcher = os.pipe(), os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # as for the children of the kit
         pid = os.fork()
     if pid == 0:
         try:
-            _watch(folder, os.fdopen(to_watcher[0]), os.fdopen(from_watcher[1], "w"))
+            _watch(url, os.fdopen(to_watcher[0]), os.fdopen(from_watcher[1], "w"))
         finally:
             traceback.print_exc()
             os._exit(1)
@@ -139,14 +137,14 @@ def stage(folder: Path, colour: Colour) -> Iterator[Stage]:
     os.close(from_watcher[1])
     try:
         with os.fdopen(to_watcher[1], "w") as requests, os.fdopen(from_watcher[0]) as replies:
-            yield Stage(folder, colour, Watcher(requests, replies))
+            yield Stage(folder, url, colour, Watcher(requests, replies))
     finally:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
 
 
-def _watch(folder: Path, requests: TextIO, replies: TextIO) -> None:
-    agent = Agent("a", store=url_of(folder), durability="process")
+def _watch(url: str, requests: TextIO, replies: TextIO) -> None:
+    agent = Agent("a", store=url, durability="process")
     for line in requests:
         what, *rest = json.loads(line)
         reply = _look(agent, *rest) if what == "look" else _answer(agent, *rest)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.model.ops import (
+from ..model.ops import (
     Answer,
     AppendMessage,
     Break,
@@ -23,7 +23,7 @@ from tests.model.ops import (
     Step,
     Stop,
 )
-from tests.model.strategies import ways_to_stop
+from ..model.strategies import ways_to_stop
 
 
 def crash(at: str, nth: int = 1) -> Stop:

@@ -13,7 +13,8 @@ import pytest
 from perdure import AsyncAgent, Done, InDoubt, NotDone, NotDurable, RunFinished, RunWaiting
 from perdure.errors import Abandoned, LeaseLost, StepTimeout
 from perdure.failpoints import Moment, Site
-from tests.conformance.kit import World, in_child, killed_at
+
+from .kit import World, in_child, killed_at
 
 
 def agent_at(store_url: str) -> AsyncAgent:

@@ -13,7 +13,8 @@ from perdure import Agent, Diverged, Done, InDoubt, Key, NotDone, NotDurable, Ru
 from perdure.errors import AlreadyAnswered, NothingToAnswer, StepTimeout
 from perdure.failpoints import Moment, Site
 from perdure.records import EffectAgain, EffectDone
-from tests.conformance.kit import World, agent_at, die, in_child, killed_at
+
+from .kit import World, agent_at, die, in_child, killed_at
 
 
 def paying(
@@ -342,7 +343,8 @@ def test_not_done_is_believed_after_lease_and_timeout_have_passed(
     time.sleep(0.2)
     monkeypatch.setattr("perdure.run.doubt.LEASE_MS", 50)
     _, program = paying(store_url, world, timeout=5, check=lambda amount, key: NotDone)
-    assert program(wait=0) == "paid 5"
+    # Where clocks of several hosts meet, the time of the body counts from the takeover: a little later.
+    assert program(wait=0 if store_url.startswith("sqlite") else 20) == "paid 5"
     assert len(world.all()) == 1
 
 

@@ -14,20 +14,8 @@ from perdure import Agent, AsyncAgent, NotDone, RunBusy, failpoints
 from perdure.errors import LeaseLost, StorageFull
 from perdure.failpoints import Moment, Site
 from perdure.records import EffectAgain, RunResumed
-from tests.conformance.kit import World, agent_at, die, in_child, killed_at
 
-
-def database(store_url: str) -> apsw.Connection:
-    """The file behind our back, as another program would open it."""
-    return apsw.Connection(store_url.removeprefix("sqlite:///"))
-
-
-def lose_lease(store_url: str, run_id: str) -> None:
-    """Somebody else has the run now, and has written nothing yet."""
-    with database(store_url) as connection:
-        connection.execute(
-            "UPDATE leases SET fence = fence + 1 WHERE stream = (SELECT stream FROM runs WHERE id = ?)", (run_id,)
-        )
+from .kit import Behind, World, agent_at, die, in_child, killed_at, lose_lease
 
 
 def test_the_fence_is_compared_with_every_write(store_url: str, world: World) -> None:
@@ -229,6 +217,7 @@ class Counting:
         self._connection.exec_trace = None
 
 
+@pytest.mark.stores("sqlite")
 def test_a_message_costs_the_same_at_the_end_of_a_long_conversation(store_url: str) -> None:
     agent = agent_at(store_url)
     statements: list[int] = []
@@ -239,13 +228,14 @@ def test_a_message_costs_the_same_at_the_end_of_a_long_conversation(store_url: s
             with Counting(writer, seen):
                 run.messages.append(f"message {n:04}")
             statements.append(len(seen))
-    with database(store_url) as connection:
-        sizes = [length for (length,) in connection.execute("SELECT length(body) FROM events WHERE kind = 16")]
+    with Behind(store_url) as store:
+        sizes = [length for (length,) in store.execute("SELECT length(body) FROM events WHERE kind = 16")]
     assert len(sizes) == 300
     assert max(sizes) - min(sizes) <= 2  # the position grows from one byte to three
     assert len(set(statements)) == 1
 
 
+@pytest.mark.stores("sqlite")
 def test_a_failed_commit_takes_nothing_with_it_from_its_batch(store_url: str) -> None:
     values = {"first": "1", "lost": "x" * 10_000, "last": "3"}
 
@@ -278,6 +268,7 @@ def test_a_failed_commit_takes_nothing_with_it_from_its_batch(store_url: str) ->
     assert agent._engine.store.read("all_objects") == []
 
 
+@pytest.mark.stores("sqlite")
 def test_after_a_failed_commit_the_run_goes_on_where_it_was(store_url: str) -> None:
     agent = agent_at(store_url)
     with agent.run("r") as run:
@@ -294,6 +285,7 @@ def test_after_a_failed_commit_the_run_goes_on_where_it_was(store_url: str) -> N
     assert (info.status, info.state) == ("finished", {"a": 1, "b": 2})
 
 
+@pytest.mark.stores("sqlite")
 def test_a_disk_that_fills_up_in_the_commit_itself_takes_the_run_back_to_where_it_was(store_url: str) -> None:
     # Two writes of one run in one transaction: both have built on the head, and both are undone.
     refused: list[Moment] = []

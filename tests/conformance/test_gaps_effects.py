@@ -11,8 +11,9 @@ import pytest
 
 from perdure import AsyncAgent, Done, InDoubt, NotDone, RunWaiting
 from perdure.failpoints import Moment, Site
-from tests.conformance.kit import World, agent_at, die, in_child, killed_at
-from tests.conformance.test_effects import paying
+
+from .kit import World, agent_at, die, in_child, killed_at
+from .test_effects import paying
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ from perdure.journal import chain
 from perdure.keys import signed_by
 from perdure.records import Kind
 from perdure.store import open_store
-from tests.conformance.kit import agent_at
-from tests.conformance.test_gaps import database
+
+from .kit import Behind, agent_at
 
 
 def stop_after(agent: Agent, calls: Sequence[Callable[[Any], object]]) -> None:
@@ -47,51 +47,54 @@ def resume(store_url: str) -> None:
         agent.close()
 
 
-def place(stream: int, seq: int) -> int:
-    return (stream << 32) | seq
+def set_entry(store: Behind, stream: int, seq: int, change: str, *values: Any) -> None:
+    where, which = store.entry(stream, seq)
+    store.execute(f"UPDATE events SET {change} WHERE {where}", (*values, *which))
 
 
-def edit_body(connection: apsw.Connection, stream: int) -> None:
-    body = bytearray(connection.execute("SELECT body FROM events WHERE id = ?", (place(stream, 3),)).fetchall()[0][0])
+def read_entry(store: Behind, stream: int, seq: int) -> tuple[Any, ...]:
+    where, which = store.entry(stream, seq)
+    return store.execute(f"SELECT kind, at, body, chain FROM events WHERE {where}", which)[0]
+
+
+def edit_body(store: Behind, stream: int) -> None:
+    body = bytearray(read_entry(store, stream, 3)[2])
     body[0] ^= 1  # still readable: nothing but the chain can tell
-    connection.execute("UPDATE events SET body = ? WHERE id = ?", (bytes(body), place(stream, 3)))
+    set_entry(store, stream, 3, "body = ?", bytes(body))
 
 
-def remove(connection: apsw.Connection, stream: int) -> None:
-    connection.execute("DELETE FROM events WHERE id = ?", (place(stream, 3),))
+def remove(store: Behind, stream: int) -> None:
+    where, which = store.entry(stream, 3)
+    store.execute(f"DELETE FROM events WHERE {where}", which)
 
 
-def swap(connection: apsw.Connection, stream: int) -> None:
+def swap(store: Behind, stream: int) -> None:
     for source, target in ((2, 99), (3, 2), (99, 3)):
-        connection.execute("UPDATE events SET id = ? WHERE id = ?", (place(stream, target), place(stream, source)))
+        store.move(stream, source, target)
 
 
-def change_time(connection: apsw.Connection, stream: int) -> None:
-    connection.execute("UPDATE events SET at = at - 1 WHERE id = ?", (place(stream, 3),))
+def change_time(store: Behind, stream: int) -> None:
+    set_entry(store, stream, 3, "at = at - 1")
 
 
-def change_kind(connection: apsw.Connection, stream: int) -> None:
-    connection.execute("UPDATE events SET kind = ? WHERE id = ?", (Kind.WROTE, place(stream, 3)))
+def change_kind(store: Behind, stream: int) -> None:
+    set_entry(store, stream, 3, "kind = ?", int(Kind.WROTE))
 
 
-def forge(connection: apsw.Connection, stream: int) -> None:
+def forge(store: Behind, stream: int) -> None:
     """Another body, with a link that fits what is before it: only the entry after it can tell."""
-    [(before,)] = connection.execute("SELECT chain FROM events WHERE id = ?", (place(stream, 2),)).fetchall()
-    [(kind, at, body)] = connection.execute(
-        "SELECT kind, at, body FROM events WHERE id = ?", (place(stream, 3),)
-    ).fetchall()
+    before = read_entry(store, stream, 2)[3]
+    kind, at, body, _ = read_entry(store, stream, 3)
     forged = bytes(16) + body[16:]
     link = chain.link(before, stream, 3, kind, at, chain.body_digest(forged))
-    connection.execute("UPDATE events SET body = ?, chain = ? WHERE id = ?", (forged, link, place(stream, 3)))
+    set_entry(store, stream, 3, "body = ?, chain = ?", forged, link)
 
 
 @pytest.mark.parametrize("harm", [edit_body, remove, swap, change_time, change_kind, forge])
-def test_nothing_is_resumed_from_an_edited_journal(
-    store_url: str, harm: Callable[[apsw.Connection, int], None]
-) -> None:
+def test_nothing_is_resumed_from_an_edited_journal(store_url: str, harm: Callable[[Behind, int], None]) -> None:
     stream = three_steps(store_url)
-    with database(store_url) as connection:
-        harm(connection, stream)
+    with Behind(store_url) as store:
+        harm(store, stream)
     for _ in range(2):
         with pytest.raises(JournalDamaged, match=rf"entry [234] of stream {stream}"):
             resume(store_url)
@@ -136,13 +139,13 @@ def test_a_large_value_that_was_changed_or_removed_is_not_believed(store_url: st
     agent = agent_at(store_url)
     stop_after(agent, [lambda run, text=text: run.step(lambda: text * 9_000, name=text) for text in "xy"])
     agent.close()
-    with database(store_url) as connection:
+    with Behind(store_url) as store:
         if harm == "remove":
-            connection.execute("DELETE FROM objects")
+            store.execute("DELETE FROM objects")
         else:
             # Each is a whole value of the right size, but under the id of the other.
-            [first, second] = [row[0] for row in connection.execute("SELECT data FROM objects ORDER BY rowid")]
-            connection.execute("UPDATE objects SET data = CASE data WHEN ? THEN ? ELSE ? END", (first, second, first))
+            [first, second] = [row[0] for row in store.execute("SELECT data FROM objects")]
+            store.execute("UPDATE objects SET data = CASE data WHEN ? THEN ? ELSE ? END", (first, second, first))
     agent = agent_at(store_url)
     with pytest.raises(JournalDamaged, match="changed" if harm == "change" else "missing"), agent.run("r") as run:
         run.step(lambda: "x" * 9_000, name="x")

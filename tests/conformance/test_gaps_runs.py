@@ -21,8 +21,8 @@ from perdure.errors import (
 )
 from perdure.failpoints import Moment, Site
 from perdure.records import StepDone
-from tests.conformance.kit import World, agent_at, killed_at
-from tests.conformance.test_gaps import lose_lease
+
+from .kit import World, agent_at, killed_at, lose_lease
 
 
 def test_a_run_that_was_lost_does_not_end_in_silence(store_url: str) -> None:

@@ -13,7 +13,8 @@ import pytest
 from perdure import Agent, NotDurable, RunBusy
 from perdure.errors import InputChanged, LeaseLost, RunNotFinished, RunNotFound, StoreForked
 from perdure.failpoints import Moment, Site
-from tests.conformance.kit import World, agent_at, die, in_child, killed_at
+
+from .kit import World, agent_at, die, in_child, killed_at
 
 
 def test_each_continues_at_the_first_item_not_done(store_url: str, world: World) -> None:

@@ -11,7 +11,8 @@ import pytest
 from perdure import Agent, NotDurable, PerdureError, RunFinished
 from perdure.errors import Abandoned, EffectInsideStep, NotDurableWarning, NotStorable, StepTimeout, WrongAgent
 from perdure.failpoints import Moment, Site
-from tests.conformance.kit import World, agent_at, die, in_child, killed_at
+
+from .kit import World, agent_at, die, in_child, killed_at
 
 
 def test_a_step_runs_once_and_is_remembered(store_url: str) -> None:

@@ -19,6 +19,7 @@ from typing import Any
 from perdure import Agent, Done, InDoubt, NotDone, RunWaiting, Unknown
 from perdure.run import doubt
 from tests.crash import service
+from tests.crash.stores import store_of
 from tests.crash.world import World
 
 CELLS = ("before", "after", "recorded", "raises")
@@ -35,7 +36,7 @@ class Booking:
         self.cell = cell
         self.name = f"{cell}-{policy}-{number}"
         self.world = World(folder)
-        self.agent = Agent("traveller", store=f"sqlite:///{folder}/store.db")
+        self.agent = Agent("traveller", store=store_of(folder))
         self._number = number
         self._deadly = deadly
         self._chance = random.Random(f"{self.name} {deadly}")

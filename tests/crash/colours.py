@@ -63,7 +63,7 @@ class Palette:
 
     def __init__(self, colour: str, name: str, store: str) -> None:
         self.is_async = colour == "async"
-        self.agent: Any = (perdure.AsyncAgent if self.is_async else perdure.Agent)(name, store=f"sqlite:///{store}")
+        self.agent: Any = (perdure.AsyncAgent if self.is_async else perdure.Agent)(name, store=store)
 
     def paint(self, body: Callable[..., Any]) -> Callable[..., Any]:
         """The body as this colour wants it."""

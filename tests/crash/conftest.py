@@ -1,12 +1,26 @@
-"""One zygote and one folder in memory for the whole suite."""
+"""One zygote and one folder in memory for the whole suite, and every test on every store.
+
+A test that takes `stage` runs once per store; one that is about some of them says @pytest.mark.stores("sqlite").
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
+from perdure.testing.plugin import STORES
+from tests.conftest import new_store
 from tests.crash.harness import Stage, Undisturbed, Zygote
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """`stage` with every store, all tests of one store before those of the next."""
+    if "stage" in metafunc.fixturenames:
+        marked = metafunc.definition.get_closest_marker("stores")
+        wanted = [name for name in STORES if marked is None or name in marked.args]
+        metafunc.parametrize("stage", wanted, indirect=True, scope="session")
 
 
 @pytest.fixture(scope="session")
@@ -18,9 +32,10 @@ def zygote() -> Iterator[Zygote]:
 
 
 @pytest.fixture(scope="session")
-def stage(zygote: Zygote) -> Iterator[Stage]:
+def stage(zygote: Zygote, request: pytest.FixtureRequest) -> Iterator[Stage]:
     """Where scenes are played."""
-    stage = Stage(zygote)
+    stage = Stage(zygote, partial(new_store, "postgres") if request.param == "postgres" else None)
+    stage.folder()  # starts the server: later, several threads at once would start several
     yield stage
     stage.clear()
 

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from perdure import Agent, AsyncAgent, Done, NotDone
+from tests.crash.stores import store_of
 from tests.crash.world import World
 
 RUNS = 12
@@ -15,7 +16,7 @@ STEPS = 5
 
 def main(folder: str, colour: str) -> None:
     """Threads or tasks, each with a run of its own: steps, a write, and an effect at the end."""
-    store = f"sqlite:///{folder}/store.db"
+    store = store_of(folder)
     if colour == "async":
         asyncio.run(_tasks(AsyncAgent("crowd", store=store), World(folder)))
         return

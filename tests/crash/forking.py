@@ -14,7 +14,8 @@ from typing import Any
 
 from perdure import Agent, AsyncAgent, failpoints
 from perdure.errors import PerdureError, StorageFull, StoreFenced, StoreForked
-from tests.crash.players import STORE, open_agent, wait_for
+from tests.crash.players import open_agent, wait_for
+from tests.crash.stores import store_of
 from tests.crash.world import World
 
 # -- os.fork() --------------------------------------------------------------------------------------------------
@@ -90,7 +91,7 @@ def orphan(folder: str) -> None:
 
 def many_tasks(folder: str) -> None:
     """Three runs in three tasks; the first has ended when SIGTERM comes."""
-    agent = AsyncAgent("victim", store=f"sqlite:///{folder}/{STORE}")
+    agent = AsyncAgent("victim", store=store_of(folder))
 
     async def work(name: str, seconds: float) -> None:
         async with agent.run(name) as run:
@@ -113,7 +114,7 @@ def many_tasks(folder: str) -> None:
 
 def fill(folder: str, disk: str, steps: int) -> None:
     """Large steps until the disk is full; then wait for space, and make the same call again."""
-    world, agent = World(folder), Agent("victim", store=f"sqlite:///{disk}/{STORE}")
+    world, agent = World(folder), open_agent(disk)
 
     def work(number: int) -> bytes:
         return os.urandom(20_000)
@@ -134,7 +135,7 @@ def fill(folder: str, disk: str, steps: int) -> None:
 
 def verify(folder: str, disk: str, steps: int) -> None:
     """Another process replays the run: every acknowledged value is the one that was acknowledged."""
-    world, agent = World(folder), Agent("victim", store=f"sqlite:///{disk}/{STORE}")
+    world, agent = World(folder), open_agent(disk)
     acked = {line[1]: line[2] for line in world.lines() if line[0] == "ack"}
 
     def work(number: int) -> bytes:

@@ -19,6 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+import psycopg
+from psycopg import sql
+
+from perdure.store import is_postgres
+from perdure.store.postgres_url import parse
+from tests.crash import stores
 from tests.crash.world import World
 
 T = TypeVar("T")
@@ -110,7 +116,8 @@ class Zygote:
             "id": number,
             "call": call,
             "arguments": {"folder": str(folder), **arguments},
-            "env": environment(**(env or {})),
+            # A home of its own: keys of a store on a server are kept there.
+            "env": environment(**{"HOME": str(folder), **(env or {})}),
             "output": str(output),
         }
         assert self._process.stdin is not None
@@ -164,7 +171,7 @@ class Undisturbed:
 
 
 class Scene:
-    """A folder in memory with a store and an outside world, and the victim that lives there."""
+    """A folder in memory with an outside world and a store, here or on a server, and the victim that lives there."""
 
     def __init__(self, zygote: Zygote, folder: Path, program: str, colour: str = "sync") -> None:
         self.zygote = zygote
@@ -209,15 +216,30 @@ class Scene:
             if effects[name] != expected.effects[name]:
                 found.append(f"effect {name} happened {effects[name]} times, not {expected.effects[name]}")
         if not found:
-            shutil.rmtree(self.folder)
+            self.clear()
         return found
+
+    def clear(self) -> None:
+        """Nobody needs it any more."""
+        drop_store(stores.store_of(self.folder))
+        shutil.rmtree(self.folder)
+
+
+def drop_store(url: str) -> None:
+    """Clear a store away that is not in its folder: a thousand schemas fill a file system in memory."""
+    if is_postgres(url):
+        place = parse(url)
+        with psycopg.connect(place.target, autocommit=True) as connection:
+            connection.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(place.schema)))
 
 
 class Stage:
-    """Makes scenes and clears them away."""
+    """Makes scenes and clears them away. Their stores are files, unless `new_store` gives the URLs of others."""
 
-    def __init__(self, zygote: Zygote) -> None:
+    def __init__(self, zygote: Zygote, new_store: Callable[[Path], str] | None = None) -> None:
         self.zygote = zygote
+        self._new_store = new_store
+        self.kind = "sqlite" if new_store is None else "postgres"
         # What survives SIGKILL is in the page cache: a file system in memory is as good, and has quick fsyncs.
         memory = Path("/dev/shm")
         self._folder = Path(tempfile.mkdtemp(prefix="perdure-crash-", dir=memory if memory.is_dir() else None))
@@ -227,6 +249,8 @@ class Stage:
         """A new empty one."""
         folder = self._folder / str(next(self._numbers))
         folder.mkdir()
+        if self._new_store is not None:
+            stores.settle(folder, self._new_store(folder))
         return folder
 
     def scene(self, program: str, colour: str = "sync") -> Scene:

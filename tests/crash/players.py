@@ -15,10 +15,11 @@ from typing import Any
 from perdure import Agent, Done, NotDone, failpoints, leases, process
 from perdure.errors import LeaseLost, PerdureError, RunBusy
 from perdure.run import doubt
+from perdure.store import postgres_pool
 from tests.crash.colours import Palette, entered, out
+from tests.crash.stores import store_of
 from tests.crash.world import World
 
-STORE = "store.db"
 BUSY, LOST = 4, 7
 """Exit codes: the run was open elsewhere; it was taken over."""
 
@@ -30,12 +31,12 @@ WAIT_SECONDS_MAX = 15.0
 
 
 def open_agent(folder: str, name: str = "victim") -> Agent:
-    return Agent(name, store=f"sqlite:///{folder}/{STORE}")
+    return Agent(name, store=store_of(folder))
 
 
 def statuses(folder: str, store: str = "") -> None:
     """Write down what each run is, seen from a process that has none open."""
-    agent = Agent("victim", store=f"sqlite:///{store}") if store else open_agent(folder)
+    agent = open_agent(store or folder)
     found = {run.id: run.status for run in agent.runs.list()}
     (Path(folder) / "statuses.json").write_text(json.dumps(found))
     agent.close()
@@ -105,7 +106,8 @@ def shorten_leases(namespace: str = "", seconds: float = LEASE_SECONDS) -> None:
 def stop_here(folder: str) -> None:
     """As if the machine had been suspended: every thread stops, until somebody sends SIGCONT."""
     (Path(folder) / "stopped").touch()
-    os.kill(os.getpid(), signal.SIGSTOP)
+    # To this thread, which stops before it returns. Sent to the process, it may meet another one first.
+    signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
 
 def stop_at(folder: str, place: str, pause: float) -> None:
@@ -158,12 +160,15 @@ def zombie(
     namespace: str = "",
     pause: float = 0.0,
     lease: float = LEASE_SECONDS,
+    idle: float = 0.0,
 ) -> None:
     """Hold the run, be stopped at `place`, and wake up when another has it."""
     shorten_leases(namespace, lease)
+    if idle:
+        postgres_pool.IDLE_SECONDS_MAX = idle  # type: ignore[attr-defined]
     if ":" in place:
         stop_at(folder, place, pause)
-    palette = Palette(colour, "victim", f"{folder}/{STORE}")
+    palette = Palette(colour, "victim", store_of(folder))
     try:
         palette.perform(_haunt(palette, folder, place))
     except LeaseLost:
@@ -173,7 +178,7 @@ def zombie(
 def successor(folder: str, patient: bool, namespace: str = "") -> None:
     """Want the run: once, or until the other's lease has run out."""
     shorten_leases(namespace)
-    palette = Palette("sync", "victim", f"{folder}/{STORE}")
+    palette = Palette("sync", "victim", store_of(folder))
     until = time.monotonic() + WAIT_SECONDS_MAX
     while True:
         try:

@@ -11,6 +11,7 @@ import pytest
 
 from tests.crash.harness import Stage, every
 
+pytestmark = pytest.mark.stores("sqlite")
 STEPS = 90
 
 
@@ -42,7 +43,7 @@ def test_full_and_free_again(stage: Stage, small_disk: Path) -> None:
     assert not child.ended, child.output()
     [(number, events)] = [line[1:] for line in scene.world.lines() if line[0] == "full"]
     assert int(events) > int(number) > 5, "reading goes on, and has all that was acknowledged"
-    assert stage.zygote.run("tests.crash.players:statuses", scene.folder, store=f"{small_disk}/store.db") == 0
+    assert stage.zygote.run("tests.crash.players:statuses", scene.folder, store=str(small_disk)) == 0
     assert _mount("-o", "remount,size=16m", str(small_disk)).returncode == 0
     (scene.folder / "freed").touch()
     assert child.wait() == 0, child.output()

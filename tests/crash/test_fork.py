@@ -10,6 +10,7 @@ import pytest
 
 from perdure import Agent
 from tests.crash.harness import Stage
+from tests.crash.stores import FILE, store_of
 
 KILLED = -9
 
@@ -24,22 +25,24 @@ def test_the_parents_agent_is_refused_in_the_child_and_the_parent_goes_on(stage:
     assert refused == {"step", "write", "event", "effect", "read", "run", "answer"}
     assert ["child", "0"] in lines
     assert scene.world.effects() == {"booked": 1}
-    agent = Agent("victim", store=f"sqlite:///{folder}/store.db")
+    agent = Agent("victim", store=store_of(folder))
     parent, child = agent.runs.get("parent"), agent.runs.get("child")
     agent.close()
     assert (parent.status, parent.result, parent.state) == ("finished", ["after", "before"], {"before": 1, "after": 2})
     assert (child.status, child.result) == ("finished", "made in the child")
-    assert apsw.Connection(f"{folder}/store.db").execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    if stage.kind == "sqlite":
+        assert apsw.Connection(f"{folder}/{FILE}").execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 
 @pytest.mark.timeout(25)
 def test_a_child_forked_in_the_middle_of_a_commit_does_not_keep_the_turn_of_its_dead_parent(stage: Stage) -> None:
-    """flock belongs to the open file, which a child shares: it must give it up, or everybody waits for its end."""
+    """A lock on an open file, and a connection with its transaction, live on in a child that shares them."""
     scene = stage.scene("forking:orphan")
     assert stage.zygote.run("tests.crash.forking:orphan", scene.folder) == KILLED
     orphan = int((scene.folder / "orphan").read_text())
     try:
-        child = stage.zygote.start("tests.crash.players:newcomer", scene.folder)
-        assert child.wait(10) == 0
+        for run_id in ("another", "parent"):
+            child = stage.zygote.start("tests.crash.players:intruder", scene.folder, run_id=run_id)
+            assert child.wait(8) == 0, child.output()
     finally:
         os.kill(orphan, signal.SIGKILL)

@@ -7,6 +7,7 @@ import pytest
 from tests.crash.harness import Scene, Stage, Undisturbed, in_parallel, spread
 from tests.crash.tracer import Call, Tracer, calls_in
 
+pytestmark = pytest.mark.stores("sqlite")
 KILLED, REPORTED, UNHARMED = -9, 3, 0
 COLOURS = ("sync", "async")
 ASYNC_KILLS = 30

@@ -12,11 +12,16 @@ from typing import Any
 import pytest
 
 from perdure import Agent
+from perdure.failpoints import Moment
 from tests.crash.harness import ROOT, Child, Scene, Stage, environment, every, in_parallel
 from tests.crash.players import BUSY, LEASE_SECONDS, LONG_LEASE_SECONDS, LOST
+from tests.crash.stores import store_of
 
 ELSEWHERE = "pid:[another]"
 """The zombie's pid namespace: nobody else can look whether it is alive."""
+
+IDLE_SECONDS = 1.0
+"""How long the server waits for a zombie that has begun a transaction, instead of ten seconds."""
 
 KILLED = -9
 
@@ -69,9 +74,30 @@ def test_a_zombie_commits_nothing_and_starts_no_effect(stage: Stage, colour: str
     assert in_parallel(haunt, cases, at_a_time=8) == []
 
 
+@pytest.mark.stores("postgres")
+@pytest.mark.parametrize("colour", ["sync", "async"])
+def test_the_locks_of_a_process_stopped_in_a_transaction_are_taken_from_it(stage: Stage, colour: str) -> None:
+    """The server ends a transaction that waits for its client; what the client then wants to commit is refused."""
+
+    def haunt(place: str) -> list[str]:
+        scene = stage.scene("players:zombie", colour)
+        child = start_zombie(scene, place, colour=colour, namespace=ELSEWHERE, idle=IDLE_SECONDS)
+        assert take_over(scene) == 0
+        child.send(signal.SIGCONT)
+        # A claim that was never committed is made again, and meets a finished run.
+        assert child.wait() == (0 if place.startswith("run.claim") else LOST), child.output()
+        assert scene.world.effects() == {"booked": 1}
+        assert writer_of(scene) != child.pid
+        return []
+
+    sites = ("run.claim", "run.write", "step.done", "effect.intent", "effect.outcome", "run.end")
+    places = [f"{site}:{moment}" for site in sites for moment in (Moment.BEGUN, Moment.WRITTEN)]
+    assert in_parallel(haunt, places, at_a_time=8) == []
+
+
 def writer_of(scene: Scene) -> int:
     """Whose result the run has."""
-    agent = Agent("victim", store=f"sqlite:///{scene.folder}/store.db")
+    agent = Agent("victim", store=store_of(scene.folder))
     try:
         return int(agent.runs.result("shared"))
     finally:
@@ -125,7 +151,8 @@ def test_a_dead_holder_out_of_sight_is_waited_for(stage: Stage) -> None:
         pytest.skip("a pid namespace cannot be made here (it needs root)")
     scene = stage.scene("players:hold")
     command = [unshare, "-pf", "--kill-child", "--mount-proc", sys.executable, "-m", "tests.crash.players"]
-    with subprocess.Popen([*command, str(scene.folder)], cwd=ROOT, env=environment()) as holder:
+    seen = environment(HOME=str(scene.folder))
+    with subprocess.Popen([*command, str(scene.folder)], cwd=ROOT, env=seen) as holder:
         for _ in every(0.02, 500):
             if (scene.folder / "stopped").exists():
                 break

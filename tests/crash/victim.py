@@ -21,6 +21,7 @@ from perdure.journal import rebuild
 from perdure.journal.verify import verify
 from perdure.store.base import Script, Unit
 from tests.crash.colours import Over, Palette, entered, out
+from tests.crash.stores import store_of
 from tests.crash.world import World
 
 LARGE = random.Random(7).randbytes(6000).hex()
@@ -33,7 +34,7 @@ class Cast:
     """The agent with its steps and effects, and the world that they change."""
 
     def __init__(self, folder: str, colour: str) -> None:
-        self.palette = Palette(colour, "victim", f"{folder}/store.db")
+        self.palette = Palette(colour, "victim", store_of(folder))
         self.agent = self.palette.agent
         self.world = World(folder)
         self._raised: set[str] = set()
@@ -262,6 +263,7 @@ async def journey(cast: Cast) -> None:
         await loop(cast, run)
         await collect(cast)
         rebuild.rebuild(engine.store)
+        engine.store.backup(f"{cast.world.folder}/backup-{os.urandom(4).hex()}.db")
         await nest(cast, run)
         run.result = {"state": sorted(filter(_is_certain, run.state)), "messages": len(run.messages), "large": LARGE}
 

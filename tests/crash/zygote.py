@@ -23,6 +23,7 @@ PRELOADED = (
     "cryptography.hazmat.primitives.asymmetric.ed25519",
     "perdure",
     "perdure.aio",
+    "perdure.store.postgres",
     "perdure.store.sqlite",
     "tests.crash.victim",
     "zstandard",

@@ -7,6 +7,8 @@ one process, in one empty folder that is home and working directory.
     ```python title="agent.py"   is saved as that file; run by a command of the page, else at once as a script
     ```bash ```sh ```console     each line `$ perdure ...` or `$ python ...` runs and must succeed; in bash
                                  and sh the `$ ` may be missing; other lines are output, or not for us
+    ```sql                       each statement runs, in the database `agents` of a PostgreSQL server of its own,
+                                 as its superuser; libpq's variables lead every other block there too
     <!-- no-run: the reason -->  on the line before a block: it is not run
 """
 
@@ -43,7 +45,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Action:
-    """Something to do on behalf of the reader: `python`, `file`, `script` or `command`."""
+    """Something to do on behalf of the reader: `python`, `file`, `script`, `command` or `sql`."""
 
     kind: str
     text: str
@@ -97,6 +99,8 @@ def _actions(block: Block, commands: str) -> Iterator[Action]:
             yield Action("script", block.title, block.line)
     elif block.language == "python":
         yield Action("python", block.text, block.line)
+    elif block.language == "sql":
+        yield Action("sql", block.text, block.line)
     else:
         yield from _commands(block)
 

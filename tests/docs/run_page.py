@@ -6,6 +6,7 @@ Code is compiled under the name of the page and at its lines, so that a tracebac
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import types
@@ -29,12 +30,28 @@ def perform(page: str, module: types.ModuleType, kind: str, text: str, line: int
     elif kind == "file":
         Path(title).parent.mkdir(parents=True, exist_ok=True)
         Path(title).write_text(text + "\n", encoding="utf-8")
+    elif kind == "sql":
+        perform_sql(page, text, line)
     else:
         command = [sys.executable, text] if kind == "script" else ["bash", "-euo", "pipefail", "-c", text]
         sys.stdout.flush()
         result = subprocess.run(command, stdin=subprocess.DEVNULL, check=False)
         if result.returncode:
             sys.exit(f"{page}:{line}: exit code {result.returncode}: {text}")
+
+
+def perform_sql(page: str, text: str, line: int) -> None:
+    """One statement after the other, each in a transaction of its own, as `psql` does it."""
+    import psycopg
+
+    with psycopg.connect(autocommit=True) as connection:
+        for statement in re.split(r";[^\n]*\n", text + "\n"):
+            if not statement.strip():
+                continue
+            try:
+                connection.execute(statement)
+            except psycopg.Error as error:
+                sys.exit(f"{page}:{line}: {error}\n{statement}")
 
 
 if __name__ == "__main__":

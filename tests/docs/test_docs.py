@@ -6,12 +6,15 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from tests.docs.pages import actions_of, broken_links
+from tests.postgres.cluster import Cluster
 
 ROOT = Path(__file__).parents[2]
 RUN_PAGE = Path(__file__).with_name("run_page.py")
@@ -25,11 +28,11 @@ def name_of(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-def run_page(page: Path, folder: Path) -> subprocess.CompletedProcess[str]:
+def run_page(page: Path, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     """Follow a page in an empty folder, knowing nothing of whoever runs the tests."""
     actions = [asdict(action) for action in actions_of(page.read_text("utf-8"))]
     tools = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
-    environment = {"PATH": tools, "HOME": str(folder), "LANG": "C.UTF-8", "TERM": "dumb"}
+    environment = {"PATH": tools, "HOME": str(folder), "LANG": "C.UTF-8", "TERM": "dumb", **variables}
     return subprocess.run(
         [sys.executable, str(RUN_PAGE), str(page)],
         input=json.dumps(actions),
@@ -47,9 +50,22 @@ def test_there_is_a_readme() -> None:
     assert (ROOT / "README.md").exists()
 
 
+@contextmanager
+def server_for(page: Path) -> Iterator[dict[str, str]]:
+    """The variables that lead to a new server, for a page that speaks SQL; roles and settings are its own."""
+    if not any(action.kind == "sql" for action in actions_of(page.read_text("utf-8"))):
+        yield {}
+        return
+    with Cluster() as cluster:
+        cluster.execute("CREATE DATABASE agents TEMPLATE template0 ENCODING 'UTF8'")
+        where = {"PGHOST": str(cluster.folder), "PGPORT": str(cluster.port)}
+        yield {**where, "PGUSER": "postgres", "PGDATABASE": "agents"}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_the_code_of_a_page_runs(page: Path, tmp_path: Path) -> None:
-    result = run_page(page, tmp_path)
+    with server_for(page) as variables:
+        result = run_page(page, tmp_path, **variables)
     if result.returncode:
         pytest.fail(f"{name_of(page)}: exit code {result.returncode}\n{result.stdout}", pytrace=False)
 

@@ -9,6 +9,9 @@ BROAD_EXCEPTS = {
     ("src/perdure/store/committer.py", "Committer._commit_queue"): (
         "not swallowed: whatever ended the transaction is raised again in every caller of the batch"
     ),
+    ("src/perdure/store/lanes.py", "Workers.result_of.task"): (
+        "not swallowed: carried from the thread that commits to the task that waits for it"
+    ),
     ("src/perdure/run/requests.py", "drive_sync"): "not swallowed: thrown into the protocol, which decides",
     ("src/perdure/run/requests.py", "drive_async"): "not swallowed: thrown into the protocol, which decides",
     ("src/perdure/run/requests.py", "_start_body.body"): (

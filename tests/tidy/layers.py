@@ -16,7 +16,7 @@ from tests.tidy.source import Source
 
 # From top to bottom, in the order of the design.
 LAYERS = {
-    "surface": "cli demo server dashboard mcp adapters __main__",
+    "surface": "cli demo testing server dashboard mcp adapters __main__",
     "package": "__init__",
     "facade": "agent aio sync",
     "nouns": "engine run runs state checkpoints workflows memory workspace context artifacts",
@@ -31,8 +31,14 @@ DEPTH_OF = {layer: depth for depth, layer in enumerate(LAYERS)}
 FOR_PEOPLE = frozenset({"rich", "click"})
 """Slow to import, and of no use to a library: only the surface has them."""
 
-LATE_ONLY = frozenset({"numpy", "pydantic", "pydantic_core", "attr", "attrs"})
-"""Never needed unless the user has them: imported inside a function, once a value of theirs has been seen."""
+LATE_ONLY = frozenset({"numpy", "pydantic", "pydantic_core", "attr", "attrs", "psycopg", "pytest"})
+"""Never needed unless the user has them: imported inside a function, once a value or a URL of theirs has been seen."""
+
+LATE_MODULES = {"psycopg": "perdure.store.postgres", "pytest": "perdure.testing.plugin"}
+"""Modules, by the beginning of their names, that are themselves imported late, and so may import theirs at the top."""
+
+EARLY_ENOUGH = frozenset({"perdure.store.postgres_url"})
+"""Of these, one that needs nothing."""
 
 
 @dataclass(frozen=True)
@@ -130,10 +136,18 @@ def foreign(source: Source, core: Iterable[str]) -> Iterator[str]:
             continue
         if top in FOR_PEOPLE and LAYER_OF.get(found.unit) != "surface":
             yield f"{found.place}: {top} is for the surface (cli, demo, ...) only"
-        elif top in LATE_ONLY and not found.late:
+        elif top in LATE_ONLY and not found.late and not source.module.startswith(LATE_MODULES.get(top, "?")):
             yield f"{found.place}: {top} is imported inside a function, or not at all"
         elif top not in LATE_ONLY and top not in set(core):
             yield f"{found.place}: {top} is not a dependency of the core"
+
+
+def too_early(source: Source) -> Iterator[str]:
+    """Imports, at the top of a file, of a module that is to be imported late because of what it needs."""
+    for found in imports_of(source):
+        late = [start for start in LATE_MODULES.values() if found.module.startswith(start)]
+        if late and not found.late and not source.module.startswith(late[0]) and found.module not in EARLY_ENOUGH:
+            yield f"{found.place}: import {found.module} inside a function: it needs a package that users may not have"
 
 
 def unmapped(agents_page: str, sources: Iterable[Source]) -> list[str]:

@@ -30,6 +30,7 @@ def test_the_core_needs_only_its_dependencies() -> None:
     pyproject = (ROOT / "pyproject.toml").read_text()
     core = project_rules.dependencies(pyproject)["core"]
     expect_none(c for source in sources("src") for c in layers.foreign(source, core))
+    expect_none(c for source in sources("src") for c in layers.too_early(source))
 
 
 def test_agents_page_names_every_unit() -> None:
@@ -110,3 +111,13 @@ def test_dependencies_are_fine(text: str) -> None:
 
 def test_the_surface_may_use_what_is_for_people() -> None:
     assert list(layers.foreign(snippet("import click", "src/perdure/cli/main.py"), CORE)) == []
+
+
+def test_who_is_imported_late_may_import_at_the_top_and_nobody_may_import_him_early() -> None:
+    assert list(layers.foreign(snippet("from psycopg import pq", "src/perdure/store/postgres_link.py"), CORE)) == []
+    assert len(list(layers.foreign(snippet("from psycopg import pq", "src/perdure/store/sqlite.py"), CORE))) == 1
+    early, place = "from .postgres import PostgresStore", "src/perdure/store/base.py"
+    assert len(list(layers.too_early(snippet(early, place)))) == 1
+    assert list(layers.too_early(snippet(f"def f():\n    {early}", place))) == []
+    assert list(layers.too_early(snippet("from .postgres_url import parse", place))) == []
+    assert list(layers.too_early(snippet(early, "src/perdure/store/postgres_x.py"))) == []

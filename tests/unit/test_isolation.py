@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.conftest import STORES
+from perdure.testing.plugin import STORES
 
 ROOT = Path(__file__).parents[2]
 
@@ -36,8 +36,11 @@ def test_isolation_goes_with_hypothesis(number: int) -> None:
 
 
 def test_a_store_url_is_for_one_test(store_url: str, tmp_path: Path) -> None:
-    assert STORES == ["sqlite"]
-    assert store_url == f"sqlite:///{tmp_path}/perdure.db"
+    assert list(STORES) == ["sqlite", "postgres"]
+    if store_url.startswith("sqlite"):
+        assert store_url == f"sqlite:///{tmp_path}/perdure.db"
+    else:
+        assert "schema=test_" in store_url
 
 
 def session(folder: Path, test: str, *arguments: str, **environment: str) -> str:

@@ -24,6 +24,7 @@ from perdure.process import Holder, this_process
 from perdure.store import open_store
 from perdure.store.base import Script, Statement, Unit
 from tests.unit import child
+from tests.unit.units import behind
 
 WAIT = 20
 ELSEWHERE = msgspec.structs.replace(this_process(), namespace="pid:[1]", pid=1)
@@ -91,8 +92,7 @@ class Do(Unit[Any]):
 
 
 def holders(store: Any) -> list[tuple[int, int]]:
-    rows: list[tuple[int, int]] = store._writer.execute("SELECT id, deadline FROM holders ORDER BY id").fetchall()
-    return rows
+    return [(number, deadline) for number, deadline in behind(store, "SELECT id, deadline FROM holders ORDER BY id")]
 
 
 def lease(process: Holder | None, left_ms: int = 1) -> Lease:
@@ -142,6 +142,7 @@ def test_a_lease_survives_some_missed_beats() -> None:
 # -- in the store ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.stores("sqlite")  # by the boot clock, which the test owns
 def test_a_tenancy_registers_renews_and_leaves(store: Any, clock: Boots) -> None:
     tenancy = Tenancy(store)
     assert holders(store) == [(tenancy.holder, clock.now + LEASE_MS)]
@@ -199,6 +200,7 @@ def test_the_deadline_counts_from_before_the_commit(store: Any, clock: Boots) ->
     tenancy.close()
 
 
+@pytest.mark.stores("sqlite")  # by the boot clock, which the test owns
 def test_what_dead_processes_left_is_removed_but_not_what_may_live(store: Any, clock: Boots) -> None:
     def add(holder: Holder, deadline: int) -> int:
         args = (holder.boot, holder.namespace, holder.pid, holder.started, holder.host, 0, clock.now, deadline)
@@ -217,6 +219,7 @@ def test_what_dead_processes_left_is_removed_but_not_what_may_live(store: Any, c
     tenancy.close()
 
 
+@pytest.mark.stores("sqlite")  # by the boot clock, which the test owns
 def test_a_holder_taken_for_dead_while_it_slept_is_itself_again(store: Any, clock: Boots) -> None:
     """A laptop sleeps, another process clears up, and the sleeper opens a run: its lease must name it."""
     sleeper = Tenancy(store)
@@ -248,7 +251,7 @@ def test_an_agent_that_slept_opens_its_next_run_as_somebody(store_url: str) -> N
     with agent.run("one"):
         pass
     store: Any = agent._engine.store
-    store._writer.execute("DELETE FROM holders").fetchall()
+    behind(store, "DELETE FROM holders")
     with agent.run("two"):
         other = Agent("a", store=store_url)
         assert other.runs.get("two").status == "running"
@@ -268,6 +271,7 @@ def until(condition: Any) -> None:
         time.sleep(0.005)
 
 
+@pytest.mark.stores("sqlite")  # by the boot clock, which the test owns
 def test_the_heart_renews_and_stops(store: Any, clock: Boots, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leases, "HEARTBEAT_SECONDS", 0.01)
     tenancy = Tenancy(store)
@@ -280,6 +284,7 @@ def test_the_heart_renews_and_stops(store: Any, clock: Boots, monkeypatch: pytes
     assert not tenancy._heart.is_alive()
 
 
+@pytest.mark.stores("sqlite")  # by the boot clock, which the test owns
 def test_the_heart_goes_on_after_a_failed_beat(store: Any, clock: Boots, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leases, "HEARTBEAT_SECONDS", 0.01)
     tenancy = Tenancy(store)
@@ -337,6 +342,7 @@ def test_threads_that_open_their_first_runs_at_once_share_one_heart(store_url: s
     agent.close()
 
 
+@pytest.mark.stores("sqlite")
 @pytest.mark.parametrize("begun", [False, True])
 def test_of_threads_that_open_one_run_in_one_batch_one_gets_it(store_url: str, begun: bool) -> None:
     agent = Agent("a", store=store_url)

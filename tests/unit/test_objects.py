@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import apsw
+import psycopg
 import pytest
 import zstandard
 
@@ -16,6 +17,7 @@ from perdure.limits import INLINE_BYTES_MAX, VALUE_BYTES_MAX
 from perdure.objects import Collect, pack, reference, references_in, unpack
 from perdure.records import Call, StepDone, Write
 from perdure.store import open_store
+from tests.unit.units import behind
 
 NOISE = random.Random(1).randbytes(20_000)
 
@@ -41,7 +43,7 @@ def keep(agent: Agent, value: Any, run: str = "r") -> None:
 
 
 def table(store: Any) -> list[tuple[bytes, int, bytes]]:
-    rows: list[tuple[bytes, int, bytes]] = store._writer.execute("SELECT id, size, data FROM objects").fetchall()
+    rows: list[tuple[bytes, int, bytes]] = behind(store, "SELECT id, size, data FROM objects")
     return rows
 
 
@@ -111,13 +113,12 @@ def kept(agent: Agent, store: Any) -> bytes:
 
 
 def alter(store: Any, change: str, *args: object) -> None:
-    store._writer.execute(f"UPDATE objects SET {change}", args).fetchall()
-    assert store._writer.changes() == 1
+    assert len(behind(store, f"UPDATE objects SET {change} RETURNING 1", args)) == 1
 
 
 def test_a_missing_object_is_damage(store: Any, kept: bytes) -> None:
     assert unpack(store, kept) == "text " * 2_000
-    store._writer.execute("DELETE FROM objects").fetchall()
+    behind(store, "DELETE FROM objects")
     with pytest.raises(JournalDamaged, match="is missing"):
         unpack(store, kept)
 
@@ -193,8 +194,8 @@ def test_only_what_no_entry_refers_to_is_collected(agent: Agent, store: Any) -> 
     assert store.submit(Collect()) == 0
     assert len(table(store)) == 8
 
-    [(stream,)] = store._writer.execute("SELECT stream FROM runs WHERE id = 'gone'").fetchall()
-    store._writer.execute("DELETE FROM events WHERE id >> 32 = ?", (stream,)).fetchall()
+    [(stream,)] = behind(store, "SELECT stream FROM runs WHERE id = 'gone'")
+    behind(store, f"DELETE FROM events WHERE {of_stream(store)} = ?", (stream,))
     [(gone, freed)] = [(id, len(data)) for id, size, data in table(store) if id == identity(store, NOISE + b"1")]
     assert store.submit(Collect()) == freed
     assert gone not in {id for id, _, _ in table(store)}
@@ -208,13 +209,18 @@ def fail() -> None:
     raise ValueError("failed " + NOISE.hex())
 
 
+def of_stream(store: Any) -> str:
+    """The stream of an entry, as the tables have it."""
+    return "id >> 32" if store.url.startswith("sqlite") else "stream"
+
+
 def identity(store: Any, value: Any) -> bytes:
     return reference(pack(store, value, "x")[0])
 
 
 def test_an_object_that_is_needed_again_comes_back(agent: Agent, store: Any) -> None:
     keep(agent, NOISE, "one")
-    store._writer.execute("DELETE FROM events WHERE id >> 32 = (SELECT stream FROM runs WHERE id = 'one')").fetchall()
+    behind(store, f"DELETE FROM events WHERE {of_stream(store)} = (SELECT stream FROM runs WHERE id = 'one')")
     assert store.submit(Collect()) > 0
     assert table(store) == []
     keep(agent, NOISE, "two")
@@ -230,5 +236,5 @@ def test_references_are_found_wherever_a_record_has_them() -> None:
 
 def test_the_table_refuses_a_second_row_of_one_id(store: Any, kept: bytes) -> None:
     [(id, size, data)] = table(store)
-    with pytest.raises(apsw.ConstraintError):
-        store._writer.execute("INSERT INTO objects (id, size, data) VALUES (?, ?, ?)", (id, size, data))
+    with pytest.raises((apsw.ConstraintError, psycopg.errors.UniqueViolation)):
+        behind(store, "INSERT INTO objects (id, size, data) VALUES (?, ?, ?)", (id, size, data))

@@ -312,6 +312,8 @@ with agent.run("r") as run:
         run.effect(lambda n=n: n, id=f"e{n}", name="effect")
 """
 
+pytestmark = pytest.mark.stores("sqlite")
+
 
 def system_calls(strace: str, folder: Path, steps: int, effects: int, durability: str) -> int:
     """How often a process syncs, by the kernel's own account."""

@@ -164,6 +164,8 @@ while True:
     n += 1
 """
 
+pytestmark = pytest.mark.stores("sqlite")
+
 
 def test_a_backup_under_load_is_a_moment_of_the_store(store: Any, store_url: str, tmp_path: Path) -> None:
     writers = [child.start(BUSY, store_url) for _ in range(2)]

@@ -10,6 +10,7 @@ from perdure.failpoints import Site
 from perdure.journal.append import Append, Head
 from perdure.records import Op, Record, Write, Wrote
 from perdure.store.base import Script, Statement, Unit
+from tests.conformance.kit import Behind
 
 
 class Put(Unit[str]):
@@ -37,6 +38,12 @@ class NewStream(Unit[int]):
         [[(stream,)]] = yield [Statement("add_stream", ("run", "test", 0))]
         yield [Statement("add_lease", (stream, None))]
         return int(stream)
+
+
+def behind(store: Any, query: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """A statement on the tables behind the store's back; values are bound by `?`."""
+    with Behind(store.url) as tables:
+        return tables.execute(query, values)
 
 
 def new_head(store: Any) -> Head:

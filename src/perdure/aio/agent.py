@@ -198,7 +198,7 @@ class AsyncAgent:
         self._engine.close()
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name!r}, store={self._engine.url!r})"
+        return f"{type(self).__name__}({self.name!r}, store={self._engine.shown_url!r})"
 
     def _decorate(
         self,

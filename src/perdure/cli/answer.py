@@ -13,7 +13,7 @@ import click
 from ..engine import Engine
 from ..runs import Answer, give_answer
 from .output import Output, clean, shown
-from .stores import agent_option, common, existing_store, one_run, path_of
+from .stores import agent_option, common, existing_store, one_run, url_of
 
 
 @click.command()
@@ -41,10 +41,10 @@ def answer(
     The first answer counts. A run that waits goes on at once; any other takes the answer when it is started again.
     """
     given = _read(done, retry, fail)
-    path = path_of(url)
-    with existing_store(path) as store:
+    located = url_of(url)
+    with existing_store(located) as store:
         found = one_run(store, run, agent)
-    engine = Engine(found.agent, store=path, durability="full", strict=False, key=None, single_home=False)
+    engine = Engine(found.agent, store=located, durability="full", strict=False, key=None, single_home=False)
     who = by or _whoever()
     try:
         give_answer(engine, found.id, given, key=key, by=who)

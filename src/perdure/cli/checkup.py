@@ -219,18 +219,38 @@ def runs(store: Store) -> Iterator[Checked]:
     yield Checked(Level.OK, "runs", f"{len(found)} runs")
 
 
-def signing(store: Store, path: str) -> Iterator[Checked]:
+def server(store: Store) -> Iterator[Checked]:
+    """Whether a server keeps what it has acknowledged, and what we may do there."""
+    from ..store.postgres import PostgresStore
+
+    if not isinstance(store, PostgresStore):
+        return
+    it = store.server()
+    yield Checked(Level.OK, "server", f"PostgreSQL {it.version}{', through a pooler' if it.pooled else ''}")
+    for name, on in (("fsync", it.fsync), ("full_page_writes", it.full_page_writes)):
+        if not on:
+            text = f"{name} is off: what was acknowledged may be lost or damaged when the power fails"
+            yield Checked(Level.PROBLEM, "durability", text, f"ALTER SYSTEM SET {name} = on, and reload the server")
+    waits = f", and waits for {it.standbys}" if it.standbys else ""
+    yield Checked(Level.OK, "durability", f"synchronous_commit is {it.synchronous_commit}{waits}")
+    if not it.may_migrate:
+        text = "this role may use the schema and not change it"
+        yield Checked(Level.NOTE, "role", text, "run the first program of a new version as the owner of the schema")
+
+
+def signing(store: Store) -> Iterator[Checked]:
     """Whether the agents' keys are here: without them what they do stays unsigned."""
+    folder = keys.folder_of(store)
     for name, _, public_key, _ in store.read("all_agents"):
         try:
-            key = keys.find(name, path + ".keys", None)
+            key = keys.find(name, folder, None)
         except (ValueError, OSError, StoreUnavailable) as error:
             text = f"the key of {name} cannot be read: {error}"
             yield Checked(Level.PROBLEM, "keys", text, "restore the key file from a backup")
             continue
         if key is None:
             text = f"the key of {name} is not here: its runs stay unsigned"
-            yield Checked(Level.NOTE, "keys", text, f"put its key file into {path}.keys/, or set PERDURE_KEY")
+            yield Checked(Level.NOTE, "keys", text, f"put its key file into {folder}/, or set PERDURE_KEY")
         elif key.public_key != public_key:
             text = f"the key at hand is not the one of {name}"
             yield Checked(Level.PROBLEM, "keys", text, "restore the key file from a backup, or unset PERDURE_KEY")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import click
 
 from ..errors import PerdureError
-from ..store import locate, sqlite_path
+from ..store import is_postgres, locate, sqlite_path, without_password
 from . import checkup
 from .checkup import Checked, Level
 from .output import Output, clean
@@ -24,15 +24,14 @@ def doctor(url: str | None, as_json: bool) -> int:
     """
     out = Output(as_json)
     located = locate(url)
+    shown = without_password(located) if is_postgres(located) else located
     found = list(_examine(located))
     problems = sum(it.level == Level.PROBLEM for it in found)
     if as_json:
         fields = Checked.__struct_fields__
-        out.json(
-            {"store": located, "ok": not problems, "checks": [{f: getattr(it, f) for f in fields} for it in found]}
-        )
+        out.json({"store": shown, "ok": not problems, "checks": [{f: getattr(it, f) for f in fields} for it in found]})
         return 1 if problems else 0
-    out.line(clean(f"store {located}"))
+    out.line(clean(f"store {shown}"))
     rows = [(it.about, it.level.value, clean(it.text), clean(it.fix)) for it in found]
     out.table(("CHECK", "LEVEL", "FOUND", "FIX"), rows)
     out.line(f"{problems} problems" if problems else "no problems")
@@ -42,6 +41,9 @@ def doctor(url: str | None, as_json: bool) -> int:
 def _examine(url: str) -> Iterator[Checked]:
     """All checks; the later ones need what the earlier ones found in order."""
     yield from checkup.library()
+    if is_postgres(url):
+        yield from _examine_server(url)
+        return
     path = sqlite_path(url)
     if not os.path.exists(path):
         yield Checked(Level.PROBLEM, "store", f"there is no store at {path}", "perdure init")
@@ -58,13 +60,25 @@ def _examine(url: str) -> Iterator[Checked]:
         yield from _look_inside(path)
 
 
+def _examine_server(url: str) -> Iterator[Checked]:
+    try:
+        with existing_store(url) as store:
+            yield Checked(Level.OK, "store", store.url)
+            yield from checkup.server(store)
+            yield from checkup.holders(store)
+            yield from checkup.runs(store)
+            yield from checkup.signing(store)
+    except PerdureError as error:
+        yield Checked(Level.PROBLEM, "store", error.message, error.hint or "perdure verify")
+
+
 def _look_inside(path: str) -> Iterator[Checked]:
     try:
         with existing_store(path) as store:
             yield from checkup.home(store, path)
             yield from checkup.holders(store)
             yield from checkup.runs(store)
-            yield from checkup.signing(store, path)
+            yield from checkup.signing(store)
     except PerdureError as error:
         # Whatever keeps the store from being read is what the doctor was called for.
         yield Checked(Level.PROBLEM, "store", error.message, error.hint or "perdure verify")

@@ -14,7 +14,8 @@ from ..engine import AddHome, home_of
 from ..errors import JournalDamaged, StoreUnavailable
 from ..journal.findings import Report, Severity
 from ..journal.verify import verify
-from ..store import DATABASE_NAME, FOLDER_NAME, locate, open_store, sqlite_path
+from ..keys import folder_of
+from ..store import DATABASE_NAME, FOLDER_NAME, is_postgres, locate, open_store, sqlite_path
 from .output import Output, clean, size
 from .stores import common, existing_store, path_of
 
@@ -48,6 +49,8 @@ def init(url: str | None, as_json: bool) -> int:
 
     Programs that run in this folder or below it find it by themselves.
     """
+    if url is not None and is_postgres(url):
+        return _init_server(Output(as_json), url)
     path = Path(sqlite_path(locate(url))) if url is not None else Path.cwd() / FOLDER_NAME / DATABASE_NAME
     if str(path) == ":memory:":
         raise StoreUnavailable("a store in memory cannot be made beforehand", hint="give --store a file")
@@ -66,6 +69,19 @@ def init(url: str | None, as_json: bool) -> int:
         out.line()
         for line in NEXT.splitlines():
             out.line(line)
+    return 0
+
+
+def _init_server(out: Output, url: str) -> int:
+    store = open_store(url)
+    store.close()
+    if out.as_json:
+        out.json({"store": store.url})
+        return 0
+    out.line(clean(f"{store.url} is ready; programs use it with store= or PERDURE_URL"))
+    out.line()
+    for line in NEXT.splitlines():
+        out.line(line)
     return 0
 
 
@@ -88,16 +104,16 @@ def backup(target: Path, with_keys: bool, url: str | None, as_json: bool) -> int
     the keys can sign in the agents' names.
     """
     out = Output(as_json)
-    path = path_of(url)
     _refuse_to_overwrite(target, with_keys)
     # Beside the target, so that it gets its name only when it is whole and verified.
     with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.absolute().parent) as folder:
         aside = Path(folder) / target.name
         os.close(os.open(aside, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-        with existing_store(path) as store:
+        with existing_store(url) as store:
+            source = folder_of(store)
             report = _copy(out, store, aside)
         os.link(aside, target)
-    keys = _copy_keys(Path(f"{path}.keys"), Path(f"{target}.keys")) if with_keys else 0
+    keys = _copy_keys(Path(source), Path(f"{target}.keys")) if with_keys and source is not None else 0
     _sync_folder(target.absolute().parent)
     _tell(out, target, report, keys, with_keys)
     return 0
@@ -176,6 +192,8 @@ def adopt(url: str | None, as_json: bool) -> int:
     one name.
     """
     out = Output(as_json)
+    if is_postgres(locate(url)):
+        raise StoreUnavailable("a store on a server has no home that it could leave", hint="there is nothing to adopt")
     path = path_of(url)
     with existing_store(path) as store:
         host, file = home_of(path)

@@ -12,7 +12,7 @@ import click
 from .. import objects
 from ..errors import RunNotFound, StoreUnavailable, ValueProblem
 from ..runs import RunSummary, find_runs
-from ..store import locate, open_store, sqlite_path
+from ..store import is_embedded, locate, open_store, sqlite_path
 from .output import Unreadable, clean
 
 if TYPE_CHECKING:
@@ -25,7 +25,8 @@ store_option = click.option(
     "--store",
     "url",
     metavar="URL",
-    help="The store: sqlite:///path or a path. Default: PERDURE_URL, else the nearest .perdure/, else ~/.perdure/.",
+    help="The store: sqlite:///path, a path, or postgresql://... Default: PERDURE_URL, else the nearest .perdure/, "
+    "else ~/.perdure/.",
 )
 agent_option = click.option("--agent", metavar="NAME", help="Only this agent.")
 
@@ -47,10 +48,16 @@ def path_of(url: str | None) -> str:
     return path
 
 
+def url_of(url: str | None) -> str:
+    """The URL of the store that is meant; if it is a file, it must be there."""
+    located = locate(url)
+    return f"sqlite:///{path_of(url)}" if is_embedded(located) else located
+
+
 @contextmanager
 def existing_store(url: str | None) -> Iterator[Store]:
     """Open a store that is there. Reading registers nobody as a holder of leases."""
-    store = open_store(f"sqlite:///{path_of(url)}")
+    store = open_store(url_of(url), create=False)
     try:
         yield store
     finally:

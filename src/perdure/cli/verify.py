@@ -14,7 +14,7 @@ from ..journal import rebuild as views
 from ..journal import verify as journal
 from ..journal.findings import Finding, Report, Severity
 from .output import Output, clean, plain, shown
-from .stores import common, existing_store, path_of
+from .stores import common, existing_store
 
 if TYPE_CHECKING:
     from ..store.base import Store
@@ -48,14 +48,16 @@ def verify(against: Path | None, export: Path | None, url: str | None, as_json: 
         findings = [*report.findings, *(anchors.compare(store, anchor, public) if anchor is not None else ())]
         damaged = report.left_off or any(it.severity == Severity.DAMAGE for it in findings)
         if export is not None and not damaged:
-            _write(export, anchors.write_anchor(anchors.make_anchor(store, heads, _signers(path_of(url), public))))
+            _write(
+                export, anchors.write_anchor(anchors.make_anchor(store, heads, _signers(keys.folder_of(store), public)))
+            )
     written = str(export) if export is not None and not damaged else None
     _tell(out, report, findings, written)
     return 1 if damaged else 0
 
 
-def _signers(path: str, public: dict[str, bytes]) -> dict[str, keys.SigningKey]:
-    found = {agent: keys.find(agent, path + ".keys", None) for agent in public}
+def _signers(folder: str | None, public: dict[str, bytes]) -> dict[str, keys.SigningKey]:
+    found = {agent: keys.find(agent, folder, None) for agent in public}
     return {agent: key for agent, key in found.items() if key is not None and key.public_key == public[agent]}
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from pathlib import Path
+from itertools import pairwise
 
 import msgspec
 
+from .stage import Stage
 from .story import CALLS, KILLED_AT, Call, Effect, Journal, Life, read_calls, read_journal, read_outside
 
 
@@ -52,10 +53,12 @@ class Report(msgspec.Struct, frozen=True):
     lives: list[Life]
 
 
-def examine(folder: Path, lives: list[Life]) -> Report:
+def examine(stage: Stage, lives: list[Life]) -> Report:
     """Count, compare, conclude."""
-    calls, outside, journal = read_calls(folder), read_outside(folder), read_journal(folder)
+    calls, outside, journal = read_calls(stage.folder), read_outside(stage.folder), read_journal(stage)
     claims = [*_deaths(lives), *_resumes(lives, outside, journal), *_totals(calls, outside, journal)]
+    if stage.hosts:
+        claims += _moves(stage.hosts, lives, journal)
     deaths = [life for life in lives if life.killed]
     return Report(
         ok=all(claim.holds for claim in claims),
@@ -117,7 +120,9 @@ def _resumes(lives: list[Life], outside: tuple[Effect, ...], journal: Journal) -
         yield Claim(
             f"Process {life.number} went on after {life.remembered} calls of the journal and repeated "
             f"{len(again) or 'none'} of them.",
-            life.remembered == lives[life.number - 2].journal.done and not again and life.pid != first.pid,
+            life.remembered == lives[life.number - 2].journal.done
+            and not again
+            and (life.host, life.pid) != (first.host, first.pid),
         )
     pushed = [effect.key for effect in first.journal.in_doubt]
     yield Claim(
@@ -143,4 +148,17 @@ def _totals(calls: tuple[Call, ...], outside: tuple[Effect, ...], journal: Journ
     yield Claim(
         f"{len(outside)} effects are in the outside file, each once, all with their key in the journal.",
         sorted(keys) == sorted(set(journal.effects)) and sorted(tasks) == sorted(set(intended)),
+    )
+
+
+def _moves(hosts: tuple[str, ...], lives: list[Life], journal: Journal) -> Iterator[Claim]:
+    for before, life in pairwise(lives):
+        yield Claim(
+            f"{life.host} could not see that the process on {before.host} was dead; it had to wait "
+            f"{life.waited:.0f} s for its lease to run out.",
+            life.waited > 0,
+        )
+    yield Claim(
+        f"The processes were on {', '.join(life.host for life in lives)}: so say their calls and the journal.",
+        hosts == tuple(life.host for life in lives) == journal.hosts and all(life.executed for life in lives),
     )

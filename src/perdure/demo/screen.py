@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import math
 from typing import Any
 
 import msgspec
 
 from .evidence import ASSUMED, Report
+from .stage import HOSTS, Stage
 from .story import CALLS, Life
 
 TITLE = f"An agent of {CALLS} tool calls is killed twice with SIGKILL, and goes on."
@@ -25,14 +26,14 @@ class Display:
     def __exit__(self, *error: object) -> None:
         pass
 
-    def begin(self, folder: Path, *, kept: bool) -> None:
-        """The demo starts in this folder."""
+    def begin(self, stage: Stage, *, kept: bool) -> None:
+        """The demo starts here."""
 
     def update(self, life: Life) -> None:
         """A process has come so far; with an exit code it has ended."""
 
-    def end(self, report: Report, kept: Path | None) -> None:
-        """All is counted; the files are gone unless they are kept in a folder."""
+    def end(self, report: Report, kept: Stage | None) -> None:
+        """All is counted; files and store are gone unless they are kept."""
 
 
 def choose_display(*, json: bool, plain: bool) -> Display:
@@ -52,17 +53,20 @@ def choose_display(*, json: bool, plain: bool) -> Display:
 class JsonDisplay(Display):
     """One JSON object at the end, on stdout."""
 
-    def end(self, report: Report, kept: Path | None) -> None:
+    def end(self, report: Report, kept: Stage | None) -> None:
         facts = msgspec.to_builtins(report) | {
             "lives": [_facts_of(life) for life in report.lives],
-            "folder": str(kept) if kept else None,
+            "folder": str(kept.folder) if kept else None,
+            "store": kept.shown if kept else None,
         }
         print(msgspec.json.format(msgspec.json.encode(facts)).decode())
 
 
 def _facts_of(life: Life) -> dict[str, Any]:
     return {
+        "host": life.host,
         "pid": life.pid,
+        "waited_seconds": round(life.waited, 2),
         "remembered": life.remembered,
         "adopted": life.adopted,
         "executed": len(life.executed),
@@ -77,19 +81,21 @@ class PlainDisplay(Display):
     """Lines without any colour, for pipes and logs."""
 
     def __init__(self) -> None:
-        self._shown: set[int] = set()
+        self._shown: set[tuple[int, int]] = set()
 
-    def begin(self, folder: Path, *, kept: bool) -> None:
-        print(f"{TITLE}\n{ABOUT}\n{where(folder, kept)}\n", flush=True)
+    def begin(self, stage: Stage, *, kept: bool) -> None:
+        print("\n".join([TITLE, ABOUT, *where(stage, kept), ""]), flush=True)
 
     def update(self, life: Life) -> None:
-        if life.number not in self._shown:
-            self._shown.add(life.number)
-            print(f"process {life.number} (pid {life.pid}): {what_it_found(life)}", flush=True)
+        # A line for every ten seconds of waiting: this may go to a log.
+        chapter = (life.number, math.ceil(life.wait.seconds_left / 10) if life.wait else -1 - bool(life.asks))
+        if chapter not in self._shown:
+            self._shown.add(chapter)
+            print(what_it_waits_for(life) or f"{who(life)}: {what_it_found(life)}", flush=True)
         if life.exit_code is not None:
             print(f"  executed calls {life.before + 1} to {life.position}\n  {how_it_ended(life)}", flush=True)
 
-    def end(self, report: Report, kept: Path | None) -> None:
+    def end(self, report: Report, kept: Stage | None) -> None:
         print()
         for what, ours, restart in [COLUMNS, *comparison(report)]:
             print(f"{what:28} {ours:>14} {restart:>18}")
@@ -99,9 +105,31 @@ class PlainDisplay(Display):
         print(f"\n{conclusion(report, kept)}")
 
 
-def where(folder: Path, kept: bool) -> str:
-    """The folder that one can look into meanwhile."""
-    return f"Folder: {folder}" + ("" if kept else " (removed at the end; --folder PATH keeps one)")
+def where(stage: Stage, kept: bool) -> list[str]:
+    """What one can look into meanwhile, and which machines there are."""
+    lines = [f"Folder: {stage.folder}" + ("" if kept else " (removed at the end; --folder PATH keeps one)")]
+    if stage.url:
+        lines.append(f"Store: {stage.shown}" + ("" if kept else " (dropped at the end)"))
+    if stage.hosts:
+        lines.append(f"Hosts: {', '.join(stage.hosts)}, each with a process table that no other can look into")
+    elif stage.no_hosts:
+        lines.append(f"Hosts: only this one, where a death is seen at once. No others here: {stage.no_hosts}")
+    return lines
+
+
+def who(life: Life) -> str:
+    """A process by its number; by its host too, when it was started on one of its own."""
+    place = f" on {life.host}" if life.host in HOSTS else ""
+    return f"process {life.number}{place}" + (f" (pid {life.pid})" if life.pid else "")
+
+
+def what_it_waits_for(life: Life) -> str:
+    """What keeps a process from being started, or from going on; empty when nothing does."""
+    if life.asks:
+        return f"  {life.asks!r} is in doubt: not done, but {life.host} waits until nobody elsewhere can still be at it"
+    if life.wait is None:
+        return ""
+    return f"{life.host} waits: the lease of {life.wait.host} runs out in {math.ceil(life.wait.seconds_left)} s"
 
 
 def what_it_found(life: Life) -> str:
@@ -154,8 +182,9 @@ def assumptions() -> str:
     )
 
 
-def conclusion(report: Report, kept: Path | None) -> str:
+def conclusion(report: Report, kept: Stage | None) -> str:
     """The last line."""
     verdict = "Every claim was verified by counting" if report.ok else "A claim does not hold"
-    where = f"; the files are in {kept}" if kept else ""
-    return f"{verdict}{where}."
+    where = f"; the files are in {kept.folder}" if kept else ""
+    store = f", the store is {kept.shown}" if kept and kept.url else ""
+    return f"{verdict}{where}{store}."

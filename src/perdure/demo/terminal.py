@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -22,8 +21,11 @@ from .screen import (
     conclusion,
     how_it_ended,
     what_it_found,
+    what_it_waits_for,
     where,
+    who,
 )
+from .stage import Stage
 from .story import CALLS, Life
 
 DEATH_SECONDS = 0.8
@@ -45,11 +47,11 @@ class TerminalDisplay(Display):
     def __exit__(self, *error: object) -> None:
         self._live.stop()
 
-    def begin(self, folder: Path, *, kept: bool) -> None:
+    def begin(self, stage: Stage, *, kept: bool) -> None:
         title = Text("perdure demo", style="bold")
         self._console.print(Rule(title, align="left", style="dim"))
         self._console.print(Text(f"{TITLE}\n{ABOUT}"))
-        self._console.print(Text(f"{where(folder, kept)}\n", style="dim"), soft_wrap=True)
+        self._console.print(Text("\n".join([*where(stage, kept), ""]), style="dim"), soft_wrap=True)
         self._console.print(self._legend())
         self._live.start()
 
@@ -60,7 +62,7 @@ class TerminalDisplay(Display):
             if life.killed:
                 time.sleep(self._pause)
 
-    def end(self, report: Report, kept: Path | None) -> None:
+    def end(self, report: Report, kept: Stage | None) -> None:
         self._live.stop()
         self._console.print(self._table(report))
         self._console.print(Text(f"\n{assumptions()}\n", style="dim"))
@@ -78,7 +80,8 @@ class TerminalDisplay(Display):
         return Group(*(self._draw_life(life) for life in self._lives.values()))
 
     def _draw_life(self, life: Life) -> RenderableType:
-        head = Text.assemble((f"process {life.number}", "bold"), (f"  pid {life.pid}", "dim"))
+        name, _, pid = who(life).partition(" (")
+        head = Text.assemble((name, "bold"), (f"  {pid.rstrip(')')}" if pid else "", "dim"))
         head.append(f"  {what_it_found(life)}", style="blue" if life.remembered else "dim")
         return Group(head, self._bar(life), self._now(life), Text())
 
@@ -100,6 +103,8 @@ class TerminalDisplay(Display):
     def _now(self, life: Life) -> Text:
         if life.exit_code is not None:
             return Text("  " + how_it_ended(life), style="bold red" if life.exit_code else "bold green")
+        if waits := what_it_waits_for(life).strip():
+            return Text("  " + waits, style="yellow")
         if not life.executed:
             return Text("  starts", style="dim")
         call = life.executed[-1]

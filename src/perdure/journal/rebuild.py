@@ -77,6 +77,7 @@ class _Snapshot(Unit[tuple[dict[str, Rows], dict[int, int]]]):
     """All views, and how long each stream is, at one moment."""
 
     site = Site.REBUILD
+    snapshot = long = True
 
     def script(self) -> Script[tuple[dict[str, Rows], dict[int, int]]]:
         rows = yield [Statement(view.query) for view in TABLES.values()]
@@ -115,13 +116,16 @@ class _Apply(Unit[None]):
 
 
 class _Rebuild(Unit[int]):
+    """Done twice, it is the same as done once."""
+
     site = Site.REBUILD
+    long = True
 
     def __init__(self, store: str) -> None:
         self._store = store
 
     def script(self) -> Script[int]:
-        yield [Statement(view.clear) for view in TABLES.values()]
+        yield [Statement("lock_journal"), *(Statement(view.clear) for view in TABLES.values())]
         [streams] = yield [Statement("all_streams")]
         entries = 0
         for stream, *_ in streams:

@@ -27,6 +27,9 @@ CHECK_AGAIN_SECONDS_MAX = 30.0
 """While a run waits for a person, its check is asked again now and then: the outside may have come back."""
 
 
+NEVER = float("inf")
+
+
 class Done(msgspec.Struct, frozen=True):
     """`check` returns it to say: the effect happened, with this result.
 
@@ -87,18 +90,26 @@ def takes_key(check: Callable[..., Any]) -> bool:
 
 def _old_holder_is_gone(it: EffectCall, recorded: Recorded) -> bool:
     """Whether "it did not happen" can still become false: only a body that may yet run could do that."""
+    return it.run.clock.boot_ms() >= _old_holder_gone_at(it, recorded)
+
+
+def _old_holder_gone_at(it: EffectCall, recorded: Recorded) -> float:
+    """From when on, by our boot clock, no old body can be at work any more."""
     run = it.run
     if any(frame.intent == recorded.seq for frame in run.bodies):
-        return False  # it timed out in this process, and its thread is still at work
+        return NEVER  # it timed out in this process, and its thread is still at work
     holder = run.ledger.holders[recorded.fence]
     if holder == run.engine.tenancy.process or proven_dead(holder, run.store.one_host):
-        return True
+        return 0
     if not recorded.timeout_ms:
-        return False  # a body without a timeout may sleep for ever and then act
+        return NEVER  # a body without a timeout may sleep for ever and then act
+    lasts = recorded.timeout_ms + LEASE_MS
     if run.store.one_host:
-        return run.clock.wall_ms() > recorded.at + recorded.timeout_ms + LEASE_MS
-    # The clocks of two hosts agree on nothing. But its lease was out when we took over, and no body began after that.
-    return run.clock.boot_ms() > run.opened_at + recorded.timeout_ms
+        return run.clock.boot_ms() + recorded.at + lasts - run.clock.wall_ms() + 1
+    # The clocks of two hosts agree on nothing, and the server's may have been set. Counted from the takeover, by the
+    # clocks of this host: the old holder believes in its lease for no longer than that, and begins no body afterwards.
+    first = run.ledger.first_takeover(recorded.fence, run.engine.tenancy.process.boot)
+    return min(run.opened_at, run.clock.boot_ms() + first - run.clock.wall_ms()) + lasts + 1
 
 
 def settle(it: EffectCall, recorded: Recorded) -> Protocol[Verdict]:
@@ -161,8 +172,9 @@ def _ask_a_person(it: EffectCall, recorded: Recorded, question: int) -> Protocol
     )  # fmt: skip
     began = run.clock.boot_ms()
     check_every, check_at = CHECK_AGAIN_SECONDS, began + CHECK_AGAIN_SECONDS * 1000
+    may_be_answered = run.store.watch(run.head.stream)
     while True:
-        if answered := (yield _answer_to(it, recorded)):
+        if may_be_answered() and (answered := (yield _answer_to(it, recorded))):
             return (yield from _apply_answer(it, recorded, question, answered[0]))
         now = run.clock.boot_ms()
         if run.wait is not None and now - began >= run.wait * 1000:
@@ -177,6 +189,9 @@ def _ask_a_person(it: EffectCall, recorded: Recorded, question: int) -> Protocol
                 return verdict
             check_every = min(check_every * 2, CHECK_AGAIN_SECONDS_MAX)
             check_at = run.clock.boot_ms() + check_every * 1000
+            believable_at = _old_holder_gone_at(it, recorded)
+            if now < believable_at < check_at:
+                check_at = believable_at
         yield Pause(WAIT_POLL_SECONDS)
 
 

@@ -11,6 +11,7 @@ import msgspec
 from .. import codec
 from ..errors import NotStorable
 from ..limits import RETRY_BACKOFF_SECONDS
+from ..store.base import holds
 
 Key = NewType("Key", str)
 """Annotate a parameter with it to have the idempotency key put there."""
@@ -160,4 +161,6 @@ def function(
 ) -> Function:
     """Look at a function once."""
     label = str(name or getattr(call, "__name__", type(call).__name__))
+    if not holds(label):
+        raise ValueError(f"a name has no NUL character and no lone surrogate, unlike {label!r}")
     return Function(label, call, effect, Signature(call, ignore), options)

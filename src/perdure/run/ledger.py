@@ -5,6 +5,7 @@ Built once when a run is opened, then consumed as the code executes again. No I/
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -66,6 +67,8 @@ class Ledger:
         self.by_intent: dict[int, Recorded] = {}
         self.holders: dict[int, Holder] = {}
         """Which process wrote under which fence."""
+        self.taken_at: dict[int, int] = {}
+        """When a process took the run over, by its own wall clock."""
         self.items: set[str] = set()
         self.landed: dict[str, list[tuple[r.Write, ...]]] = {}
         """All writes that landed inside an item, by the item's scope: a skipped item applies them."""
@@ -100,6 +103,11 @@ class Ledger:
     def unconsumed_effect(self, path: str, name: str) -> Recorded | None:
         """A recorded effect of that name which the code has not asked for."""
         return next((one for one in self.effects.get((path, name), ()) if not one.consumed), None)
+
+    def first_takeover(self, fence: int, boot: str) -> float:
+        """When a process of this boot of this host first took the run over from whoever had that fence."""
+        ours = [at for later, at in self.taken_at.items() if later > fence and self.holders[later].boot == boot]
+        return min(ours, default=math.inf)
 
     def doubtful_effects(self, path: str, name: str) -> list[Recorded]:
         """The recorded effects of that name of which this run does not know how they ended."""
@@ -164,6 +172,7 @@ class Ledger:
 
     def _on_resumed(self, event: r.Event, it: r.RunResumed) -> None:
         self.holders[it.fence] = it.holder
+        self.taken_at[it.fence] = event.at
         # An attempt that was killed at a failure did not go past it, whatever a later one records before it.
         self.causes.update(seq for seq in self._failures if seq > self.latest_start)
         self._failures.clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +47,8 @@ class Claim(Unit[Claimed]):
         self._digest = codec.digest(given, "input")
         self._input, self._objects = objects.pack(engine.store, given, "input")
         self._parent = parent
+        # Claims of one run in one process come one after the other, and each sees what the one before has opened.
+        self.lane = ~abs(hash((engine.name, run_id)))
         self.head: Head | None = None
         """Where the run's stream ends now, once it is ours."""
 
@@ -74,14 +77,21 @@ class Claim(Unit[Claimed]):
 
     def _take_over(self, stream: int) -> Script[Claimed]:
         engine = self._engine
-        lease = yield from read_lease(stream, engine.store.clock.boot_ms(), engine.store.one_host)
+        now = engine.store.clock.boot_ms()
+        lease = yield from read_lease(stream, now, engine.store.one_host)
         if stream in self._tenancy.open_streams:
             raise RunBusy(f"run {self._id!r} is already open in this process")
         # One that this process holds and has not open is left from a store that it had to close after an error.
-        if lease.process != self._tenancy.process and lease.alive():
+        if lease.process != self._tenancy.process and lease.alive() and not self._tenancy.outlasts(lease):
             raise lease.busy(self._id)
         take = Statement("take_lease", (stream, lease.fence, self._tenancy.holder), Overtaken)
-        [_, _, [(seq, chain)]] = yield [self._presence(), take, Statement("head_of", (stream,))]
+        # Asked once more behind the take, which locks the lease: what we have decided on may have changed meanwhile.
+        look = [Statement("time_left", (lease.holder, now)), Statement("get_run", (engine.name, self._id))]
+        [_, [(seq, chain)], left, [run], _] = yield [take, Statement("head_of", (stream,)), *look, self._presence()]
+        if run[3] == r.Status.FINISHED:
+            raise Overtaken
+        if left and left[0][0] > lease.left_ms and lease.holder != self._tenancy.holder:
+            raise Overtaken  # it has renewed since we looked, and relies on it: what it is now decides
         fence = lease.fence + 1
         head = Head(engine.store.identity, stream, fence, seq, chain)
         yield from Append(self.site, head, [r.RunResumed(fence, self._tenancy.process)], engine.store.clock).script()
@@ -141,7 +151,13 @@ def _give_back(engine: Engine, head: Head, error: BaseException) -> Protocol[Non
 
 def _load(engine: Engine, claimed: Claimed) -> tuple[Ledger, Head]:
     head = Head(engine.store.identity, claimed.stream, claimed.fence)
-    ledger = engine.store.scan("events_of", (claimed.stream, 0), lambda rows: Ledger(walk_events(head, rows)))
+    collecting = gc.isenabled()
+    gc.disable()  # all that is made here stays: collecting in the middle would find nothing, and look at everything
+    try:
+        ledger = engine.store.scan("events_of", (claimed.stream, 0), lambda rows: Ledger(walk_events(head, rows)))
+    finally:
+        if collecting:
+            gc.enable()
     return ledger, head
 
 

@@ -9,6 +9,7 @@ from .. import records as r
 from ..errors import PerdureError, StepTimeout, StoreProblem
 from ..failpoints import Site
 from ..limits import RETRY_BACKOFF_SECONDS_MAX
+from ..store.base import holds
 from .core import RunCore
 from .functions import Function, Options
 from .ledger import Recorded
@@ -119,5 +120,6 @@ def mark(error: BaseException, run: RunCore, seq: int) -> None:
 
 
 def describe(error: BaseException) -> str:
-    """An exception in one line."""
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    """An exception in one line, that can be kept as text: a model's words may hold anything."""
+    told = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return told if holds(told) else told.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, overload
 
 from .. import records as r
-from ..errors import ValueTooLarge
+from ..errors import NotStorable, ValueTooLarge
 from ..failpoints import Site
 from ..limits import NAME_CHARACTERS_MAX
+from ..store.base import holds
 from .core import RunCore
 from .requests import Protocol
 from .scope import Frame, frame_of
@@ -79,6 +80,8 @@ def _check_name(key: str, path: str) -> None:
         raise TypeError(f"{path}: a name must be a str, not {type(key).__name__}")
     if len(key) > NAME_CHARACTERS_MAX:
         raise ValueTooLarge(f"{path}: a name has at most {NAME_CHARACTERS_MAX} characters")
+    if not holds(key):
+        raise NotStorable(f"{path}: a name has no NUL character and no lone surrogate")
 
 
 def read_state(run: RunCore) -> dict[str, bytes]:

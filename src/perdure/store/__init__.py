@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 from ..clock import SYSTEM_CLOCK, Clock
@@ -13,7 +14,7 @@ from ..failpoints import arm_from_environment
 from .base import Store
 from .postgres_url import is_postgres, without_password
 
-__all__ = ["Store", "file_of", "is_postgres", "locate", "open_store", "sqlite_path", "without_password"]
+__all__ = ["Store", "file_of", "is_embedded", "is_postgres", "locate", "open_store", "sqlite_path", "without_password"]
 
 DATABASE_NAME = "perdure.db"
 FOLDER_NAME = ".perdure"
@@ -32,13 +33,17 @@ def locate(store: str | os.PathLike[str] | None) -> str:
     return f"sqlite:///{Path.home() / FOLDER_NAME / DATABASE_NAME}"
 
 
-def open_store(url: str, *, durability: str = "full", clock: Clock = SYSTEM_CLOCK, vfs: str | None = None) -> Store:
-    """Open a store; it is created when it is not there."""
+def open_store(
+    url: str, *, durability: str = "full", clock: Clock = SYSTEM_CLOCK, vfs: str | None = None, create: bool = True
+) -> Store:
+    """Open a store. One that is not there is created; without `create`, that is an error on a server."""
     if durability not in ("full", "process"):
         raise ValueError(f'durability={durability!r}: choose "full" or "process"')
     arm_from_environment()
     if is_postgres(url):
-        return _open_postgres(url, durability, clock)
+        return _open_postgres(url, durability, clock, create)
+    if (theirs := _opener_of(url)) is not None:
+        return theirs(url, clock=clock, durability=durability)
     path = sqlite_path(url)
     from .sqlite import SqliteStore
     from .sqlite_file import prepare_file
@@ -50,7 +55,20 @@ def open_store(url: str, *, durability: str = "full", clock: Clock = SYSTEM_CLOC
     return SqliteStore(path, clock=clock, durability=durability, vfs=vfs)
 
 
-def _open_postgres(url: str, durability: str, clock: Clock) -> Store:
+def _opener_of(url: str) -> Callable[..., Store] | None:
+    """What another package has registered for a scheme; see `perdure.testing`."""
+    scheme = url.partition("://")[0]
+    if scheme == "sqlite":
+        return None
+    from importlib.metadata import entry_points
+
+    for point in entry_points(group="perdure.stores", name=scheme):
+        opener: Callable[..., Store] = point.load()
+        return opener
+    return None
+
+
+def _open_postgres(url: str, durability: str, clock: Clock, create: bool) -> Store:
     try:
         from .postgres import PostgresStore
     except ImportError as error:
@@ -59,7 +77,7 @@ def _open_postgres(url: str, durability: str, clock: Clock) -> Store:
         raise StoreUnavailable(
             "postgresql:// needs the package psycopg", hint='pip install "perdure[postgres]"'
         ) from error
-    return PostgresStore(url, clock=clock, durability=durability)
+    return PostgresStore(url, clock=clock, durability=durability, create=create)
 
 
 def sqlite_path(url: str) -> str:
@@ -79,10 +97,15 @@ def sqlite_path(url: str) -> str:
 
 def file_of(url: str) -> str | None:
     """The file of a store; None for one in memory or on a server."""
-    if is_postgres(url):
+    if not is_embedded(url):
         return None
     path = sqlite_path(url)
     return None if path == ":memory:" else path
+
+
+def is_embedded(url: str) -> bool:
+    """Whether a store lives in this process, as a file or in memory, and not on a server."""
+    return url.startswith("sqlite:")
 
 
 def _warn_about_memory() -> None:

@@ -6,6 +6,7 @@ never I/O, so SQLite, PostgreSQL and a simulator drive the same one.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, Generic, TypeVar
@@ -17,6 +18,7 @@ from ..errors import PerdureError, StoreBusy, StoreFenced
 from ..failpoints import Site
 
 T = TypeVar("T")
+_UNKEPT = re.compile("[\0\ud800-\udfff]")
 Row = tuple[Any, ...]
 Rows = list[Row]
 
@@ -27,6 +29,14 @@ class Statement(msgspec.Struct, frozen=True, gc=False):
     name: str
     args: tuple[Any, ...] = ()
     must: type[PerdureError] | None = None
+
+
+def holds(text: str) -> bool:
+    """Whether every store can keep a text in a column: PostgreSQL has no NUL, UTF-8 no half of a surrogate pair.
+
+    It is asked of names; values are stored as bytes, and hold anything.
+    """
+    return _UNKEPT.search(text) is None
 
 
 class Proof(msgspec.Struct, frozen=True, gc=False):
@@ -68,6 +78,9 @@ class Unit(Generic[T]):
     long: bool = False
     """Whether it may take longer than a transaction usually does."""
 
+    seconds: float | None = None
+    """After how long it gives up when the store is away, if that is sooner than usual."""
+
     def script(self) -> Script[T]:
         """Runs inside the transaction; raising undoes this unit and leaves its neighbours alone."""
         raise NotImplementedError
@@ -106,9 +119,9 @@ class Store(ABC):
         """The same for many rows, which pass one by one and are not kept."""
         return consume(self.read(name, args))
 
-    @abstractmethod
-    def changes(self) -> int:
-        """A number that moves when another process has committed; cheap enough to poll."""
+    def watch(self, stream: int) -> Callable[[], bool]:
+        """Something to ask often: may a stream have got an answer since it was last asked? At first it may."""
+        return lambda: True
 
     @abstractmethod
     def backup(self, path: str, progress: Callable[[int, int], None] | None = None) -> int:

@@ -38,7 +38,7 @@ _RETURNS = {name for name, named in sql.load("sqlite").items() if named.returns}
 
 
 READER_CACHE_PAGES = 64
-"""Readers read a page once, in order: a large cache would only be memory to be made, which is slower than the reading."""
+"""Readers read a page once, in order: a large cache would only be memory to be made, which takes its time."""
 
 
 class SqliteStore(Store):
@@ -111,7 +111,18 @@ class SqliteStore(Store):
             finally:
                 self._readers.append(connection)
 
+    def watch(self, stream: int) -> Callable[[], bool]:
+        seen = -1
+
+        def changed() -> bool:
+            nonlocal seen
+            before, seen = seen, self.changes()
+            return before != seen
+
+        return changed
+
     def changes(self) -> int:
+        """A number that moves when another process has committed; cheap enough to poll."""
         self._must_be_open()
         if self._one_connection:
             return self._writer.total_changes()

@@ -32,15 +32,15 @@ RUNS = (
         "two processes work on one run",
         OF_RUNS + "test_a_run_open_elsewhere_is_busy_and_taken_over_when_its_holder_dies",
         "run/lifecycle.py",
-        "if lease.process != self._tenancy.process and lease.alive():",
-        "if False and lease.alive():",
+        "if lease.process != self._tenancy.process and lease.alive() and",
+        "if False and lease.alive() and",
     ),
     mutant(
         "no-takeover-of-the-dead",
         "a killed run can only go on after a timeout",
         OF_RUNS + "test_a_run_open_elsewhere_is_busy_and_taken_over_when_its_holder_dies",
         "leases.py",
-        "if self.process is None or proven_dead(self.process):",
+        "if self.process is None or proven_dead(self.process, self.one_host):",
         "if self.process is None:",
     ),
     mutant(

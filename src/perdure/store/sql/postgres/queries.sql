@@ -64,9 +64,9 @@ SELECT id, kind, name, at FROM streams WHERE id > :after ORDER BY id LIMIT :coun
 SELECT coalesce(max(id), 0) FROM streams;
 
 -- name: add_seal(stream, seq, chain, streams, public_key, signature)
--- A signed head.
+-- A signed head. One that is sealed twice, because a commit was repeated, is sealed once.
 INSERT INTO seals (stream, seq, chain, streams, public_key, signature)
-VALUES (:stream, :seq, :chain, :streams, :public_key, :signature);
+VALUES (:stream, :seq, :chain, :streams, :public_key, :signature) ON CONFLICT (stream, seq) DO NOTHING;
 
 -- name: all_seals()
 -- For verify.
@@ -148,6 +148,18 @@ VALUES (:holder, :boot, :namespace, :pid, :started, :host, :at,
         (extract(epoch FROM clock_timestamp()) * 1000)::bigint + 0 * :now::bigint + :ttl::bigint)
 ON CONFLICT (id) DO UPDATE SET deadline = excluded.deadline;
 
+-- name: keep_holder(holder, boot, namespace, pid, started, host, at, now, ttl)
+-- Before a lease names this holder: its row is there, with time left. All runs of a process open side by side: its row is
+-- only kept from being dropped, which many may do at once, and renewed when the heart has missed a beat.
+WITH here AS (
+    SELECT 1 FROM holders WHERE id = :holder
+      AND deadline > (extract(epoch FROM clock_timestamp()) * 1000)::bigint + :ttl::bigint / 2 FOR KEY SHARE)
+INSERT INTO holders (id, boot, namespace, pid, started, host, at, deadline)
+SELECT :holder, :boot, :namespace, :pid, :started, :host, :at,
+       (extract(epoch FROM clock_timestamp()) * 1000)::bigint + 0 * :now::bigint + :ttl::bigint
+WHERE NOT EXISTS (SELECT 1 FROM here)
+ON CONFLICT (id) DO UPDATE SET deadline = excluded.deadline;
+
 -- name: release_all(holder)
 -- The process closes the store: whatever it had open can be taken at once.
 UPDATE leases SET holder = NULL WHERE holder = :holder;
@@ -172,6 +184,15 @@ SELECT leases.fence, leases.holder, holders.boot, holders.namespace, holders.pid
        holders.at, holders.deadline - ((extract(epoch FROM clock_timestamp()) * 1000)::bigint + 0 * :now::bigint)
 FROM leases LEFT JOIN holders ON holders.id = leases.holder WHERE leases.stream = :stream;
 
+-- name: time_left(holder, now)
+-- Once more, when the lease is locked: somebody who has renewed since then is not taken for dead.
+SELECT deadline - ((extract(epoch FROM clock_timestamp()) * 1000)::bigint + 0 * :now::bigint)
+FROM holders WHERE id = :holder;
+
+-- name: all_leases()
+-- For a copy of the store.
+SELECT stream, fence FROM leases ORDER BY stream;
+
 -- name: take_lease(stream, fence, holder)
 -- Takeover: the next fence, unless somebody else was quicker.
 WITH taken AS (
@@ -183,8 +204,8 @@ SELECT 1 / count(*) FROM taken;
 UPDATE leases SET holder = NULL WHERE stream = :stream AND fence = :fence;
 
 -- name: check_lease(stream, fence)
--- Is this still ours? Looked at before an effect when the deadline has passed.
-SELECT 1 FROM leases WHERE stream = :stream AND fence = :fence;
+-- Is this still ours? Looked at before an effect when the deadline has passed. Waits for a takeover that has begun.
+SELECT 1 FROM leases WHERE stream = :stream AND fence = :fence FOR SHARE;
 
 -- name: add_agent(name, stream, public_key, at)
 -- Fold of AgentCreated.
@@ -269,9 +290,13 @@ SELECT seq, about, kind, text, at FROM questions WHERE stream = :stream AND open
 SELECT stream, seq, about, kind, text, at, open FROM questions ORDER BY stream, seq;
 
 -- name: add_answer(stream, about, verdict, value, by, at)
--- Fold of Answered; the first one wins, so a second is a constraint error.
+-- Fold of Answered; the first one wins, so a second is a constraint error. A run that waits for it is told.
+WITH told AS (
+    SELECT pg_notify('perdure', current_schema() || ' ' || :stream::text) IS NULL AS unheard
+    FROM questions WHERE stream = :stream::bigint AND about = :about AND open = 1)
 INSERT INTO answers (stream, about, verdict, value, by, at)
-VALUES (:stream, :about, :verdict, :value, :by, :at);
+SELECT :stream::bigint, :about::bigint, :verdict::text, :value::bytea, :by::text, :at::bigint
+FROM (SELECT count(unheard) FROM told) AS heard;
 
 -- name: get_answer(stream, about)
 -- What was answered.
@@ -280,6 +305,10 @@ SELECT verdict, value, by, at FROM answers WHERE stream = :stream AND about = :a
 -- name: all_answers()
 -- For rebuild.
 SELECT stream, about, verdict, value, by, at FROM answers ORDER BY stream, about;
+
+-- name: lock_journal()
+-- Nobody else writes while the views are made anew.
+LOCK TABLE events IN SHARE ROW EXCLUSIVE MODE;
 
 -- name: clear_agents()
 -- Rebuild starts from nothing.

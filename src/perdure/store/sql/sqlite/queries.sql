@@ -53,9 +53,9 @@ SELECT id, kind, name, at FROM streams WHERE id > :after ORDER BY id LIMIT :coun
 SELECT coalesce(max(id), 0) FROM streams;
 
 -- name: add_seal(stream, seq, chain, streams, public_key, signature)
--- A signed head.
+-- A signed head. One that is sealed twice, because a commit was repeated, is sealed once.
 INSERT INTO seals (stream, seq, chain, streams, public_key, signature)
-VALUES (:stream, :seq, :chain, :streams, :public_key, :signature);
+VALUES (:stream, :seq, :chain, :streams, :public_key, :signature) ON CONFLICT (stream, seq) DO NOTHING;
 
 -- name: all_seals()
 -- For verify.
@@ -133,6 +133,12 @@ INSERT INTO holders (id, boot, namespace, pid, started, host, at, deadline)
 VALUES (:holder, :boot, :namespace, :pid, :started, :host, :at, :now + :ttl)
 ON CONFLICT (id) DO UPDATE SET deadline = excluded.deadline;
 
+-- name: keep_holder(holder, boot, namespace, pid, started, host, at, now, ttl)
+-- Before a lease names this holder: its row is there, with time left. Here it is simply renewed.
+INSERT INTO holders (id, boot, namespace, pid, started, host, at, deadline)
+VALUES (:holder, :boot, :namespace, :pid, :started, :host, :at, :now + :ttl)
+ON CONFLICT (id) DO UPDATE SET deadline = excluded.deadline;
+
 -- name: release_all(holder)
 -- The process closes the store: whatever it had open can be taken at once.
 UPDATE leases SET holder = NULL WHERE holder = :holder;
@@ -155,6 +161,14 @@ INSERT INTO leases (stream, fence, holder) VALUES (:stream, 1, :holder);
 SELECT leases.fence, leases.holder, holders.boot, holders.namespace, holders.pid, holders.started, holders.host,
        holders.at, holders.deadline - :now
 FROM leases LEFT JOIN holders ON holders.id = leases.holder WHERE leases.stream = :stream;
+
+-- name: time_left(holder, now)
+-- Once more, when the lease is locked: somebody who has renewed since then is not taken for dead.
+SELECT deadline - :now FROM holders WHERE id = :holder;
+
+-- name: all_leases()
+-- For a copy of the store.
+SELECT stream, fence FROM leases ORDER BY stream;
 
 -- name: take_lease(stream, fence, holder)
 -- Takeover: the next fence, unless somebody else was quicker.
@@ -262,6 +276,10 @@ SELECT verdict, value, by, at FROM answers WHERE stream = :stream AND about = :a
 -- name: all_answers()
 -- For rebuild.
 SELECT stream, about, verdict, value, by, at FROM answers ORDER BY stream, about;
+
+-- name: lock_journal()
+-- Nobody else writes while the views are made anew: here the transaction has the write lock anyway.
+SELECT 1;
 
 -- name: clear_agents()
 -- Rebuild starts from nothing.

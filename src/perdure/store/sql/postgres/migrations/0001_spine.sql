@@ -76,7 +76,7 @@ CREATE TABLE leases (
     stream BIGINT PRIMARY KEY,
     fence  BIGINT NOT NULL,
     holder BIGINT
-) WITH (fillfactor = 50);
+);
 
 -- The leases of one holder, to release them and to see whether it has any. Only held ones are of interest.
 CREATE INDEX leases_of_holder ON leases (holder) WHERE holder IS NOT NULL;

@@ -1,0 +1,149 @@
+"""The store for many machines: a schema in a PostgreSQL database.
+
+Nothing here decides anything: `postgres_commit` knows how a unit gets in, `postgres_pool` where connections come from,
+`postgres_schema` what is in the database. A commit from an event loop is made by a thread beside it, as with SQLite:
+it must go on when the loop stands still, for example because a task waits for a commit without awaiting it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from .. import interrupts
+from ..clock import Clock
+from ..errors import StoreClosed, StoreForked
+from ..failpoints import Moment, reach
+from ..limits import OPEN_SECONDS_MAX
+from . import postgres_schema
+from .base import Rows, Statement, Store, Unit
+from .lanes import Lanes, Workers
+from .postgres_commit import Commit, Patience, answered
+from .postgres_copy import Copy
+from .postgres_errors import Cut, ServerError, hopeful, hopeless, refused, translated
+from .postgres_listen import Listener, Watch
+from .postgres_pool import Pool
+from .postgres_schema import Facts, Server
+from .postgres_url import parse
+
+T = TypeVar("T")
+
+
+class PostgresStore(Store):
+    """A schema of a database. Processes on many hosts may use it at once."""
+
+    one_host = False
+
+    def __init__(self, url: str, *, clock: Clock, durability: str = "full", create: bool = True) -> None:
+        self._place = parse(url)
+        self.url = self._place.shown
+        self.clock = clock
+        self.durability = durability
+        self._pool = Pool(self._place, durability)
+        self._listener = Listener(self._pool)
+        self._closed = self._forked = False
+        facts = self._open(create)
+        self.secret, self.identity = facts.secret, facts.identity
+        self._lanes = _LANES.setdefault(self.identity, Lanes())
+        self._workers = Workers(self._lanes, self._place.pool_size)
+        _OPEN.add(self)
+
+    def submit(self, unit: Unit[T]) -> T:
+        self._must_be_open()
+        reach(unit.site, Moment.BEFORE)
+        held = interrupts.hold()
+        try:
+            with self._lanes.lane(unit.lane):
+                result = Commit(self._pool, unit).run()
+            reach(unit.site, Moment.AFTER)
+        finally:
+            if held:
+                interrupts.let_go()
+        return result
+
+    async def submit_async(self, unit: Unit[T]) -> T:
+        self._must_be_open()
+        reach(unit.site, Moment.BEFORE)
+        result = await self._workers.result_of(unit.lane, Commit(self._pool, unit).run)
+        reach(unit.site, Moment.AFTER)
+        return result
+
+    def read(self, name: str, args: tuple[Any, ...] = ()) -> Rows:
+        self._must_be_open()
+        return answered(self._pool, Statement(name, args))
+
+    def watch(self, stream: int) -> Callable[[], bool]:
+        self._must_be_open()
+        return Watch(self._listener, stream)
+
+    def backup(self, path: str, progress: Callable[[int, int], None] | None = None) -> int:
+        self.submit(Copy(path, self.url, self.clock, progress))
+        return os.path.getsize(path)
+
+    def server(self) -> Server:
+        """What the server says about itself, for doctor."""
+        self._must_be_open()
+        with self._pool.link(time.monotonic() + self._place.connect_seconds) as link:
+            return postgres_schema.server(link, self._place)
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        _OPEN.discard(self)
+        if not self._forked:
+            self._listener.close()
+            self._workers.close()
+            self._pool.close()
+
+    # -- inside -----------------------------------------------------------------------------------------------
+
+    def _open(self, create: bool) -> Facts:
+        place = self._place
+        patience, hope = Patience(place.reconnect_seconds), Patience(min(OPEN_SECONDS_MAX, place.reconnect_seconds))
+        while True:
+            try:
+                link = self._pool.connect(patience.until)
+            except Cut as error:
+                if hopeless(error) or (not hopeful(error) and time.monotonic() > hope.until):
+                    raise refused(str(error), place.shown) from error
+                patience.pause(error, place.shown)
+                continue
+            try:
+                return postgres_schema.prepared(link, place, create)
+            except (Cut, ServerError) as error:
+                if isinstance(error, ServerError) and not error.again:
+                    raise translated(error, place.shown) from error
+                patience.pause(error, place.shown)
+            finally:
+                self._pool.close_link(link)
+
+    def _must_be_open(self) -> None:
+        if self._closed:
+            raise StoreClosed
+        if self._forked:
+            raise StoreForked
+
+    def _abandon(self) -> None:
+        """In a forked child: the connections are the parent's."""
+        self._forked = True
+        self._pool.abandon()
+
+
+_LANES: dict[str, Lanes] = {}
+"""By store, for the whole process: two doors to one store lead to the same streams."""
+
+_OPEN: weakref.WeakSet[PostgresStore] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for store in list(_OPEN):
+        store._abandon()
+    _OPEN.clear()
+    _LANES.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,0 +1,116 @@
+"""A store on a server as a SQLite file: of one moment, with the same identity, journal, seals and objects.
+
+Leases are copied without their holders, who work on the original.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from ..clock import Clock
+from ..failpoints import Site
+from .base import Rows, Script, Statement, Unit
+from .sqlite_file import connect, create_or_migrate, prepare_file, translate
+
+Progress = Callable[[int, int], None]
+
+PAGE_ROWS = 1000
+PAGE_OBJECTS = 16
+"""Each may be large."""
+
+_FACT = "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+_HOME = "INSERT INTO homes (host, file, at) VALUES (?, ?, ?)"
+_STREAM = "INSERT INTO streams (id, kind, name, at) VALUES (?, ?, ?, ?)"
+_EVENT = "INSERT INTO events (id, kind, at, body, chain, digest) VALUES (?, ?, ?, ?, ?, ?)"
+_OBJECT = "INSERT INTO objects (id, size, data) VALUES (?, ?, ?)"
+
+
+_VIEWS = {
+    "all_agents": "INSERT INTO agents (name, stream, public_key, at) VALUES (?, ?, ?, ?)",
+    "all_runs": "INSERT INTO runs (stream, agent, id, status, input_digest, parent, started_at, changed_at, resumes, "
+    "outcome, error) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    "all_state": "INSERT INTO state (owner, namespace, key, value, version, at) VALUES (?, ?, ?, ?, ?, ?)",
+    "all_questions": "INSERT INTO questions (stream, seq, about, kind, text, at, open) VALUES (?, ?, ?, ?, ?, ?, ?)",
+    "all_answers": "INSERT INTO answers (stream, about, verdict, value, by, at) VALUES (?, ?, ?, ?, ?, ?)",
+    "all_leases": "INSERT INTO leases (stream, fence, holder) VALUES (?, ?, NULL)",
+    "all_seals": "INSERT INTO seals (stream, seq, chain, streams, public_key, signature) VALUES (?, ?, ?, ?, ?, ?)",
+}
+"""By the query that reads them."""
+
+
+class Copy(Unit[None]):
+    """Reads everything in one transaction, and writes it into a file that is not there yet."""
+
+    site = Site.BACKUP
+    snapshot = long = True
+
+    def __init__(self, path: str, shown: str, clock: Clock, progress: Progress | None) -> None:
+        self._path = path
+        self._shown = shown
+        self._clock = clock
+        self._progress = progress or (lambda done, total: None)
+        self._tried = False
+
+    def script(self) -> Script[None]:
+        if self._tried:  # and the server was lost on the way: begin with an empty file
+            for suffix in ("", "-wal", "-shm", "-journal"):
+                Path(self._path + suffix).unlink(missing_ok=True)
+        self._tried = True
+        prepare_file(os.path.abspath(self._path))
+        with translate(self._path):
+            target = connect(self._path, "full", None)
+            try:
+                create_or_migrate(target, self._clock)
+                target.execute("BEGIN IMMEDIATE")
+                yield from self._fill(target)
+                target.execute("COMMIT")
+                target.execute("PRAGMA journal_mode = DELETE").fetchall()
+            finally:
+                target.close()  # without the COMMIT nothing is in it
+
+    def _fill(self, target: apsw.Connection) -> Script[None]:
+        # The file is a copy from its first moment on: whoever opens it is told that the original may be at work.
+        target.execute(_HOME, ("", self._shown, self._clock.wall_ms()))
+        facts = yield [Statement("get_meta", (key,)) for key in ("secret", "identity")]
+        for key, rows in zip(("secret", "identity"), facts, strict=True):
+            target.execute(_FACT, (key, rows[0][0]))
+        for query, insert in _VIEWS.items():
+            target.executemany(insert, (yield from _rows(query, ())))
+        yield from self._streams(target)
+        yield from self._objects(target)
+
+    def _streams(self, target: apsw.Connection) -> Script[None]:
+        [[(total,)]] = yield [Statement("count_streams")]
+        after = 0
+        while page := (yield from _rows("streams_page", (after, PAGE_ROWS))):
+            target.executemany(_STREAM, page)
+            for stream, *_ in page:
+                yield from self._events(target, stream)
+                self._progress(stream, total)
+            after = page[-1][0]
+
+    def _events(self, target: apsw.Connection, stream: int) -> Script[None]:
+        first = 0
+        while page := (yield from _rows("events_page", (stream, first, PAGE_ROWS))):
+            target.executemany(_EVENT, (((stream << 32) | seq, *rest) for seq, *rest in page))
+            first = page[-1][0] + 1
+
+    def _objects(self, target: apsw.Connection) -> Script[None]:
+        after = b""
+        while page := (yield from _rows("object_ids", (after, PAGE_OBJECTS))):
+            found = yield [Statement("get_object", (identity,)) for (identity,) in page]
+            rows: Iterable[Sequence[Any]] = [
+                (identity, *content[0]) for (identity,), content in zip(page, found, strict=True)
+            ]
+            target.executemany(_OBJECT, rows)
+            after = page[-1][0]
+
+
+def _rows(name: str, args: tuple[Any, ...]) -> Generator[Sequence[Statement], list[Rows], Rows]:
+    [rows] = yield [Statement(name, args)]
+    return rows

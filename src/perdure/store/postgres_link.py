@@ -1,0 +1,198 @@
+"""One connection to a server: named statements go out together, their rows come back together.
+
+It speaks libpq's pipeline mode through `psycopg.pq`: everything up to a sync is one message to the network and one
+answer. Values travel in binary, so that a body of bytes is not written out as digits.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import msgspec
+from psycopg import OperationalError, pq
+from psycopg import abc as psycopg_abc
+from psycopg.adapt import Transformer
+
+from . import sql
+from .base import Rows, Statement
+from .postgres_errors import Cut, server_error
+
+TEXT = {name: sql.numbered(named, "$").encode() for name, named in sql.load("postgres").items()}
+_NAMES = {name: name.encode() for name in TEXT}
+
+_BYTES, _SYNC, _ABORTED = 1, pq.ExecStatus.PIPELINE_SYNC, pq.ExecStatus.PIPELINE_ABORTED
+_GOOD = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
+
+
+class Raw(msgspec.Struct, frozen=True, gc=False):
+    """A statement without a name: what only this dialect needs, such as beginning a transaction."""
+
+    text: bytes
+    args: tuple[Any, ...] = ()
+
+
+Batch = Sequence[Statement | Raw]
+_NO_HURRY = Raw(b"SELECT set_config('transaction_timeout', '0', true)")
+
+
+class Answer:
+    """What came back for one statement."""
+
+    __slots__ = ("_reader", "changed", "result")
+
+    def __init__(self, result: pq.abc.PGresult, reader: psycopg_abc.Transformer) -> None:
+        self.result = result
+        self.changed = result.command_tuples or 0
+        self._reader = reader
+
+    @property
+    def rows(self) -> Rows:
+        """The rows, in Python's types."""
+        count = self.result.ntuples
+        if not count:
+            return []
+        self._reader.set_pgresult(self.result)
+        return self._reader.load_rows(0, count, tuple)
+
+
+class Link:
+    """A connection in pipeline mode. One user at a time; after an error that is not the server's it is thrown away."""
+
+    def __init__(self, connection: pq.abc.PGconn, *, pooled: bool, prepare: bool, preamble: Batch) -> None:
+        self.connection = connection
+        self.pooled = pooled
+        """Whether a pooler is between us and the server, so that the next transaction may meet another session."""
+        self._prepare = prepare and not pooled
+        self._preamble = preamble if pooled else ()
+        self._known: set[str] = set()
+        self._reader: psycopg_abc.Transformer = Transformer()
+        self._owner = os.getpid()
+
+    def talk(self, batch: Batch, until: float) -> list[Answer]:
+        """Send statements and a sync as one message; their answers, or the first error among them."""
+        connection = self.connection
+        fresh: list[str | None] = []
+        try:
+            for statement in batch:
+                self._send(statement, fresh)
+            connection.pipeline_sync()
+            self._flush(until)
+            results = self._receive(until)
+        except OperationalError as error:
+            raise Cut(_said(connection, error)) from error
+        return self._judge(results, fresh)
+
+    def begin_with(self) -> Batch:
+        """What must be said first in every transaction, because a pooler forgets or mixes up what is set for longer."""
+        return self._preamble
+
+    def no_hurry(self) -> Batch:
+        """Lets the transaction that has just begun take its time."""
+        return [_NO_HURRY] if self.connection.server_version >= 170000 else []
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction has been begun and not ended."""
+        return self.connection.transaction_status != pq.TransactionStatus.IDLE
+
+    @property
+    def usable(self) -> bool:
+        """Whether it can be kept for the next user."""
+        return self.connection.status == pq.ConnStatus.OK and not self.in_transaction
+
+    def close(self) -> None:
+        """Say goodbye; but never in the name of a parent process."""
+        if self._owner == os.getpid():
+            self.connection.finish()
+
+    # -- inside -----------------------------------------------------------------------------------------------
+
+    def _send(self, statement: Statement | Raw, fresh: list[str | None]) -> None:
+        connection, (values, formats) = self.connection, _encoded(statement.args)
+        if isinstance(statement, Raw) or not self._prepare:
+            text = statement.text if isinstance(statement, Raw) else TEXT[statement.name]
+            connection.send_query_params(text, values, param_formats=formats, result_format=_BYTES)
+        else:
+            name = statement.name
+            if name not in self._known:
+                connection.send_prepare(_NAMES[name], TEXT[name])
+                self._known.add(name)
+                fresh.append(name)
+            connection.send_query_prepared(_NAMES[name], values, param_formats=formats, result_format=_BYTES)
+        fresh.append(None)
+
+    def _flush(self, until: float) -> None:
+        connection = self.connection
+        while connection.flush():
+            # The server may have to be listened to before it takes more.
+            if not ready(connection.socket, select.POLLIN | select.POLLOUT, until):
+                raise Cut("the server takes nothing any more")
+            connection.consume_input()
+
+    def _receive(self, until: float) -> list[pq.abc.PGresult]:
+        connection = self.connection
+        results: list[pq.abc.PGresult] = []
+        while True:
+            while connection.is_busy():
+                if not ready(connection.socket, select.POLLIN, until):
+                    raise Cut("the server did not answer in time")
+                connection.consume_input()
+            result = connection.get_result()
+            if result is None:  # after each statement; or the connection is gone
+                if connection.status == pq.ConnStatus.BAD:
+                    raise Cut(_said(connection, None))
+            elif result.status == _SYNC:
+                return results
+            else:
+                results.append(result)
+
+    def _judge(self, results: list[pq.abc.PGresult], fresh: list[str | None]) -> list[Answer]:
+        """Answers of the statements; preparations are told apart, and forgotten if they failed."""
+        answers, error = [], None
+        for result, prepared in zip(results, fresh, strict=True):
+            if result.status in _GOOD:
+                if prepared is None:
+                    answers.append(Answer(result, self._reader))
+                continue
+            if prepared is not None:
+                self._known.discard(prepared)
+            if error is None and result.status != _ABORTED:
+                error = server_error(result, len(answers))
+        if error is not None:
+            raise error
+        return answers
+
+
+def ready(socket: int, wanted: int, until: float) -> bool:
+    """Wait until a socket can be read or written; False when it took too long, by `time.monotonic`."""
+    poll = select.poll()
+    poll.register(socket, wanted)
+    # An error or a hangup counts too: it is for libpq to find out about.
+    return bool(poll.poll(max(0.0, until - time.monotonic()) * 1000))
+
+
+@cache
+def _kinds(types: tuple[type, ...]) -> tuple[int, ...]:
+    return tuple(int(kind is bytes) for kind in types)
+
+
+def _encoded(args: tuple[Any, ...]) -> tuple[list[bytes | None], tuple[int, ...]]:
+    values: list[bytes | None] = []
+    for value in args:
+        if value is None or type(value) is bytes:
+            values.append(value)
+        elif isinstance(value, str):
+            values.append(value.encode())
+        else:
+            values.append(b"%d" % value)
+    return values, _kinds(tuple([type(value) for value in args]))
+
+
+def _said(connection: pq.abc.PGconn, error: Exception | None) -> str:
+    told = connection.get_error_message() or str(error or "")
+    return " ".join(told.split()) or "the connection was lost"

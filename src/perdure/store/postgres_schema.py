@@ -1,0 +1,146 @@
+"""The objects of a store in a database: whether they are there, of which version, and how they get there.
+
+A role that may only use them needs no other rights when the schema is current: nothing is created then.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+import warnings
+
+import msgspec
+
+from ..errors import NotDurableWarning, StoreTooNew, StoreUnavailable
+from ..failpoints import Moment, Site, reach
+from . import sql
+from .base import Statement
+from .postgres_link import Answer, Batch, Link, Raw
+from .postgres_url import Place
+
+_BEGIN, _COMMIT = Raw(b"BEGIN"), Raw(b"COMMIT")
+_KEYS = ("schema", "secret", "identity")
+_PRESENT = b"""
+SELECT to_regclass(quote_ident($1::text) || '.meta') IS NOT NULL, current_setting('server_encoding'),
+       current_setting('fsync') = 'on' AND current_setting('full_page_writes') = 'on'
+"""
+# One process at a time, by the name of the schema.
+_LOCK = b"SELECT 1 FROM (SELECT pg_advisory_xact_lock(hashtextextended('perdure ' || $1::text, 0))) AS held"
+_NAME = b"SELECT set_config('perdure.schema', $1::text, true)"
+_CREATE = b"""
+DO $$ BEGIN
+  IF NOT EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = current_setting('perdure.schema')) THEN
+    EXECUTE format('CREATE SCHEMA %I', current_setting('perdure.schema'));
+  END IF;
+END $$
+"""
+_PUT_VERSION = b"""
+INSERT INTO meta (key, value) VALUES ('schema', $1::bytea) ON CONFLICT (key) DO UPDATE SET value = excluded.value
+"""
+
+
+_SERVER = b"""
+SELECT current_setting('server_version'), current_setting('fsync') = 'on', current_setting('full_page_writes') = 'on',
+       current_setting('synchronous_commit'), current_setting('synchronous_standby_names'),
+       has_schema_privilege(quote_ident($1::text), 'CREATE')
+"""
+
+
+class Server(msgspec.Struct, frozen=True):
+    """What a server says about itself."""
+
+    version: str
+    fsync: bool
+    full_page_writes: bool
+    synchronous_commit: str
+    standbys: str
+    may_migrate: bool
+    pooled: bool
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """What the store says about itself."""
+
+    version: int
+    secret: bytes
+    identity: str
+
+
+def prepared(link: Link, place: Place, create: bool) -> Facts:
+    """Make the schema when it is not there, bring an old one forward, refuse a newer one."""
+    history = sql.migrations("postgres")
+    facts = _facts(link, place)
+    if facts is None and not create:
+        raise StoreUnavailable(
+            f"there is no store in schema {place.schema} of {place.shown.partition('?')[0]}",
+            hint="make one with `perdure init --store URL`, or say which one with --store",
+        )
+    if facts is None or facts.version < len(history):
+        reach(Site.STORE_CREATE, Moment.BEFORE)
+        _migrate(link, place, history)
+        reach(Site.STORE_CREATE, Moment.AFTER)
+        facts = _facts(link, place)
+    if facts is None:
+        raise StoreUnavailable(f"{place.shown} has lost what was made in it just now")
+    if facts.version > len(history):
+        raise StoreTooNew(f"the store has schema {facts.version}, this version of Perdure knows {len(history)}")
+    return facts
+
+
+def server(link: Link, place: Place) -> Server:
+    """Ask it."""
+    [row] = _talk(link, place, [Raw(_SERVER, (place.schema,))])[-1].rows
+    version, fsync, full_page_writes, synchronous, standbys, may_migrate = row
+    return Server(version, fsync, full_page_writes, synchronous, standbys, may_migrate, link.pooled)
+
+
+def _facts(link: Link, place: Place) -> Facts | None:
+    [answer] = (_talk(link, place, [Raw(_PRESENT, (place.schema,))]))[-1:]
+    present, encoding, durable = answer.rows[0]
+    if encoding != "UTF8":
+        raise StoreUnavailable(
+            f"{place.shown} has the encoding {encoding}", hint="make a database with ENCODING 'UTF8'"
+        )
+    if not durable:
+        warnings.warn(
+            f"{place.shown} runs with fsync or full_page_writes off: it loses data when the power fails",
+            NotDurableWarning,
+            stacklevel=2,
+        )
+    if not present:
+        return None
+    answers = _talk(link, place, [Statement("get_meta", (key,)) for key in _KEYS])
+    values = [answer.rows for answer in answers[-len(_KEYS) :]]
+    if not all(values):
+        raise StoreUnavailable(
+            f"schema {place.schema} of {place.shown} belongs to another program, or has lost its facts",
+            hint="choose another schema=",
+        )
+    version, secret, identity = (rows[0][0] for rows in values)
+    return Facts(int(version), secret, identity.hex())
+
+
+def _migrate(link: Link, place: Place, history: tuple[str, ...]) -> None:
+    """All of it in one transaction; whoever comes second finds it done."""
+    opening = [_BEGIN, *link.begin_with(), Raw(_LOCK, (place.schema,)), Raw(_NAME, (place.schema,)), Raw(_CREATE)]
+    _talk(link, place, opening, begun=True)
+    facts = _facts(link, place)
+    pending = history[facts.version :] if facts is not None else history
+    for text in pending:
+        pieces = [Raw(piece.encode()) for piece in text.split(";\n") if piece.strip()]
+        _talk(link, place, pieces, begun=True)
+        reach(Site.STORE_CREATE, Moment.BEGUN)
+    closing: Batch = [
+        Raw(_PUT_VERSION, (b"%d" % len(history),)),
+        Statement("put_meta", ("secret", secrets.token_bytes(32))),
+        Statement("put_meta", ("identity", secrets.token_bytes(16))),
+    ]
+    if pending:
+        _talk(link, place, closing, begun=True)
+        reach(Site.STORE_CREATE, Moment.WRITTEN)
+    _talk(link, place, [_COMMIT], begun=True)
+
+
+def _talk(link: Link, place: Place, batch: Batch, *, begun: bool = False) -> list[Answer]:
+    first = () if begun or link.in_transaction else link.begin_with()
+    return link.talk([*first, *batch], time.monotonic() + place.statement_seconds)

@@ -1,0 +1,77 @@
+"""Round trips, counted outside of our code: the price of a commit is the way to the server and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import pytest
+
+from perdure import Agent
+from tests.postgres.cluster import Cluster
+from tests.postgres.proxy import Proxy
+
+
+@pytest.fixture
+def proxy(cluster: Cluster) -> Iterator[Proxy]:
+    with Proxy(cluster) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def agent(proxy: Proxy, schema: str) -> Iterator[Agent]:
+    """One that is warm: its connections are there, its agent is known, its statements are prepared."""
+    agent = Agent("traveller", store=proxy.url(schema))
+    for number in range(8):
+        with agent.run(f"warm-{number}") as run:
+            run.step(lambda: None, id="look")
+            run.effect(lambda: None, name="act")
+            run.state["key"] = 1
+    yield agent
+    agent.close()
+
+
+def trips(proxy: Proxy, work: Callable[[], object]) -> int:
+    before = len(proxy.trips)
+    work()
+    return len(proxy.trips) - before
+
+
+def test_a_step_takes_one_and_an_effect_two(agent: Agent, proxy: Proxy) -> None:
+    with agent.run("trip") as run:
+        for number in range(5):
+            assert trips(proxy, partial(run.step, lambda: None, id=f"look-{number}")) == 1
+            assert trips(proxy, partial(run.effect, lambda: None, name="act")) == 2
+            assert trips(proxy, partial(run.state.set, "key", number)) == 1
+
+
+def test_what_is_recorded_takes_none(agent: Agent, proxy: Proxy) -> None:
+    def work() -> None:
+        for number in range(5):
+            run.step(lambda: None, id=f"look-{number}")
+            run.effect(lambda: None, name="act")
+
+    with pytest.raises(KeyError), agent.run("trip") as run:
+        work()
+        raise KeyError
+    with agent.run("trip") as run:
+        assert trips(proxy, work) == 0
+
+
+def test_opening_and_ending_a_run_takes_few(agent: Agent, proxy: Proxy) -> None:
+    """A guard against creep, not a law: what they take today."""
+    taken = {}
+    for name in ("new", "taken over", "finished"):
+        run = agent.run("trip")
+        taken[f"open {name}"] = trips(proxy, run.__enter__)
+        error = (KeyError, KeyError("no luck"), None) if name == "new" else (None, None, None)
+        taken[f"end {name}"] = trips(proxy, partial(run.__exit__, *error))
+    most = {
+        "open new": 4,
+        "end new": 2,
+        "open taken over": 5,
+        "end taken over": 2,
+        "open finished": 3,
+        "end finished": 0,
+    }
+    assert {name: count for name, count in taken.items() if count > most[name]} == {}

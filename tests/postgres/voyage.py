@@ -1,0 +1,60 @@
+"""A crew at sea in a child process, while a test throws things at it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.crash.harness import Stage, every
+from tests.crash.world import World
+from tests.postgres import crew
+
+RUNS, STEPS = 6, 120
+WAIT_TRIES_MAX = 30_000
+
+
+class Voyage:
+    """One child, with a store behind `url` that may break at any time."""
+
+    def __init__(self, stage: Stage, url: str, colour: str, *, runs: int = RUNS, steps: int = STEPS) -> None:
+        self.folder: Path = stage.folder()
+        self.world = World(self.folder)
+        self._size = runs, steps
+        self._log = self.folder / "world.log"
+        self._child = stage.zygote.start(
+            "tests.postgres.crew:main", self.folder, colour=colour, url=url, runs=runs, steps=steps
+        )
+
+    @property
+    def at_sea(self) -> bool:
+        return not self._child.ended
+
+    def progress(self, share: float) -> None:
+        """Wait until that much more of all work is done. Counted in work: machines differ in speed."""
+        runs, steps = self._size
+        wanted = self._bytes() + share * runs * steps * BYTES_PER_STEP
+        for _ in every(0.001, WAIT_TRIES_MAX):
+            if self._bytes() >= wanted or not self.at_sea:
+                return
+        raise AssertionError(f"nothing happens any more:\n{self._child.output()}")
+
+    def suffer(self, blows: int, blow: Callable[[], object], chance: random.Random) -> None:
+        """That many blows, at moments that chance decides, spread over the whole voyage."""
+        for _ in range(blows):
+            self.progress(chance.uniform(0.3, 1.0) * 0.8 / blows)
+            assert self.at_sea, f"the blows come too late to matter, or it has sunk:\n{self._child.output()}"
+            blow()
+
+    def arrive(self, url: str) -> list[str]:
+        """Wait for the end; what is wrong with what is left, seen through `url`."""
+        code = self._child.wait(120)
+        assert code == 0, self._child.output()
+        return crew.judge(url, self.world, *self._size)
+
+    def _bytes(self) -> int:
+        return self._log.stat().st_size if self._log.exists() else 0
+
+
+BYTES_PER_STEP = 50
+"""What a step, with its share of writes and effects, adds to the outside log."""

@@ -1,0 +1,54 @@
+"""Where the simulation takes hold of Perdure: who a process is, what time it is, and faults put in on purpose."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from perdure import leases, process
+from perdure.run import effects, steps
+from tests.simulation.sabotage import SABOTAGES
+from tests.simulation.unblocking import commits
+from tests.simulation.world import Steps
+
+if TYPE_CHECKING:
+    from tests.simulation.history import History
+
+
+def _sleep(seconds: float) -> Steps:
+    yield max(1, int(seconds * 1000))
+
+
+@contextmanager
+def installed(history: History) -> Iterator[None]:
+    """For the length of a history, Perdure's code sees its world."""
+    world = history.world
+
+    def here() -> Any:
+        assert world.current is not None
+        return world.current
+
+    stopwatch = SimpleNamespace(perf_counter_ns=lambda: world.now * 1_000_000)
+    patches: tuple[tuple[Any, str, Any], ...] = (
+        (leases, "this_process", lambda: here().holder),
+        (process, "_boot_id", lambda: here().host.boot),
+        (process, "_namespace", lambda pid: here().holder.namespace),
+        (process, "_start_time", lambda pid: here().host.alive.get(pid)),
+        (process, "_exists", lambda pid: pid in here().host.alive),
+        (process, "socket", SimpleNamespace(gethostname=lambda: here().host.name)),
+        (effects, "time", stopwatch),
+        (steps, "time", stopwatch),
+        (commits, "time", SimpleNamespace(monotonic=lambda: world.now / 1000, sleep=_sleep)),
+        (commits, "random", world.random),
+        *(patch for name in sorted(history.broken) for patch in SABOTAGES[name].patches),
+    )
+    before = [(module, name, getattr(module, name)) for module, name, _ in patches]
+    try:
+        for module, name, value in patches:
+            setattr(module, name, value)
+        yield
+    finally:
+        for module, name, value in before:
+            setattr(module, name, value)

@@ -1,0 +1,335 @@
+"""The named statements of `store/sql/postgres/queries.sql` that runs, steps, effects and leases use.
+
+Each is a generator over a transaction: it returns (rows, number of changed rows). What the SQL says about locks and
+about looking again after a wait is done here by hand, so a change of one is a change of the other;
+`test_the_statements_are_those_of_the_store` compares their parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any
+
+from tests.simulation.database import Row, Transaction
+
+Rows = list[tuple[Any, ...]]
+Executing = Generator[Transaction, None, tuple[Rows, int]]
+NOTHING: tuple[Rows, int] = ([], 0)
+
+
+class Server:
+    """What a statement needs besides its transaction: the server's clock, and which of its rules are switched off."""
+
+    def __init__(self, clock: Callable[[], int], broken: frozenset[str] = frozenset()) -> None:
+        self.clock = clock
+        self.broken = broken
+
+    def now(self, callers: int) -> int:
+        """By the server's clock; a caller's is not that of another caller."""
+        return callers if "callers-clock" in self.broken else self.clock()
+
+
+# -- the journal ------------------------------------------------------------------------------------------------------
+
+
+def append_event(
+    it: Transaction, server: Server, stream: int, seq: int, kind: int, at: int, body: bytes, chain: bytes, fence: int
+) -> Executing:
+    row = it.database.tables["leases"].get(stream)
+    lease = it.seen(row)
+    unfenced = "no-fence" in server.broken
+    if row is None or lease is None or (lease[0] != fence and not unfenced):
+        return NOTHING
+    yield from it.share(row)
+    lease = it.seen(row)
+    if lease is None or (lease[0] != fence and not unfenced):
+        return NOTHING
+    yield from it.insert("events", (stream, seq), (kind, at, body, chain, fence))
+    return [], 1
+
+
+def _event(key: tuple[int, int], value: tuple[Any, ...]) -> tuple[Any, ...]:
+    kind, at, body, chain, _ = value
+    return key[1], kind, at, body, chain, None
+
+
+def events_of(it: Transaction, server: Server, stream: int, after: int) -> Executing:
+    yield from ()
+    rows = [_event(key, value) for key, value in it.rows("events") if key[0] == stream and key[1] > after]
+    return sorted(rows), 0
+
+
+def event_at(it: Transaction, server: Server, stream: int, seq: int) -> Executing:
+    yield from ()
+    value = it.get("events", (stream, seq))
+    return ([_event((stream, seq), value)] if value is not None else []), 0
+
+
+def chain_at(it: Transaction, server: Server, stream: int, seq: int) -> Executing:
+    yield from ()
+    value = it.get("events", (stream, seq))
+    return ([(value[3],)] if value is not None else []), 0
+
+
+def head_of(it: Transaction, server: Server, stream: int) -> Executing:
+    rows, _ = yield from events_of(it, server, stream, 0)
+    return [(row[0], row[4]) for row in rows[-1:]], 0
+
+
+def add_stream(it: Transaction, server: Server, kind: str, name: str, at: int) -> Executing:
+    count = it.database.tables["stream_count"][0]
+    yield from it.lock(count)
+    seen = it.seen(count)
+    assert seen is not None
+    last = seen[0] + 1
+    it.put("stream_count", count, (last,))
+    yield from it.insert("streams", last, (kind, name, at))
+    return [(last,)], 1
+
+
+# -- holders ----------------------------------------------------------------------------------------------------------
+
+
+def add_holder(
+    it: Transaction,
+    server: Server,
+    boot: str,
+    namespace: str,
+    pid: int,
+    started: int,
+    host: str,
+    at: int,
+    now: int,
+    ttl: int,
+) -> Executing:
+    it.database.last_holder += 1
+    holder = it.database.last_holder
+    yield from it.insert("holders", holder, (boot, namespace, pid, started, host, at, server.now(now) + ttl))
+    return [(holder,)], 1
+
+
+def drop_dead_holders(it: Transaction, server: Server, boot: str, now: int) -> Executing:
+    time = server.now(now)
+    held = {lease[1] for _, lease in it.rows("leases")}
+    rows = it.database.tables["holders"]
+    late = [rows[key] for key, value in it.rows("holders") if value[6] < time and key not in held]
+    dropped = 0
+    for row in late:
+        yield from it.lock(row, delete=True)
+        value = it.seen(row)
+        if value is not None and value[6] < time:
+            it.put("holders", row, None)
+            dropped += 1
+    return [], dropped
+
+
+def keep_holder(
+    it: Transaction,
+    server: Server,
+    holder: int,
+    boot: str,
+    namespace: str,
+    pid: int,
+    started: int,
+    host: str,
+    at: int,
+    now: int,
+    ttl: int,
+) -> Executing:
+    row = it.database.tables["holders"].get(holder)
+    if row is not None and _has_time(it, row, server.now(now) + ttl // 2):
+        yield from it.keep(row)
+        if _has_time(it, row, server.now(now) + ttl // 2):
+            return [], 0
+    return (yield from renew_holder(it, server, holder, boot, namespace, pid, started, host, at, now, ttl))
+
+
+def _has_time(it: Transaction, row: Row, until: int) -> bool:
+    value = it.seen(row)
+    return value is not None and value[6] > until
+
+
+def renew_holder(
+    it: Transaction,
+    server: Server,
+    holder: int,
+    boot: str,
+    namespace: str,
+    pid: int,
+    started: int,
+    host: str,
+    at: int,
+    now: int,
+    ttl: int,
+) -> Executing:
+    deadline = server.now(now) + ttl
+    while True:
+        row = it.database.tables["holders"].get(holder)
+        if row is None:
+            yield from it.insert("holders", holder, (boot, namespace, pid, started, host, at, deadline))
+            return [], 1
+        yield from it.lock(row)
+        value = it.seen(row)
+        if value is not None:
+            it.put("holders", row, (*value[:6], deadline))
+            return [], 1
+        if it.database.tables["holders"].get(holder) is row:
+            it.put("holders", row, (boot, namespace, pid, started, host, at, deadline))
+            return [], 1
+
+
+def drop_holder(it: Transaction, server: Server, holder: int) -> Executing:
+    row = it.database.tables["holders"].get(holder)
+    if row is None or it.seen(row) is None:
+        return NOTHING
+    yield from it.lock(row, delete=True)
+    it.put("holders", row, None)
+    return [], 1
+
+
+# -- leases -----------------------------------------------------------------------------------------------------------
+
+
+def add_lease(it: Transaction, server: Server, stream: int, holder: int) -> Executing:
+    yield from it.insert("leases", stream, (1, holder))
+    return [], 1
+
+
+def read_lease(it: Transaction, server: Server, stream: int, now: int) -> Executing:
+    yield from ()
+    lease = it.get("leases", stream)
+    if lease is None:
+        return NOTHING
+    fence, holder = lease
+    known = it.get("holders", holder) if holder is not None else None
+    if known is None:
+        return [(fence, holder, None, None, None, None, None, None, None)], 0
+    left = -1 if "no-waiting" in server.broken else known[6] - server.now(now)
+    return [(fence, holder, *known[:6], left)], 0
+
+
+def time_left(it: Transaction, server: Server, holder: int | None, now: int) -> Executing:
+    yield from ()
+    known = it.get("holders", holder)
+    if known is None or "no-waiting" in server.broken:
+        return NOTHING
+    return [(known[6] - server.now(now),)], 0
+
+
+def _change_lease(it: Transaction, stream: int, fence: int, new: tuple[int, int | None]) -> Executing:
+    row = it.database.tables["leases"].get(stream)
+    if row is None or not _has_fence(it, row, fence):
+        return NOTHING
+    yield from it.lock(row)
+    if not _has_fence(it, row, fence):
+        return NOTHING
+    it.put("leases", row, new)
+    return [], 1
+
+
+def _has_fence(it: Transaction, row: Row, fence: int) -> bool:
+    lease = it.seen(row)
+    return lease is not None and lease[0] == fence
+
+
+def take_lease(it: Transaction, server: Server, stream: int, fence: int, holder: int) -> Executing:
+    return (yield from _change_lease(it, stream, fence, (fence + 1, holder)))
+
+
+def release_lease(it: Transaction, server: Server, stream: int, fence: int) -> Executing:
+    return (yield from _change_lease(it, stream, fence, (fence, None)))
+
+
+def release_all(it: Transaction, server: Server, holder: int) -> Executing:
+    rows = it.database.tables["leases"]
+    changed = 0
+    for row in [rows[key] for key, lease in it.rows("leases") if lease[1] == holder]:
+        yield from it.lock(row)
+        lease = it.seen(row)
+        if lease is not None and lease[1] == holder:
+            it.put("leases", row, (lease[0], None))
+            changed += 1
+    return [], changed
+
+
+def check_lease(it: Transaction, server: Server, stream: int, fence: int) -> Executing:
+    row = it.database.tables["leases"].get(stream)
+    if row is None or not _has_fence(it, row, fence):
+        return NOTHING
+    yield from it.share(row)
+    return ([(1,)] if _has_fence(it, row, fence) else []), 0
+
+
+# -- runs -------------------------------------------------------------------------------------------------------------
+
+
+def add_run(
+    it: Transaction, server: Server, stream: int, agent: str, id: str, input_digest: bytes, parent: int, at: int
+) -> Executing:
+    yield from it.insert("run_names", (agent, id), (stream,))
+    yield from it.insert("runs", stream, (agent, id, "running", input_digest, parent, at, at, 0, 0, ""))
+    return [], 1
+
+
+def get_run(it: Transaction, server: Server, agent: str, id: str) -> Executing:
+    yield from ()
+    named = it.get("run_names", (agent, id))
+    value = it.get("runs", named[0]) if named is not None else None
+    return ([(named[0], *value)] if named is not None and value is not None else []), 0
+
+
+def _change_run(it: Transaction, stream: int, status: str, at: int, outcome: int, error: str, again: int) -> Executing:
+    row = it.database.tables["runs"].get(stream)
+    if row is None or it.seen(row) is None:
+        return NOTHING
+    yield from it.lock(row)
+    seen = it.seen(row)
+    assert seen is not None
+    agent, run, _, digest, parent, started, _, resumes, _, _ = seen
+    it.put("runs", row, (agent, run, status, digest, parent, started, at, resumes + again, outcome, error))
+    return [], 1
+
+
+def resume_run(it: Transaction, server: Server, stream: int, at: int) -> Executing:
+    return (yield from _change_run(it, stream, "running", at, 0, "", 1))
+
+
+def set_run_status(
+    it: Transaction, server: Server, stream: int, status: str, at: int, outcome: int, error: str
+) -> Executing:
+    return (yield from _change_run(it, stream, status, at, outcome, error, 0))
+
+
+def get_answer(it: Transaction, server: Server, stream: int, about: int) -> Executing:
+    yield from ()
+    return NOTHING
+
+
+STATEMENTS: dict[str, Callable[..., Executing]] = {
+    statement.__name__: statement
+    for statement in (
+        append_event,
+        events_of,
+        event_at,
+        chain_at,
+        head_of,
+        add_stream,
+        add_holder,
+        drop_dead_holders,
+        renew_holder,
+        keep_holder,
+        drop_holder,
+        add_lease,
+        read_lease,
+        time_left,
+        take_lease,
+        release_lease,
+        release_all,
+        check_lease,
+        add_run,
+        get_run,
+        resume_run,
+        set_run_status,
+        get_answer,
+    )
+}
