@@ -48,7 +48,7 @@ soak: .venv/.test
 	@PERDURE_HYPOTHESIS=soak .venv/bin/python -m pytest -m soak --timeout=0 $(ARGS)
 
 clean:
-	rm -rf .venv build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-peers build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamps: a change of pyproject.toml or constraints.txt installs again.

@@ -4,33 +4,40 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from .lab import Lab, MeasurementFailed, machine
-from .report import PAGE, RESULTS, Report, save, saved, show, to_json, write_page
+from .comparison import sections as comparison
+from .comparison.sections import Finding
+from .comparison.standings import Crash, Standing
+from .failures import MeasurementFailed
+from .lab import Lab, machine
+from .pages import write_pages
+from .report import RESULTS, Report, save, saved, show, to_json
 from .rows import Row
-from .sections import SECTIONS
+from .sections import SECTIONS as OURS
 
+FAILED = 2
 INTERRUPTED = 130
 PIPE_COLUMNS = 150
+SECTIONS: dict[str, Callable[[Lab], Iterator[Finding]]] = {**OURS, **comparison.SECTIONS}
 
 
 def main() -> int:
-    """The exit code: 0, 1 when a bar is broken, 2 when nothing could be measured, 130 after Ctrl-C."""
+    """The exit code: 0, 1 when a bar is broken, 2 when something could not be measured, 130 after Ctrl-C."""
     options = _options()
     errors = Console(stderr=True)
+    # `timeout` and `kill` end it as Ctrl-C does: a server and other processes of ours have to be stopped.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     if options.write_docs:
         return _write_docs(errors)
-    try:
-        report = _measure(options, errors)
-    except MeasurementFailed as error:
-        errors.print(f"a measurement failed: {error}", markup=False, highlight=False)
-        return 2
+    report, code = _measure(options, errors)
     if report.complete and not report.quick:
         save(report)
     if options.json:
@@ -39,18 +46,17 @@ def main() -> int:
         console = Console()
         # In a pipe or a log there is no width to respect, and a table of narrow columns is hard to read.
         show(report, console if console.is_terminal else Console(width=PIPE_COLUMNS))
-    if not report.complete and not options.sections:
-        return INTERRUPTED
-    return 1 if report.broken else 0
+    return code or (1 if report.broken else 0)
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Speed and size beside a bare commit.")
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"of {', '.join(SECTIONS)}; all by default")
     parser.add_argument("--quick", action="store_true", help="few repetitions; only counts can fail")
+    parser.add_argument("--no-peers", action="store_true", help="without DBOS and LangGraph")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     parser.add_argument("--folder", type=Path, help="measure on the disk of this folder")
-    parser.add_argument("--write-docs", action="store_true", help="write docs/performance.md from the last results")
+    parser.add_argument("--write-docs", action="store_true", help="write the pages in docs/ from the last results")
     options = parser.parse_args()
     unknown = [name for name in options.sections if name not in SECTIONS]
     if unknown:
@@ -63,39 +69,71 @@ def _write_docs(errors: Console) -> int:
     if report is None:
         errors.print(f"{RESULTS} is not there: run `make bench` first", highlight=False)
         return 2
-    write_page(report)
-    errors.print(f"wrote {PAGE}", highlight=False)
+    for path in write_pages(report):
+        errors.print(f"wrote {path}", highlight=False)
     return 0
 
 
-def _measure(options: argparse.Namespace, errors: Console) -> Report:
-    lab = Lab(quick=options.quick, base=options.folder)
-    before, rows, complete = os.getloadavg()[0], [], not options.sections
+def _measure(options: argparse.Namespace, errors: Console) -> tuple[Report, int]:
+    """What was found, and the exit code when that is not all: 130 after Ctrl-C, 2 when a measurement failed."""
+    lab = Lab(quick=options.quick, base=options.folder, peers=not options.no_peers)
+    found: list[Finding] = []
+    before, code = os.getloadavg()[0], 0
     names = options.sections or list(SECTIONS)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     try:
         with Progress(*columns, console=errors, transient=True) as progress:
-            task = progress.add_task("", total=None)
             for number, name in enumerate(names, start=1):
-                progress.update(task, description=f"{number}/{len(names)} {SECTIONS[name].__doc__}")
-                rows += _rows(lab, name, progress)
+                try:
+                    found += _section(lab, name, f"{number}/{len(names)}", progress)
+                except MeasurementFailed as error:
+                    errors.print(f"a measurement failed: {error}", markup=False, highlight=False)
+                    code = FAILED
     except KeyboardInterrupt:
-        complete = False
+        code = INTERRUPTED
         errors.print("interrupted: what was measured so far")
     finally:
-        facts = machine(lab.folder)
+        facts = machine(lab)
         lab.close()
-    date = datetime.now(UTC).date().isoformat()
-    return Report(date, facts, before, os.getloadavg()[0], options.quick, complete, rows)
+    complete = not (code or options.sections or options.no_peers)
+    return _report(facts, before, options.quick, complete, found), code
 
 
-def _rows(lab: Lab, name: str, progress: Progress) -> list[Row]:
-    """The rows of a section, each told as it comes."""
-    found = []
-    for row in SECTIONS[name](lab):
-        progress.console.print(f"  {row.what}: {row.shown} {row.verdict}", markup=False, highlight=False)
-        found.append(row)
-    return found
+def _section(lab: Lab, name: str, place: str, progress: Progress) -> Iterator[Finding]:
+    """The findings of a section, each told as it comes."""
+    where = f"{place} {SECTIONS[name].__doc__}"
+    task = progress.add_task(where, total=None)
+    lab.say = lambda text: progress.update(task, description=f"{where} {text}")
+    try:
+        for finding in SECTIONS[name](lab):
+            progress.console.print(f"  {_told(finding)}", markup=False, highlight=False)
+            yield finding
+    finally:
+        progress.remove_task(task)
+
+
+def _report(facts: dict[str, object], before: float, quick: bool, complete: bool, found: list[Finding]) -> Report:
+    return Report(
+        date=datetime.now(UTC).date().isoformat(),
+        machine=facts,
+        load_before=before,
+        load_after=os.getloadavg()[0],
+        quick=quick,
+        complete=complete,
+        rows=[one for one in found if isinstance(one, Row)],
+        standings=[one for one in found if isinstance(one, Standing)],
+        crashes=[one for one in found if isinstance(one, Crash)],
+    )
+
+
+def _told(finding: Finding) -> str:
+    """One line as it comes."""
+    if isinstance(finding, Row):
+        return f"{finding.what}: {finding.shown} {finding.verdict}"
+    if isinstance(finding, Standing):
+        it = finding.entrant
+        return f"{it.title} on {it.store}: {finding.speed.per_second:,.0f} per second"
+    return f"{finding.system} on {finding.store}, {finding.cell}: happened {finding.times}"
 
 
 if __name__ == "__main__":

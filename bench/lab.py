@@ -10,6 +10,8 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,27 +19,27 @@ import apsw
 
 from perdure.store.sqlite_file import file_system_of
 
+from .failures import Killed, MeasurementFailed
+from .server import Server
 from .syncs import Probe, find_probe
 
 ROOT = Path(__file__).parents[1]
 CHILD_SECONDS_MAX = 300
 
 
-class MeasurementFailed(Exception):
-    """A child process ended without a result."""
-
-
 class Lab:
     """One session of measuring."""
 
-    def __init__(self, *, quick: bool, base: Path | None = None) -> None:
+    def __init__(self, *, quick: bool, base: Path | None = None, peers: bool = True) -> None:
         self.quick = quick
+        self.peers = peers
+        self.say: Callable[[str], None] = lambda _text: None
         # Not /tmp, which is often in memory, where a sync costs nothing and every ratio is a lie.
         base = base or ROOT / "bench" / "results"
         base.mkdir(parents=True, exist_ok=True)
         self.folder = Path(tempfile.mkdtemp(prefix="lab-", dir=base))
         self.probe: Probe = find_probe(self.folder)
-        self._children = 0
+        self._folders = 0
 
     @property
     def pairs(self) -> int:
@@ -46,10 +48,14 @@ class Lab:
 
     def measure(self, name: str, *, delay_us: int = 0, **arguments: Any) -> Any:
         """Run a measurement of `bench.child` in a process and a folder of its own."""
-        self._children += 1
-        folder = self.folder / f"{self._children}-{name}"
+        return self.measure_in(self.new_folder(name), name, delay_us=delay_us, **arguments)
+
+    def new_folder(self, name: str) -> Path:
+        """A folder that nobody has used, on the disk that is measured."""
+        self._folders += 1
+        folder = self.folder / f"{self._folders}-{name}"
         folder.mkdir()
-        return self.measure_in(folder, name, delay_us=delay_us, **arguments)
+        return folder
 
     def measure_in(self, folder: Path, name: str, *, delay_us: int = 0, **arguments: Any) -> Any:
         """The same in a folder that an earlier one has prepared."""
@@ -57,17 +63,34 @@ class Lab:
         trace.unlink(missing_ok=True)
         command = [sys.executable, "-m", "bench.child", name, json.dumps({"folder": str(folder), **arguments})]
         command = self.probe.command(command, trace, delay_us)
-        environment = _clean_environment() | self.probe.environment(trace, delay_us)
+        environment = clean_environment() | self.probe.environment(trace, delay_us)
         return json.loads(run(command, environment).splitlines()[-1])
+
+    @cached_property
+    def server(self) -> Server:
+        """A PostgreSQL on the same disk, started when it is first asked for; raises `NoServer`."""
+        return Server(self.folder, self.probe)
+
+    def server_facts(self) -> str:
+        """Version and settings of the server, if one was started."""
+        if "server" not in vars(self):
+            return ""
+        try:
+            return f"PostgreSQL {self.server.version()} ({self.server.settings()})"
+        except MeasurementFailed:
+            # It has died meanwhile, and what failed because of that has been told.
+            return ""
 
     def close(self) -> None:
         """Remove everything."""
+        if "server" in vars(self):
+            self.server.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def run(command: list[str], environment: dict[str, str] | None = None) -> str:
+def run(command: list[str], environment: dict[str, str] | None = None, *, seconds: float = CHILD_SECONDS_MAX) -> str:
     """What a command prints. Killed with its children when we are interrupted."""
-    environment = _clean_environment() if environment is None else environment
+    environment = clean_environment() if environment is None else environment
     process = subprocess.Popen(
         command,
         cwd=ROOT,
@@ -78,31 +101,35 @@ def run(command: list[str], environment: dict[str, str] | None = None) -> str:
         start_new_session=True,
     )
     try:
-        out, err = process.communicate(timeout=CHILD_SECONDS_MAX)
-    except BaseException:
+        out, err = process.communicate(timeout=seconds)
+    except BaseException as error:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+        if isinstance(error, subprocess.TimeoutExpired):
+            raise MeasurementFailed(f"{' '.join(command)} did not end within {seconds} seconds") from error
         raise
     if process.returncode != 0:
-        raise MeasurementFailed(f"{' '.join(command)} ended with {process.returncode}:\n{err.strip()}")
+        failure = Killed if process.returncode == -signal.SIGKILL else MeasurementFailed
+        raise failure(f"{' '.join(command)} ended with {process.returncode}:\n{err.strip()}")
     return out
 
 
-def _clean_environment() -> dict[str, str]:
+def clean_environment() -> dict[str, str]:
     """Ours, without settings of whoever measures; the code is that of this repository, installed or not."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PERDURE_")}
     return kept | {"PYTHONPATH": str(ROOT / "src")}
 
 
-def machine(folder: Path) -> dict[str, Any]:
+def machine(lab: Lab) -> dict[str, Any]:
     """What the figures depend on."""
     return {
         "cores": os.cpu_count(),
         "processor": _processor(),
         "system": f"{platform.system()} {platform.release()}",
-        "file_system": file_system_of(str(folder)),
+        "file_system": file_system_of(str(lab.folder)),
         "python": platform.python_version(),
         "sqlite": apsw.sqlite_lib_version(),
+        "postgres": lab.server_facts(),
     }
 
 

@@ -1,21 +1,19 @@
-"""What people see: the table in the terminal, the results as JSON, the page in docs/."""
+"""What people see: the tables in the terminal, and the results as JSON. The pages of docs/ are in `bench.pages`."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import msgspec
 from rich.console import Console
 from rich.table import Table
 
+from .comparison.standings import Crash, Standing
 from .lab import ROOT
-from .rows import Row, Verdict
+from .rows import Row, Verdict, number
 
 RESULTS = ROOT / "bench" / "results" / "latest.json"
-PAGE = ROOT / "docs" / "performance.md"
 
 _COLOUR = {
     Verdict.OK: "green",
@@ -36,6 +34,8 @@ class Report(msgspec.Struct, frozen=True):
     quick: bool
     complete: bool
     rows: list[Row]
+    standings: list[Standing] = []
+    crashes: list[Crash] = []
 
     @property
     def failed(self) -> list[Row]:
@@ -70,7 +70,15 @@ def saved() -> Report | None:
 
 
 def show(report: Report, console: Console) -> None:
-    """The table, and what is to be said about it."""
+    """The tables, and what is to be said about them."""
+    for table in (_rows(report.rows), _standings(report.standings), _crashes(report.crashes)):
+        if table.row_count:
+            console.print(table)
+    for line in [*settings(report), *remarks(report)]:
+        console.print(line, markup=False, highlight=False)
+
+
+def _rows(rows: list[Row]) -> Table:
     table = Table(title="Perdure beside a bare commit", title_justify="left")
     table.add_column("")
     table.add_column("what", min_width=30)
@@ -79,16 +87,67 @@ def show(report: Report, console: Console) -> None:
     table.add_column("verdict", no_wrap=True)
     table.add_column("note", style="dim")
     last = ""
-    for row in report.rows:
+    for row in rows:
         if last and row.section != last:
             table.add_section()
         section = row.section if row.section != last else ""
         verdict = f"[{_COLOUR[row.verdict]}]{row.verdict}[/]" if _COLOUR[row.verdict] else ""
         table.add_row(section, row.what, row.shown, row.target, row.fails, verdict, row.note)
         last = row.section
-    console.print(table)
-    for line in remarks(report):
-        console.print(line, markup=False, highlight=False)
+    return table
+
+
+def _standings(standings: list[Standing]) -> Table:
+    table = Table(title="Beside peers, in one session", title_justify="left")
+    table.add_column("")
+    for heading in COMPARED:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for one in standings:
+        table.add_row(f"{one.entrant.title}, {one.entrant.store}", *compared(one))
+    return table
+
+
+COMPARED = (
+    "per second",
+    "p50 ms",
+    "p99 ms",
+    "CPU ms",
+    "server CPU ms",
+    "syncs",
+    "statements",
+    "round trips",
+    "bytes",
+    "back ms",
+    "1,000 ms",
+)
+
+
+def compared(one: Standing) -> list[str]:
+    """The figures of a contender, as people read them, in the order of `COMPARED`."""
+    speed, costs, back = one.speed, one.costs, one.back
+    figures = [speed.per_second, speed.p50_ms, speed.p99_ms, speed.cpu_ms, speed.server_cpu_ms]
+    figures += [costs.syncs, costs.statements, costs.trips, costs.bytes] if costs is not None else [None] * 4
+    figures += [back.short_ms, back.long_ms] if back is not None else [None] * 2
+    return [number(figure) if figure is not None else "" for figure in figures]
+
+
+def settings(report: Report) -> list[str]:
+    """The versions of all contenders, and what each has set to make a commit survive a power cut."""
+    found = [
+        f"{one.entrant.title} {one.version}".rstrip() + f", {one.entrant.store}: {one.durability}"
+        for one in report.standings
+    ]
+    server = report.machine.get("postgres")
+    return found + ([f"the server: {server}"] if server else [])
+
+
+def _crashes(crashes: list[Crash]) -> Table:
+    table = Table(title="How often did the effect happen?", title_justify="left")
+    for heading in ("", "store", "moment", "happened", "told after the restart"):
+        table.add_column(heading)
+    for one in crashes:
+        table.add_row(one.system, one.store, one.cell, one.times, one.noticed)
+    return table
 
 
 def remarks(report: Report) -> list[str]:
@@ -108,64 +167,3 @@ def remarks(report: Report) -> list[str]:
     if not report.complete:
         lines.append("Not all of it was measured.")
     return lines
-
-
-def write_page(report: Report, path: Path = PAGE) -> None:
-    """docs/performance.md."""
-    path.write_text(page(report), encoding="utf-8")
-
-
-def page(report: Report) -> str:
-    """The page: how it is measured, on what, and the table."""
-    it = report.machine
-    machine = (
-        f"Measured on {report.date} with {it['cores']} cores of {it['processor']}, {it['system']}, "
-        f"{it['file_system']}, Python {it['python']}, SQLite {it['sqlite']}; load average "
-        f"{report.load_before:.1f} before and {report.load_after:.1f} after."
-    )
-    return "\n".join([_INTRODUCTION, machine, "", *_tables(report.rows), _CLOSING])
-
-
-def _tables(rows: Sequence[Row]) -> list[str]:
-    lines: list[str] = []
-    last = ""
-    for row in rows:
-        if row.section != last:
-            lines += ["", f"### {row.section.capitalize()}", ""]
-            lines += ["| what | measured | target | fails | verdict | |", "|---|---:|---:|---:|---|---|"]
-        cells = (row.what, row.shown, row.target, row.fails, row.verdict.value, row.note)
-        lines.append("| " + " | ".join(cells) + " |")
-        last = row.section
-    return [*lines[1:], ""]
-
-
-_INTRODUCTION = """\
-<!-- generated by `python -m bench --write-docs`; edit bench/report.py -->
-# Performance
-
-What durability costs: one sync of the disk for a step and two for an effect, which is the physical floor, and
-little beside it. `make bench` measures it on your machine; on another disk the milliseconds differ, the counts
-do not.
-
-- The **floor** is a bare commit: a prepared one-row insert of the same bytes through the same driver, in WAL mode
-  with `synchronous=FULL`. Blocks of floor and ours take turns in one process, and a ratio is the median of at
-  least 20 pairs. Results are texts of 1,024 random characters.
-- **64 runs** are compared in the same way, with one plain run in the same process. Figures of new processes
-  (resume, startup) are medians of 11 of them, with everything in the page cache.
-- **Counts** (syncs, statements, pages, bytes) are exact. They fail the benchmark wherever it runs, and
-  `tests/unit/test_bench_counts.py` holds them in every build.
-- **Syncs** are counted outside of SQLite and Perdure: by a library between the process and the kernel, or by
-  strace where there is no C compiler.
-
-## Results
-"""
-
-_CLOSING = """\
-## Measure it yourself
-
-```
-make bench                        everything, one to two minutes
-make bench ARGS="--quick"         a smoke test
-make bench ARGS="step effect"     some sections
-```
-"""

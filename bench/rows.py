@@ -74,12 +74,12 @@ class Row(msgspec.Struct, frozen=True):
     @property
     def shown(self) -> str:
         """The figure as people read it."""
-        return _number(self.measured, self.unit) if self.measured is not None else "-"
+        return number(self.measured, self.unit) if self.measured is not None else "-"
 
     @property
     def target(self) -> str:
         """The bar to meet."""
-        return f"{_sign(self.bar)} {_number(self.bar.target, self.unit)}" if self.bar is not None else ""
+        return f"{_sign(self.bar)} {number(self.bar.target, self.unit)}" if self.bar is not None else ""
 
     @property
     def fails(self) -> str:
@@ -87,14 +87,15 @@ class Row(msgspec.Struct, frozen=True):
         if self.bar is None:
             return ""
         opposite = {"==": "≠", "<=": ">", ">=": "<"}[self.bar.relation]
-        return f"{opposite} {_number(self.bar.fail, self.unit)}"
+        return f"{opposite} {number(self.bar.fail, self.unit)}"
 
 
 def _sign(bar: Bar) -> str:
     return {"==": "=", "<=": "≤", ">=": "≥"}[bar.relation]
 
 
-def _number(value: float, unit: str) -> str:
+def number(value: float, unit: str = "") -> str:
+    """A figure as people read it."""
     if value == int(value) and abs(value) < 1e6:
         text = f"{int(value):,}"
     elif abs(value) >= 100:

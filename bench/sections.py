@@ -9,7 +9,8 @@ from statistics import median
 from time import perf_counter
 from typing import Any
 
-from .lab import Lab, MeasurementFailed, run
+from .failures import MeasurementFailed
+from .lab import Lab, run
 from .rows import Bar, Row, at_least, at_most, exactly
 
 RUNS = 64
@@ -56,18 +57,26 @@ def effect(lab: Lab) -> Iterator[Row]:
 
 def _chain(lab: Lab, kind: str, bar: Bar, commits: int, cpu_ms: float) -> Iterator[Row]:
     it = lab.measure("chain", kind=kind, pairs=lab.pairs, size=20)
-    spread = it["ratio_spread"]
-    quartiles = f"middle half of {len(spread)} pairs: {spread[len(spread) // 4]:.2f} to {spread[-len(spread) // 4]:.2f}"
-    yield Row(kind, f"{kind} in a chain, in bare commits", it["ratio"], "", bar, False, quartiles)
+    ratio, *times = chain_rows(kind, kind, it, bar)
+    yield ratio
     beyond = it["cpu_extra_ms"] - (commits - 1) * it["cpu_floor_ms"]
     note = f"a bare commit takes {it['cpu_floor_ms']:.3f} ms of processor time"
     if commits == 2:
         note += f"; beyond one of them it is {it['cpu_extra_ms']:.3f} ms"
     what = "its 2 bare commits" if commits == 2 else "a bare commit"
     yield Row(kind, f"processor time beyond {what}", beyond, "ms", at_most(cpu_ms), False, note)
-    yield Row(kind, f"{kind}s per second", it["per_second"])
-    yield Row(kind, "p50", it["p50_ms"], "ms", note=f"bare commit {it['floor_p50_ms']:.3f} ms")
-    yield Row(kind, "p99", it["p99_ms"], "ms", note=f"bare commit {it['floor_p99_ms']:.3f} ms")
+    yield from times
+
+
+def chain_rows(section: str, kind: str, it: dict[str, Any], bar: Bar) -> Iterator[Row]:
+    """The ratio to the floor, and the times, of a chain on either store."""
+    spread = it["ratio_spread"]
+    quartiles = f"middle half of {len(spread)} pairs: {spread[len(spread) // 4]:.2f} to {spread[-len(spread) // 4]:.2f}"
+    yield Row(section, f"{kind} in a chain, in bare commits", it["ratio"], "", bar, False, quartiles)
+    of = "" if section == kind else f"{kind}: "
+    yield Row(section, f"{of}{kind}s per second", it["per_second"])
+    yield Row(section, f"{of}p50", it["p50_ms"], "ms", note=f"bare commit {it['floor_p50_ms']:.3f} ms")
+    yield Row(section, f"{of}p99", it["p99_ms"], "ms", note=f"bare commit {it['floor_p99_ms']:.3f} ms")
 
 
 def concurrent(lab: Lab) -> Iterator[Row]:

@@ -2,6 +2,8 @@
 
 With a C compiler, a shared library of thirty lines is preloaded (`syncs.c`), which costs nothing and can also
 add to each sync what a slower disk would take. Else strace does both, and only the sync calls are slowed down.
+
+Peers are counted too, in an environment without our dependencies: this module needs the standard library only.
 """
 
 from __future__ import annotations
@@ -10,18 +12,21 @@ import ctypes
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-
-import msgspec
 
 SOURCE = Path(__file__).with_name("syncs.c")
 TRACE_VARIABLE = "PERDURE_BENCH_STRACE"
 DELAY_VARIABLE = "PERDURE_BENCH_SYNC_US"
+FILE_VARIABLE = "PERDURE_BENCH_SYNC_FILE"
+SHARED_BYTES = 8
 CALLS = ("fsync(", "fdatasync(")
 
 
-class Probe(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class Probe:
     """How child processes are started so that they can count; `name` is "preload", "strace" or ""."""
 
     name: str = ""
@@ -42,6 +47,10 @@ class Probe(msgspec.Struct, frozen=True):
             return {"LD_PRELOAD": self.library, DELAY_VARIABLE: str(delay_us)}
         return {TRACE_VARIABLE: str(trace)} if self.name == "strace" else {}
 
+    def shared_environment(self, file: Path) -> dict[str, str]:
+        """The environment of a server whose processes add up in a file of `SHARED_BYTES`; only when preloading."""
+        return {"LD_PRELOAD": self.library, FILE_VARIABLE: str(file)}
+
 
 def find_probe(folder: Path) -> Probe:
     """The best way to count on this machine; the compiled library goes to `folder`."""
@@ -61,6 +70,11 @@ def find_probe(folder: Path) -> Probe:
 def _can_trace(program: str) -> bool:
     command = [program, "--seccomp-bpf", "-f", "-o", os.devnull, "true"]
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def shared_count(file: Path) -> int:
+    """How many syncs there have been in all processes that share this file."""
+    return int.from_bytes(file.read_bytes(), sys.byteorder)
 
 
 def counter() -> Callable[[], int] | None:

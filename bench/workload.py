@@ -36,6 +36,20 @@ class Texts:
         return self._texts[number % len(self._texts)]
 
 
+def bare_insert(url: str) -> Operation:
+    """The floor on PostgreSQL: the same, committed by the server before the one round trip ends."""
+    import psycopg
+
+    connection = psycopg.connect(url, autocommit=True)
+    connection.execute("CREATE TABLE floor (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, data bytea NOT NULL)")
+    rows = [value.encode() for value in (text(number) for number in range(64))]
+
+    def commit(number: int) -> None:
+        connection.execute("INSERT INTO floor (data) VALUES (%s)", (rows[number % 64],), prepare=True)
+
+    return commit
+
+
 def bare_commit(folder: Path) -> Operation:
     """The floor: one row of the same bytes, inserted with a prepared statement, on disk when it returns."""
     connection = apsw.Connection(str(folder / "floor.db"))
@@ -51,9 +65,9 @@ def bare_commit(folder: Path) -> Operation:
 
 
 @contextmanager
-def an_agent(folder: Path, name: str = "bench") -> Iterator[Agent]:
-    """An agent whose store is in this folder."""
-    agent = Agent(name, store=f"sqlite:///{folder / 'perdure.db'}")
+def an_agent(folder: Path, url: str | None = None) -> Iterator[Agent]:
+    """An agent whose store is in this folder, or on a server."""
+    agent = Agent("bench", store=url or f"sqlite:///{folder / 'perdure.db'}")
     yield agent
     agent.close()
 

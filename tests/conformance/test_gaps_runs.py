@@ -286,11 +286,17 @@ def test_an_effect_at_work_is_not_shown_as_in_doubt(store_url: str) -> None:
 
 def test_with_several_effects_in_doubt_the_answer_must_say_which(store_url: str, world: World) -> None:
     def program() -> list[str]:
-        agent = AsyncAgent("tester", store=store_url)
+        agent, begun = AsyncAgent("tester", store=store_url), list[str]()
+
+        async def body(key: str) -> str:
+            begun.append(key)
+            while len(begun) < 2:  # neither ends before the other's intent is durable too
+                await asyncio.sleep(0)
+            return key
 
         async def both() -> list[str]:
             async with agent.run("r", wait=0) as run:
-                calls = [run.effect(lambda key: key, name=name, id=name, key=name) for name in ("a", "b")]
+                calls = [run.effect(body, name=name, id=name, key=name) for name in ("a", "b")]
                 return await asyncio.gather(*calls)
 
         return asyncio.run(both())

@@ -1,12 +1,16 @@
-"""Many runs at once in one process, so that commits share transactions."""
+"""Many runs at once, in one process so that commits share transactions, or in a fleet of them that share the runs."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import random
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from perdure import Agent, AsyncAgent, Done, NotDone
+from perdure.errors import RunBusy
 from tests.crash.stores import store_of
 from tests.crash.world import World
 
@@ -24,6 +28,20 @@ def main(folder: str, colour: str) -> None:
     with ThreadPoolExecutor(RUNS) as pool:
         for done in [pool.submit(_thread, agent, world, f"r{number}") for number in range(RUNS)]:
             done.result()
+    agent.close()
+
+
+def worker(folder: str) -> None:
+    """One of a fleet: takes whichever run is free, its own or one that a dead worker left, until all are finished."""
+    agent, world, chance = Agent("crowd", store=store_of(folder)), World(folder), random.Random(os.getpid())
+    left = {f"r{number}" for number in range(RUNS)}
+    while left:
+        name = chance.choice(sorted(left))
+        try:
+            _thread(agent, world, name)
+            left.discard(name)
+        except RunBusy:
+            time.sleep(0.001)
     agent.close()
 
 

@@ -246,6 +246,32 @@ def latecomer(folder: str) -> None:
     world.note("third", travel(open_agent(folder)))
 
 
+# -- answers ----------------------------------------------------------------------------------------------------
+
+
+def asker(folder: str, deadly: bool = False) -> None:
+    """Book, and die in the middle of it; started again, wait until somebody says how it went."""
+    world, agent = World(folder), open_agent(folder)
+
+    def book(*, key: str) -> str:
+        world.act("booked", key)
+        if deadly:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return "not heard"
+
+    with agent.run("shared") as run:
+        run.result = run.effect(book)
+    agent.close()
+
+
+def answerer(folder: str) -> None:
+    """Somebody who looks until he is asked, and then answers."""
+    agent = open_agent(folder)
+    wait_for(lambda: agent.runs.get("shared").status == "waiting", "the question")
+    agent.runs.answer("shared", done="a receipt", by="a person")
+    agent.close()
+
+
 def hold(folder: str) -> None:
     """Have the run open until killed."""
     shorten_leases(seconds=LONG_LEASE_SECONDS)

@@ -8,11 +8,18 @@ import time
 
 import pytest
 
+from perdure import Agent
+from perdure.journal import rebuild
+from perdure.journal.verify import verify
+from perdure.store import open_store
 from tests.crash.crowd import RUNS, STEPS
-from tests.crash.harness import Stage, every, in_parallel
+from tests.crash.harness import Child, Scene, Stage, every, in_parallel
+from tests.crash.stores import store_of
 
 KILLED = -9
 ROUNDS = {"sqlite": 20, "postgres": 7}
+FLEET = 3
+FLEETS = {"sqlite": 16, "postgres": 16}
 KILLS_MAX = 6
 LINES_PER_LIFE_MAX = 40
 """Of the outside log, which has some 150 when all is done."""
@@ -35,12 +42,33 @@ def play(stage: Stage, colour: str, seed: int) -> tuple[int, list[str]]:
         assert code in (0, KILLED), child.output()
         kills += code == KILLED
     scene.finish()
-    found = scene.world.broken_promises()
+    return kills, complaints_about(scene)
+
+
+def complaints_about(scene: Scene) -> list[str]:
+    """What a crowd has not done, or done twice, and what is wrong with the store that it has left."""
+    world, found = scene.world, damage_in(store_of(scene.folder))
+    found += world.broken_promises()
     wanted = {f"r{number}": 1 for number in range(RUNS)}
-    if scene.world.effects() != wanted:
-        found.append(f"effects: {scene.world.effects()}")
-    missing = {f"r{run}-{step}" for run in range(RUNS) for step in range(STEPS)} - scene.world.bodies().keys()
-    return kills, found + [f"{name} never ran" for name in sorted(missing)]
+    if world.effects() != wanted:
+        found.append(f"effects: {world.effects()}")
+    missing = {f"r{run}-{step}" for run in range(RUNS) for step in range(STEPS)} - world.bodies().keys()
+    return found + [f"{name} never ran" for name in sorted(missing)]
+
+
+def damage_in(url: str) -> list[str]:
+    """Runs that are not finished, entries that should not be there, views that differ from the journal."""
+    agent = Agent("crowd", store=url)
+    try:
+        open_runs = [f"{run.id} is {run.status}" for run in agent.runs.list() if run.status != "finished"]
+    finally:
+        agent.close()
+    store = open_store(url)
+    try:
+        damage = [str(one) for one in verify(store).findings if one.severity == "damage"]
+        return open_runs + damage + [str(one) for one in rebuild.check(store)]
+    finally:
+        store.close()
 
 
 @pytest.mark.timeout(120)
@@ -55,6 +83,53 @@ def test_killed_at_random_moments(stage: Stage, colour: str) -> None:
 
     assert in_parallel(case, range(rounds)) == []
     assert sum(kills) > rounds, "the kills come too late to matter"
+
+
+def send_a_fleet(stage: Stage, seed: int) -> tuple[int, list[str]]:
+    """Workers on the same runs, killed one after the other and replaced. Says how many were, and what is wrong."""
+    chance, scene = random.Random(seed), stage.scene("crowd:worker")
+    fleet: list[Child] = []
+
+    def man() -> None:
+        while len(fleet) < FLEET:
+            fleet.append(stage.zygote.start("tests.crash.crowd:worker", scene.folder))
+
+    kills = 0
+    for _ in range(KILLS_MAX):
+        man()
+        wanted_lines = len(scene.world.lines()) + chance.randrange(1, LINES_PER_LIFE_MAX // 2)
+        for _ in every(0.001, 20_000):
+            if all(child.ended for child in fleet) or len(scene.world.lines()) >= wanted_lines:
+                break
+        time.sleep(chance.uniform(0, 0.003))
+        lost = fleet.pop(chance.randrange(FLEET))
+        lost.send(signal.SIGKILL)
+        code = lost.wait()
+        assert code in (0, KILLED), lost.output()
+        kills += code == KILLED
+    man()
+    assert [child.wait() for child in fleet] == [0] * FLEET, "\n".join(child.output() for child in fleet)
+    return kills, complaints_about(scene)
+
+
+@pytest.mark.timeout(120)
+def test_a_fleet_whose_workers_are_killed_at_random_moments(stage: Stage) -> None:
+    """Whoever is free takes what a dead one left: each step and each effect is somebody's, once."""
+    kills = []
+
+    def case(seed: int) -> list[str]:
+        count, found = send_a_fleet(stage, seed)
+        kills.append(count)
+        return found
+
+    assert in_parallel(case, range(FLEETS[stage.kind]), at_a_time=2) == []
+    assert sum(kills) > 2 * len(kills), "the kills come too late to matter"
+
+
+@pytest.mark.soak
+def test_a_fleet_for_long(stage: Stage) -> None:
+    seed = random.randrange(10**9)
+    assert in_parallel(lambda n: send_a_fleet(stage, n)[1], range(seed, seed + 500), at_a_time=2) == []
 
 
 @pytest.mark.soak

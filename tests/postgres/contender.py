@@ -24,9 +24,6 @@ from tests.crash.world import World
 
 AGENT, RUN = "worker", "shared"
 LEASE_SECONDS = 1.0
-WAIT_SECONDS = 5.0
-"""For the moment from which on the body of a dead holder cannot run any more."""
-
 TRY_SECONDS_MAX = 60.0
 BUSY = 4
 GO = "go"
@@ -45,8 +42,7 @@ class Orders(msgspec.Struct, frozen=True, kw_only=True):
     hold_at: int = -1
     """The item at which it waits, without a word to the store, until the test says GO."""
     slow_at: int = -1
-    """The item whose effect takes `slow_seconds`, the first time."""
-    slow_seconds: float = 0.0
+    """The item whose effect is slow: its body has begun, and acts when the test says GO."""
     body_seconds_max: float = 0.5
     """The timeout of each effect."""
     pause_seconds: float = 0.02
@@ -80,14 +76,14 @@ class Contender:
 
     def work(self) -> None:
         orders = self.orders
-        with self._agent.run(RUN, wait=WAIT_SECONDS) as run:
+        with self._agent.run(RUN, wait=0) as run:
             if run.finished:
                 return
             self.world.note("opened", self.who)
             for item in run.each([str(number) for number in range(orders.items)]):
                 run.state["by"] = self.who
                 if int(item) == orders.hold_at:
-                    self.hold()
+                    run.step(self.hold)  # the next thing that it commits is what the step came to
                 run.effect(self.act, item, check=self.acted, timeout=orders.body_seconds_max)
                 time.sleep(self.orders.pause_seconds)
             run.result = self.who
@@ -98,11 +94,11 @@ class Contender:
 
     def act(self, item: str, *, key: str) -> str:
         if int(item) == self.orders.slow_at:
-            self.world.note("slow", self.who)
-            time.sleep(self.orders.slow_seconds)
+            self.hold()
         return self.world.act(f"item-{item}", key)
 
     def acted(self, item: str, *, key: str) -> Any:
+        self.world.note("asked", self.who)
         receipt = self.world.receipt(key)
         return NotDone if receipt is None else Done(receipt)
 

@@ -96,14 +96,15 @@ def programs(version: int) -> Path:
     assert (install / "bin" / "postgres").exists(), f"no PostgreSQL {version} in {package}"
     if os.geteuid() != 0 or all(folder.stat().st_mode & stat.S_IXOTH for folder in (install / "bin").parents):
         return install / "bin"
-    # A home folder that nobody else may enter: a copy, made once per version, instead of opening the home.
+    # A home folder that nobody else may enter: a copy, made once per version, instead of opening the home. With the
+    # libraries that lie beside the package, where the programs look for them.
     copy = base_folder() / f"perdure-pg-{version}-{os.geteuid()}"
     if not copy.exists():
         fresh = new_folder()
-        shutil.copytree(install, fresh / "install", symlinks=True)
-        (fresh / "install").rename(copy)
-        fresh.rmdir()
-    return copy / "bin"
+        shutil.copytree(install, fresh / package.name / install.name, symlinks=True)
+        shutil.copytree(package.with_name(f"{package.name}.libs"), fresh / f"{package.name}.libs")
+        fresh.rename(copy)
+    return copy / package.name / install.name / "bin"
 
 
 def call(version: int, program: str, *arguments: str, environment: dict[str, str] | None = None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -28,18 +29,24 @@ def url(proxy: Proxy, schema: str, reconnect_seconds: str = "2") -> str:
     return proxy.url(schema, connect_timeout="2", statement_seconds="0.5", reconnect_seconds=reconnect_seconds)
 
 
-def test_one_lost_answer_is_looked_up(cluster: Cluster, proxy: Proxy, schema: str, tmp_path: Path) -> None:
+def test_one_lost_answer_is_looked_up(cluster: Cluster, schema: str, tmp_path: Path) -> None:
     """The connection is given up after the deadline; on another one the commit is found, or made."""
     world = World(tmp_path)
-    agent = Agent("traveller", store=url(proxy, schema, reconnect_seconds="10"))
-    for number in range(1, 6):
-        with agent.run(f"trip-{number}") as run:
-            proxy.strike(number, Fault.BLACK_HOLE)
-            run.step(world.note, "body", f"look-{number}")
-            run.effect(lambda *, key, number=number: world.act(f"booked-{number}", key), name="book")
-        assert proxy.struck.is_set()
-    kinds = [[type(event.record).__name__ for event in agent.runs.get(f"trip-{n}").events] for n in range(1, 6)]
-    agent.close()
+
+    def travel(number: int) -> list[str]:
+        with Proxy(cluster) as proxy:
+            agent = Agent("traveller", store=url(proxy, schema, reconnect_seconds="10"))
+            with agent.run(f"trip-{number}") as run:
+                proxy.strike(number, Fault.BLACK_HOLE)
+                run.step(world.note, "body", f"look-{number}")
+                run.effect(lambda *, key: world.act(f"booked-{number}", key), name="book")
+            assert proxy.struck.is_set()
+            kinds = [type(event.record).__name__ for event in agent.runs.get(f"trip-{number}").events]
+            agent.close()
+            return kinds
+
+    with ThreadPoolExecutor(5) as pool:
+        kinds = list(pool.map(travel, range(1, 6)))
     assert kinds == [["RunStarted", "StepDone", "EffectIntended", "EffectDone", "RunFinished"]] * 5
     assert set(world.effects().values()) == set(world.bodies().values()) == {1}
 

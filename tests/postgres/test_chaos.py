@@ -111,9 +111,8 @@ def new_folder() -> Iterator[Path]:
 
 
 @pytest.mark.timeout(150)
-@pytest.mark.parametrize("seed", [1, 2])
-def test_everything_at_once(stage: Stage, seed: int) -> None:
-    survive(stage, seed=seed, blows=14, items=40)
+def test_everything_at_once(stage: Stage) -> None:
+    survive(stage, seed=2, blows=16, items=40)
 
 
 @pytest.mark.soak

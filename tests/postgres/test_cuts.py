@@ -139,8 +139,8 @@ def damage(url: str) -> list[str]:
         agent.close()
 
 
-def strike_everywhere(play: Callable[[int], tuple[bool, Any]], expected: Any) -> int:
-    """Each round trip in turn, until there are none left to strike at; how many there were."""
+def strike_everywhere(play: Callable[[int], tuple[bool, Any]], expected: Any, every: int = 1) -> int:
+    """Each round trip in turn, or every n-th, until there are none left to strike at; how many there were."""
 
     def complain(number: int) -> tuple[bool, str]:
         try:
@@ -154,8 +154,8 @@ def strike_everywhere(play: Callable[[int], tuple[bool, Any]], expected: Any) ->
     complaints: list[str] = []
     count = 0
     with ThreadPoolExecutor(AT_A_TIME) as pool:
-        for first in range(1, TRIPS_MAX, AT_A_TIME):
-            results = list(pool.map(complain, range(first, first + AT_A_TIME)))
+        for first in range(1, TRIPS_MAX, AT_A_TIME * every):
+            results = list(pool.map(complain, range(first, first + AT_A_TIME * every, every)))
             complaints += [text for _, text in results if text]
             count += sum(struck for struck, _ in results)
             if not all(struck for struck, _ in results):
@@ -183,9 +183,24 @@ def test_a_cut_at_each_round_trip_of_the_first_life(cluster: Cluster, tmp_path: 
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("fault", CUTS, ids=lambda fault: fault.name.lower())
+def test_a_cut_after_each_round_trip_of_everyday_life(cluster: Cluster, tmp_path: Path) -> None:
+    strike_at_life(cluster, tmp_path, Fault.CUT_AFTER, 1)
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("fault", [Fault.CUT_BEFORE, Fault.LATE], ids=lambda fault: fault.name.lower())
+def test_a_cut_at_every_third_round_trip_of_everyday_life(cluster: Cluster, tmp_path: Path, fault: Fault) -> None:
+    strike_at_life(cluster, tmp_path, fault, 3)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("fault", [Fault.CUT_BEFORE, Fault.LATE], ids=lambda fault: fault.name.lower())
 def test_a_cut_at_each_round_trip_of_everyday_life(cluster: Cluster, tmp_path: Path, fault: Fault) -> None:
-    schema = f"live_{fault.name.lower()}"
+    strike_at_life(cluster, tmp_path, fault, 1)
+
+
+def strike_at_life(cluster: Cluster, tmp_path: Path, fault: Fault, every: int) -> None:
+    schema = f"live_{fault.name.lower()}_{every}"
     undisturbed = Case(cluster, tmp_path, schema, "n0")
     _, expected = undisturbed.play(live)
     assert expected["effects"] == {"booked": 1}
@@ -196,5 +211,5 @@ def test_a_cut_at_each_round_trip_of_everyday_life(cluster: Cluster, tmp_path: P
         assert case.trips <= undisturbed.trips + TRIPS_MORE_MAX
         return struck, found
 
-    assert strike_everywhere(play, expected) > 30, "there is more than that to strike at"
+    assert strike_everywhere(play, expected, every) > 30 // every, "there is more than that to strike at"
     assert damage(cluster.url(schema)) == []

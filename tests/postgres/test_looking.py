@@ -39,7 +39,7 @@ def collected(store: Store) -> list[str]:
 @pytest.mark.parametrize("look", [verified, checked, rebuilt, collected], ids=lambda look: look.__name__)
 def test_a_store_in_use(stage: Stage, cluster: Cluster, schema: str, look: Callable[[Store], list[str]]) -> None:
     url = cluster.url(schema)
-    voyage = Voyage(stage, url, "sync", steps=250)
+    voyage = Voyage(stage, url, "sync", runs=2 if look is rebuilt else 6, steps=250)
     voyage.progress(0.02)
     agent = Agent("looker", store=url)
     looks = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import re
 import socket
@@ -74,6 +75,16 @@ def test_an_effect_is_never_repeated_and_a_step_is(lab: Lab) -> None:
     assert found["Perdure effect", "after"].noticed == "RunWaiting"
     assert found["Perdure effect with a check", "after"].noticed == "finished"
     assert found["Perdure step", "after"].happened == [2]
+
+
+def test_a_payment_without_a_crash_is_made_once(tmp_path: Path) -> None:
+    """The program of the matrix dies where it is told to, and nowhere else."""
+    outside = tmp_path / "outside.txt"
+    spec = {"system": "perdure", "url": f"sqlite:///{tmp_path / 'store.db'}", "outside": str(outside)}
+    spec |= {"effect": True, "check": False, "dies": ""}
+    said = run([sys.executable, "-m", "bench.peers.crash", json.dumps(spec)])
+    assert json.loads(said) == {"ended": "finished"}
+    assert outside.read_text("utf-8") == "PAY\n"
 
 
 def test_a_killed_process_is_told_from_a_failed_one() -> None:

@@ -5,11 +5,16 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
+from perdure.errors import StoreBusy
+from perdure.failpoints import Site
+from perdure.store.base import Unit
 from perdure.store.gate import Gate
-from perdure.store.lanes import Lanes, Workers
+from perdure.store.lanes import Lanes, Ticket, Workers
 
 WAIT = 20.0
 LONG = time.monotonic() + 3600
@@ -63,33 +68,113 @@ def test_a_thread_that_waits_is_woken() -> None:
     thread.join(WAIT)
 
 
+class Work(Unit[Any]):
+    """Something to do in a lane."""
+
+    site = Site.WRITE
+
+    def __init__(self, lane: int, call: Callable[[], Any] = lambda: None) -> None:
+        self.lane = lane
+        self.call = call
+
+
+def one_by_one(group: Sequence[Ticket]) -> None:
+    for ticket in group:
+        try:
+            ticket.settle(ticket.unit.call())  # type: ignore[attr-defined]
+        except KeyError as error:
+            ticket.settle(error=error)
+
+
 def test_in_a_lane_there_is_one_at_a_time_and_lanes_do_not_wait_for_each_other() -> None:
     lanes, inside, most = Lanes(), [0, 0], [0, 0]
     lock = threading.Lock()
     both = threading.Barrier(2)
 
     def work(lane: int) -> None:
-        with lanes.lane(lane + 1):
-            with lock:
-                inside[lane] += 1
-                most[lane] = max(most[lane], inside[lane])
-            both.wait(WAIT)  # one of the other lane is inside as well
-            with lock:
-                inside[lane] -= 1
+        with lock:
+            inside[lane] += 1
+            most[lane] = max(most[lane], inside[lane])
+        both.wait(WAIT)  # one of the other lane is inside as well
+        with lock:
+            inside[lane] -= 1
 
-    threads = [threading.Thread(target=work, args=(number % 2,)) for number in range(8)]
+    def go(lane: int) -> None:
+        lanes.go(Ticket(Work(lane + 1, lambda: work(lane))), one_by_one)
+
+    threads = [threading.Thread(target=go, args=(number % 2,)) for number in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(WAIT)
     assert most == [1, 1]
-    assert lanes._gates == {}, "a lane that nobody uses is forgotten"
+    assert lanes._lanes == {}, "a lane that nobody uses is forgotten"
+
+
+def test_those_who_have_waited_are_committed_together_and_in_order() -> None:
+    lanes, groups, begun, release = Lanes(), list[int](), threading.Event(), threading.Event()
+    order: list[int] = []
+
+    def commit(group: Sequence[Ticket]) -> None:
+        groups.append(len(group))
+        begun.set()
+        assert release.wait(WAIT)
+        one_by_one(group)
+
+    tickets = [Ticket(Work(7, lambda n=n: order.append(n) or n)) for n in range(6)]  # type: ignore[misc]
+    threads = [threading.Thread(target=lanes.go, args=(ticket, commit)) for ticket in tickets]
+    threads[0].start()
+    assert begun.wait(WAIT)
+    for number, thread in enumerate(threads[1:], start=1):
+        thread.start()
+        until(lambda number=number: len(lanes._lanes[7].waiting) == number)  # type: ignore[misc]
+    release.set()
+    for thread in threads:
+        thread.join(WAIT)
+    assert groups == [1, 5]
+    assert order == [0, 1, 2, 3, 4, 5]
+    assert [ticket.get() for ticket in tickets] == [0, 1, 2, 3, 4, 5]
+    assert lanes._lanes == {}
+
+
+def test_nobody_waits_for_a_leader_that_was_interrupted() -> None:
+    lanes, begun, release = Lanes(), threading.Event(), threading.Event()
+
+    def slow(group: Sequence[Ticket]) -> None:
+        begun.set()
+        assert release.wait(WAIT)
+        if len(group) > 1:
+            raise KeyboardInterrupt
+        one_by_one(group)
+
+    tickets, heard = [Ticket(Work(7)) for _ in range(3)], list[str]()
+
+    def go(ticket: Ticket) -> None:
+        try:
+            lanes.go(ticket, slow)
+            ticket.get()
+            heard.append("done")
+        except (KeyboardInterrupt, StoreBusy) as error:
+            heard.append(type(error).__name__)
+
+    threads = [threading.Thread(target=go, args=(ticket,)) for ticket in tickets]
+    threads[0].start()
+    assert begun.wait(WAIT)
+    for number, thread in enumerate(threads[1:], start=1):
+        thread.start()
+        until(lambda number=number: len(lanes._lanes[7].waiting) == number)  # type: ignore[misc]
+    release.set()
+    for thread in threads:
+        thread.join(WAIT)
+    assert sorted(heard) == ["KeyboardInterrupt", "StoreBusy", "done"]
+    assert lanes._lanes == {}
 
 
 def test_lane_zero_is_free_for_all() -> None:
     lanes = Lanes()
-    with lanes.lane(0), lanes.lane(0):
-        pass
+    inner = Ticket(Work(0))
+    lanes.go(Ticket(Work(0, lambda: lanes.go(inner, one_by_one))), one_by_one)
+    assert inner.settled
 
 
 def test_tasks_of_one_lane_take_turns_and_leave_threads_to_others() -> None:
@@ -101,17 +186,23 @@ def test_tasks_of_one_lane_take_turns_and_leave_threads_to_others() -> None:
         order.append("slow")
 
     async def program() -> None:
-        first = asyncio.create_task(workers.result_of(1, slow))
-        behind = [asyncio.create_task(workers.result_of(1, lambda n=n: order.append(str(n)))) for n in range(5)]  # type: ignore[misc]
+        first = asyncio.create_task(workers.result_of(Work(1, slow), one_by_one))
         await asyncio.sleep(0)
-        await workers.result_of(2, lambda: order.append("other"))
+        behind = [
+            asyncio.create_task(workers.result_of(Work(1, lambda n=n: order.append(str(n))), one_by_one))  # type: ignore[misc]
+            for n in range(5)
+        ]
+        await asyncio.sleep(0)
+        await workers.result_of(Work(2, lambda: order.append("other")), one_by_one)
         release.set()
         await asyncio.gather(first, *behind)
 
     asyncio.run(program())
     workers.close()
-    assert order == ["other", "slow", "0", "1", "2", "3", "4"]
-    assert lanes._gates == {}
+    assert sorted(order) == ["0", "1", "2", "3", "4", "other", "slow"]
+    assert order.index("other") < order.index("slow"), "the other lane had to wait"
+    assert [it for it in order if it.isdigit()] == ["0", "1", "2", "3", "4"]
+    assert lanes._lanes == {}
 
 
 def test_an_error_is_raised_where_it_is_awaited_and_ends_the_turn() -> None:
@@ -123,8 +214,8 @@ def test_an_error_is_raised_where_it_is_awaited_and_ends_the_turn() -> None:
 
     async def program() -> None:
         with pytest.raises(KeyError, match="mine"):
-            await workers.result_of(1, fail)
-        assert await workers.result_of(1, lambda: 5) == 5
+            await workers.result_of(Work(1, fail), one_by_one)
+        assert await workers.result_of(Work(1, lambda: 5), one_by_one) == 5
 
     asyncio.run(program())
     workers.close()
@@ -140,7 +231,7 @@ def test_who_is_cancelled_still_waits_for_the_end() -> None:
         done.set()
 
     async def program() -> None:
-        task = asyncio.create_task(workers.result_of(1, work))
+        task = asyncio.create_task(workers.result_of(Work(1, work), one_by_one))
         while not begun.is_set():
             await asyncio.sleep(0.001)
         task.cancel()

@@ -10,15 +10,17 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
 
+import msgspec
 import pytest
 
 from perdure import Agent, AsyncAgent, RunBusy
-from perdure.errors import LeaseLost, NotStorable, StoreForked, StoreTooNew, StoreUnavailable
-from perdure.store import open_store
+from perdure.errors import LeaseLost, NotStorable, StoreBusy, StoreForked, StoreTooNew, StoreUnavailable
+from perdure.journal.append import read_events
+from perdure.store import open_store, postgres_pool
 from perdure.store import postgres_listen as listening
 from perdure.store.base import Statement
 from perdure.store.postgres_link import Raw
-from tests.conformance.kit import in_child
+from tests.conformance.kit import Behind, in_child
 from tests.unit.units import Put, append, behind, entry, new_head
 
 pytestmark = pytest.mark.stores("postgres")
@@ -82,9 +84,20 @@ def test_many_who_make_the_same_store_at_once_make_one(store_url: str) -> None:
 
 
 def test_a_store_of_a_later_version_is_refused(store: Any, store_url: str) -> None:
-    behind(store, "UPDATE meta SET value = ? WHERE key = 'schema'", (b"99",))
+    behind(store, "UPDATE meta SET value = ? WHERE key IN ('schema', 'oldest')", (b"99",))
     with pytest.raises(StoreTooNew, match="99"):
         open_store(store_url)
+
+
+def test_while_a_fleet_is_upgraded_old_programs_can_be_started(store: Any, store_url: str) -> None:
+    """The newer version has only added something, and says so."""
+    behind(store, "UPDATE meta SET value = ? WHERE key = 'schema'", (b"99",))
+    behind(store, "ALTER TABLE runs ADD COLUMN later TEXT")
+    agent = Agent("a", store=store_url)
+    with agent.run("r") as run:
+        run.result = run.step(lambda: 1, name="one")
+    assert agent.runs.result("r") == 1
+    agent.close()
 
 
 def test_a_schema_of_another_program_is_refused(store_url: str) -> None:
@@ -169,6 +182,57 @@ def test_threads_of_one_run_take_turns(store: Any) -> None:
 
     assert at_once(12, work) == []
     assert [row[0] for row in store.read("events_of", (head.stream, 0))] == list(range(1, 61))
+
+
+def test_what_has_waited_is_one_commit_and_a_stale_one_harms_only_itself(store: Any) -> None:
+    head, stale = new_head(store), new_head(store)
+    stale.fence = 9
+    commits: list[int] = []
+    begun, release = threading.Event(), threading.Event()
+    original = store._commit
+
+    def slowly(group: Any) -> None:
+        commits.append(len(group))
+        begun.set()
+        assert release.wait(WAIT)
+        original(group)
+
+    store._commit = slowly
+    units = [append(head, entry(f"k{n}")) for n in range(7)]
+    refused = Statement("take_lease", (head.stream, 99, None), LeaseLost)
+    units[3] = append(head, entry("never"), also=(refused,))
+    results: dict[int, Any] = {}
+
+    def submit(number: int) -> None:
+        try:
+            results[number] = store.submit(units[number])
+        except LeaseLost:
+            results[number] = "lost"
+
+    threads = [threading.Thread(target=submit, args=(number,)) for number in range(7)]
+    threads[0].start()
+    assert begun.wait(WAIT)
+    for number, thread in enumerate(threads[1:], start=1):
+        thread.start()
+        while len(store._lanes._lanes[head.stream].waiting) < number:
+            time.sleep(0.001)
+    release.set()
+    for thread in threads:
+        thread.join(WAIT)
+    assert commits == [1, 6]
+    assert [results[number] for number in range(7)] == [1, 2, 3, "lost", 4, 5, 6]
+    assert head.seq == 6
+    found, stored = read_events(store.identity, head.stream, store.read("events_of", (head.stream, 0)))
+    assert (stored.seq, stored.chain) == (head.seq, head.chain)
+    assert [event.record.write.key for event in found] == ["k0", "k1", "k2", "k4", "k5", "k6"]
+
+
+def test_joined_units_are_one_transaction(store: Any) -> None:
+    head = new_head(store)
+    units = [append(head, entry(f"k{n}")) for n in range(5)]
+    assert store.submit(units[0].joined(units[1:])) == [1, 2, 3, 4, 5]
+    assert behind(store, "SELECT count(DISTINCT xmin::text) FROM events WHERE stream = ?", (head.stream,)) == [(1,)]
+    assert units[0].joined([append(new_head(store), entry("other"))]) is None
 
 
 def test_of_threads_that_open_one_run_at_once_one_gets_it(store_url: str) -> None:
@@ -315,3 +379,32 @@ def test_a_failure_with_such_words_is_recorded(store_url: str, text: str) -> Non
     assert agent.runs.get("r").status == "failed"
     assert agent.runs.get("r").error.startswith("ValueError: ")
     agent.close()
+
+
+# -- patience -------------------------------------------------------------------------------------------------------
+
+
+def test_a_row_that_stays_locked_is_told_as_busy(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postgres_pool, "SERVER_LOCK_SECONDS_MAX", 0.05)
+    store = open_store(store_url + "&reconnect_seconds=0.2")
+    with Behind(store_url) as other:
+        other.execute("BEGIN")
+        other.execute("SELECT last FROM stream_count FOR UPDATE")
+        with pytest.raises(StoreBusy, match="lock timeout"):
+            new_head(store)
+        other.execute("ROLLBACK")
+    assert new_head(store).stream == 1
+    store.close()
+
+
+def test_a_server_that_stays_away_is_told_in_time(store_url: str) -> None:
+    store: Any = open_store(store_url + "&reconnect_seconds=0.2")
+    head = new_head(store)
+    store._pool.place = msgspec.structs.replace(store._pool.place, target="postgresql://postgres@127.0.0.1:1/postgres")
+    store._pool.clear()
+    with pytest.raises(StoreUnavailable, match="away for 0.2 s"):
+        store.submit(append(head, entry("lost")))
+    assert head.seq == 0
+    with pytest.raises(StoreUnavailable, match="away for 0.2 s"):
+        store.read("all_streams")
+    store.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -78,17 +78,8 @@ class Append(Unit[int]):
     def script(self) -> Script[int]:
         """Append, fold, and seal when it is time. Returns the number of the last entry."""
         head = self.head
-        at = self._at = self._at or self._clock.wall_ms()
-        seq, link, stream, fence = head.seq, head.chain, head.stream, head.fence
-        statements = list(self.objects)
-        for record, body in zip(self.records, self._bodies, strict=True):
-            seq += 1
-            kind = KIND_OF[type(record)]
-            link = chain.link(link, stream, seq, kind, at, chain.body_digest(body))
-            statements.append(Statement("append_event", (stream, seq, kind, at, body, link, fence), LeaseLost))
-            statements += fold(stream, seq, at, record)
-        statements += self.also
-        proof = Proof(Statement("chain_at", (stream, seq)), [(link,)]) if self.records else None
+        statements, seq, link = self.entries(head.seq, head.chain)
+        proof = _proof(head, seq, link)
         sealing = self.signer is not None and (self.seal or seq - head.sealed >= SEAL_EVENTS)
         if self.signer is not None and sealing:
             *_, [(streams,)] = yield [*statements, Statement("count_streams")]
@@ -100,10 +91,54 @@ class Append(Unit[int]):
         head.seq, head.chain, head.sealed = seq, link, seq if sealing else head.sealed
         return seq
 
+    def entries(self, seq: int, link: bytes) -> tuple[list[Statement], int, bytes]:
+        """The statements that follow an entry of that number and link; and the last number and link then."""
+        at = self._at = self._at or self._clock.wall_ms()
+        stream, fence = self.head.stream, self.head.fence
+        statements = list(self.objects)
+        for record, body in zip(self.records, self._bodies, strict=True):
+            seq += 1
+            kind = KIND_OF[type(record)]
+            link = chain.link(link, stream, seq, kind, at, chain.body_digest(body))
+            statements.append(Statement("append_event", (stream, seq, kind, at, body, link, fence), LeaseLost))
+            statements += fold(stream, seq, at, record)
+        statements += self.also
+        return statements, seq, link
+
+    def joined(self, others: Sequence[Unit[Any]]) -> Unit[list[Any]] | None:
+        """Entries of one head, none of which has to be sealed, follow each other in one commit."""
+        units = [self, *(unit for unit in others if isinstance(unit, Append))]
+        if len(units) <= len(others) or any(unit.head is not self.head or unit.signer is not None for unit in units):
+            return None
+        return _Joint(units)
+
     def settle(self, committed: bool) -> None:
         # Units settle in the order of the batch, so the first one that was undone takes the head furthest back.
         if not committed and self._before is not None and self._before[0] <= self.head.seq:
             self.head.seq, self.head.chain, self.head.sealed = self._before
+
+
+class _Joint(Unit[list[int]]):
+    """Several of them at once; undone together when one of them fails."""
+
+    def __init__(self, units: Sequence[Append]) -> None:
+        self.site = units[0].site
+        self._units = units
+
+    def script(self) -> Script[list[int]]:
+        head = self._units[0].head
+        seq, link, statements, numbers = head.seq, head.chain, list[Statement](), list[int]()
+        for unit in self._units:
+            made, seq, link = unit.entries(seq, link)
+            statements += made
+            numbers.append(seq)
+        yield Last(statements, _proof(head, seq, link))
+        head.seq, head.chain = seq, link
+        return numbers
+
+
+def _proof(head: Head, seq: int, link: bytes) -> Proof | None:
+    return Proof(Statement("chain_at", (head.stream, seq)), [(link,)]) if seq > head.seq else None
 
 
 def _seal(head: Head, seq: int, link: bytes, streams: int, signer: Signer) -> Statement:

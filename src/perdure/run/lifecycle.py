@@ -49,6 +49,8 @@ class Claim(Unit[Claimed]):
         self._parent = parent
         # Claims of one run in one process come one after the other, and each sees what the one before has opened.
         self.lane = ~abs(hash((engine.name, run_id)))
+        self._tried: set[tuple[int, int]] = set()
+        """Streams and fences that this claim has asked for."""
         self.head: Head | None = None
         """Where the run's stream ends now, once it is ours."""
 
@@ -70,6 +72,7 @@ class Claim(Unit[Claimed]):
         started = r.RunStarted(engine.name, self._id, self._input, self._digest, self._parent, 1, self._tenancy.process)
         first = [self._presence(), Statement("add_lease", (stream, self._tenancy.holder)), *self._objects]
         head = Head(engine.store.identity, stream, 1)
+        self._tried.add((stream, 1))
         yield from Append(self.site, head, [started], engine.store.clock, objects=first).script()
         self.head = head
         self._tenancy.open_streams.add(stream)
@@ -81,6 +84,8 @@ class Claim(Unit[Claimed]):
         lease = yield from read_lease(stream, now, engine.store.one_host)
         if stream in self._tenancy.open_streams:
             raise RunBusy(f"run {self._id!r} is already open in this process")
+        if lease.process == self._tenancy.process and (stream, lease.fence) in self._tried:
+            raise Overtaken  # by ourselves: an earlier try, whose answer was lost, has come to the server only now
         # One that this process holds and has not open is left from a store that it had to close after an error.
         if lease.process != self._tenancy.process and lease.alive() and not self._tenancy.outlasts(lease):
             raise lease.busy(self._id)
@@ -94,6 +99,7 @@ class Claim(Unit[Claimed]):
             raise Overtaken  # it has renewed since we looked, and relies on it: what it is now decides
         fence = lease.fence + 1
         head = Head(engine.store.identity, stream, fence, seq, chain)
+        self._tried.add((stream, fence))
         yield from Append(self.site, head, [r.RunResumed(fence, self._tenancy.process)], engine.store.clock).script()
         self.head = head
         # Here and not when the caller goes on: the next claim of the same batch must see it.

@@ -85,6 +85,10 @@ class Unit(Generic[T]):
         """Runs inside the transaction; raising undoes this unit and leaves its neighbours alone."""
         raise NotImplementedError
 
+    def joined(self, others: Sequence[Unit[Any]]) -> Unit[list[Any]] | None:
+        """One unit that does the work of this one and of others of its lane, in order, if that can be one commit."""
+        return None
+
     def settle(self, committed: bool) -> None:
         """Called when a transaction with it has ended, before the caller goes on or it is tried again."""
 

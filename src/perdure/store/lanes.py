@@ -1,72 +1,129 @@
 """Order and threads for commits that each have a connection of their own.
 
-Units of one stream build on each other, so they are committed one after the other; others go side by side.
+Units of one stream build on each other, so they are committed one after the other, and those that have waited are
+committed together; units of different streams go side by side.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from ..limits import LOCK_SECONDS_MAX
+from ..errors import StoreBusy
+from ..limits import BATCH_COMMITS_MAX, LOCK_SECONDS_MAX
+from .base import Unit
 from .gate import Gate
 
 T = TypeVar("T")
 
 
-class Lanes:
-    """A gate for one at a time in each lane that is in use."""
+class Ticket:
+    """A unit that waits for its turn, and what became of it."""
+
+    __slots__ = ("error", "result", "settled", "unit")
+
+    def __init__(self, unit: Unit[Any]) -> None:
+        self.unit = unit
+        self.settled = False
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+    def settle(self, result: Any = None, error: BaseException | None = None) -> None:
+        """It is over; the first word counts."""
+        if not self.settled:
+            self.result, self.error, self.settled = result, error, True
+
+    def get(self) -> Any:
+        """The result, or the error."""
+        if self.error is not None:
+            raise self.error
+        return self.result
+
+
+Commit = Callable[[Sequence[Ticket]], None]
+"""Settles every ticket of a group, in order."""
+
+
+class _Lane:
+    """One at a time."""
+
+    __slots__ = ("gate", "users", "waiting")
 
     def __init__(self) -> None:
-        self._gates: dict[int, tuple[Gate, int]] = {}
+        self.gate = Gate(1)
+        self.users = 0
+        self.waiting: deque[Ticket] = deque()
+
+
+class Lanes:
+    """The lanes that are in use."""
+
+    def __init__(self) -> None:
+        self._lanes: dict[int, _Lane] = {}
         self._lock = threading.Lock()
 
-    @contextmanager
-    def lane(self, lane: int) -> Iterator[None]:
-        """Wait for the turn in this thread. Lane 0 is free for all."""
-        if not lane:
-            yield
+    def go(self, ticket: Ticket, commit: Commit) -> None:
+        """Wait for the turn in this thread, and commit; or find that somebody has done so. Lane 0 is free for all."""
+        if not ticket.unit.lane:
+            commit([ticket])
             return
-        gate = self._join(lane)
+        lane = self._join(ticket)
         try:
             # Whoever is before us has deadlines of its own.
-            while not gate.enter(time.monotonic() + LOCK_SECONDS_MAX):
+            while not lane.gate.enter(time.monotonic() + LOCK_SECONDS_MAX):
                 pass
-            try:
-                yield
-            finally:
-                gate.leave()
+            self._take_turn(lane, ticket, commit)
         finally:
-            self._part(lane)
+            self._part(lane, ticket)
 
-    def when_free(self, lane: int, start: Callable[[], object]) -> None:
-        """Call `start` at its turn; whoever was started must say `done`."""
-        if not lane or self._join(lane).ask(start):
+    def when_free(self, ticket: Ticket, start: Callable[[], object]) -> None:
+        """Call `start` at its turn; whoever was started must `finish`."""
+        if not ticket.unit.lane or self._join(ticket).gate.ask(start):
             start()
 
-    def done(self, lane: int) -> None:
-        """The next one's turn."""
-        if lane:
-            self._gates[lane][0].leave()
-            self._part(lane)
+    def finish(self, ticket: Ticket, commit: Commit) -> None:
+        """The turn of a ticket that was started."""
+        if not ticket.unit.lane:
+            commit([ticket])
+            return
+        lane = self._lanes[ticket.unit.lane]
+        try:
+            self._take_turn(lane, ticket, commit)
+        finally:
+            self._part(lane, ticket)
 
-    def _join(self, lane: int) -> Gate:
-        with self._lock:
-            gate, users = self._gates.get(lane) or (Gate(1), 0)
-            self._gates[lane] = (gate, users + 1)
-        return gate
+    def _take_turn(self, lane: _Lane, ticket: Ticket, commit: Commit) -> None:
+        group: list[Ticket] = []
+        try:
+            if not ticket.settled:
+                with self._lock:
+                    while lane.waiting and len(group) < BATCH_COMMITS_MAX:
+                        group.append(lane.waiting.popleft())
+                commit(group)
+        finally:
+            for one in group:
+                # Only if this thread was interrupted. What it was at may have landed, so nobody tries it again.
+                one.settle(error=StoreBusy("the thread that committed for this one was interrupted"))
+            lane.gate.leave()
 
-    def _part(self, lane: int) -> None:
+    def _join(self, ticket: Ticket) -> _Lane:
         with self._lock:
-            gate, users = self._gates[lane]
-            if users == 1:
-                del self._gates[lane]
-            else:
-                self._gates[lane] = (gate, users - 1)
+            lane = self._lanes.setdefault(ticket.unit.lane, _Lane())
+            lane.users += 1
+            lane.waiting.append(ticket)
+        return lane
+
+    def _part(self, lane: _Lane, ticket: Ticket) -> None:
+        with self._lock:
+            if ticket in lane.waiting:
+                lane.waiting.remove(ticket)  # it was interrupted as it waited
+            lane.users -= 1
+            if not lane.users:
+                del self._lanes[ticket.unit.lane]
 
 
 class Workers:
@@ -78,24 +135,22 @@ class Workers:
         self._lock = threading.Lock()
         self._executor: ThreadPoolExecutor | None = None
 
-    async def result_of(self, lane: int, work: Callable[[], T]) -> T:
-        """Do the work at its turn. A caller that is cancelled still waits for its end."""
+    async def result_of(self, unit: Unit[T], commit: Commit) -> T:
+        """Commit at its turn. A caller that is cancelled still waits for the end."""
         import asyncio
 
         ours: Future[T] = Future()
+        ticket = Ticket(unit)
 
         def task() -> None:
             try:
-                result = work()
+                self._lanes.finish(ticket, commit)
+                ours.set_result(ticket.get())
             except BaseException as error:  # it belongs to the caller, not to this thread
-                self._lanes.done(lane)
                 ours.set_exception(error)
-            else:
-                self._lanes.done(lane)
-                ours.set_result(result)
 
         executor = self._running()
-        self._lanes.when_free(lane, lambda: executor.submit(task))
+        self._lanes.when_free(ticket, lambda: executor.submit(task))
         future = asyncio.wrap_future(ours)
         cancelled: asyncio.CancelledError | None = None
         while not future.done():

@@ -10,17 +10,17 @@ from __future__ import annotations
 import os
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from .. import interrupts
 from ..clock import Clock
-from ..errors import StoreClosed, StoreForked
-from ..failpoints import Moment, reach
+from ..errors import PerdureError, StoreClosed, StoreForked, StoreProblem
+from ..failpoints import Moment, armed, reach
 from ..limits import OPEN_SECONDS_MAX
 from . import postgres_schema
 from .base import Rows, Statement, Store, Unit
-from .lanes import Lanes, Workers
+from .lanes import Lanes, Ticket, Workers
 from .postgres_commit import Commit, Patience, answered
 from .postgres_copy import Copy
 from .postgres_errors import Cut, ServerError, hopeful, hopeless, refused, translated
@@ -56,8 +56,9 @@ class PostgresStore(Store):
         reach(unit.site, Moment.BEFORE)
         held = interrupts.hold()
         try:
-            with self._lanes.lane(unit.lane):
-                result = Commit(self._pool, unit).run()
+            ticket = Ticket(unit)
+            self._lanes.go(ticket, self._commit)
+            result: T = ticket.get()
             reach(unit.site, Moment.AFTER)
         finally:
             if held:
@@ -67,7 +68,7 @@ class PostgresStore(Store):
     async def submit_async(self, unit: Unit[T]) -> T:
         self._must_be_open()
         reach(unit.site, Moment.BEFORE)
-        result = await self._workers.result_of(unit.lane, Commit(self._pool, unit).run)
+        result = await self._workers.result_of(unit, self._commit)
         reach(unit.site, Moment.AFTER)
         return result
 
@@ -100,6 +101,28 @@ class PostgresStore(Store):
             self._pool.close()
 
     # -- inside -----------------------------------------------------------------------------------------------
+
+    def _commit(self, group: Sequence[Ticket]) -> None:
+        """Commit units of one lane: as one if they can be, else one after the other."""
+        first, *rest = group
+        joint = first.unit.joined([ticket.unit for ticket in rest]) if rest and not armed() else None
+        if joint is not None:
+            try:
+                results = Commit(self._pool, joint).run()
+            except StoreProblem as error:
+                results = None
+                for ticket in group:
+                    ticket.settle(error=error)
+            except PerdureError:
+                results = None  # it is the fault of one of them: each hears for itself
+            for ticket, result in zip(group, results or (), strict=False):
+                ticket.settle(result)
+        for ticket in group:
+            if not ticket.settled:
+                try:
+                    ticket.settle(Commit(self._pool, ticket.unit).run())
+                except PerdureError as error:
+                    ticket.settle(error=error)
 
     def _open(self, create: bool) -> Facts:
         place = self._place

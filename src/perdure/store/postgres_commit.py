@@ -76,6 +76,10 @@ class Patience:
         """Wait a little longer each time; raises StoreUnavailable when it has been long enough."""
         now = time.monotonic()
         if now >= self.until:
+            if isinstance(why, PerdureError):
+                raise why
+            if isinstance(why, ServerError) and not why.gone:
+                raise translated(why, shown) from why  # the server is there, and others keep it from doing this
             raise StoreUnavailable(
                 f"{shown} has been away for {self._seconds:g} s: {why}",
                 hint="nothing that was acknowledged is lost; start again when the server is back",

@@ -19,7 +19,7 @@ from .postgres_link import Answer, Batch, Link, Raw
 from .postgres_url import Place
 
 _BEGIN, _COMMIT = Raw(b"BEGIN"), Raw(b"COMMIT")
-_KEYS = ("schema", "secret", "identity")
+_KEYS = ("schema", "oldest", "secret", "identity")
 _PRESENT = b"""
 SELECT to_regclass(quote_ident($1::text) || '.meta') IS NOT NULL, current_setting('server_encoding'),
        current_setting('fsync') = 'on' AND current_setting('full_page_writes') = 'on'
@@ -35,14 +35,15 @@ DO $$ BEGIN
 END $$
 """
 _PUT_VERSION = b"""
-INSERT INTO meta (key, value) VALUES ('schema', $1::bytea) ON CONFLICT (key) DO UPDATE SET value = excluded.value
+INSERT INTO meta (key, value) VALUES ('schema', $1::bytea), ('oldest', $2::bytea)
+ON CONFLICT (key) DO UPDATE SET value = excluded.value
 """
 
 
 _SERVER = b"""
 SELECT current_setting('server_version'), current_setting('fsync') = 'on', current_setting('full_page_writes') = 'on',
        current_setting('synchronous_commit'), current_setting('synchronous_standby_names'),
-       has_schema_privilege(quote_ident($1::text), 'CREATE')
+       has_schema_privilege($1::text, 'CREATE')
 """
 
 
@@ -62,12 +63,14 @@ class Facts(msgspec.Struct, frozen=True):
     """What the store says about itself."""
 
     version: int
+    oldest: int
+    """The oldest version of the schema whose programs can work with this one."""
     secret: bytes
     identity: str
 
 
 def prepared(link: Link, place: Place, create: bool) -> Facts:
-    """Make the schema when it is not there, bring an old one forward, refuse a newer one."""
+    """Make the schema when it is not there, bring an old one forward, refuse one that is too new for us."""
     history = sql.migrations("postgres")
     facts = _facts(link, place)
     if facts is None and not create:
@@ -82,8 +85,11 @@ def prepared(link: Link, place: Place, create: bool) -> Facts:
         facts = _facts(link, place)
     if facts is None:
         raise StoreUnavailable(f"{place.shown} has lost what was made in it just now")
-    if facts.version > len(history):
-        raise StoreTooNew(f"the store has schema {facts.version}, this version of Perdure knows {len(history)}")
+    if facts.oldest > len(history):
+        raise StoreTooNew(
+            f"the store has schema {facts.version} for programs that know at least {facts.oldest}; "
+            f"this version of Perdure knows {len(history)}"
+        )
     return facts
 
 
@@ -116,8 +122,8 @@ def _facts(link: Link, place: Place) -> Facts | None:
             f"schema {place.schema} of {place.shown} belongs to another program, or has lost its facts",
             hint="choose another schema=",
         )
-    version, secret, identity = (rows[0][0] for rows in values)
-    return Facts(int(version), secret, identity.hex())
+    version, oldest, secret, identity = (rows[0][0] for rows in values)
+    return Facts(int(version), int(oldest), secret, identity.hex())
 
 
 def _migrate(link: Link, place: Place, history: tuple[str, ...]) -> None:
@@ -131,7 +137,7 @@ def _migrate(link: Link, place: Place, history: tuple[str, ...]) -> None:
         _talk(link, place, pieces, begun=True)
         reach(Site.STORE_CREATE, Moment.BEGUN)
     closing: Batch = [
-        Raw(_PUT_VERSION, (b"%d" % len(history),)),
+        Raw(_PUT_VERSION, (b"%d" % len(history), b"%d" % sql.oldest("postgres"))),
         Statement("put_meta", ("secret", secrets.token_bytes(32))),
         Statement("put_meta", ("identity", secrets.token_bytes(16))),
     ]

@@ -91,7 +91,7 @@ RUNS = (
     mutant(
         "heart-hides-the-sleep",
         "a heart that beats again after a long sleep renews rights that are lost",
-        "crash/test_zombies.py::test_a_zombie_commits_nothing_and_starts_no_effect[sync]",
+        "crash/test_zombies.py::test_a_zombie_commits_nothing_and_starts_no_effect[sqlite-sync]",
         "leases.py",
         "            self.lapse()  # a heart",
         "            pass  # a heart",

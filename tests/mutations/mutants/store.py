@@ -16,7 +16,8 @@ STORE = (
         "conformance/test_steps.py::test_after_a_kill_finished_steps_are_not_repeated",
         "store/sqlite.py",
         'committing = True\n                writer.execute("COMMIT")',
-        'committing = True\n                writer.execute("ROLLBACK" if batch[0].unit.site == "step.done" else "COMMIT")',
+        "committing = True\n"
+        '                writer.execute("ROLLBACK" if batch[0].unit.site == "step.done" else "COMMIT")',
     ),
     mutant(
         "failed-unit-takes-its-neighbours",

@@ -55,3 +55,14 @@ def migrations(dialect: str) -> tuple[str, ...]:
     """The schema's history; the version of a schema is how many of them it has had."""
     paths = sorted((_HERE / dialect / "migrations").glob("*.sql"))
     return tuple(path.read_text(encoding="utf-8") for path in paths)
+
+
+@cache
+def oldest(dialect: str) -> int:
+    """How many migrations a program must know to work with the newest schema, as its last migration says.
+
+    One that only adds leaves the number as it was: programs of the version before go on, and may be started.
+    """
+    found = re.match(r"-- oldest: (\d+)\n", migrations(dialect)[-1])
+    assert found is not None, "a migration begins by saying which programs can live with it"
+    return int(found[1])

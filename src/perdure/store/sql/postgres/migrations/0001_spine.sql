@@ -1,3 +1,5 @@
+-- oldest: 1
+
 -- Facts about the store itself: its id, the secret that keys object ids, the number of its schema.
 CREATE TABLE meta (
     key   TEXT COLLATE "C" PRIMARY KEY,
