@@ -79,6 +79,8 @@ class RunStarted(Record, frozen=True):
 class RunResumed(Record, frozen=True):
     fence: int
     holder: Holder
+    booted_ms: int
+    """By the boot clock of the holder's host, which nobody sets."""
 
 
 class RunFinished(Record, frozen=True):

@@ -1,4 +1,7 @@
-"""Many runs at once, in one process so that commits share transactions, or in a fleet of them that share the runs."""
+"""Much at once: many runs in one process, many threads or tasks in one run, or many processes that share the runs.
+
+Commits of many runs may share a transaction, and those of one run may be joined into one commit.
+"""
 
 from __future__ import annotations
 
@@ -31,6 +34,19 @@ def main(folder: str, colour: str) -> None:
     agent.close()
 
 
+def team(folder: str, colour: str) -> None:
+    """The same work as in `main`, all of it in one run."""
+    store = store_of(folder)
+    if colour == "async":
+        asyncio.run(_team(AsyncAgent("crowd", store=store), World(folder)))
+        return
+    agent, world = Agent("crowd", store=store), World(folder)
+    with agent.run("team") as run, run.executor(max_workers=RUNS) as pool:
+        for done in [pool.submit(_work, run, world, f"r{number}") for number in range(RUNS)]:
+            done.result()
+    agent.close()
+
+
 def worker(folder: str) -> None:
     """One of a fleet: takes whichever run is free, its own or one that a dead worker left, until all are finished."""
     agent, world, chance = Agent("crowd", store=store_of(folder)), World(folder), random.Random(os.getpid())
@@ -55,29 +71,45 @@ def _check(world: World) -> Any:
 
 def _thread(agent: Agent, world: World, name: str) -> None:
     with agent.run(name) as run:
-        for number in range(STEPS):
-            run.step(world.note, "body", f"{name}-{number}")
-            world.note("ack", f"{name}-{number}")
-        run.state["all"] = STEPS
-        run.effect(lambda which, *, key: world.act(which, key), name, name="book", check=_check(world))
-        world.note("ack", name)
+        run.state["begun"] = True
+        _work(run, world, name)
+
+
+def _work(run: Any, world: World, name: str) -> None:
+    for number in range(STEPS):
+        run.step(world.note, "body", f"{name}-{number}")
+        world.note("ack", f"{name}-{number}")
+    # A name of its own: of two effects of one name that are in doubt in one run, nobody could tell which is which.
+    run.effect(lambda which, *, key: world.act(which, key), name, name=f"book {name}", check=_check(world))
+    world.note("ack", name)
+
+
+async def _work_async(run: Any, world: World, name: str) -> None:
+    async def body(*words: str) -> None:
+        world.note(*words)
+
+    async def book(which: str, *, key: str) -> str:
+        return world.act(which, key)
+
+    for number in range(STEPS):
+        await run.step(body, "body", f"{name}-{number}")
+        world.note("ack", f"{name}-{number}")
+    await run.effect(book, name, name=f"book {name}", check=_check(world))
+    world.note("ack", name)
+
+
+async def _team(agent: AsyncAgent, world: World) -> None:
+    async with agent.run("team") as run, asyncio.TaskGroup() as group:
+        for number in range(RUNS):
+            group.create_task(_work_async(run, world, f"r{number}"))
+    await agent.close()
 
 
 async def _tasks(agent: AsyncAgent, world: World) -> None:
     async def task(name: str) -> None:
-        async def body(*words: str) -> None:
-            world.note(*words)
-
-        async def book(which: str, *, key: str) -> str:
-            return world.act(which, key)
-
         async with agent.run(name) as run:
-            for number in range(STEPS):
-                await run.step(body, "body", f"{name}-{number}")
-                world.note("ack", f"{name}-{number}")
-            await run.state.set("all", STEPS)
-            await run.effect(book, name, check=_check(world))
-            world.note("ack", name)
+            await run.state.set("begun", True)
+            await _work_async(run, world, name)
 
     async with asyncio.TaskGroup() as group:
         for number in range(RUNS):

@@ -77,7 +77,7 @@ def test_every_site_is_reached_at_every_moment(stage: Stage, undisturbed: dict[s
 
 
 def test_every_unit_of_the_product_names_its_site() -> None:
-    """A class that commits says where, as a class attribute or as an argument of its constructor."""
+    """A class that commits says where: as a class attribute, as an argument of its constructor, or as others do."""
     silent = [f"{path.name}:{node.name}" for path, node in _unit_classes() if not _names_a_site(node)]
     assert silent == []
     assert len(list(_unit_classes())) >= 8, "the search for units finds too few: has the base class been renamed?"
@@ -120,9 +120,11 @@ def test_every_site_has_a_place_in_the_product() -> None:
 def test_a_unit_without_a_site_is_noticed() -> None:
     bad = ast.parse("class Sneaky(Unit[int]):\n    def script(self): ...").body[0]
     good = ast.parse("class Honest(Unit[int]):\n    site = Site.WRITE").body[0]
+    like_others = ast.parse("class Joint(Unit[int]):\n    def __init__(self, one): self.site = one.site").body[0]
     assert isinstance(bad, ast.ClassDef)
     assert isinstance(good, ast.ClassDef)
-    assert (_names_a_site(bad), _names_a_site(good)) == (False, True)
+    assert isinstance(like_others, ast.ClassDef)
+    assert (_names_a_site(bad), _names_a_site(good), _names_a_site(like_others)) == (False, True, True)
 
 
 def _unit_classes() -> list[tuple[Path, ast.ClassDef]]:
@@ -147,6 +149,7 @@ def _names_a_site(node: ast.ClassDef) -> bool:
             arguments = [*statement.args.args, *statement.args.kwonlyargs]
             if any(argument.arg == "site" for argument in arguments) and not statement.args.defaults:
                 return True
+            return any(ast.unparse(line).startswith("self.site = ") for line in statement.body)
     return False
 
 

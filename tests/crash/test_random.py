@@ -1,4 +1,4 @@
-"""Killed from outside at any moment, with many runs at work whose commits share transactions."""
+"""Killed from outside at any moment, with much at work whose commits share transactions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from tests.crash.harness import Child, Scene, Stage, every, in_parallel
 from tests.crash.stores import store_of
 
 KILLED = -9
-ROUNDS = {"sqlite": 20, "postgres": 7}
+PROGRAMS = ("crowd:main", "crowd:team")
+"""Many runs, and one run with as much going on in it."""
+
+ROUNDS = {"sqlite": 12, "postgres": 7}
 FLEET = 3
 FLEETS = {"sqlite": 16, "postgres": 16}
 KILLS_MAX = 6
@@ -25,10 +28,10 @@ LINES_PER_LIFE_MAX = 40
 """Of the outside log, which has some 150 when all is done."""
 
 
-def play(stage: Stage, colour: str, seed: int) -> tuple[int, list[str]]:
+def play(stage: Stage, program: str, colour: str, seed: int) -> tuple[int, list[str]]:
     """Kill it again and again, then let it finish. Says how often it was killed, and what is wrong."""
     chance, kills = random.Random(seed), 0
-    scene = stage.scene("crowd:main", colour)
+    scene = stage.scene(program, colour)
     for _ in range(KILLS_MAX):
         # Counted in work done, not in seconds: a quick machine would be through before the kill, a slow one not begun.
         wanted_lines = len(scene.world.lines()) + chance.randrange(1, LINES_PER_LIFE_MAX)
@@ -73,11 +76,12 @@ def damage_in(url: str) -> list[str]:
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("colour", ["sync", "async"])
-def test_killed_at_random_moments(stage: Stage, colour: str) -> None:
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_killed_at_random_moments(stage: Stage, program: str, colour: str) -> None:
     rounds, kills = ROUNDS[stage.kind], []
 
     def case(seed: int) -> list[str]:
-        count, found = play(stage, colour, seed)
+        count, found = play(stage, program, colour, seed)
         kills.append(count)
         return found
 
@@ -134,6 +138,7 @@ def test_a_fleet_for_long(stage: Stage) -> None:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("colour", ["sync", "async"])
-def test_killed_at_random_moments_for_long(stage: Stage, colour: str) -> None:
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_killed_at_random_moments_for_long(stage: Stage, program: str, colour: str) -> None:
     seed = random.randrange(10**9)
-    assert in_parallel(lambda n: play(stage, colour, n)[1], range(seed, seed + 2_000)) == []
+    assert in_parallel(lambda n: play(stage, program, colour, n)[1], range(seed, seed + 2_000)) == []

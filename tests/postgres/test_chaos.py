@@ -112,7 +112,7 @@ def new_folder() -> Iterator[Path]:
 
 @pytest.mark.timeout(150)
 def test_everything_at_once(stage: Stage) -> None:
-    survive(stage, seed=2, blows=16, items=40)
+    survive(stage, seed=2, blows=12, items=40)
 
 
 @pytest.mark.soak

@@ -183,7 +183,7 @@ def test_a_cut_at_each_round_trip_of_the_first_life(cluster: Cluster, tmp_path: 
 
 
 @pytest.mark.timeout(240)
-def test_a_cut_after_each_round_trip_of_everyday_life(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_cut_at_each_round_trip_of_everyday_life(cluster: Cluster, tmp_path: Path) -> None:
     strike_at_life(cluster, tmp_path, Fault.CUT_AFTER, 1)
 
 
@@ -195,7 +195,7 @@ def test_a_cut_at_every_third_round_trip_of_everyday_life(cluster: Cluster, tmp_
 
 @pytest.mark.soak
 @pytest.mark.parametrize("fault", [Fault.CUT_BEFORE, Fault.LATE], ids=lambda fault: fault.name.lower())
-def test_a_cut_at_each_round_trip_of_everyday_life(cluster: Cluster, tmp_path: Path, fault: Fault) -> None:
+def test_the_other_cuts_at_each_round_trip_of_everyday_life(cluster: Cluster, tmp_path: Path, fault: Fault) -> None:
     strike_at_life(cluster, tmp_path, fault, 1)
 
 

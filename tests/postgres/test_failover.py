@@ -51,7 +51,7 @@ def test_failover_behind_an_address_that_moves(stage: Stage, schema: str) -> Non
 def test_what_the_standby_has_not_is_not_acknowledged(schema: str, how: str) -> None:
     """The commit waits for the standby until its client is gone. Then it can be seen, and is on one server only."""
     with Cluster() as first, first.standby() as second:
-        agent = Agent("traveller", store=first.url(schema, statement_seconds="0.5", reconnect_seconds="3"))
+        agent = Agent("traveller", store=first.url(schema, statement_seconds="0.5", reconnect_seconds="1.5"))
         acknowledged: list[str] = []
         done = threading.Event()
 

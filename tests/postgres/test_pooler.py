@@ -21,7 +21,7 @@ from tests.postgres.pooler import Pooler
 from tests.postgres.voyage import Voyage
 
 COLOURS: list[Colour] = ["sync", "async"]
-PLAYED = 16
+PLAYED = 8
 """Of the stories; tests/conformance plays all of them without a pooler."""
 
 

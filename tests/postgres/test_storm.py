@@ -51,6 +51,29 @@ def strike_at_random(
 
 
 @pytest.mark.timeout(120)
+def test_short_lives_in_a_storm(stage: Stage, cluster: Cluster) -> None:
+    assert in_parallel(lambda seed: strike_all_the_way(stage, cluster, seed), range(8)) == []
+
+
+@pytest.mark.soak
+def test_many_short_lives_in_a_storm(stage: Stage, cluster: Cluster) -> None:
+    first = random.randrange(10**9)
+    assert in_parallel(lambda seed: strike_all_the_way(stage, cluster, seed), range(first, first + 500)) == []
+
+
+def strike_all_the_way(stage: Stage, cluster: Cluster, seed: int) -> list[str]:
+    """Hardly a moment without a cut, from the first connection on: tables, agent, holder and runs are made in it."""
+    chance, schema = random.Random(seed), f"short_{seed}"
+    with Proxy(cluster, late_seconds=chance.choice((0.01, 0.03, 0.1))) as proxy:
+        voyage = Voyage(stage, proxy.url(schema), chance.choice(("sync", "async")), steps=4)
+        while voyage.at_sea:
+            proxy.strike(chance.randrange(1, 12), chance.choice(CUTS))
+            proxy.struck.wait(0.5)
+        proxy.settle()
+        return voyage.arrive(cluster.url(schema))
+
+
+@pytest.mark.timeout(120)
 def test_a_commit_that_arrives_when_its_sender_is_dead_and_replaced(stage: Stage, cluster: Cluster) -> None:
     """It was on its way when its process was killed. When it comes, another has the run, and the fence says so."""
     complaints = in_parallel(lambda number: replace(stage, cluster, number), range(14, 44, 5))

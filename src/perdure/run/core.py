@@ -63,7 +63,6 @@ class RunCore:
         self.finished = ledger.finished is not None
         self.on_change = "error"
         self.wait: float | None = None
-        self.opened_at = engine.store.clock.boot_ms()
         self.lapses = 0
         """Of the tenancy, when the lease was last known to be ours."""
         self.view = View()

@@ -106,10 +106,9 @@ def _old_holder_gone_at(it: EffectCall, recorded: Recorded) -> float:
     lasts = recorded.timeout_ms + LEASE_MS
     if run.store.one_host:
         return run.clock.boot_ms() + recorded.at + lasts - run.clock.wall_ms() + 1
-    # The clocks of two hosts agree on nothing, and the server's may have been set. Counted from the takeover, by the
-    # clocks of this host: the old holder believes in its lease for no longer than that, and begins no body afterwards.
-    first = run.ledger.first_takeover(recorded.fence, run.engine.tenancy.process.boot)
-    return min(run.opened_at, run.clock.boot_ms() + first - run.clock.wall_ms()) + lasts + 1
+    # The clocks of two hosts agree on nothing, and the server's may have been set. Counted from the first takeover by
+    # this host, on its boot clock: the old holder believes in its lease for no longer, and begins no body after that.
+    return run.ledger.first_takeover(recorded.fence, run.engine.tenancy.process.boot) + lasts
 
 
 def settle(it: EffectCall, recorded: Recorded) -> Protocol[Verdict]:

@@ -68,7 +68,7 @@ class Ledger:
         self.holders: dict[int, Holder] = {}
         """Which process wrote under which fence."""
         self.taken_at: dict[int, int] = {}
-        """When a process took the run over, by its own wall clock."""
+        """When a process took the run over, by the boot clock of its host."""
         self.items: set[str] = set()
         self.landed: dict[str, list[tuple[r.Write, ...]]] = {}
         """All writes that landed inside an item, by the item's scope: a skipped item applies them."""
@@ -172,7 +172,7 @@ class Ledger:
 
     def _on_resumed(self, event: r.Event, it: r.RunResumed) -> None:
         self.holders[it.fence] = it.holder
-        self.taken_at[it.fence] = event.at
+        self.taken_at[it.fence] = it.booted_ms
         # An attempt that was killed at a failure did not go past it, whatever a later one records before it.
         self.causes.update(seq for seq in self._failures if seq > self.latest_start)
         self._failures.clear()

@@ -100,7 +100,8 @@ class Claim(Unit[Claimed]):
         fence = lease.fence + 1
         head = Head(engine.store.identity, stream, fence, seq, chain)
         self._tried.add((stream, fence))
-        yield from Append(self.site, head, [r.RunResumed(fence, self._tenancy.process)], engine.store.clock).script()
+        resumed = r.RunResumed(fence, self._tenancy.process, engine.store.clock.boot_ms())
+        yield from Append(self.site, head, [resumed], engine.store.clock).script()
         self.head = head
         # Here and not when the caller goes on: the next claim of the same batch must see it.
         self._tenancy.open_streams.add(stream)
