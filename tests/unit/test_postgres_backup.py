@@ -100,6 +100,23 @@ def test_a_copy_begins_anew_when_the_connection_is_lost(store_url: str, tmp_path
     agent.close()
 
 
+@pytest.mark.stores("sqlite", "postgres")
+def test_a_backup_takes_the_place_of_an_older_one(store_url: str, tmp_path: Path) -> None:
+    agent = Agent("a", store=store_url)
+    store, target = agent._engine.store, tmp_path / "backups" / "copy.db"
+    target.parent.mkdir()
+    fill(agent, 1)
+    store.backup(str(target))
+    fill(agent, 3)
+    store.backup(str(target))
+    assert list(target.parent.iterdir()) == [target]
+    copy = open_store(f"sqlite:///{target}")
+    assert verify(copy).ok
+    assert len(copy.read("all_runs")) == 3
+    copy.close()
+    agent.close()
+
+
 def test_the_command_copies_a_server_with_its_keys(store_url: str, tmp_path: Path) -> None:
     agent = Agent("a", store=store_url)
     fill(agent, 1)

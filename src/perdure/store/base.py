@@ -129,7 +129,9 @@ class Store(ABC):
 
     @abstractmethod
     def backup(self, path: str, progress: Callable[[int, int], None] | None = None) -> int:
-        """Copy the store, as of one moment and while it is in use; returns the bytes written.
+        """Copy the store into a file, as of one moment and while it is in use; returns the bytes written.
+
+        A file that is there is replaced.
 
         `progress` is told now and then how much is done, and of how much.
         """

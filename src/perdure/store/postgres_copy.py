@@ -44,26 +44,26 @@ _VIEWS = {
 
 
 class Copy(Unit[None]):
-    """Reads everything in one transaction, and writes it into a file that is not there yet."""
+    """Reads everything in one transaction, and writes it into a file; one that is there is replaced."""
 
     site = Site.BACKUP
     snapshot = long = True
 
     def __init__(self, path: str, shown: str, clock: Clock, progress: Progress | None) -> None:
         self._path = path
+        self._part = path + ".part"
+        """Named otherwise until it is whole, so that nobody takes half of it for a backup."""
         self._shown = shown
         self._clock = clock
         self._progress = progress or (lambda done, total: None)
-        self._tried = False
 
     def script(self) -> Script[None]:
-        if self._tried:  # and the server was lost on the way: begin with an empty file
-            for suffix in ("", "-wal", "-shm", "-journal"):
-                Path(self._path + suffix).unlink(missing_ok=True)
-        self._tried = True
-        prepare_file(os.path.abspath(self._path))
+        # One that is there was given up, by us as the server was lost, or by a process that was killed.
+        for suffix in ("", "-wal", "-shm", "-journal"):
+            Path(self._part + suffix).unlink(missing_ok=True)
+        prepare_file(os.path.abspath(self._part))
         with translate(self._path):
-            target = connect(self._path, "full", None)
+            target = connect(self._part, "full", None)
             try:
                 create_or_migrate(target, self._clock)
                 target.execute("BEGIN IMMEDIATE")
@@ -72,6 +72,7 @@ class Copy(Unit[None]):
                 target.execute("PRAGMA journal_mode = DELETE").fetchall()
             finally:
                 target.close()  # without the COMMIT nothing is in it
+        os.replace(self._part, self._path)
 
     def _fill(self, target: apsw.Connection) -> Script[None]:
         # The file is a copy from its first moment on: whoever opens it is told that the original may be at work.
