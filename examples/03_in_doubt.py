@@ -5,6 +5,8 @@
     python 03_in_doubt.py paid      somebody has looked at the bank account, and says so; or: not-paid
 
 On the command line: perdure show invoice-7 --store accountant.db, perdure answer invoice-7 --done '"paid"' ...
+
+Once it has finished, it only prints its result. To see it all again: rm -r accountant.db* bank.txt power-failed.txt
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import sys
 from pathlib import Path
 
 from perdure import Agent, RunWaiting
+from perdure.errors import NothingToAnswer, RunNotFound
 
 agent = Agent("accountant", store="accountant.db")
 POWER_FAILED = Path("power-failed.txt")
@@ -30,11 +33,18 @@ def pay(invoice: str, amount: int, *, key: str) -> str:
     return "paid"
 
 
+def answer(words: list[str]) -> None:
+    try:
+        if words == ["paid"]:
+            agent.runs.answer("invoice-7", done="paid, says the bank", by="Ada")
+        elif words == ["not-paid"]:
+            agent.runs.answer("invoice-7", retry=True, by="Ada")
+    except (NothingToAnswer, RunNotFound) as error:  # finished already, or not begun
+        print(error)
+
+
 if __name__ == "__main__":
-    if sys.argv[1:] == ["paid"]:
-        agent.runs.answer("invoice-7", done="paid, says the bank", by="Ada")
-    elif sys.argv[1:] == ["not-paid"]:
-        agent.runs.answer("invoice-7", retry=True, by="Ada")
+    answer(sys.argv[1:])
     try:
         with agent.run("invoice-7", wait=0) as run:  # wait=None, the default, would stay and wait for the answer
             run.result = pay("7", 120)

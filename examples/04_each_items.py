@@ -2,6 +2,9 @@
 
 Kill it at any moment and start it again: it continues with the customers who have no letter, even if the list has
 grown meanwhile: `python 04_each_items.py 25` starts it again with five more.
+
+Once it has finished, it prints its result and sends nothing more: later customers need a run with a new id. To see it
+all again: rm -r newsletter.db* outbox.txt
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import time
 from pathlib import Path
 
 from perdure import Agent, Done, NotDone
+from perdure.errors import RunFinished
 
 agent = Agent("newsletter", store="newsletter.db")
 OUTBOX = Path("outbox.txt")
@@ -45,4 +49,7 @@ def main(count: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 20)
+    try:
+        main(int(sys.argv[1]) if len(sys.argv) > 1 else 20)
+    except RunFinished as error:  # with more customers than it had when it finished
+        print(error)

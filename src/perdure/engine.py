@@ -50,7 +50,7 @@ class Place:
             head = self._streams.get(agent)
             if head is None:
                 name = f"{agent}/{self.tenancy.process}"
-                stream = self.store.submit(_AddStream(self.store, name, self.tenancy))
+                stream = self.store.submit(_AddStream(self.store, name))
                 head = self._streams[agent] = Head(self.store.identity, stream, 1)
         return head
 
@@ -191,15 +191,12 @@ class _AddStream(Unit[int]):
 
     site = Site.HOLDER
 
-    def __init__(self, store: Store, name: str, tenancy: Tenancy) -> None:
+    def __init__(self, store: Store, name: str) -> None:
         self._args = ("process", name, store.clock.wall_ms())
-        self._clock = store.clock
-        self._tenancy = tenancy
 
     def script(self) -> Script[int]:
         [[(stream,)]] = yield [Statement("add_stream", self._args)]
-        presence = self._tenancy.presence(self._clock.boot_ms())
-        yield Last([presence, Statement("add_lease", (stream, self._tenancy.holder))])
+        yield Last([Statement("add_lease", (stream, None))])  # nobody will ever take it over
         return int(stream)
 
 
@@ -211,7 +208,6 @@ class _CreateAgent(Unit[bool]):
     def __init__(self, engine: Engine, key: keys.SigningKey) -> None:
         self._engine = engine
         self._key = key
-        self._tenancy = engine.tenancy  # registered before the transaction, not in it
 
     def script(self) -> Script[bool]:
         engine, clock = self._engine, self._engine.store.clock
@@ -221,7 +217,7 @@ class _CreateAgent(Unit[bool]):
         [[(stream,)]] = yield [Statement("add_stream", ("agent", engine.name, clock.wall_ms()))]
         created = r.AgentCreated(engine.name, self._key.public_key)
         head = Head(engine.store.identity, stream, 1)
-        first = [self._tenancy.presence(clock.boot_ms()), Statement("add_lease", (stream, self._tenancy.holder))]
+        first = [Statement("add_lease", (stream, None))]  # nobody will ever take it over
         yield from Append(self.site, head, [created], clock, objects=first, signer=self._key, seal=True).script()
         return True
 

@@ -91,6 +91,11 @@ def hold() -> bool:
     return True
 
 
+def pending() -> bool:
+    """Whether the process was told to end, and waits for a commit before it does."""
+    return _pending is not None or _terminated
+
+
 def let_go() -> None:
     """Raise what came meanwhile."""
     global _holding, _pending

@@ -42,7 +42,15 @@ class Lease(msgspec.Struct, frozen=True):
     def busy(self, run: str) -> RunBusy:
         """The error for somebody who wants it now."""
         since = datetime.fromtimestamp(self.since / 1000).astimezone().isoformat(sep=" ", timespec="seconds")
-        return RunBusy(f"run {run!r} is open in {self.process}, a holder since {since}")
+        text = f"run {run!r} is open in {self.process}, a holder since {since}"
+        here = this_process()
+        if self.process is None or (self.process.boot, self.process.namespace) == (here.boot, here.namespace):
+            return RunBusy(text)
+        seconds = max(1, round(self.left_ms / 1000))
+        return RunBusy(
+            f"{text}, which cannot be looked at from here; its lease lasts {seconds} s more unless it is renewed",
+            hint="wait for it to end; if that process is gone, the run can be taken over when the lease has run out",
+        )
 
 
 def read_lease(stream: int, now: int, one_host: bool = True) -> Script[Lease]:

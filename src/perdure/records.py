@@ -162,11 +162,12 @@ class EffectFailed(Record, frozen=True):
 
 
 class EffectDoubted(Record, frozen=True):
-    """The body raised and nobody could say whether it had happened."""
+    """The body raised and nobody could say whether it had happened; or it did happen, and its result is lost."""
 
     intent: int
     error: bytes
     text: str
+    happened: bool = False
 
 
 class ItemDone(Record, frozen=True):

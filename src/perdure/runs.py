@@ -202,15 +202,23 @@ def give_answer(engine: Engine, run_id: str, answer: Answer, *, key: str | None 
     info = get_run(store, engine.name, run_id, unpack=bytes)
     if info.finished:
         raise NothingToAnswer(f"run {run_id!r} is finished: nobody would hear the answer")
-    effects = [effect for effect in info.in_doubt if key in (None, effect.key)]
-    if not effects:
-        raise NothingToAnswer(f"run {run_id!r} is {info.status}, and nothing in it is in doubt")
-    if len(effects) > 1:
-        listed = ", ".join(f"{effect.name} (key {effect.key})" for effect in effects)
-        raise NothingToAnswer(f"several effects are in doubt: {listed}", hint="say which one with key=")
+    effect = _effect_meant(info, key)
     packed, made = objects.pack(store, answer.result, "answer")
     name = by or f"{getpass.getuser()}@{socket.gethostname()}"
-    record = r.Answered(info.summary.stream, effects[0].about, answer.verdict, packed, name)
+    record = r.Answered(info.summary.stream, effect.about, answer.verdict, packed, name)
     head = engine.place.own_stream(engine.name)
     unit = Append(Site.ANSWER, head, [record], store.clock, objects=made, signer=engine.signer, seal=True)
     store.submit(unit)
+
+
+def _effect_meant(info: RunInfo, key: str | None) -> EffectInDoubt:
+    """The effect in doubt of that key, or the only one."""
+    if not info.in_doubt:
+        raise NothingToAnswer(f"run {info.id!r} is {info.status}, and nothing in it is in doubt")
+    listed = ", ".join(f"{effect.name} (key {effect.key})" for effect in info.in_doubt)
+    effects = [effect for effect in info.in_doubt if key in (None, effect.key)]
+    if not effects:
+        raise NothingToAnswer(f"no effect in doubt has the key {key!r}; in doubt: {listed}")
+    if len(effects) > 1:
+        raise NothingToAnswer(f"several effects are in doubt: {listed}", hint="say which one with key= (--key)")
+    return effects[0]

@@ -17,7 +17,8 @@ import pytest
 
 from perdure import Agent
 from perdure.cli.main import COMMANDS, cli, main
-from perdure.cli.output import Output, ago, clean, plain, shown, size
+from perdure.cli.output import Output, ago, clean, counted, plain, shown, size
+from perdure.cli.stores import said_again
 
 from .rich_store import copy_to
 
@@ -69,6 +70,29 @@ def test_every_command_and_option_is_documented() -> None:
                     assert f"`{option}" in sections[name], f"docs/cli.md does not explain {option} of {name}"
     assert "`--json`" in page.partition("## ")[0]
     assert "`--store URL`" in page.partition("## ")[0]
+
+
+def test_the_numbers_in_the_documentation_are_right(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "cli.md").read_text("utf-8")
+    program = re.search(r'^```python title="trip.py"\n(.*?)^```', page, re.M | re.S)
+    assert program is not None
+    environment = {**os.environ, "PERDURE_URL": str(tmp_path / "trips.db")}
+
+    def trip() -> None:
+        subprocess.run([sys.executable, "-c", program[1]], env=environment, capture_output=True, timeout=30, check=True)
+
+    trip()
+    perdure("answer", "trip-42", "--done", '"AB12"', env=environment)
+    trip()
+    assert perdure("verify", env=environment).stdout in page
+    told = perdure("backup", str(tmp_path / "copy.db"), env=environment).stdout
+    assert told.splitlines()[0].partition("B, ")[2] in page
+
+
+def test_what_is_printed_to_be_copied_has_no_password() -> None:
+    assert said_again("postgresql://ann:secret@host/db?schema=x") == " --store 'postgresql://ann@host/db?schema=x'"
+    assert said_again("a b.db", "two words") == " --agent 'two words' --store 'a b.db'"
+    assert said_again(None) == ""
 
 
 def test_help_loads_neither_commands_nor_what_they_need() -> None:
@@ -252,6 +276,11 @@ def test_ascii_terminals_see_everything(path: Path) -> None:
 def test_values_become_json_without_loss_of_sense() -> None:
     values = {"a": (1, {2}), 3: float("nan"), "b": b"\x00", "deep": [None, True, 1.5, "text"]}
     assert plain(values) == {"a": [1, [2]], "3": "nan", "b": "b'\\x00'", "deep": [None, True, 1.5, "text"]}
+
+
+def test_one_is_singular() -> None:
+    assert [counted(n, "entry", "entries") for n in (0, 1, 2)] == ["0 entries", "1 entry", "2 entries"]
+    assert [counted(n, "run") for n in (0, 1, 2)] == ["0 runs", "1 run", "2 runs"]
 
 
 def test_sizes_and_times_for_people() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shlex
 import shutil
 import signal
 import stat
@@ -22,6 +23,7 @@ from perdure.cli.main import main
 from perdure.errors import StoreMoved
 from perdure.store import locate
 
+from ..conftest import new_store
 from .rich_store import behind, copy_to, opened
 
 
@@ -81,6 +83,37 @@ def test_init_twice_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_init_elsewhere(tmp_path: Path, told: Any) -> None:
     told("init", "--store", str(tmp_path / "elsewhere.db"))
     assert sorted(it.name for it in tmp_path.iterdir()) == ["elsewhere.db", "elsewhere.db.lock"]
+
+
+def test_init_makes_the_store_that_programs_will_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PERDURE_URL", "named.db")
+    assert told("init", "--json") == {"store": f"sqlite:///{tmp_path}/named.db", "created": True}
+    assert told("init").startswith(f"{tmp_path}/named.db was there already, as PERDURE_URL says")
+    assert not (tmp_path / ".perdure").exists()
+
+
+@pytest.mark.parametrize("way", ["option", "variable"])
+def test_init_on_a_server_prints_a_program_that_uses_it(
+    way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    url = new_store("postgres", tmp_path).replace("://postgres@", "://postgres:secret@")
+    if way == "variable":
+        monkeypatch.setenv("PERDURE_URL", url)
+    options = ["--store", url] if way == "option" else []
+    text = told("init", *options)
+    assert ":secret@" in url
+    assert "secret" not in text
+    lines = [line[4:] for line in text.splitlines() if line.startswith("    ") or not line]
+    program = "\n".join(line for line in lines if not line.startswith("perdure "))
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=30)
+    assert "result" in told("show", "first", "--store", url)
+    shown = url.replace(":secret", "")
+    assert told("init", *options, "--json") == {"store": shown, "created": False}
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_copy_goes_on_after_it_was_adopted(path: Path, told: Any) -> None:
@@ -216,7 +249,16 @@ def test_crashed_runs_and_dead_holders_are_found(at_home: Path, told: Any) -> No
     subprocess.run([sys.executable, "-c", script, str(at_home)], check=False, timeout=30)
     assert problems(told, at_home) == {"runs": "cut off of travel crashed: its process is gone"}
     notes = [it["text"] for it in told("doctor", "--store", str(at_home), "--json", code=1)["checks"]]
-    assert any("is gone and left 1 streams open" in text for text in notes)
+    assert any("is gone and left 1 run open" in text for text in notes)
+
+
+def test_doctor_prints_commands_that_lead_to_the_store(at_home: Path, told: Any) -> None:
+    report = told("doctor", "--store", str(at_home), "--json")
+    [fix] = [it["fix"] for it in report["checks"] if "waits for an answer" in it["text"]]
+    assert fix == f"perdure show waiting --agent travel --store {at_home}"
+    told(*shlex.split(fix)[1:])
+    at_home.chmod(0o644)
+    assert told("doctor", "--store", str(at_home), code=1).splitlines()[-1] == "1 problem"
 
 
 def test_a_stopped_process_with_the_write_lock_is_named(

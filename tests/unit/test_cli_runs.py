@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 from contextlib import closing
@@ -124,6 +125,8 @@ def test_a_killed_run_is_crashed_and_in_doubt(cli: Cli) -> None:
     told = cli("show", "charged")
     assert "status    crashed" in told
     assert "arguments  {'amount': 5}" in told
+    assert told.index("Start the program again: its check") < told.index("perdure answer charged")
+    assert "Start the program again" not in cli("show", "waiting")
 
 
 # -- show -----------------------------------------------------------------------------------------------------
@@ -185,6 +188,17 @@ def test_show_says_how_to_answer(cli: Cli) -> None:
     assert f"key        {doubt['key']}" in told
     for option in ("--done RESULT", "--retry", "--fail"):
         assert f"perdure answer waiting --store {cli.path} {option}\n" in told
+
+
+def test_what_show_prints_can_be_copied(cli: Cli) -> None:
+    other = Agent("other", store=cli.path)
+    with other.run("waiting"):
+        pass
+    other.close()
+    told = cli("show", "waiting", "--agent", "travel")
+    [command] = [line.split("it did not ")[1] for line in told.splitlines() if line.startswith("it did not ")]
+    assert command == f"perdure answer waiting --agent travel --store {cli.path} --retry"
+    assert main(shlex.split(command)[1:]) == 0
 
 
 def test_of_two_agents_with_one_run_id_the_named_one_is_shown(cli: Cli) -> None:
@@ -283,7 +297,10 @@ def test_there_must_be_something_to_answer(cli: Cli) -> None:
     cli("answer", "finished", "--retry", code=2)
     assert "error[PD308]" in cli.err
     cli("answer", "waiting", "--retry", "--key", "another", code=2)
-    assert "error[PD308]" in cli.err
+    [doubt] = cli.json("show", "waiting")["in_doubt"]
+    cli("answer", "waiting", "--retry", "--key", "another", code=2)
+    listed = f"book (key {doubt['key']})"
+    assert f"error[PD308]: no effect in doubt has the key 'another'; in doubt: {listed}" in cli.err
     cli("answer", "nope", "--retry", code=2)
     assert "error[PD303]" in cli.err
 

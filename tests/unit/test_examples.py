@@ -99,6 +99,9 @@ def test_the_example_in_doubt_waits_for_its_answer(tmp_path: Path, answer: str, 
     # Who answers wrongly pays twice: but under one key, so that the bank could notice.
     keys = [line.split()[0] for line in (tmp_path / "bank.txt").read_text().splitlines()]
     assert (len(keys), len(set(keys))) == (payments, 1)
+    again = finish("03_in_doubt.py", tmp_path, answer)
+    assert "is finished" in again[0]
+    assert again[-1] == result + "\n"
 
 
 def test_the_loop_survives_and_takes_new_items(tmp_path: Path, request: pytest.FixtureRequest) -> None:
@@ -109,3 +112,6 @@ def test_the_loop_survives_and_takes_new_items(tmp_path: Path, request: pytest.F
     letters = [line.split(" ", 1)[1] for line in (tmp_path / "outbox.txt").read_text().splitlines()]
     assert len(letters) == len(set(letters)) == 23
     assert not {*before[:5]} & {*after}
+    assert finish("04_each_items.py", tmp_path, "23") == after[-1:]
+    [refused] = finish("04_each_items.py", tmp_path, "25")
+    assert "start a run with a new id" in refused

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from perdure import Agent
 from perdure.errors import StoreUnavailable
@@ -37,6 +39,16 @@ def test_a_local_socket_keeps_its_slashes() -> None:
         "postgresql://me@db/work?password=hush",
         "postgresql://me@db/work?sslpassword=hush",
         "postgresql://db/work?listen_url=postgresql://me:hush@other/work",
+        "postgresql://db:5433/work?listen_url=postgresql%3A//me%3Ahush%40other/work",
+        "postgresql://me@db/work?password=a&hush",
+        "postgresql://me:a/hush@db/work",
+        "postgresql://me:hush/a@db/work",
+        "postgresql://me:hush?a=hush@db/work",
+        "postgresql://me:hush#hush@db/work",
+        "postgresql://me:hush@hush@db/work",
+        "postgresql://me@corp:hush@db/work",
+        "postgresql://me:hush/work",
+        "postgresql://me:[hush@db/work",
     ],
 )
 def test_a_password_is_not_shown(url: str) -> None:
@@ -55,6 +67,42 @@ def test_nor_is_it_in_an_error(url: str) -> None:
     while seen is not None:
         assert "hush" not in str(seen)
         seen = seen.__cause__
+
+
+def told_about(url: str) -> str:
+    """What somebody hears who uses a store there: the error, and all that is behind it."""
+    with pytest.raises(StoreUnavailable) as caught:
+        Agent("a", store=url).runs.list()
+    seen: BaseException | None = caught.value
+    told = [caught.value.hint or ""]
+    while seen is not None:
+        told.append(f"{seen}")
+        seen = seen.__cause__ or seen.__context__
+    return "\n".join(told)
+
+
+PASSWORDS = st.text("/?#@:[]%&= \0\t\u2100ZQXJK7", min_size=4, max_size=14)
+"""Of letters that are in no word of ours, so that a piece that is found was repeated."""
+
+
+@given(PASSWORDS)
+def test_no_piece_of_a_password_that_is_not_encoded_is_in_an_error(password: str) -> None:
+    told = told_about(f"postgresql://me:{password}@127.0.0.1:1/work?reconnect_seconds=0")
+    pieces = [password[at : at + 4] for at in range(len(password) - 3)]
+    assert [piece for piece in pieces if piece in told] == []
+
+
+@pytest.mark.parametrize("mark", list("/?#@"))
+def test_a_password_that_is_not_encoded_is_told_with_what_to_write(mark: str) -> None:
+    told = told_about(f"postgresql://me:TOP{mark}SECRET@127.0.0.1:1/work")
+    assert "postgresql://me@127.0.0.1:1/work cannot be read" in told
+    assert "%2F %3F %23 %40" in told
+
+
+def test_several_hosts_and_their_ports_are_shown() -> None:
+    assert without_password("postgresql://a:1,b:2/work") == "postgresql://a:1,b:2/work"
+    assert without_password("postgresql://me:x@[::1]:2,b/work?schema=s") == "postgresql://me@[::1]:2,b/work?schema=s"
+    assert without_password("postgresql://[::1]:2/work") == "postgresql://[::1]:2/work"
 
 
 @pytest.mark.parametrize(

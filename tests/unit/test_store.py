@@ -25,6 +25,7 @@ from perdure.errors import (
 from perdure.store import locate, open_store, sqlite_file, sqlite_path
 from perdure.store.sqlite_file import APPLICATION_ID, connect, file_system_of
 from tests.unit import child
+from tests.unit.units import Put
 
 
 @pytest.fixture
@@ -81,6 +82,19 @@ def test_what_is_given_comes_first_then_the_environment(path: Path, monkeypatch:
     assert locate(str(path)) == f"sqlite:///{path}"
     assert locate("sqlite:////given.db") == "sqlite:////given.db"
     assert locate(None) == "sqlite:////from/environment.db"
+    monkeypatch.setenv("PERDURE_URL", "plain.db")
+    assert locate(None) == "sqlite:///plain.db"
+
+
+@pytest.mark.parametrize("given", ["postgresql:/ann:secret@host/agents", Path("postgresql://ann:secret@host/agents")])
+def test_a_url_that_lost_a_slash_is_no_path(given: str | Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(StoreUnavailable, match="one slash") as refusal:
+        Agent("a", store=given).runs.list()
+    assert "two slashes" in refusal.value.hint
+    assert "secret" not in str(refusal.value)
+    assert list(tmp_path.iterdir()) == []
+    assert locate("c:/where.db") == "sqlite:///c:/where.db"
 
 
 def test_then_the_nearest_folder_above_then_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,9 +198,32 @@ def test_a_file_of_another_program_is_refused_and_left_as_it_was(path: Path, ver
 
 def test_a_file_that_is_no_database_is_refused(path: Path) -> None:
     path.write_bytes(b"not a database, " * 1000)
-    with pytest.raises(StoreUnavailable):
+    with pytest.raises(StoreUnavailable, match="not a database"):
         open_store(f"sqlite:///{path}")
     assert path.read_bytes() == b"not a database, " * 1000
+    assert [it.name for it in path.parent.iterdir()] == [path.name]
+
+
+def test_a_file_of_zeros_is_left_to_sqlite(path: Path) -> None:
+    """A power cut may leave the first page without its contents; the journal beside it makes it good."""
+    path.write_bytes(bytes(4096))
+    sqlite_file.prepare_file(str(path))
+
+
+def test_a_second_store_of_a_process_does_not_take_the_first_ones_locks(path: Path) -> None:
+    """Without them, another process that closes takes itself for the last one, and removes the log in use."""
+    url = f"sqlite:///{path}"
+    first = open_store(url)
+    open_store(url).close()
+    assert Path(f"{path}-wal").exists()
+    child.output("import sys; from perdure.store import open_store; open_store(sys.argv[1]).close()", url)
+    assert Path(f"{path}-wal").exists()
+    first.submit(Put("mine"))
+    told = (
+        "import sys; from perdure.store import open_store; print(open_store(sys.argv[1]).read('get_meta', ('mine',)))"
+    )
+    assert "b'v'" in child.output(told, url)
+    first.close()
 
 
 def test_a_store_of_a_later_version_is_refused(path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import stat
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from ..records import Status
 from ..runs import list_runs
 from ..store.sqlite_file import NETWORK_FILE_SYSTEMS, SQLITE_VERSION_MIN, file_system_of
 from ..store.turnstile import Turnstile
+from .output import counted
 
 if TYPE_CHECKING:
     from ..store.base import Store
@@ -178,12 +180,12 @@ def _state(pid: int) -> str:
     return " (stopped)" if state in (b"T", b"t") else ""
 
 
-def home(store: Store, path: str) -> Iterator[Checked]:
+def home(store: Store, path: str, options: str) -> Iterator[Checked]:
     """Whether this is the file that was used last time."""
     rows = store.read("last_home")
     if rows and rows[0] != home_of(path):
         text = "the store was last used on another host or as another file"
-        fix = "make sure that the other copy is not in use, then `perdure adopt`"
+        fix = f"make sure that the other copy is not in use, then `perdure adopt{options}`"
         yield Checked(Level.PROBLEM, "home", text, fix)
     else:
         yield Checked(Level.OK, "home", "this is the file that was last used")
@@ -197,26 +199,27 @@ def holders(store: Store) -> Iterator[Checked]:
     ):
         holder = Holder(boot, namespace, pid, started, host)
         if proven_dead(holder, store.one_host):
-            text = f"{holder} is gone and left {leases} streams open"
+            text = f"{holder} is gone and left {counted(leases, 'run')} open"
             yield Checked(Level.NOTE, "holders", text, "nothing; whoever resumes its runs takes them over at once")
         elif left <= 0:
             text = f"{holder} has not renewed its lease for {-left // 1000 + 1} s"
             yield Checked(Level.NOTE, "holders", text, "see whether it is stopped or hangs")
         else:
             alive += 1
-    yield Checked(Level.OK, "holders", f"{alive} processes at work")
+    yield Checked(Level.OK, "holders", f"{counted(alive, 'process', 'processes')} at work")
 
 
-def runs(store: Store) -> Iterator[Checked]:
-    """Runs that nobody goes on with."""
+def runs(store: Store, options: str) -> Iterator[Checked]:
+    """Runs that nobody goes on with; `options` lead a printed command to this store."""
     found = list_runs(store)
     for run in found:
         if run.status == Status.CRASHED:
             text = f"{run.id} of {run.agent} crashed: its process is gone"
             yield Checked(Level.PROBLEM, "runs", text, "start its program again: it goes on where it was")
         elif run.status == Status.WAITING:
-            yield Checked(Level.NOTE, "runs", f"{run.id} of {run.agent} waits for an answer", f"perdure show {run.id}")
-    yield Checked(Level.OK, "runs", f"{len(found)} runs")
+            fix = f"perdure show {shlex.quote(run.id)} --agent {shlex.quote(run.agent)}{options}"
+            yield Checked(Level.NOTE, "runs", f"{run.id} of {run.agent} waits for an answer", fix)
+    yield Checked(Level.OK, "runs", counted(len(found), "run"))
 
 
 def server(store: Store) -> Iterator[Checked]:

@@ -15,9 +15,9 @@ from ..errors import JournalDamaged, StoreUnavailable
 from ..journal.findings import Report, Severity
 from ..journal.verify import verify
 from ..keys import folder_of
-from ..store import DATABASE_NAME, FOLDER_NAME, is_postgres, locate, open_store, sqlite_path
-from .output import Output, clean, size
-from .stores import common, existing_store, path_of
+from ..store import DATABASE_NAME, FOLDER_NAME, is_postgres, locate, open_store, sqlite_path, without_password
+from .output import Output, clean, counted, size
+from .stores import common, existing_store, path_of, said_again
 
 if TYPE_CHECKING:
     from ..store.base import Store
@@ -27,19 +27,19 @@ Next, in a program:
 
     from perdure import Agent
 
-    agent = Agent("helper")
+    agent = Agent("helper"{store})
 
     @agent.step
     def think(question):
-        return f"an answer to {question}"
+        return "an answer to " + question
 
     with agent.run("first") as run:
         run.result = think("why?")
 
 Kill it anywhere and start it again: it goes on where it was. Then:
 
-    perdure runs
-    perdure show first"""
+    perdure runs{options}
+    perdure show first{options}"""
 
 
 @click.command()
@@ -47,42 +47,57 @@ Kill it anywhere and start it again: it goes on where it was. Then:
 def init(url: str | None, as_json: bool) -> int:
     """Make a store in this folder.
 
-    Programs that run in this folder or below it find it by themselves.
+    Programs that run in this folder or below it find it by themselves. With --store or PERDURE_URL, the store
+    that is named there is made instead.
     """
-    if url is not None and is_postgres(url):
-        return _init_server(Output(as_json), url)
-    path = Path(sqlite_path(locate(url))) if url is not None else Path.cwd() / FOLDER_NAME / DATABASE_NAME
-    if str(path) == ":memory:":
-        raise StoreUnavailable("a store in memory cannot be made beforehand", hint="give --store a file")
-    is_new = not path.exists()
-    if url is None:
-        _make_folder(path.parent)
-    open_store(f"sqlite:///{path}").close()
     out = Output(as_json)
+    meant = url or os.environ.get("PERDURE_URL")
+    located = locate(meant) if meant else f"sqlite:///{Path.cwd() / FOLDER_NAME / DATABASE_NAME}"
+    if is_postgres(located):
+        created = _make_on_server(located)
+        shown = name = without_password(located)
+    else:
+        shown, created = _make_file(located, own_folder=not meant)
+        name = f"sqlite:///{shown}"
     if as_json:
-        out.json({"store": f"sqlite:///{path}", "created": is_new})
+        out.json({"store": name, "created": created})
         return 0
-    out.line(clean(f"made {path}" if is_new else f"{path} was there already; nothing changed"))
-    if url is None and os.environ.get("PERDURE_URL"):
-        out.line("PERDURE_URL is set: programs use that store, not this one")
-    if is_new:
-        out.line()
-        for line in NEXT.splitlines():
-            out.line(line)
+    whence = ", as PERDURE_URL says" if meant and url is None else ""
+    out.line(clean(f"made {shown}{whence}" if created else f"{shown} was there already{whence}, and is up to date"))
+    if created:
+        _tell_what_next(out, url)
     return 0
 
 
-def _init_server(out: Output, url: str) -> int:
-    store = open_store(url)
-    store.close()
-    if out.as_json:
-        out.json({"store": store.url})
-        return 0
-    out.line(clean(f"{store.url} is ready; programs use it with store= or PERDURE_URL"))
+def _make_file(url: str, own_folder: bool) -> tuple[str, bool]:
+    """Its path, and whether it is new."""
+    path = sqlite_path(url)
+    if path == ":memory:":
+        raise StoreUnavailable("a store in memory cannot be made beforehand", hint="give --store a file")
+    is_new = not os.path.exists(path)
+    if own_folder:
+        _make_folder(Path(path).parent)
+    open_store(f"sqlite:///{path}").close()
+    return path, is_new
+
+
+def _make_on_server(url: str) -> bool:
+    """Whether it is new."""
+    try:
+        open_store(url, create=False).close()
+    except StoreUnavailable:
+        open_store(url).close()  # if it was not for want of a store, this fails in the same way
+        return True
+    return False
+
+
+def _tell_what_next(out: Output, url: str | None) -> None:
+    """A program that finds the store: by name, if it was named on the command line."""
+    shown = without_password(url) if url is not None and is_postgres(url) else url
+    program = NEXT.format(store=f", store={shown!r}" if shown is not None else "", options=said_again(url))
     out.line()
-    for line in NEXT.splitlines():
-        out.line(line)
-    return 0
+    for line in program.splitlines():
+        out.line(clean(line))
 
 
 def _make_folder(folder: Path) -> None:
@@ -176,11 +191,15 @@ def _tell(out: Output, target: Path, report: Report, keys: int, with_keys: bool)
         counts = {"bytes": taken, "entries": report.entries, "objects": report.objects, "keys": keys}
         out.json({"backup": str(target.absolute()), "verified": True, **counts})
         return
-    out.line(clean(f"{target}: {size(taken)}, {report.entries} entries and {report.objects} objects, all verified"))
+    out.line(clean(f"{target}: {size(taken)}, {_contents(report)}, all verified"))
     if with_keys:
-        out.line(clean(f"{target}.keys: {keys} private keys; keep them as safe as the originals"))
+        out.line(clean(f"{target}.keys: {counted(keys, 'private key')}; keep as safe as the originals"))
     else:
         out.line("private keys are not in it; --with-keys copies them")
+
+
+def _contents(report: Report) -> str:
+    return f"{counted(report.entries, 'entry', 'entries')} and {counted(report.objects, 'object')}"
 
 
 @click.command()

@@ -105,6 +105,15 @@ def size(count: int) -> str:
     return f"{count} bytes"
 
 
+def counted(count: int, one: str, many: str = "") -> str:
+    """So many of something.
+
+    >>> counted(1, "run"), counted(2, "run"), counted(0, "entry", "entries")
+    ('1 run', '2 runs', '0 entries')
+    """
+    return f"{count} {one if count == 1 else many or one + 's'}"
+
+
 def is_terminal(stream: TextIO) -> bool:
     """Whether there is a person who sees colours."""
     return stream.isatty() and os.environ.get("TERM") != "dumb"

@@ -13,7 +13,7 @@ import msgspec
 from ..records import Status
 from ..runs import EffectInDoubt, RunInfo, get_run
 from .output import Output, ago, clean, shown, when
-from .stores import agent_option, common, existing_store, one_run, tolerant
+from .stores import agent_option, common, existing_store, one_run, said_again, tolerant
 from .timeline import in_words
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def show(run: str, agent: str | None, last: int | None, url: str | None, as_json
     _print_facts(out, info, now)
     _print_values(out, info)
     _print_timeline(out, info, told, last)
-    _print_doubts(out, info, doubts, url)
+    _print_doubts(out, info, doubts, said_again(url, agent))
     return 0
 
 
@@ -101,8 +101,8 @@ def _clock(at: int) -> str:
     return datetime.fromtimestamp(at / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
-def _print_doubts(out: Output, info: RunInfo, doubts: Sequence[Doubt], url: str | None) -> None:
-    """What nobody knows, and how to say it."""
+def _print_doubts(out: Output, info: RunInfo, doubts: Sequence[Doubt], options: str) -> None:
+    """What nobody knows, and how to say it; `options` are for the commands."""
     for doubt in doubts:
         effect = doubt.effect
         out.heading(f"in doubt: did {clean(effect.name)} happen?")
@@ -114,8 +114,9 @@ def _print_doubts(out: Output, info: RunInfo, doubts: Sequence[Doubt], url: str 
             )
             continue
         which = f" --key {shlex.quote(effect.key)}" if len(doubts) > 1 else ""
-        where = f" --store {shlex.quote(url)}" if url is not None else ""
-        command = f"perdure answer {shlex.quote(clean(info.id))}{which}{where}"
+        command = clean(f"perdure answer {shlex.quote(info.id)}{which}{options}")
+        if info.status == Status.CRASHED:
+            out.line("Start the program again: its check, if it has one, settles this. If not, say what you found out:")
         out.line(f"it did     {command} --done RESULT")
         out.line(f"it did not {command} --retry")
         out.line(f"give up    {command} --fail")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,7 +13,7 @@ import click
 from .. import objects
 from ..errors import RunNotFound, StoreUnavailable, ValueProblem
 from ..runs import RunSummary, find_runs
-from ..store import is_embedded, locate, open_store, sqlite_path
+from ..store import is_embedded, is_postgres, locate, open_store, sqlite_path, without_password
 from .output import Unreadable, clean
 
 if TYPE_CHECKING:
@@ -34,6 +35,16 @@ agent_option = click.option("--agent", metavar="NAME", help="Only this agent.")
 def common(command: F) -> F:
     """The options that every command has."""
     return store_option(json_option(command))
+
+
+def said_again(url: str | None, agent: str | None = None) -> str:
+    """The options of a command that is printed to be copied: those that were given to this one.
+
+    Without a password, which libpq finds elsewhere: what is printed ends up in logs.
+    """
+    shown = without_password(url) if url is not None and is_postgres(url) else url
+    whose = f" --agent {shlex.quote(agent)}" if agent is not None else ""
+    return whose + (f" --store {shlex.quote(shown)}" if shown is not None else "")
 
 
 def path_of(url: str | None) -> str:

@@ -13,7 +13,7 @@ from ..journal import anchor as anchors
 from ..journal import rebuild as views
 from ..journal import verify as journal
 from ..journal.findings import Finding, Report, Severity
-from .output import Output, clean, plain, shown
+from .output import Output, clean, counted, plain, shown
 from .stores import common, existing_store
 
 if TYPE_CHECKING:
@@ -86,10 +86,16 @@ def _tell(out: Output, report: Report, findings: list[Finding], written: str | N
         out.table(("SEVERITY", "WHAT", "STREAM", "ENTRY", "RUN", "FINDING"), rows)
     if report.left_off:
         out.line(f"and {report.left_off} more")
-    verdict = f"damaged: {damage} findings" if damage else "ok"
-    out.line(f"{verdict}; " + ", ".join(f"{count} {name}" for name, count in counts.items()))
+    verdict = f"damaged: {counted(damage, 'finding')}" if damage else "ok"
+    out.line(f"{verdict}; " + ", ".join(_in_words(name, count) for name, count in counts.items()))
     if written is not None:
         out.line(f"anchor written to {clean(written)}: keep it on another machine")
+
+
+def _in_words(name: str, count: int) -> str:
+    return counted(
+        count, {"streams": "stream", "entries": "entry", "seals": "seal", "objects": "object"}.get(name, name), name
+    )
 
 
 def _fields(finding: Finding) -> dict[str, Any]:
@@ -114,7 +120,7 @@ def _rebuild_views(out: Output, store: Store) -> int:
     if out.as_json:
         out.json({"rebuilt": list(views.TABLES), "entries": entries})
     else:
-        out.line(f"rebuilt {', '.join(views.TABLES)} from {entries} entries")
+        out.line(f"rebuilt {', '.join(views.TABLES)} from {counted(entries, 'entry', 'entries')}")
     return 0
 
 
@@ -129,7 +135,8 @@ def _check_views(out: Output, store: Store) -> int:
         return 0
     rows = [(it.view, ", ".join(map(shown, it.key)), it.what, _difference(it)) for it in differences]
     out.table(("VIEW", "KEY", "WHAT", "JOURNAL AND VIEW"), rows)
-    out.line(f"{len(differences)} rows differ; `perdure rebuild` makes the views anew")
+    count = len(differences)
+    out.line(f"{counted(count, 'row')} {'differs' if count == 1 else 'differ'}; `perdure rebuild` makes the views anew")
     return 1
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import shlex
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,8 @@ from ..failpoints import Site
 from ..leases import LEASE_MS
 from ..limits import WAIT_POLL_SECONDS
 from ..process import proven_dead
+from ..store import locate
+from .core import RunCore
 from .ledger import Recorded
 from .outcomes import EffectCall, begin_again, record_done, record_failed
 from .requests import Invoke, Pause, Protocol, Read
@@ -51,6 +54,8 @@ class Verdict(msgspec.Struct, frozen=True):
     done: bool = False
     absent: bool = False
     value: Any = None
+    disbelieved: bool = False
+    """The check says that it did not happen, and that may still become false."""
 
 
 NOTHING_KNOWN = Verdict()
@@ -76,7 +81,7 @@ def ask_check(it: EffectCall, recorded: Recorded, believable: bool) -> Protocol[
     if answer is Done:
         return Verdict(done=True)
     if answer is NotDone or isinstance(answer, NotDone):
-        return Verdict(absent=True) if believable else NOTHING_KNOWN
+        return Verdict(absent=True) if believable else Verdict(disbelieved=True)
     if answer is Unknown or isinstance(answer, Unknown):
         return NOTHING_KNOWN
     raise TypeError(f"the check of {it.function.name} returned {answer!r}: return Done(result), NotDone or Unknown")
@@ -96,8 +101,8 @@ def _old_holder_is_gone(it: EffectCall, recorded: Recorded) -> bool:
 def _old_holder_gone_at(it: EffectCall, recorded: Recorded) -> float:
     """From when on, by our boot clock, no old body can be at work any more."""
     run = it.run
-    if any(frame.intent == recorded.seq for frame in run.bodies):
-        return NEVER  # it timed out in this process, and its thread is still at work
+    if recorded.happened or any(frame.intent == recorded.seq for frame in run.bodies):
+        return NEVER  # we know better; or it timed out in this process, and its thread is still at work
     holder = run.ledger.holders[recorded.fence]
     if holder == run.engine.tenancy.process or proven_dead(holder, run.store.one_host):
         return 0
@@ -127,7 +132,19 @@ def settle(it: EffectCall, recorded: Recorded) -> Protocol[Verdict]:
         return verdict
     if it.options.in_doubt == "fail":
         raise InDoubt(f"nobody knows whether {recorded.name} happened (key {recorded.key})")
-    return (yield from _ask_a_person(it, recorded, question))
+    return (yield from _ask_a_person(it, recorded, question, _why(it, recorded, verdict)))
+
+
+def _why(it: EffectCall, recorded: Recorded, verdict: Verdict) -> str:
+    """Why somebody has to be asked."""
+    if recorded.happened:
+        return f"{recorded.name} happened, and its result could not be stored"
+    if not verdict.disbelieved:
+        return f"nobody knows whether {recorded.name} happened"
+    seconds = (_old_holder_gone_at(it, recorded) - it.run.clock.boot_ms()) / 1000
+    rest = f"believed in {seconds:.0f} s" if seconds < NEVER else "believed if the effect has a timeout"
+    holder = it.run.ledger.holders[recorded.fence]
+    return f"the check of {recorded.name} says that it did not happen, but {holder} may still be at it ({rest})"
 
 
 def unsettled_effect(it: EffectCall) -> Protocol[Recorded | None]:
@@ -158,17 +175,16 @@ def _close(it: EffectCall, recorded: Recorded, question: int, verdict: str) -> P
         it.run.ledger.questions.pop(recorded.begun, None)
 
 
-def _ask_a_person(it: EffectCall, recorded: Recorded, question: int) -> Protocol[Verdict]:
+def _ask_a_person(it: EffectCall, recorded: Recorded, question: int, why: str) -> Protocol[Verdict]:
     """Wait, visibly and durably, until somebody answers or the check comes to know."""
     run = it.run
+    answer = f"perdure answer {run.id}{_where(run)}"
     if not question:
-        text = f"Did {recorded.name} happen? (key {recorded.key})"
+        asked = f"What did {recorded.name} return?" if recorded.happened else f"Did {recorded.name} happen?"
+        text = f"{asked} (key {recorded.key})"
         question = yield from run.commit(Site.QUESTION, r.QuestionAsked(recorded.begun, "in_doubt", text))
         run.ledger.questions[recorded.begun] = question
-    logger.warning(
-        "run %s waits: nobody knows if %s happened. Answer with: perdure answer %s --done RESULT | --retry | --fail",
-        run.id, recorded.name, run.id,
-    )  # fmt: skip
+    logger.warning("run %s waits: %s. Answer with: %s --done RESULT | --retry | --fail", run.id, why, answer)
     began = run.clock.boot_ms()
     check_every, check_at = CHECK_AGAIN_SECONDS, began + CHECK_AGAIN_SECONDS * 1000
     may_be_answered = run.store.watch(run.head.stream)
@@ -178,8 +194,8 @@ def _ask_a_person(it: EffectCall, recorded: Recorded, question: int) -> Protocol
         now = run.clock.boot_ms()
         if run.wait is not None and now - began >= run.wait * 1000:
             raise RunWaiting(
-                f"run {run.id!r} waits: nobody knows whether {recorded.name} happened",
-                hint=f"answer with `perdure answer {run.id} --done RESULT`, `--retry` or `--fail`, then start it again",
+                f"run {run.id!r} waits: {why}",
+                hint=f"answer with `{answer} --done RESULT`, `--retry` or `--fail`, then start it again",
             )
         if it.options.check is not None and now >= check_at:
             verdict = yield from ask_check(it, recorded, _old_holder_is_gone(it, recorded))
@@ -192,6 +208,11 @@ def _ask_a_person(it: EffectCall, recorded: Recorded, question: int) -> Protocol
             if now < believable_at < check_at:
                 check_at = believable_at
         yield Pause(WAIT_POLL_SECONDS)
+
+
+def _where(run: RunCore) -> str:
+    """Which store a command has to be told of, if it would not find it by itself."""
+    return "" if run.engine.url == locate(None) else f" --store {shlex.quote(run.store.url)}"
 
 
 def _apply_answer(it: EffectCall, recorded: Recorded, question: int, answer: tuple[Any, ...]) -> Protocol[Verdict]:

@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 from .. import records as r
-from ..errors import Diverged, InDoubt, NotDone, StepTimeout, StoreProblem
+from ..errors import Diverged, InDoubt, NotDone, StepTimeout, StoreProblem, ValueProblem
 from ..failpoints import Site
 from .doubt import Verdict, ask_check, settle, unsettled_effect
 from .ledger import Recorded
@@ -114,11 +114,11 @@ def _execute(it: EffectCall, call: r.Call, recorded: Recorded) -> Protocol[Any]:
         begun = time.perf_counter_ns()
         try:
             result = yield Invoke(it.function.call, it.args, it.with_key(recorded.key), body, it.options.timeout)
-            packed, objects = run.pack(result, f"{it.function.name}()")
         except Exception as error:  # any exception may come after the effect has happened
             attempts += 1
             again = attempts <= it.options.retries
-            if isinstance(error, (NotDone, *it.options.not_done)):
+            # Our own timeout is no word of the author's: the body may still be at work.
+            if isinstance(error, (NotDone, *it.options.not_done)) and not isinstance(error, StepTimeout):
                 yield from _did_not_happen(it, call, recorded, error, attempts, again)
                 yield from begin_again(run, recorded, f"attempt {attempts} did nothing")
                 continue
@@ -128,8 +128,30 @@ def _execute(it: EffectCall, call: r.Call, recorded: Recorded) -> Protocol[Any]:
             continue
         took_us = (time.perf_counter_ns() - begun) // 1000
         assert body.buffer is not None
+        try:
+            packed, objects = run.pack(result, f"{it.function.name}()")
+        except ValueProblem as error:
+            return (yield from _result_is_lost(it, recorded, error))
         yield from record_done(it, recorded, packed, objects, "body", body.buffer, took_us=took_us)
         return result
+
+
+def _result_is_lost(it: EffectCall, recorded: Recorded, error: ValueProblem) -> Protocol[Any]:
+    """It happened, and what it returned cannot be kept: `check` or a person has to say it. Never the body again."""
+    run, name = it.run, it.function.name
+    recorded.happened = True
+    verdict = yield from ask_check(it, recorded, believable=False)
+    if verdict.done:
+        packed, objects = run.pack(verdict.value, f"{name}()")
+        yield from record_done(it, recorded, packed, objects, "check", Buffer(), note=describe(error))
+        return verdict.value
+    packed, objects = run.pack(error, recorded.name)
+    entry = r.EffectDoubted(recorded.seq, packed, describe(error), happened=True)
+    yield from run.commit(Site.EFFECT_DOUBT, entry, objects=objects)
+    raise InDoubt(
+        f"{name} happened, and its result cannot be stored: {error.message}",
+        hint=f"return something that can be, then say what it was: `perdure answer {run.id} --done RESULT`",
+    ) from error
 
 
 def _did_not_happen(

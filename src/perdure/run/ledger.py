@@ -44,6 +44,8 @@ class Recorded(msgspec.Struct, eq=False, gc=False):
     """The last entry that let the body start: what a question or an answer is about."""
     running: bool = False
     """The body is at work in this process."""
+    happened: bool = False
+    """It ended well, and what it returned could not be stored."""
 
     @property
     def in_doubt(self) -> bool:
@@ -221,6 +223,7 @@ class Ledger:
     def _on_again(self, event: r.Event, it: r.EffectAgain) -> None:
         recorded = self.by_intent[it.intent]
         recorded.fence, recorded.at, recorded.failed, recorded.begun = it.fence, event.at, 0, event.seq
+        recorded.happened = False
         self.latest_start = max(self.latest_start, event.seq - 1)
 
     def _on_effect_done(self, event: r.Event, it: r.EffectDone) -> None:
@@ -230,6 +233,9 @@ class Ledger:
             self.latest_start = max(self.latest_start, event.seq - 1)  # found in doubt: the code came here just now
         if it.writes:
             self._land(recorded.path, it.writes)
+
+    def _on_doubted(self, event: r.Event, it: r.EffectDoubted) -> None:
+        self.by_intent[it.intent].happened = it.happened
 
     def _on_effect_failed(self, event: r.Event, it: r.EffectFailed) -> None:
         recorded = self.by_intent[it.intent]
@@ -274,6 +280,7 @@ _HANDLERS: dict[type[r.Record], Callable[[Ledger, r.Event, Any], None]] = {
     r.EffectIntended: Ledger._on_intended,
     r.EffectAgain: Ledger._on_again,
     r.EffectDone: Ledger._on_effect_done,
+    r.EffectDoubted: Ledger._on_doubted,
     r.EffectFailed: Ledger._on_effect_failed,
     r.ItemDone: Ledger._on_item,
     r.Wrote: Ledger._on_wrote,

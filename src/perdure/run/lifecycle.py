@@ -83,7 +83,7 @@ class Claim(Unit[Claimed]):
         now = engine.store.clock.boot_ms()
         lease = yield from read_lease(stream, now, engine.store.one_host)
         if stream in self._tenancy.open_streams:
-            raise RunBusy(f"run {self._id!r} is already open in this process")
+            raise RunBusy(f"run {self._id!r} is already open in this process", hint="use the one that is open")
         if lease.process == self._tenancy.process and (stream, lease.fence) in self._tried:
             raise Overtaken  # by ourselves: an earlier try, whose answer was lost, has come to the server only now
         # One that this process holds and has not open is left from a store that it had to close after an error.

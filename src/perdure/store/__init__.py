@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable
@@ -19,18 +20,30 @@ __all__ = ["Store", "file_of", "is_embedded", "is_postgres", "locate", "open_sto
 DATABASE_NAME = "perdure.db"
 FOLDER_NAME = ".perdure"
 
+_ONE_SLASH = re.compile(r"(\w\w+):/(?!/)")
+"""A URL that lost a slash, as by `Path(url)`. One letter before the colon is a drive."""
+
 
 def locate(store: str | os.PathLike[str] | None) -> str:
     """The URL to open: what was given, else `PERDURE_URL`, else the nearest `.perdure/`, else the home folder's."""
-    if store is not None:
-        text = os.fspath(store)
-        return text if "://" in text else f"sqlite:///{text}"
-    if url := os.environ.get("PERDURE_URL"):
-        return url
+    given = os.fspath(store) if store is not None else os.environ.get("PERDURE_URL")
+    if given or store is not None:
+        return _url_of(given or "")
     for folder in (here := Path.cwd(), *here.parents):
         if (folder / FOLDER_NAME).is_dir():
             return f"sqlite:///{folder / FOLDER_NAME / DATABASE_NAME}"
     return f"sqlite:///{Path.home() / FOLDER_NAME / DATABASE_NAME}"
+
+
+def _url_of(text: str) -> str:
+    """A plain path is a file."""
+    if half := _ONE_SLASH.match(text):
+        # Without the rest of it: it may hold a password.
+        raise StoreUnavailable(
+            f"{half[1]}:/ with one slash is neither a URL nor a path",
+            hint=f"write {half[1]}:// with two slashes, and give it as text, not as a Path",
+        )
+    return text if "://" in text else f"sqlite:///{text}"
 
 
 def open_store(

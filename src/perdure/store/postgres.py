@@ -21,6 +21,7 @@ from ..limits import OPEN_SECONDS_MAX
 from . import postgres_schema
 from .base import Rows, Statement, Store, Unit
 from .lanes import Lanes, Ticket, Workers
+from .postgres_absence import Absence
 from .postgres_commit import Commit, Patience, answered
 from .postgres_copy import Copy
 from .postgres_errors import Cut, ServerError, hopeful, hopeless, refused, translated
@@ -44,8 +45,10 @@ class PostgresStore(Store):
         self.durability = durability
         self._pool = Pool(self._place, durability)
         self._listener = Listener(self._pool)
+        self._absence = Absence(self.url)
         self._closed = self._forked = False
         facts = self._open(create)
+        self._absence.over()
         self.secret, self.identity = facts.secret, facts.identity
         self._lanes = _LANES.setdefault(self.identity, Lanes())
         self._workers = Workers(self._lanes, self._place.pool_size)
@@ -74,7 +77,7 @@ class PostgresStore(Store):
 
     def read(self, name: str, args: tuple[Any, ...] = ()) -> Rows:
         self._must_be_open()
-        return answered(self._pool, Statement(name, args))
+        return answered(self._pool, Statement(name, args), self._absence)
 
     def watch(self, stream: int) -> Callable[[], bool]:
         self._must_be_open()
@@ -108,7 +111,7 @@ class PostgresStore(Store):
         joint = first.unit.joined([ticket.unit for ticket in rest]) if rest and not armed() else None
         if joint is not None:
             try:
-                results = Commit(self._pool, joint).run()
+                results = Commit(self._pool, joint, self._absence).run()
             except StoreProblem as error:
                 results = None
                 for ticket in group:
@@ -120,13 +123,14 @@ class PostgresStore(Store):
         for ticket in group:
             if not ticket.settled:
                 try:
-                    ticket.settle(Commit(self._pool, ticket.unit).run())
+                    ticket.settle(Commit(self._pool, ticket.unit, self._absence).run())
                 except PerdureError as error:
                     ticket.settle(error=error)
 
     def _open(self, create: bool) -> Facts:
         place = self._place
-        patience, hope = Patience(place.reconnect_seconds), Patience(min(OPEN_SECONDS_MAX, place.reconnect_seconds))
+        patience = Patience(place.reconnect_seconds, self._absence)
+        hope = Patience(min(OPEN_SECONDS_MAX, place.reconnect_seconds))
         while True:
             try:
                 link = self._pool.connect(patience.until)

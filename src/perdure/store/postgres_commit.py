@@ -12,9 +12,11 @@ import time
 from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
+from .. import interrupts
 from ..errors import PerdureError, StoreUnavailable
 from ..failpoints import Moment, armed, reach
 from .base import Last, Overtaken, Proof, Rows, Script, Statement, Unit
+from .postgres_absence import Absence
 from .postgres_errors import BROKEN_CONDITIONS, UNIQUE, Cut, ServerError, translated
 from .postgres_link import Batch, Link, Raw
 from .postgres_pool import Pool
@@ -67,35 +69,49 @@ class _Attempt(Generic[T]):
 class Patience:
     """How long a call goes on while the server is away."""
 
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self.until = time.monotonic() + seconds
+    def __init__(self, seconds: float, absence: Absence | None = None) -> None:
+        self._seconds = seconds if absence is None else absence.patience(seconds)
+        self._full = self._seconds == seconds
+        self._absence = absence
+        self.until = time.monotonic() + self._seconds
         self._pause = BACKOFF_SECONDS
 
     def pause(self, why: Exception, shown: str) -> None:
         """Wait a little longer each time; raises StoreUnavailable when it has been long enough."""
         now = time.monotonic()
-        if now >= self.until:
-            if isinstance(why, PerdureError):
-                raise why
-            if isinstance(why, ServerError) and not why.gone:
-                raise translated(why, shown) from why  # the server is there, and others keep it from doing this
-            raise StoreUnavailable(
-                f"{shown} has been away for {self._seconds:g} s: {why}",
-                hint="nothing that was acknowledged is lost; start again when the server is back",
-            ) from why
+        away = isinstance(why, Cut) or (isinstance(why, ServerError) and why.gone)
+        told_to_end = away and interrupts.pending()
+        if told_to_end or now >= self.until:
+            raise self._end(why, shown, away, told_to_end) from why
+        # A session that was ended is no server that is away: that is known when the second try fails too.
+        if self._absence is not None and away and self._pause > BACKOFF_SECONDS:
+            self._absence.noticed(why, self.until - now)
         time.sleep(min(self._pause, self.until - now) * random.uniform(0.5, 1.0))
         self._pause = min(self._pause * 2, BACKOFF_SECONDS_MAX)
+
+    def _end(self, why: Exception, shown: str, away: bool, told_to_end: bool) -> Exception:
+        if isinstance(why, PerdureError):
+            return why
+        if isinstance(why, ServerError) and not away:
+            return translated(why, shown)  # the server is there, and others keep it from doing this
+        if self._absence is not None and (told_to_end or self._full):
+            self._absence.given_up()
+        if told_to_end:
+            text = f"interrupted while {shown} was away: {why}"
+        else:
+            text = f"{shown} has been away for {self._seconds:g} s: {why}"
+        return StoreUnavailable(text, hint="nothing that was acknowledged is lost; start again when the server is back")
 
 
 class Commit(Generic[T]):
     """A unit on its way into the store."""
 
-    def __init__(self, pool: Pool, unit: Unit[T]) -> None:
+    def __init__(self, pool: Pool, unit: Unit[T], absence: Absence | None = None) -> None:
         self._pool = pool
         self._unit = unit
+        self._absence = absence
         seconds = pool.place.reconnect_seconds
-        self._patience = Patience(seconds if unit.seconds is None else min(seconds, unit.seconds))
+        self._patience = Patience(seconds if unit.seconds is None else min(seconds, unit.seconds), absence)
         self._attempt: _Attempt[T] | None = None
         self._doubtful: list[_Attempt[T]] = []
         """Attempts whose answer was lost. There may be several, if the server is lost again and again."""
@@ -151,6 +167,8 @@ class Commit(Generic[T]):
             raise translated(error, self._pool.place.shown) from error
 
     def _finished(self, attempt: _Attempt[T], rows: list[Rows] | None = None) -> T:
+        if self._absence is not None:
+            self._absence.over()
         result = attempt.finish(rows or [])
         self._unit.settle(True)
         return result
@@ -239,14 +257,16 @@ class Commit(Generic[T]):
         return time.monotonic() + self._pool.place.statement_seconds + ANSWER_SECONDS
 
 
-def answered(pool: Pool, statement: Statement) -> Rows:
+def answered(pool: Pool, statement: Statement, absence: Absence) -> Rows:
     """The rows of a query; asked again on a new connection when one was lost."""
-    patience = Patience(pool.place.reconnect_seconds)
+    patience = Patience(pool.place.reconnect_seconds, absence)
     while True:
         try:
             with pool.link(patience.until) as link:
                 until = time.monotonic() + pool.place.statement_seconds + ANSWER_SECONDS
-                return link.talk([*link.begin_with(), statement], until)[-1].rows
+                rows = link.talk([*link.begin_with(), statement], until)[-1].rows
+            absence.over()
+            return rows
         except ServerError as error:
             if not error.again:
                 raise translated(error, pool.place.shown) from error

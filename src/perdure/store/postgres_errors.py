@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from psycopg import pq
 
 from ..errors import PerdureError, StorageFull, StoreBusy, StoreProblem, StoreUnavailable
@@ -21,7 +23,8 @@ _AGAIN = ("40", "55P03")
 """Undone for certain, and worth another try: serialization failures and deadlocks, a row that stayed locked."""
 
 _FULL = "53100"
-_FORBIDDEN = ("42501", "28", "3D000", "3F000")
+FORBIDDEN = "42501"
+_FORBIDDEN = (FORBIDDEN, "28", "3D000", "3F000")
 
 
 class Cut(Exception):
@@ -77,6 +80,16 @@ def translated(error: ServerError, shown: str) -> PerdureError:
 
 
 _HOPEFUL = ("starting up", "shutting down", "recovery", "closed the connection", "too many clients", "not accept")
+# While a connection is made libpq gives no SQLSTATE (28P01, 28000, 3D000), only the server's words.
+_CREDENTIALS = (
+    "authentication failed",
+    "no password supplied",
+    "no pg_hba.conf",
+    "not permitted to log in",
+    "FATAL: role ",
+)
+_CREDENTIALS_HINT = "the server is there: look at the user in the URL, and at the password (URL, PGPASSWORD, ~/.pgpass)"
+_NO_DATABASE = re.compile(r'database "(.+)" does not exist')
 _HOPELESS = ("authentication", "does not exist", "no pg_hba.conf", "translate host name", "password", "invalid")
 
 
@@ -91,5 +104,17 @@ def hopeless(error: Cut) -> bool:
 
 
 def refused(text: str, shown: str) -> StoreProblem:
-    """A connection that was never made."""
+    """A connection that was never made: nobody was there, or somebody did not let us in."""
+    if any(word in text for word in _CREDENTIALS):
+        return StoreUnavailable(f"{shown} does not let this user in: {text}", hint=_CREDENTIALS_HINT)
+    if missing := _NO_DATABASE.search(text):
+        return StoreUnavailable(
+            f"{shown} has no such database: {text}",
+            hint=f"make it: `createdb --template=template0 --encoding=UTF8 {missing[1]}`, or look at the URL",
+        )
     return StoreUnavailable(f"{shown} cannot be reached: {text}", hint="look at the URL, the server and the network")
+
+
+def folded(text: str) -> str:
+    """Several lines as one."""
+    return "; ".join(" ".join(line.split()) for line in text.splitlines() if line.strip())

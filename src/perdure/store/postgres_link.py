@@ -18,15 +18,20 @@ from psycopg import OperationalError, pq
 from psycopg import abc as psycopg_abc
 from psycopg.adapt import Transformer
 
+from .. import interrupts
 from . import sql
 from .base import Rows, Statement
-from .postgres_errors import Cut, server_error
+from .postgres_errors import Cut, folded, server_error
 
 TEXT = {name: sql.numbered(named, "$").encode() for name, named in sql.load("postgres").items()}
 _NAMES = {name: name.encode() for name in TEXT}
 
 _BYTES, _SYNC, _ABORTED = 1, pq.ExecStatus.PIPELINE_SYNC, pq.ExecStatus.PIPELINE_ABORTED
 _GOOD = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
+
+
+LOOK_UP_SECONDS = 2.0
+"""How often who waits looks whether the process was told to end; and how long an answer may take after that."""
 
 
 class Raw(msgspec.Struct, frozen=True, gc=False):
@@ -169,11 +174,19 @@ class Link:
 
 
 def ready(socket: int, wanted: int, until: float) -> bool:
-    """Wait until a socket can be read or written; False when it took too long, by `time.monotonic`."""
+    """Wait until a socket can be read or written; False when it took too long, by `time.monotonic`.
+
+    A process that was told to end gives a server that is there the time to answer, and no more.
+    """
     poll = select.poll()
     poll.register(socket, wanted)
-    # An error or a hangup counts too: it is for libpq to find out about.
-    return bool(poll.poll(max(0.0, until - time.monotonic()) * 1000))
+    while True:
+        left, told_to_end = until - time.monotonic(), interrupts.pending()
+        # An error or a hangup counts too: it is for libpq to find out about.
+        if poll.poll(max(0.0, min(left, LOOK_UP_SECONDS)) * 1000):
+            return True
+        if told_to_end or left <= LOOK_UP_SECONDS:
+            return False
 
 
 @cache
@@ -195,4 +208,4 @@ def _encoded(args: tuple[Any, ...]) -> tuple[list[bytes | None], tuple[int, ...]
 
 def _said(connection: pq.abc.PGconn, error: Exception | None) -> str:
     told = connection.get_error_message() or str(error or "")
-    return " ".join(told.split()) or "the connection was lost"
+    return folded(told) or "the connection was lost"

@@ -6,6 +6,7 @@ Nobody holds a lock while he talks to the server, and nothing here runs by itsel
 from __future__ import annotations
 
 import os
+import re
 import select
 import time
 from collections.abc import Iterator
@@ -23,13 +24,15 @@ from ..limits import (
     TRANSACTION_SECONDS_MAX,
 )
 from .gate import Gate
-from .postgres_errors import Cut, ServerError
+from .postgres_errors import Cut, ServerError, folded
 from .postgres_link import Link, Raw, ready
-from .postgres_url import URL_HINT, Place
+from .postgres_url import Place, unreadable
 
 SERVER_VERSION_MIN = 140000
 CONNECT_SECONDS_MIN = 1.0
 """For one try, however little of the caller's patience is left: less would never succeed over a slow network."""
+
+_PORTS = re.compile(r"[0-9,]*")
 
 # Three silent probes and the kernel gives the connection up; what TCP acknowledges and nobody answers needs deadlines.
 DEFAULTS = {
@@ -157,15 +160,11 @@ class Pool:
 
     def _attempts(self, target: str) -> Iterator[bytes]:
         """One way to connect for each host: in nonblocking mode libpq would wait for a dead first one for ever."""
-        unread = ""
-        try:
+        given: dict[str, Any] | None = None
+        with suppress(ProgrammingError):  # it may quote the password; so it is not kept as the cause either
             given = conninfo_to_dict(target)
-        except ProgrammingError as error:
-            unread = " ".join(str(error).split())
-        if unread:
-            # It may quote what it could not read, with the password in it; so it is not kept as the cause either.
-            told = unread.partition(":")[0] if "://" in unread or "%" in unread else unread
-            raise StoreUnavailable(f"{self.place.shown} is no URL of a store: {told}", hint=URL_HINT)
+        if given is None or not _PORTS.fullmatch(str(given.get("port") or "")):
+            raise unreadable(self.place.shown)
         common: dict[str, Any] = {**DEFAULTS, **given, "client_encoding": "UTF8"}
         lists = {name: str(given[name]).split(",") for name in ("host", "hostaddr", "port") if given.get(name)}
         count = max((len(values) for name, values in lists.items() if name != "port"), default=1)
@@ -230,4 +229,4 @@ class Pool:
 
 def _words(connection: pq.abc.PGconn) -> str:
     # Libpq's own words hold no password; what we were given may.
-    return " ".join(connection.get_error_message().split()) or "no connection"
+    return folded(connection.get_error_message()) or "no connection"

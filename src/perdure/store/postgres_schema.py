@@ -15,6 +15,7 @@ from ..errors import NotDurableWarning, StoreTooNew, StoreUnavailable
 from ..failpoints import Moment, Site, reach
 from . import sql
 from .base import Statement
+from .postgres_errors import FORBIDDEN, ServerError
 from .postgres_link import Answer, Batch, Link, Raw
 from .postgres_url import Place
 
@@ -80,7 +81,12 @@ def prepared(link: Link, place: Place, create: bool) -> Facts:
         )
     if facts is None or facts.version < len(history):
         reach(Site.STORE_CREATE, Moment.BEFORE)
-        _migrate(link, place, history)
+        try:
+            _migrate(link, place, history)
+        except ServerError as error:
+            if error.state != FORBIDDEN:
+                raise
+            raise _not_the_owner(place, facts) from error
         reach(Site.STORE_CREATE, Moment.AFTER)
         facts = _facts(link, place)
     if facts is None:
@@ -91,6 +97,15 @@ def prepared(link: Link, place: Place, create: bool) -> Facts:
             f"this version of Perdure knows {len(history)}"
         )
     return facts
+
+
+def _not_the_owner(place: Place, facts: Facts | None) -> StoreUnavailable:
+    where = f"schema {place.schema} of {place.shown.partition('?')[0]}"
+    if facts is None:
+        problem = f"there is no store in {where}, and this role may not make one"
+    else:
+        problem = f"the store in {where} is of an older version, and this role may not bring it forward"
+    return StoreUnavailable(problem, hint="let the owner run `perdure init --store URL`")
 
 
 def server(link: Link, place: Place) -> Server:

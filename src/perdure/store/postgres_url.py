@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TypeVar
 from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit
@@ -14,7 +15,7 @@ from ..limits import CONNECT_SECONDS_MAX, POOL_CONNECTIONS, RECONNECT_SECONDS_MA
 T = TypeVar("T")
 
 SCHEMA = "perdure"
-URL_HINT = "write postgresql://user@host/database?schema=name; docs/postgres.md has the parameters"
+ENCODE_HINT = "in a password write / ? # @ [ ] % as %2F %3F %23 %40 %5B %5D %25; docs/postgres.md has the parameters"
 SCHEMES = ("postgresql", "postgres")
 SCHEMA_BYTES_MAX = 63
 """PostgreSQL cuts longer names off, so that two of them may become one."""
@@ -40,6 +41,11 @@ class Place(msgspec.Struct, frozen=True):
 
 _OURS = ("schema", "pool_size", "listen_url", "statement_seconds", "reconnect_seconds", "prepare")
 
+_LISTEN_URL = re.compile(r"[?&]listen_url=")
+_UNWRITTEN = re.compile(r"[\x00-\x20\x7f#]")
+"""What no URL of a store has in it: `#` would end it, and the others are left out by some readers and not by all."""
+_NO_PORT = re.compile(r"(\[[^\]]*\])|:(?!\d*(?:,|$))[^,]*")
+
 
 def is_postgres(url: str) -> bool:
     """Whether a URL names a server."""
@@ -48,7 +54,9 @@ def is_postgres(url: str) -> bool:
 
 def parse(url: str) -> Place:
     """Read a URL; complains about our own parameters, and leaves the others to libpq."""
-    parts = _split(url)
+    parts = None if _doubtful(url) else _split(url)
+    if parts is None:
+        raise unreadable(without_password(url))
     pairs = parse_qsl(parts.query, keep_blank_values=True)
     ours = {name: value for name, value in pairs if name in _OURS}
     theirs = [(name, value) for name, value in pairs if name not in _OURS]
@@ -67,27 +75,57 @@ def parse(url: str) -> Place:
 
 
 def without_password(url: str) -> str:
-    """The URL as it may be shown: whoever reads a log should not get in."""
-    try:
-        parts = _split(url)
-    except StoreUnavailable:
+    """The URL as it may be shown: whoever reads a log should not get in. In doubt less of it is shown."""
+    before, listens, behind = _apart(url)
+    redacted = _redacted(before) + listens + (_redacted(behind) if "://" in behind else behind)
+    parts = _split(redacted)
+    if parts is None:
         return f"{url.partition('://')[0]}://..."  # whatever is in it, it is not shown
-    user, at, host = parts.netloc.rpartition("@")
-    user = user.partition(":")[0]
-    pairs = parse_qsl(parts.query, keep_blank_values=True)
-    shown = [
-        (name, without_password(value) if name == "listen_url" else value)
-        for name, value in pairs
-        if name not in ("password", "sslpassword")
-    ]
-    return _joined(parts.scheme, f"{user}{at}{host}", parts.path, shown)
+    hidden, shown = False, list[tuple[str, str]]()
+    for name, value in parse_qsl(parts.query, keep_blank_values=True):
+        if name in ("password", "sslpassword"):
+            hidden = True  # and what follows may be a piece of it, behind an & that should have been encoded
+        elif name == "listen_url":
+            shown.append((name, without_password(value)))
+        elif name in _OURS or not hidden:
+            shown.append((name, value))
+    return _joined(parts.scheme, parts.netloc, parts.path, shown)
 
 
-def _split(url: str) -> SplitResult:
+def unreadable(shown: str) -> StoreUnavailable:
+    """A URL that cannot be taken apart. Nobody's words about it are repeated: they quote pieces of the password."""
+    return StoreUnavailable(f"{shown} cannot be read as the URL of a store", hint=ENCODE_HINT)
+
+
+def _apart(url: str) -> tuple[str, str, str]:
+    """What is before our `listen_url=`, which may be a URL with a password of its own, the name, and the rest."""
+    found = _LISTEN_URL.search(url)
+    return (url[: found.start()], found[0], url[found.end() :]) if found else (url, "", "")
+
+
+def _redacted(url: str) -> str:
+    """Without what is between the first colon and the last @: a password may hold anything, an @ or a / too."""
+    scheme, separator, rest = url.partition("://")
+    user, at, host = rest.rpartition("@")
+    if not at:  # somebody may have forgotten it: what stands for a port is one
+        authority = re.split("[/?#]", rest, maxsplit=1)[0]
+        host = _NO_PORT.sub(r"\1", authority) + rest[len(authority) :]
+    return f"{scheme}{separator}{user.partition(':')[0]}{at}{host}"
+
+
+def _doubtful(url: str) -> bool:
+    """Whether libpq would not find the password where its writer has put it."""
+    rest = _apart(url)[0].partition("://")[2]
+    authority = re.split("[/?]", rest, maxsplit=1)[0]
+    beyond = "@" in rest[len(authority) :] and ":" in authority
+    return bool(_UNWRITTEN.search(url)) or authority.count("@") > 1 or beyond
+
+
+def _split(url: str) -> SplitResult | None:
     try:
         return urlsplit(url)
-    except ValueError as error:  # it names what is wrong, and not the URL
-        raise StoreUnavailable(f"the URL of the store cannot be read: {error}", hint=URL_HINT) from error
+    except ValueError:  # it may quote the password
+        return None
 
 
 def _joined(scheme: str, authority: str, path: str, pairs: list[tuple[str, str]]) -> str:

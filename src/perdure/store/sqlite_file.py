@@ -23,6 +23,9 @@ T = TypeVar("T")
 APPLICATION_ID = 0x50445245
 """In the header of every file, so that another program's database is not taken for ours."""
 
+MAGIC = b"SQLite format 3\x00"
+"""How every database begins that is not empty."""
+
 SYNCHRONOUS = {"full": 2, "process": 1}
 """FULL syncs at every commit; NORMAL only at checkpoints, which a power cut may undo."""
 
@@ -120,14 +123,23 @@ def _migrate(connection: apsw.Connection, pending: tuple[str, ...]) -> None:
 
 def prepare_file(path: str) -> None:
     """Make the folder and an empty file that only its owner can read, before SQLite would make a public one."""
-    folder = os.path.dirname(path)
+    # A file with a turnstile may be open in this process, and closing any descriptor of a file drops all locks that
+    # the process has on it: another process would take itself for the last one, and remove the log that is in use.
+    if os.path.exists(path + ".lock") and os.path.isfile(path) and os.access(path, os.R_OK | os.W_OK):
+        return
     try:
-        make_folder(folder)
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+        make_folder(os.path.dirname(path))
+        file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        try:
+            first = os.read(file, len(MAGIC))
+        finally:
+            os.close(file)
     except OSError as error:
         raise StoreUnavailable(
             f"{path} cannot be opened: {error.strerror}", hint="give a path that can be written, store='sqlite:///...'"
         ) from error
+    if first.strip(b"\0") and first != MAGIC:  # only zeros: a power cut in its first moment, which SQLite mends
+        raise StoreUnavailable(f"{path} is not a database", hint="choose another file")
 
 
 def refuse_unsafe_place(path: str) -> None:

@@ -38,7 +38,7 @@ EFFECTS = (
         "an effect happens twice, because the old holder was only slow",
         OF_EFFECTS + "test_not_done_is_not_believed_while_the_old_holder_may_live",
         "run/doubt.py",
-        "return Verdict(absent=True) if believable else NOTHING_KNOWN",
+        "return Verdict(absent=True) if believable else Verdict(disbelieved=True)",
         "return Verdict(absent=True)",
     ),
     mutant(
@@ -98,11 +98,28 @@ EFFECTS = (
         '    if it.options.in_doubt != "ask":\n        yield from _close(',
     ),
     mutant(
+        "timeout-means-not-done",
+        "an effect that took too long is run again beside itself",
+        "conformance/test_effects.py::test_an_effect_that_takes_too_long_is_in_doubt_whatever_its_author_says_of_timeouts",
+        "run/effects.py",
+        " and not isinstance(error, StepTimeout):",
+        ":",
+    ),
+    mutant(
+        "happened-forgotten",
+        "an effect whose result could not be stored is run again when its check lags",
+        "conformance/test_effects.py::"
+        "test_an_effect_whose_result_cannot_be_stored_has_happened_and_is_not_repeated[sqlite-False]",
+        "run/doubt.py",
+        "    if recorded.happened or any(",
+        "    if any(",
+    ),
+    mutant(
         "exception-means-not-done",
         "an effect whose answer was lost on the way is repeated",
         OF_EFFECTS + "test_unknown_after_an_exception_is_in_doubt_and_holds_the_run",
         "run/effects.py",
-        "if isinstance(error, (NotDone, *it.options.not_done)):",
+        "if isinstance(error, (NotDone, *it.options.not_done)) and not isinstance(error, StepTimeout):",
         "if isinstance(error, Exception):",
     ),
     mutant(
@@ -110,7 +127,7 @@ EFFECTS = (
         "an effect that says that nothing happened holds the run",
         OF_EFFECTS + "test_not_done_without_retries_fails_and_runs_again_on_resume",
         "run/effects.py",
-        "if isinstance(error, (NotDone, *it.options.not_done)):",
+        "if isinstance(error, (NotDone, *it.options.not_done)) and not isinstance(error, StepTimeout):",
         "if isinstance(error, NotDone):",
     ),
     mutant(

@@ -169,10 +169,11 @@ UPDATE leases SET holder = NULL WHERE holder = :holder;
 DELETE FROM holders WHERE id = :holder;
 
 -- name: holders_at_work(now)
--- Processes with leases, for doctor: a dead one has left runs that can be resumed.
-SELECT holders.id, boot, namespace, pid, started, host, at,
+-- Processes that hold runs, for doctor: a dead one has left runs that can be resumed.
+SELECT holders.id, boot, namespace, pid, started, host, holders.at,
        deadline - ((extract(epoch FROM clock_timestamp()) * 1000)::bigint + 0 * :now::bigint), count(*)
-FROM holders JOIN leases ON leases.holder = holders.id GROUP BY holders.id ORDER BY holders.id;
+FROM holders JOIN leases ON leases.holder = holders.id JOIN streams ON streams.id = leases.stream
+WHERE streams.kind = 'run' GROUP BY holders.id ORDER BY holders.id;
 
 -- name: add_lease(stream, holder)
 -- A new stream belongs to its maker.
