@@ -22,7 +22,7 @@ PROGRAMS = ("crowd:main", "crowd:team")
 
 ROUNDS = {"sqlite": 12, "postgres": 7}
 FLEET = 3
-FLEETS = {"sqlite": 16, "postgres": 16}
+FLEETS = {"sqlite": 6, "postgres": 6}
 KILLS_MAX = 6
 LINES_PER_LIFE_MAX = 40
 """Of the outside log, which has some 150 when all is done."""

@@ -130,7 +130,8 @@ def _environment(folder: Path) -> dict[str, str]:
     """That of a new user, so that neither CI's settings nor those of whoever runs the tests reach the mutants."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PERDURE_", "PYTEST_", "XDG_"))}
     kept.pop("CI", None)
-    return {**kept, "HOME": str(folder), "PERDURE_HYPOTHESIS": "ci"}
+    # Protocol is the same on every store, and a server for each mutant would take its time.
+    return {**kept, "HOME": str(folder), "PERDURE_HYPOTHESIS": "ci", "PERDURE_TEST_STORES": "sqlite"}
 
 
 def apply(edit: Edit, copy: Path) -> None:

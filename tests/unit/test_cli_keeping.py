@@ -21,9 +21,9 @@ from perdure import Agent
 from perdure.cli import checkup
 from perdure.cli.main import main
 from perdure.errors import StoreMoved
-from perdure.store import locate
+from perdure.store import locate, open_store
 
-from ..conftest import new_store
+from . import child
 from .rich_store import behind, copy_to, opened
 
 
@@ -95,12 +95,13 @@ def test_init_makes_the_store_that_programs_will_use(
     assert not (tmp_path / ".perdure").exists()
 
 
+@pytest.mark.stores("postgres")
 @pytest.mark.parametrize("way", ["option", "variable"])
 def test_init_on_a_server_prints_a_program_that_uses_it(
-    way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: Any
+    way: str, store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: Any
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    url = new_store("postgres", tmp_path).replace("://postgres@", "://postgres:secret@")
+    url = store_url.replace("://postgres@", "://postgres:secret@")
     if way == "variable":
         monkeypatch.setenv("PERDURE_URL", url)
     options = ["--store", url] if way == "option" else []
@@ -137,7 +138,7 @@ def test_verify_names_the_entry(path: Path, told: Any) -> None:
         raw.execute("UPDATE events SET at = at + 1 WHERE id = (2 << 32 | 3)")
     text = told("verify", "--store", str(path), code=1)
     assert "damage    edited  2       3      finished  it does not fit the chain" in text
-    assert "damaged: 1 findings" in text
+    assert "damaged: 1 finding;" in text
     report = told("verify", "--store", str(path), "--json", code=1)
     assert report["ok"] is False
     [finding] = report["findings"]
@@ -250,6 +251,24 @@ def test_crashed_runs_and_dead_holders_are_found(at_home: Path, told: Any) -> No
     assert problems(told, at_home) == {"runs": "cut off of travel crashed: its process is gone"}
     notes = [it["text"] for it in told("doctor", "--store", str(at_home), "--json", code=1)["checks"]]
     assert any("is gone and left 1 run open" in text for text in notes)
+
+
+def test_a_dead_process_that_only_answered_has_left_no_run(store_url: str, told: Any) -> None:
+    script = """
+        import os, sys
+        from perdure import Agent, InDoubt
+        agent = Agent("travel", store=sys.argv[1])
+        def lost(): raise TimeoutError
+        try:
+            with agent.run("lost") as run: run.effect(lost)
+        except InDoubt:
+            agent.runs.answer("lost", retry=True)
+            os.kill(os.getpid(), 9)
+    """
+    assert child.run(script, store_url).returncode == -signal.SIGKILL
+    with closing(open_store(store_url)) as store:
+        assert store.read("holders_at_work", (store.clock.boot_ms(),)) == []
+    assert "is gone and left" not in told("doctor", "--store", store_url)
 
 
 def test_doctor_prints_commands_that_lead_to_the_store(at_home: Path, told: Any) -> None:

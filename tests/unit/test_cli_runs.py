@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent
+from perdure import Agent, InDoubt
 from perdure.cli.main import main
 
 from .rich_store import LARGE, behind, copy_to, opened
@@ -303,6 +303,25 @@ def test_there_must_be_something_to_answer(cli: Cli) -> None:
     assert f"error[PD308]: no effect in doubt has the key 'another'; in doubt: {listed}" in cli.err
     cli("answer", "nope", "--retry", code=2)
     assert "error[PD303]" in cli.err
+
+
+def test_of_several_effects_in_doubt_one_must_be_named(cli: Cli) -> None:
+    def lost() -> None:
+        raise TimeoutError
+
+    agent = Agent("travel", store=cli.path)
+    with pytest.raises(ConnectionError), agent.run("two") as run:
+        for name in ("book", "pay"):
+            with pytest.raises(InDoubt):
+                run.effect(lost, name=name)
+        raise ConnectionError
+    agent.close()
+    cli("answer", "two", "--retry", code=2)
+    assert "several effects are in doubt: book (key " in cli.err
+    assert "say which one with key= (--key)" in cli.err
+    told = cli("show", "two")
+    [command] = [line.split("it did not ")[1] for line in told.splitlines() if line.startswith("it did not ")][1:]
+    assert main(shlex.split(command)[1:]) == 0
 
 
 @pytest.mark.parametrize("options", [[], ["--retry", "--fail"], ["--done", "1", "--retry"]])

@@ -25,7 +25,6 @@ from perdure.errors import (
 from perdure.store import locate, open_store, sqlite_file, sqlite_path
 from perdure.store.sqlite_file import APPLICATION_ID, connect, file_system_of
 from tests.unit import child
-from tests.unit.units import Put
 
 
 @pytest.fixture
@@ -211,19 +210,22 @@ def test_a_file_of_zeros_is_left_to_sqlite(path: Path) -> None:
 
 
 def test_a_second_store_of_a_process_does_not_take_the_first_ones_locks(path: Path) -> None:
-    """Without them, another process that closes takes itself for the last one, and removes the log in use."""
-    url = f"sqlite:///{path}"
-    first = open_store(url)
-    open_store(url).close()
-    assert Path(f"{path}-wal").exists()
-    child.output("import sys; from perdure.store import open_store; open_store(sys.argv[1]).close()", url)
-    assert Path(f"{path}-wal").exists()
-    first.submit(Put("mine"))
-    told = (
-        "import sys; from perdure.store import open_store; print(open_store(sys.argv[1]).read('get_meta', ('mine',)))"
-    )
-    assert "b'v'" in child.output(told, url)
+    """Closing any descriptor of a file drops the locks that its process has on it."""
+    take_all = """
+        import fcntl, sys
+        with open(sys.argv[1], "r+b") as file:
+            try:
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 510, 0x40000002)
+                print("free")
+            except OSError:
+                print("locked")
+    """
+    first = open_store(f"sqlite:///{path}")
+    assert child.output(take_all, path) == "locked"
+    open_store(f"sqlite:///{path}").close()
+    assert child.output(take_all, path) == "locked"
     first.close()
+    assert child.output(take_all, path) == "free"
 
 
 def test_a_store_of_a_later_version_is_refused(path: Path) -> None:

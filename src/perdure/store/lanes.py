@@ -24,11 +24,13 @@ T = TypeVar("T")
 class Ticket:
     """A unit that waits for its turn, and what became of it."""
 
-    __slots__ = ("error", "result", "settled", "unit")
+    __slots__ = ("error", "result", "settled", "unit", "unwanted")
 
     def __init__(self, unit: Unit[Any]) -> None:
         self.unit = unit
         self.settled = False
+        self.unwanted = False
+        """Whoever has submitted it was cancelled: a server that is away is not waited for any more."""
         self.result: Any = None
         self.error: BaseException | None = None
 
@@ -157,7 +159,7 @@ class Workers:
             try:
                 await asyncio.shield(future)
             except asyncio.CancelledError as error:
-                cancelled = error
+                cancelled, ticket.unwanted = error, True
         if cancelled is not None:
             raise cancelled
         return future.result()

@@ -11,6 +11,7 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from .. import interrupts
@@ -48,7 +49,6 @@ class PostgresStore(Store):
         self._absence = Absence(self.url)
         self._closed = self._forked = False
         facts = self._open(create)
-        self._absence.over()
         self.secret, self.identity = facts.secret, facts.identity
         self._lanes = _LANES.setdefault(self.identity, Lanes())
         self._workers = Workers(self._lanes, self._place.pool_size)
@@ -111,7 +111,7 @@ class PostgresStore(Store):
         joint = first.unit.joined([ticket.unit for ticket in rest]) if rest and not armed() else None
         if joint is not None:
             try:
-                results = Commit(self._pool, joint, self._absence).run()
+                results = Commit(self._pool, joint, self._absence, partial(_unwanted, group)).run()
             except StoreProblem as error:
                 results = None
                 for ticket in group:
@@ -123,14 +123,14 @@ class PostgresStore(Store):
         for ticket in group:
             if not ticket.settled:
                 try:
-                    ticket.settle(Commit(self._pool, ticket.unit, self._absence).run())
+                    alone = Commit(self._pool, ticket.unit, self._absence, partial(_unwanted, [ticket]))
+                    ticket.settle(alone.run())
                 except PerdureError as error:
                     ticket.settle(error=error)
 
     def _open(self, create: bool) -> Facts:
         place = self._place
-        patience = Patience(place.reconnect_seconds, self._absence)
-        hope = Patience(min(OPEN_SECONDS_MAX, place.reconnect_seconds))
+        patience, hope = Patience(place.reconnect_seconds), Patience(min(OPEN_SECONDS_MAX, place.reconnect_seconds))
         while True:
             try:
                 link = self._pool.connect(patience.until)
@@ -158,6 +158,10 @@ class PostgresStore(Store):
         """In a forked child: the connections are the parent's."""
         self._forked = True
         self._pool.abandon()
+
+
+def _unwanted(group: Sequence[Ticket]) -> bool:
+    return all(ticket.unwanted for ticket in group)
 
 
 _LANES: dict[str, Lanes] = {}

@@ -34,7 +34,7 @@ class Absence:
         with self._lock:
             first, self._since = self._since is None, self._since or time.monotonic()
         if first:
-            logger.warning("%s is away: %s; trying again for %g s", self._shown, why, seconds)
+            logger.warning("%s is away: %s; trying again for %.0f s", self._shown, why, seconds)
 
     def given_up(self) -> None:
         """A call has waited for long enough, or was told to stop."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 from .. import interrupts
@@ -66,13 +66,18 @@ class _Attempt(Generic[T]):
         return result
 
 
+Unwanted = Callable[[], bool]
+"""Whether nobody wants to wait any longer for a server that is away."""
+
+
 class Patience:
     """How long a call goes on while the server is away."""
 
-    def __init__(self, seconds: float, absence: Absence | None = None) -> None:
+    def __init__(self, seconds: float, absence: Absence | None = None, unwanted: Unwanted = interrupts.pending) -> None:
         self._seconds = seconds if absence is None else absence.patience(seconds)
         self._full = self._seconds == seconds
         self._absence = absence
+        self._unwanted = unwanted
         self.until = time.monotonic() + self._seconds
         self._pause = BACKOFF_SECONDS
 
@@ -80,7 +85,9 @@ class Patience:
         """Wait a little longer each time; raises StoreUnavailable when it has been long enough."""
         now = time.monotonic()
         away = isinstance(why, Cut) or (isinstance(why, ServerError) and why.gone)
-        told_to_end = away and interrupts.pending()
+        told_to_end = away and (interrupts.pending() or self._unwanted())
+        if now >= self.until and isinstance(why, PerdureError):
+            raise why
         if told_to_end or now >= self.until:
             raise self._end(why, shown, away, told_to_end) from why
         # A session that was ended is no server that is away: that is known when the second try fails too.
@@ -89,9 +96,7 @@ class Patience:
         time.sleep(min(self._pause, self.until - now) * random.uniform(0.5, 1.0))
         self._pause = min(self._pause * 2, BACKOFF_SECONDS_MAX)
 
-    def _end(self, why: Exception, shown: str, away: bool, told_to_end: bool) -> Exception:
-        if isinstance(why, PerdureError):
-            return why
+    def _end(self, why: Exception, shown: str, away: bool, told_to_end: bool) -> PerdureError:
         if isinstance(why, ServerError) and not away:
             return translated(why, shown)  # the server is there, and others keep it from doing this
         if self._absence is not None and (told_to_end or self._full):
@@ -106,12 +111,18 @@ class Patience:
 class Commit(Generic[T]):
     """A unit on its way into the store."""
 
-    def __init__(self, pool: Pool, unit: Unit[T], absence: Absence | None = None) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        unit: Unit[T],
+        absence: Absence | None = None,
+        unwanted: Unwanted = interrupts.pending,
+    ) -> None:
         self._pool = pool
         self._unit = unit
         self._absence = absence
         seconds = pool.place.reconnect_seconds
-        self._patience = Patience(seconds if unit.seconds is None else min(seconds, unit.seconds), absence)
+        self._patience = Patience(seconds if unit.seconds is None else min(seconds, unit.seconds), absence, unwanted)
         self._attempt: _Attempt[T] | None = None
         self._doubtful: list[_Attempt[T]] = []
         """Attempts whose answer was lost. There may be several, if the server is lost again and again."""

@@ -124,7 +124,7 @@ def _migrate(connection: apsw.Connection, pending: tuple[str, ...]) -> None:
 def prepare_file(path: str) -> None:
     """Make the folder and an empty file that only its owner can read, before SQLite would make a public one."""
     # A file with a turnstile may be open in this process, and closing any descriptor of a file drops all locks that
-    # the process has on it: another process would take itself for the last one, and remove the log that is in use.
+    # the process has on it. SQLite notices in some places that they are gone; better that they stay.
     if os.path.exists(path + ".lock") and os.path.isfile(path) and os.access(path, os.R_OK | os.W_OK):
         return
     try:

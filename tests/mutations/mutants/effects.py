@@ -247,7 +247,7 @@ EFFECTS = (
         "an effect whose result cannot be stored is repeated",
         OF_EFFECTS + "test_a_result_that_cannot_be_stored_leaves_the_effect_in_doubt_not_forgotten",
         "run/effects.py",
-        "    entry = r.EffectDoubted(recorded.seq, packed, describe(error))\n",
+        "    entry = r.EffectDoubted(recorded.seq, packed, describe(error), happened=True)\n",
         "    entry = r.EffectFailed(recorded.seq, packed, describe(error))\n",
     ),
     mutant(

@@ -1,0 +1,144 @@
+"""A server that is away: who waits for it is told so, can be interrupted, and does not wait twice."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from perdure import Agent
+from perdure.errors import StoreUnavailable
+from perdure.store import open_store
+from tests.postgres.cluster import Cluster
+from tests.unit import child
+from tests.unit.units import Put
+
+SECONDS_MAX = 40
+FOR_EVER = "100000"
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    with Cluster() as cluster:
+        yield cluster
+
+
+SYNC = """
+    import sys
+    from perdure import Agent
+    with Agent("a", store=sys.argv[1]).run("r") as run:
+        run.step(lambda: 1, name="one")
+        print("open", flush=True)
+        sys.stdin.readline()
+        run.step(lambda: 2, name="two")
+"""
+ASYNC = """
+    import asyncio, sys
+    from perdure import AsyncAgent
+    async def main():
+        async with AsyncAgent("a", store=sys.argv[1]).run("r") as run:
+            await run.step(lambda: 1, name="one")
+            print("open", flush=True)
+            sys.stdin.readline()
+            await run.step(lambda: 2, name="two")
+    asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "number"), [(SYNC, signal.SIGINT), (SYNC, signal.SIGTERM), (ASYNC, signal.SIGTERM), (ASYNC, signal.SIGINT)]
+)
+def test_a_signal_ends_who_waits_for_a_server(cluster: Cluster, code: str, number: signal.Signals) -> None:
+    """Patience would last for a day: that the process ends at all is the proof."""
+    url = cluster.url("away", reconnect_seconds=FOR_EVER)
+    process = subprocess.Popen(
+        child.command(code, url), env=child.environment(),
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == "open\n"
+        cluster.kill()
+        process.stdin.write("\n")
+        process.stdin.flush()
+        assert "is away: " in process.stderr.readline()
+        process.send_signal(number)
+        rest = process.communicate(timeout=SECONDS_MAX)[1]
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode != 0
+    assert "is away: " not in rest  # said once, however often it was tried
+    cluster.start()
+    agent = Agent("a", store=url)
+    with agent.run("r") as run:
+        assert run.resumed
+        assert run.step(lambda: 3, name="one") == 1
+    agent.close()
+
+
+def test_a_server_that_goes_and_comes_back_is_told_once_each(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = open_store(cluster.url("away"))
+    said = threading.Event()
+
+    class Ear(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            said.set()
+
+    ear, logger = Ear(), logging.getLogger("perdure")
+    logger.addHandler(ear)
+    threads = [threading.Thread(target=store.submit, args=(Put(f"k{n}"),)) for n in range(3)]
+    try:
+        cluster.kill()
+        for thread in threads:
+            thread.start()
+        assert said.wait(SECONDS_MAX)
+        cluster.start()
+        for thread in threads:
+            thread.join(SECONDS_MAX)
+    finally:
+        logger.removeHandler(ear)
+    assert [store.read("get_meta", (f"k{n}",)) for n in range(3)] == [[(b"v",)]] * 3
+    away, back = [record.getMessage() for record in caplog.records if record.name == "perdure"]
+    assert "is away: " in away
+    assert "trying again for" in away
+    assert "is back" in back
+    store.close()
+
+
+def test_a_session_that_was_ended_is_no_server_that_is_away(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+    store = open_store(cluster.url("away"))
+    store.submit(Put("before"))
+    for pid in cluster.backends():
+        cluster.terminate_backend(pid)
+    store.submit(Put("after"))
+    assert caplog.records == []
+    store.close()
+
+
+def test_the_end_of_a_run_does_not_wait_in_full_again(cluster: Cluster) -> None:
+    url = cluster.url("away", reconnect_seconds="1.5")
+    agent = Agent("a", store=url)
+    with pytest.raises(StoreUnavailable, match="away for 1 s") as caught, agent.run("r") as run:
+        run.step(lambda: 1, name="one")
+        cluster.kill()
+        run.step(lambda: 2, name="two")
+    told: list[str] = []
+    seen: BaseException | None = caught.value
+    while seen is not None:
+        told.append(str(seen))
+        seen = seen.__context__
+    assert "away for 1.5 s" in "".join(told)  # what the step has raised
+    cluster.start()
+    with agent.run("r") as run:
+        assert run.resumed
+        assert run.step(lambda: 3, name="one") == 1
+    agent.close()
