@@ -144,3 +144,56 @@ def test_a_finished_run_says_again_what_nobody_knew(store_url: str, world: World
             pay()
         assert agent.runs.get("r").status == "finished"
     assert world.count("paid") == 1
+
+
+class Receipt:
+    """Nobody has registered it."""
+
+
+@pytest.mark.parametrize("knows", [False, True])
+def test_an_effect_whose_result_cannot_be_stored_has_happened_and_is_not_repeated(
+    store_url: str, world: World, knows: bool
+) -> None:
+    """Not by retries, nor because a TypeError is declared to mean that nothing happened, nor by a check that lags."""
+    agent = agent_at(store_url)
+
+    def check(amount: int, *, key: str) -> Done | type[NotDone]:
+        return Done("found") if knows else NotDone
+
+    @agent.effect(check=check, not_done=(TypeError, ValueError), retries=2, backoff=0.001)
+    def pay(amount: int, *, key: str) -> Receipt:
+        world.do("paid")
+        return Receipt()
+
+    for _ in range(2):
+        if knows:
+            with agent.run("r") as run:
+                assert pay(7) == "found"
+            continue
+        with pytest.raises((InDoubt, RunWaiting), match="result c.*not be stored"), agent.run("r", wait=0) as run:
+            pay(7)
+    assert world.count("paid") == 1
+    if not knows:
+        agent.runs.answer("r", done="receipt 1")
+        with agent.run("r") as run:
+            run.result = pay(7)
+        assert agent.runs.result("r") == "receipt 1"
+        assert world.count("paid") == 1
+    agent.close()
+
+
+def test_an_effect_that_takes_too_long_is_in_doubt_whatever_its_author_says_of_timeouts(
+    store_url: str, world: World
+) -> None:
+    agent = agent_at(store_url)
+
+    @agent.effect(timeout=0.05, not_done=(TimeoutError,), retries=1, backoff=0.001)
+    def pay(amount: int, *, key: str) -> None:
+        time.sleep(0.3)
+        world.do("paid")
+
+    with pytest.raises(InDoubt), agent.run("r"):
+        pay(7)
+    time.sleep(0.5)
+    assert world.count("paid") == 1
+    agent.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shlex
@@ -22,6 +21,7 @@ from perdure.cli import checkup
 from perdure.cli.main import main
 from perdure.errors import StoreMoved
 from perdure.store import locate, open_store
+from perdure.store.turnstile import Turnstile
 
 from . import child
 from .rich_store import behind, copy_to, opened
@@ -251,6 +251,13 @@ def test_crashed_runs_and_dead_holders_are_found(at_home: Path, told: Any) -> No
     assert problems(told, at_home) == {"runs": "cut off of travel crashed: its process is gone"}
     notes = [it["text"] for it in told("doctor", "--store", str(at_home), "--json", code=1)["checks"]]
     assert any("is gone and left 1 run open" in text for text in notes)
+    with closing(behind(at_home)) as raw:  # other streams were once held too: they wait for nobody
+        raw.execute("UPDATE leases SET holder = (SELECT max(id) FROM holders) WHERE holder IS NULL").fetchall()
+        raw.execute(
+            "UPDATE leases SET holder = NULL WHERE stream IN (SELECT stream FROM runs WHERE id != 'cut off')"
+        ).fetchall()
+    notes = [it["text"] for it in told("doctor", "--store", str(at_home), "--json", code=1)["checks"]]
+    assert any("is gone and left 1 run open" in text for text in notes)
 
 
 def test_a_dead_process_that_only_answered_has_left_no_run(store_url: str, told: Any) -> None:
@@ -297,8 +304,8 @@ def test_a_stopped_process_with_the_write_lock_is_named(
             assert f"process {holder.pid} (stopped) has had the write lock" in problems(told, at_home)["write lock"]
         finally:
             holder.kill()
-    with open(f"{at_home}.lock", "rb") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the doctor has let it go
+    with closing(Turnstile(f"{at_home}.lock")) as turnstile:
+        assert turnstile.enter(20)  # the doctor lets it go, as soon as its own turn comes that it waits for no more
 
 
 def test_what_is_no_store_is_a_problem(tmp_path: Path, told: Any) -> None:

@@ -161,7 +161,7 @@ class PostgresStore(Store):
 
 
 def _unwanted(group: Sequence[Ticket]) -> bool:
-    return all(ticket.unwanted for ticket in group)
+    return interrupts.pending() or all(ticket.unwanted for ticket in group)
 
 
 _LANES: dict[str, Lanes] = {}

@@ -9,7 +9,7 @@ import time
 logger = logging.getLogger("perdure")
 
 RECENT_SECONDS = 5.0
-"""For so long after a call has given up, the others know that there is little hope: the end of its run, above all."""
+"""For so long after a call of a run has given up, the next one of that run has little hope: mostly the end of it."""
 
 SHORT_SECONDS = 1.0
 
@@ -21,11 +21,12 @@ class Absence:
         self._shown = shown
         self._lock = threading.Lock()
         self._since: float | None = None
-        self._gave_up: float | None = None
+        self._gave_up: dict[int, float] = {}
+        """When, by lane. Others may have more hope: theirs was not cancelled, or began later."""
 
-    def patience(self, seconds: float) -> float:
+    def patience(self, seconds: float, lane: int) -> float:
         """How long a call that begins now should wait, if it may wait for so long."""
-        gave_up = self._gave_up
+        gave_up = self._gave_up.get(lane)
         recent = gave_up is not None and time.monotonic() - gave_up < RECENT_SECONDS
         return min(seconds, SHORT_SECONDS) if recent else seconds
 
@@ -36,15 +37,18 @@ class Absence:
         if first:
             logger.warning("%s is away: %s; trying again for %.0f s", self._shown, why, seconds)
 
-    def given_up(self) -> None:
-        """A call has waited for long enough, or was told to stop."""
-        self._gave_up = time.monotonic()
+    def given_up(self, lane: int) -> None:
+        """A call has waited for long enough, or was told to stop. Lane 0 is nobody's."""
+        now = time.monotonic()
+        with self._lock:
+            recent = {one: when for one, when in self._gave_up.items() if now - when < RECENT_SECONDS}
+            self._gave_up = {**recent, lane: now} if lane else recent
 
     def over(self) -> None:
         """The server has answered."""
-        if self._since is None and self._gave_up is None:
+        if self._since is None and not self._gave_up:
             return
         with self._lock:
-            since, self._since, self._gave_up = self._since, None, None
+            since, self._since, self._gave_up = self._since, None, {}
         if since is not None:
             logger.warning("%s is back after %.1f s", self._shown, time.monotonic() - since)

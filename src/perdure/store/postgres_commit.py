@@ -73,10 +73,17 @@ Unwanted = Callable[[], bool]
 class Patience:
     """How long a call goes on while the server is away."""
 
-    def __init__(self, seconds: float, absence: Absence | None = None, unwanted: Unwanted = interrupts.pending) -> None:
-        self._seconds = seconds if absence is None else absence.patience(seconds)
+    def __init__(
+        self,
+        seconds: float,
+        absence: Absence | None = None,
+        lane: int = 0,
+        unwanted: Unwanted = interrupts.pending,
+    ) -> None:
+        self._seconds = seconds if absence is None else absence.patience(seconds, lane)
         self._full = self._seconds == seconds
         self._absence = absence
+        self._lane = lane
         self._unwanted = unwanted
         self.until = time.monotonic() + self._seconds
         self._pause = BACKOFF_SECONDS
@@ -85,23 +92,24 @@ class Patience:
         """Wait a little longer each time; raises StoreUnavailable when it has been long enough."""
         now = time.monotonic()
         away = isinstance(why, Cut) or (isinstance(why, ServerError) and why.gone)
-        told_to_end = away and (interrupts.pending() or self._unwanted())
+        # A session that was ended is no server that is away: that is known when the second try fails too.
+        again = self._pause > BACKOFF_SECONDS
+        unwanted = away and again and self._unwanted()
         if now >= self.until and isinstance(why, PerdureError):
             raise why
-        if told_to_end or now >= self.until:
-            raise self._end(why, shown, away, told_to_end) from why
-        # A session that was ended is no server that is away: that is known when the second try fails too.
-        if self._absence is not None and away and self._pause > BACKOFF_SECONDS:
+        if unwanted or now >= self.until:
+            raise self._end(why, shown, away, unwanted) from why
+        if self._absence is not None and away and again:
             self._absence.noticed(why, self.until - now)
         time.sleep(min(self._pause, self.until - now) * random.uniform(0.5, 1.0))
         self._pause = min(self._pause * 2, BACKOFF_SECONDS_MAX)
 
-    def _end(self, why: Exception, shown: str, away: bool, told_to_end: bool) -> PerdureError:
+    def _end(self, why: Exception, shown: str, away: bool, unwanted: bool) -> PerdureError:
         if isinstance(why, ServerError) and not away:
             return translated(why, shown)  # the server is there, and others keep it from doing this
-        if self._absence is not None and (told_to_end or self._full):
-            self._absence.given_up()
-        if told_to_end:
+        if self._absence is not None and (unwanted or self._full):
+            self._absence.given_up(self._lane)
+        if unwanted:
             text = f"interrupted while {shown} was away: {why}"
         else:
             text = f"{shown} has been away for {self._seconds:g} s: {why}"
@@ -122,7 +130,9 @@ class Commit(Generic[T]):
         self._unit = unit
         self._absence = absence
         seconds = pool.place.reconnect_seconds
-        self._patience = Patience(seconds if unit.seconds is None else min(seconds, unit.seconds), absence, unwanted)
+        if unit.seconds is not None:
+            seconds = min(seconds, unit.seconds)
+        self._patience = Patience(seconds, absence, unit.lane, unwanted)
         self._attempt: _Attempt[T] | None = None
         self._doubtful: list[_Attempt[T]] = []
         """Attempts whose answer was lost. There may be several, if the server is lost again and again."""

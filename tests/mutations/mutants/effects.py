@@ -100,7 +100,7 @@ EFFECTS = (
     mutant(
         "timeout-means-not-done",
         "an effect that took too long is run again beside itself",
-        "conformance/test_effects.py::test_an_effect_that_takes_too_long_is_in_doubt_whatever_its_author_says_of_timeouts",
+        "conformance/test_gaps_effects.py::test_an_effect_that_takes_too_long_is_in_doubt_whatever_its_author_says_of_timeouts",
         "run/effects.py",
         " and not isinstance(error, StepTimeout):",
         ":",
@@ -108,7 +108,7 @@ EFFECTS = (
     mutant(
         "happened-forgotten",
         "an effect whose result could not be stored is run again when its check lags",
-        "conformance/test_effects.py::"
+        "conformance/test_gaps_effects.py::"
         "test_an_effect_whose_result_cannot_be_stored_has_happened_and_is_not_repeated[sqlite-False]",
         "run/doubt.py",
         "    if recorded.happened or any(",
