@@ -110,6 +110,7 @@ class PostgresStore(Store):
         first, *rest = group
         joint = first.unit.joined([ticket.unit for ticket in rest]) if rest and not armed() else None
         if joint is not None:
+            joint.lane = first.unit.lane
             try:
                 results = Commit(self._pool, joint, self._absence, partial(_unwanted, group)).run()
             except StoreProblem as error:
