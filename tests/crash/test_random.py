@@ -20,9 +20,9 @@ KILLED = -9
 PROGRAMS = ("crowd:main", "crowd:team")
 """Many runs, and one run with as much going on in it."""
 
-ROUNDS = {"sqlite": 12, "postgres": 7}
+ROUNDS = {"sqlite": 10, "postgres": 4}
 FLEET = 3
-FLEETS = {"sqlite": 6, "postgres": 6}
+FLEETS = {"sqlite": 4, "postgres": 4}
 KILLS_MAX = 6
 LINES_PER_LIFE_MAX = 40
 """Of the outside log, which has some 150 when all is done."""
