@@ -5,6 +5,7 @@ A test that takes `stage` runs once per store; one that is about some of them sa
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from functools import partial
 
@@ -14,12 +15,18 @@ from perdure.testing.plugin import STORES
 from tests.conftest import new_store
 from tests.crash.harness import Stage, Undisturbed, Zygote
 
+EVERYTHING = "PERDURE_TEST_STORES" in os.environ or os.environ.get("PERDURE_HYPOTHESIS") == "soak"
+LONG = {"test_interrupts", "test_random", "test_recovery"}
+"""On PostgreSQL these are for `make soak`, or for whoever names the store: CI has 15 minutes for all."""
+
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """`stage` with every store, all tests of one store before those of the next."""
     if "stage" in metafunc.fixturenames:
         marked = metafunc.definition.get_closest_marker("stores")
         wanted = [name for name in STORES if marked is None or name in marked.args]
+        if not EVERYTHING and metafunc.module.__name__.rpartition(".")[2] in LONG:
+            wanted = [name for name in wanted if name != "postgres"]
         metafunc.parametrize("stage", wanted, indirect=True, scope="session")
 
 
