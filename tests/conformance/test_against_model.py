@@ -38,7 +38,7 @@ KILLED_EVERYWHERE = killed_everywhere((*IN_A_BODY, *COMMITS))
 UNCHANGED = stories(while_waiting=False, points=REACHED)
 EDITED = stories(while_waiting=False, points=REACHED, edited=True)
 
-POSTGRES_SHARE = 8
+POSTGRES_SHARE = 20
 
 SLOW = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 

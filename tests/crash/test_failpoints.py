@@ -18,7 +18,7 @@ SOURCE = ROOT / "src" / "perdure"
 ABSENT = {"sqlite": {Site.BACKUP}, "postgres": {Site.STORE_HOME}}
 """A file is copied by SQLite itself, page by page; a server has its own ways to be copied, so its store has no home."""
 
-TIMES_MAX = {("postgres", "sync"): 2, ("postgres", "async"): 1}
+TIMES_MAX = {("postgres", "sync"): 1, ("postgres", "async"): 1}
 """How many of the times that a failpoint is reached, evenly; all where nothing is said, and with `make soak`."""
 
 

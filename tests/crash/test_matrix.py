@@ -15,7 +15,7 @@ from tests.crash.harness import Stage, every, in_parallel
 from tests.crash.stores import store_of
 from tests.crash.world import World
 
-ROUNDS = {"sqlite": 100, "postgres": 10}
+ROUNDS = {"sqlite": 100, "postgres": 6}
 ALARM = -14
 
 
