@@ -86,5 +86,5 @@ def test_all_suites_together_leave_ci_under_fifteen_minutes() -> None:
     budget = Budget({"one": 500, "other": 500}, enforced=True)
     budget.seconds.update(one=420, other=419)
     assert budget.complaints() == {}
-    budget.seconds.update(other=421)
-    assert budget.complaints() == {"tests": "all tests took 841.0 s; their budget is 840 s"}
+    budget.seconds.update(other=461)
+    assert budget.complaints() == {"tests": "all tests took 881.0 s; their budget is 880 s"}
