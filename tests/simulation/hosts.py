@@ -106,6 +106,7 @@ class SimulatedStore(Store):
     one_host = False
 
     def __init__(self, history: History, host: Host) -> None:
+        super().__init__()
         self._history = history
         self.clock = HostClock(history, host)
 
@@ -118,13 +119,13 @@ class SimulatedStore(Store):
             return rows
         raise AssertionError(f"the query {name} waits")
 
-    def submit(self, unit: Unit[Any]) -> Any:
+    def _submit(self, unit: Unit[Any]) -> Any:
         raise AssertionError("commits go through the scheduler")
 
-    async def submit_async(self, unit: Unit[Any]) -> Any:
+    async def _submit_async(self, unit: Unit[Any]) -> Any:
         raise AssertionError("commits go through the scheduler")
 
-    changes = backup = close = None  # type: ignore[assignment]
+    backup = close = None  # type: ignore[assignment]
 
 
 class SimulatedTenancy(Tenancy):

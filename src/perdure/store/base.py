@@ -6,16 +6,22 @@ never I/O, so SQLite, PostgreSQL and a simulator drive the same one.
 
 from __future__ import annotations
 
+import os
 import re
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
+from .. import interrupts
 from ..clock import Clock
-from ..errors import PerdureError, StoreBusy, StoreFenced
-from ..failpoints import Site
+from ..errors import PerdureError, StoreBusy, StoreClosed, StoreFenced, StoreForked
+from ..failpoints import Moment, Site, reach
+
+if TYPE_CHECKING:
+    import asyncio
 
 T = TypeVar("T")
 _UNKEPT = re.compile("[\0\ud800-\udfff]")
@@ -107,13 +113,38 @@ class Store(ABC):
     one_host: bool = True
     """Whether all processes that use it are on one machine, so that another boot of it is a past one."""
 
-    @abstractmethod
+    def __init__(self) -> None:
+        self._closed = self._forked = False
+        _OPEN.add(self)
+
     def submit(self, unit: Unit[T]) -> T:
         """Commit from a plain thread. When it returns, the unit is durable."""
+        self._must_be_usable()
+        reach(unit.site, Moment.BEFORE)
+        held = interrupts.hold()
+        try:
+            result = self._submit(unit)
+            reach(unit.site, Moment.AFTER)
+        finally:
+            if held:
+                interrupts.let_go()
+        return result
 
-    @abstractmethod
     async def submit_async(self, unit: Unit[T]) -> T:
         """Commit from an event loop, which goes on meanwhile. A cancelled caller still waits for the commit."""
+        self._must_be_usable()
+        reach(unit.site, Moment.BEFORE)
+        result = await self._submit_async(unit)
+        reach(unit.site, Moment.AFTER)
+        return result
+
+    @abstractmethod
+    def _submit(self, unit: Unit[T]) -> T:
+        """Commit in this thread."""
+
+    @abstractmethod
+    async def _submit_async(self, unit: Unit[T]) -> T:
+        """Commit beside this event loop."""
 
     @abstractmethod
     def read(self, name: str, args: tuple[Any, ...] = ()) -> Rows:
@@ -139,3 +170,47 @@ class Store(ABC):
     @abstractmethod
     def close(self) -> None:
         """Give everything back. Calling it twice is fine."""
+
+    def _must_be_open(self) -> None:
+        if self._closed:
+            raise StoreClosed
+        if self._forked:
+            raise StoreForked
+
+    def _must_be_usable(self) -> None:
+        self._must_be_open()
+        if self.fenced is not None:
+            raise StoreFenced(self.fenced.message)
+
+    def _abandon(self) -> None:
+        """In a forked child: what is open is the parent's."""
+        self._forked = True
+
+
+_OPEN: weakref.WeakSet[Store] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for store in list(_OPEN):
+        if not store._closed:  # nothing of a closed one is left, and its descriptors may be somebody else's by now
+            store._abandon()
+    _OPEN.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+async def to_its_end(future: asyncio.Future[T], on_cancel: Callable[[], object] = lambda: None) -> T:
+    """Wait for a commit, whatever happens to the caller meanwhile; it hears that it was cancelled afterwards."""
+    import asyncio
+
+    cancelled: asyncio.CancelledError | None = None
+    while not future.done():
+        try:
+            await asyncio.shield(future)
+        except asyncio.CancelledError as error:
+            cancelled = error
+            on_cancel()
+    if cancelled is not None:
+        raise cancelled
+    return future.result()

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import PerdureError, StoreBusy
 from ..limits import BATCH_COMMITS_MAX
-from .base import Unit
+from .base import Unit, to_its_end
 
 if TYPE_CHECKING:
     import asyncio
@@ -103,17 +103,8 @@ class Committer:
             # Not at once: every task that is ready in this turn of the loop gets its unit into the batch.
             self._kicked = True
             loop.call_soon(self._kick)
-        cancelled: asyncio.CancelledError | None = None
         assert ticket.future is not None
-        while not ticket.future.done():
-            try:
-                await asyncio.shield(ticket.future)
-            except asyncio.CancelledError as error:
-                cancelled = error
-        if cancelled is not None:
-            raise cancelled
-        result: T = ticket.future.result()
-        return result
+        return await to_its_end(ticket.future)
 
     def close(self) -> None:
         """End the thread, after what is queued."""

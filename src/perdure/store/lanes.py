@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from ..errors import StoreBusy
 from ..limits import BATCH_COMMITS_MAX, LOCK_SECONDS_MAX
-from .base import Unit
+from .base import Unit, to_its_end
 from .gate import Gate
 
 T = TypeVar("T")
@@ -33,6 +33,10 @@ class Ticket:
         """Whoever has submitted it was cancelled: a server that is away is not waited for any more."""
         self.result: Any = None
         self.error: BaseException | None = None
+
+    def give_up(self) -> None:
+        """Its caller does not want it any more."""
+        self.unwanted = True
 
     def settle(self, result: Any = None, error: BaseException | None = None) -> None:
         """It is over; the first word counts."""
@@ -153,16 +157,7 @@ class Workers:
 
         executor = self._running()
         self._lanes.when_free(ticket, lambda: executor.submit(task))
-        future = asyncio.wrap_future(ours)
-        cancelled: asyncio.CancelledError | None = None
-        while not future.done():
-            try:
-                await asyncio.shield(future)
-            except asyncio.CancelledError as error:
-                cancelled, ticket.unwanted = error, True
-        if cancelled is not None:
-            raise cancelled
-        return future.result()
+        return await to_its_end(asyncio.wrap_future(ours), ticket.give_up)
 
     def close(self) -> None:
         """End them, after what they are at."""

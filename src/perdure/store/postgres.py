@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import os
 import time
-import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
 from .. import interrupts
 from ..clock import Clock
-from ..errors import PerdureError, StoreClosed, StoreForked, StoreProblem
-from ..failpoints import Moment, armed, reach
+from ..errors import PerdureError, StoreProblem
+from ..failpoints import armed
 from ..limits import OPEN_SECONDS_MAX
 from . import postgres_schema
 from .base import Rows, Statement, Store, Unit
@@ -47,33 +46,20 @@ class PostgresStore(Store):
         self._pool = Pool(self._place, durability)
         self._listener = Listener(self._pool)
         self._absence = Absence(self.url)
-        self._closed = self._forked = False
         facts = self._open(create)
         self.secret, self.identity = facts.secret, facts.identity
         self._lanes = _LANES.setdefault(self.identity, Lanes())
         self._workers = Workers(self._lanes, self._place.pool_size)
-        _OPEN.add(self)
+        super().__init__()
 
-    def submit(self, unit: Unit[T]) -> T:
-        self._must_be_open()
-        reach(unit.site, Moment.BEFORE)
-        held = interrupts.hold()
-        try:
-            ticket = Ticket(unit)
-            self._lanes.go(ticket, self._commit)
-            result: T = ticket.get()
-            reach(unit.site, Moment.AFTER)
-        finally:
-            if held:
-                interrupts.let_go()
+    def _submit(self, unit: Unit[T]) -> T:
+        ticket = Ticket(unit)
+        self._lanes.go(ticket, self._commit)
+        result: T = ticket.get()
         return result
 
-    async def submit_async(self, unit: Unit[T]) -> T:
-        self._must_be_open()
-        reach(unit.site, Moment.BEFORE)
-        result = await self._workers.result_of(unit, self._commit)
-        reach(unit.site, Moment.AFTER)
-        return result
+    async def _submit_async(self, unit: Unit[T]) -> T:
+        return await self._workers.result_of(unit, self._commit)
 
     def read(self, name: str, args: tuple[Any, ...] = ()) -> Rows:
         self._must_be_open()
@@ -97,7 +83,6 @@ class PostgresStore(Store):
         if self._closed:
             return
         self._closed = True
-        _OPEN.discard(self)
         if not self._forked:
             self._listener.close()
             self._workers.close()
@@ -149,16 +134,10 @@ class PostgresStore(Store):
             finally:
                 self._pool.close_link(link)
 
-    def _must_be_open(self) -> None:
-        if self._closed:
-            raise StoreClosed
-        if self._forked:
-            raise StoreForked
-
     def _abandon(self) -> None:
-        """In a forked child: the connections are the parent's."""
-        self._forked = True
+        super()._abandon()
         self._pool.abandon()
+        _LANES.clear()
 
 
 def _unwanted(group: Sequence[Ticket]) -> bool:
@@ -167,15 +146,3 @@ def _unwanted(group: Sequence[Ticket]) -> bool:
 
 _LANES: dict[str, Lanes] = {}
 """By store, for the whole process: two doors to one store lead to the same streams."""
-
-_OPEN: weakref.WeakSet[PostgresStore] = weakref.WeakSet()
-
-
-def _after_fork_in_child() -> None:
-    for store in list(_OPEN):
-        store._abandon()
-    _OPEN.clear()
-    _LANES.clear()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -5,15 +5,13 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import apsw
 
-from .. import interrupts
 from ..clock import Clock
-from ..errors import PerdureError, StoreBusy, StoreClosed, StoreFenced, StoreForked, StoreUnavailable
+from ..errors import PerdureError, StoreBusy, StoreFenced, StoreUnavailable
 from ..failpoints import Moment, reach
 from ..limits import LOCK_SECONDS_MAX
 from . import sql
@@ -53,7 +51,6 @@ class SqliteStore(Store):
         # One in memory is seen by one connection; a VFS written in Python has no shared memory for a second one.
         self._one_connection = path == ":memory:" or vfs is not None
         self._vfs = vfs
-        self._closed = self._forked = False
         self._committer = Committer(self._execute)
         if path != ":memory:":
             refuse_unsafe_place(path)
@@ -71,26 +68,13 @@ class SqliteStore(Store):
         except BaseException:
             self._give_up()
             raise
-        _OPEN.add(self)
+        super().__init__()
 
-    def submit(self, unit: Unit[T]) -> T:
-        self._must_be_usable()
-        reach(unit.site, Moment.BEFORE)
-        held = interrupts.hold()
-        try:
-            result = self._committer.submit(unit)
-            reach(unit.site, Moment.AFTER)
-        finally:
-            if held:
-                interrupts.let_go()
-        return result
+    def _submit(self, unit: Unit[T]) -> T:
+        return self._committer.submit(unit)
 
-    async def submit_async(self, unit: Unit[T]) -> T:
-        self._must_be_usable()
-        reach(unit.site, Moment.BEFORE)
-        result = await self._committer.submit_async(unit)
-        reach(unit.site, Moment.AFTER)
-        return result
+    async def _submit_async(self, unit: Unit[T]) -> T:
+        return await self._committer.submit_async(unit)
 
     def read(self, name: str, args: tuple[Any, ...] = ()) -> Rows:
         return self.scan(name, args, list)
@@ -154,7 +138,6 @@ class SqliteStore(Store):
         if self._closed:
             return
         self._closed = True
-        _OPEN.discard(self)
         if self._forked:
             return
         self._committer.close()
@@ -280,20 +263,9 @@ class SqliteStore(Store):
         # The file may hold less than its cache pretends; leave the log for the next open to judge.
         self._writer.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
 
-    def _must_be_open(self) -> None:
-        if self._closed:
-            raise StoreClosed
-        if self._forked:
-            raise StoreForked
-
-    def _must_be_usable(self) -> None:
-        self._must_be_open()
-        if self.fenced is not None:
-            raise StoreFenced(self.fenced.message)
-
     def _abandon(self) -> None:
         """In a forked child: forget the parent's connections without closing them, which would harm the parent."""
-        self._forked = True
+        super()._abandon()
         for connection in self._connections():
             # Never collected: SQLite must not see its parent's file through this process again.
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
@@ -321,15 +293,3 @@ def _copy(source: apsw.Connection, target: apsw.Connection, progress: Callable[[
                     progress(copy.page_count - copy.remaining, copy.page_count)
     finally:
         source.execute("ROLLBACK").fetchall()
-
-
-_OPEN: weakref.WeakSet[SqliteStore] = weakref.WeakSet()
-
-
-def _after_fork_in_child() -> None:
-    for store in list(_OPEN):
-        store._abandon()
-    _OPEN.clear()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)
