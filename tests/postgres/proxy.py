@@ -263,7 +263,7 @@ class _Link:
             turn.append(message)
             if message[0] not in wire.TURNING:
                 continue
-            if message[0] != ord("p") and self._owed == 0:
+            if wire.asks(turn) and self._owed == 0:
                 fault = self._proxy.begin(self._trip(turn))
                 if fault is not None and not self._suffer(fault, turn):
                     return

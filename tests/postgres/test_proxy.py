@@ -43,6 +43,17 @@ def test_round_trips_are_counted(cluster: Cluster, proxy: Proxy) -> None:
     assert seen(cluster) == [1, 2, 3, 4, 5]
 
 
+def test_a_flush_of_nothing_is_not_a_round_trip(proxy: Proxy) -> None:
+    with psycopg.connect(proxy.url(), autocommit=True) as connection:
+        before = len(proxy.trips)
+        connection.pgconn.enter_pipeline_mode()
+        connection.pgconn.send_flush_request()
+        connection.pgconn.flush()
+        connection.pgconn.exit_pipeline_mode()
+        connection.execute(INSERT, (1,))
+        assert len(proxy.trips) == before + 1
+
+
 @pytest.mark.parametrize("fault", [Fault.CUT_BEFORE, Fault.CUT_AFTER, Fault.LATE])
 def test_a_commit_is_cut_on_the_side_that_was_asked_for(cluster: Cluster, proxy: Proxy, fault: Fault) -> None:
     connection = psycopg.connect(proxy.url())

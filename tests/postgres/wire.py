@@ -27,6 +27,12 @@ def answered_by_ready(message: bytes) -> bool:
     return message[0] in b"QSF"
 
 
+def asks(turn: list[bytes]) -> bool:
+    """Whether the client waits for what the server says to it: not who it is, nor a Flush of nothing, which libpq may
+    send when all answers are there already."""
+    return turn[-1][0] != ord("p") and [message[0] for message in turn] != [ord("H")]
+
+
 async def read_opening(reader: asyncio.StreamReader) -> tuple[int, bytes]:
     """The first message of a connection, which alone has no letter in front: its code, and all of it."""
     head = await reader.readexactly(8)
