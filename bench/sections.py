@@ -106,7 +106,7 @@ def resume(lab: Lab) -> Iterator[Row]:
     folder = lab.folder / "resume"
     folder.mkdir()
     lab.measure_in(folder, "prepare", steps=1000)
-    attempts = range(3 if lab.quick else 11)
+    attempts = range(3 if lab.quick else 21)
     found = [lab.measure_in(folder, "resume", steps=1000, attempt=attempt) for attempt in attempts]
     it: dict[str, Any] = {name: median(one[name] for one in found) for name in found[0]}
     note = f"takeover included; {it['load_cpu_ms']:.1f} ms of processor time"

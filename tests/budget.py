@@ -1,37 +1,36 @@
 """How long each suite may take, so that CI stays under 15 minutes for as long as the project lives.
 
-A suite is a folder of tests/. Its time is the sum of setup, call and teardown of its tests. Budgets are for
-two cores of an ordinary CI machine. They are enforced when CI=true or PERDURE_BUDGET=1: over budget is a
-failure like any other. On a slower machine PERDURE_BUDGET_FACTOR=2 doubles them all; the project's own CI
-does not set it. All suites together have a budget too.
+A suite is a folder of tests/. Its time is the sum of setup, call and teardown of its tests, of which `make test` runs
+two at a time. Budgets are for two cores of an ordinary CI machine. They are enforced when CI=true or PERDURE_BUDGET=1:
+over budget is a failure like any other. On a slower machine PERDURE_BUDGET_FACTOR=2 doubles them all; the project's own
+CI does not set it. The whole session has a budget too, by the clock.
 """
 
 from __future__ import annotations
 
 import os
+import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
 SUITE_SECONDS_MAX = {
-    "unit": 150,
-    "model": 20,
-    "conformance": 200,
-    "simulation": 90,
-    "crash": 330,
-    "postgres": 170,
-    "powerloss": 60,
-    "mutations": 170,
+    "unit": 220,
+    "model": 30,
+    "conformance": 230,
+    "simulation": 110,
+    "crash": 430,
+    "postgres": 280,
+    "powerloss": 80,
+    "mutations": 360,
     "docs": 30,
     "tidy": 30,
 }
 
-TOTAL_SECONDS_MAX = 14 * 60 + 40
-"""All of them in one session, on a slow day; setting up and `make check` take a minute more. Less than the sum of the
-budgets, which leave each suite some room: not all of them have a bad day at once.
-"""
+TOTAL_SECONDS_MAX = 13.5 * 60
+"""From the first test to the last, on a slow day; setting up and `make check` take a minute more."""
 
 HERE = Path(__file__).parent
 
@@ -49,11 +48,25 @@ def factor_of(environment: Mapping[str, str]) -> float:
 class Budget:
     """Adds up the seconds of each suite; at the end prints them, and fails the suites that took too long."""
 
-    def __init__(self, limits: Mapping[str, float], *, enforced: bool, factor: float = 1) -> None:
+    def __init__(
+        self,
+        limits: Mapping[str, float],
+        *,
+        enforced: bool,
+        factor: float = 1,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.limits = {suite: limit * factor for suite, limit in limits.items()}
         self.limit_of_all = TOTAL_SECONDS_MAX * factor
         self.enforced = enforced
         self.seconds: defaultdict[str, float] = defaultdict(float)
+        self._clock = clock
+        self._began = clock()
+
+    @property
+    def total(self) -> float:
+        """By the clock: tests run side by side."""
+        return self._clock() - self._began
 
     def suite_of(self, nodeid: str) -> str | None:
         """The folder under tests/ that a test belongs to."""
@@ -67,7 +80,7 @@ class Budget:
     def complaints(self) -> dict[str, str]:
         """Why the session fails, by what took too long."""
         found = {f"tests/{suite}": self.complaint(suite) for suite in self.over()}
-        if (total := sum(self.seconds.values())) > self.limit_of_all:
+        if (total := self.total) > self.limit_of_all:
             found["tests"] = f"all tests took {total:.1f} s; their budget is {self.limit_of_all:g} s"
         return found
 
@@ -109,8 +122,7 @@ class Budget:
             limit = self.limits.get(suite, 0)
             late = "  OVER" if seconds > limit else ""
             terminalreporter.line(f"{suite:12} {seconds:7.1f} s of {limit:4g} s{late}")
-        total = sum(self.seconds.values())
-        terminalreporter.line(f"{'all':12} {total:7.1f} s of {self.limit_of_all:4g} s")
+        terminalreporter.line(f"{'by the clock':12} {self.total:7.1f} s of {self.limit_of_all:4g} s")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -119,6 +131,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def install(config: pytest.Config) -> None:
-    """Measure this session."""
+    """Measure this session; of the processes that share its tests, the one that hears of all."""
+    if hasattr(config, "workerinput"):
+        return
     budget = Budget(SUITE_SECONDS_MAX, enforced=is_enforced(os.environ), factor=factor_of(os.environ))
     config.pluginmanager.register(budget, "perdure-budget")

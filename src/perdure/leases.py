@@ -1,7 +1,8 @@
 """Who may write to which stream.
 
-A process registers once as a *holder* and renews that one row by a heartbeat; a lease names its holder. Whether
-a holder is alive is asked of the process table where that is possible, and of its deadline otherwise.
+A process is a *holder*: one row, which the commit that gives it its first lease writes, and a heartbeat renews; a lease
+names its holder. Whether a holder is alive is asked of the process table where that is possible, and of its deadline
+otherwise.
 """
 
 from __future__ import annotations
@@ -78,26 +79,24 @@ class Tenancy:
         self._store = store
         self.process = this_process()
         self._deadline = store.clock.boot_ms() + LEASE_MS
-        self.holder = 0
+        self.holder = int.from_bytes(store.clock.salt()[:8], "big") >> 1
+        """Chosen here and not by the store: registering would be a commit, and a wait, of its own."""
         self.open_streams = _open_streams.setdefault(store.identity, set())
         """Streams that this process writes to: opening one twice is noticed without asking the store."""
         self.lapses = 0
         """How often the deadline has passed: a run that was claimed before the last time may be another's by now."""
         self._strange: dict[tuple[int, int], int] = {}
         """Holders with impossible deadlines, and when each was first seen, by our boot clock."""
+        self.tidied = False
+        """Whether this process has cleared away what dead ones have left."""
         self._stop = threading.Event()
-        self._join()
+        self._start_heart()
 
-    def _join(self) -> None:
-        """Register, and start the heart. A simulation, which owns time and threads, does both its own way."""
-        self.holder = self._store.submit(self.registration())
+    def _start_heart(self) -> None:
+        """A simulation, which owns time and threads, does it its own way."""
         self._heart = threading.Thread(target=_beat, args=(weakref.ref(self), self._stop), daemon=True)
         self._heart.name = "perdure-heartbeat"
         self._heart.start()
-
-    def registration(self) -> Unit[int]:
-        """The unit that makes this process a holder; its result is the holder's number."""
-        return _Register(self._store, self.process)
 
     def expired(self) -> bool:
         """Whether the deadline has passed, so that somebody else may have taken over."""
@@ -157,7 +156,15 @@ class Tenancy:
     def close(self) -> None:
         """Stop the heart and leave."""
         self._stop.set()
-        self._store.submit(_Leave(self.holder))
+        self._store.submit(self.farewell())
+
+    def farewell(self) -> Unit[None]:
+        """The unit that gives everything back."""
+        return _Leave(self)
+
+    def burial(self) -> Statement:
+        """What dead processes have left goes; one of a process that lives comes back with its next beat."""
+        return Statement("drop_dead_holders", (self.process.boot, self._store.clock.boot_ms()))
 
 
 def _beat(tenancy: weakref.ref[Tenancy], stop: threading.Event) -> None:
@@ -175,32 +182,6 @@ def _beat(tenancy: weakref.ref[Tenancy], stop: threading.Event) -> None:
             del it
 
 
-class _Register(Unit[int]):
-    site = Site.HOLDER
-
-    def __init__(self, store: Store, process: Holder) -> None:
-        self._clock = store.clock
-        self._process = process
-
-    def script(self) -> Script[int]:
-        it = self._process
-        args = (
-            it.boot,
-            it.namespace,
-            it.pid,
-            it.started,
-            it.host,
-            self._clock.wall_ms(),
-            self._clock.boot_ms(),
-            LEASE_MS,
-        )
-        # Submitted twice, it leaves a row behind that holds nothing and is dropped after its deadline.
-        [_, [(holder,)]] = yield Last(
-            [Statement("drop_dead_holders", (it.boot, self._clock.boot_ms())), Statement("add_holder", args)]
-        )
-        return int(holder)
-
-
 class _Renew(Unit[None]):
     site = Site.HEARTBEAT
 
@@ -211,11 +192,14 @@ class _Renew(Unit[None]):
         """Of the tenancy, when this became durable."""
 
     def script(self) -> Script[None]:
-        # Twice is later, and we count from before the first time.
-        yield Last([Statement("renew_holder", self._tenancy.row(self._now))])
+        # Twice is later, and we count from before the first time. Dead ones are looked for once, at the first beat: not
+        # at the start, which is when somebody waits for it.
+        dead = [] if self._tenancy.tidied else [self._tenancy.burial()]
+        yield Last([*dead, Statement("renew_holder", self._tenancy.row(self._now))])
 
     def settle(self, committed: bool) -> None:
         if committed:
+            self._tenancy.tidied = True
             self.lapses = self._tenancy.extend(self._now)
 
 
@@ -239,8 +223,9 @@ class _Leave(Unit[None]):
     site = Site.HEARTBEAT
     seconds = LEAVE_SECONDS_MAX
 
-    def __init__(self, holder: int) -> None:
-        self._holder = holder
+    def __init__(self, tenancy: Tenancy) -> None:
+        self._tenancy = tenancy
 
     def script(self) -> Script[None]:
-        yield Last([Statement("release_all", (self._holder,)), Statement("drop_holder", (self._holder,))])
+        holder = (self._tenancy.holder,)
+        yield Last([Statement("release_all", holder), Statement("drop_holder", holder), self._tenancy.burial()])

@@ -265,6 +265,6 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 def decode(kind: int, body: bytes) -> Record:
     """The record in an entry's body."""
     try:
-        return _DECODERS[kind].decode(memoryview(body)[SALT_BYTES:])
+        return _DECODERS[kind].decode(body[SALT_BYTES:])
     except (KeyError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise JournalDamaged(f"an entry of kind {kind} cannot be read: {error}") from error

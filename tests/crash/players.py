@@ -204,7 +204,7 @@ def sleeper(folder: str) -> None:
 
 
 def newcomer(folder: str) -> None:
-    """Registering clears away the holders whose time is over."""
+    """Who leaves clears away the holders whose time is over."""
     shorten_leases()
     with open_agent(folder).run("newcomer"):
         pass

@@ -40,8 +40,6 @@ class Database:
     def __init__(self) -> None:
         names = ("streams", "stream_count", "events", "holders", "leases", "runs", "run_names")
         self.tables: dict[str, dict[Any, Row]] = {name: {} for name in names}
-        self.last_holder = 0
-        """A sequence: what it has given is never given again, whatever becomes of the transaction."""
         count = self.tables["stream_count"][0] = Row(0)
         count.value = (0,)
 

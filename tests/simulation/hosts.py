@@ -13,7 +13,7 @@ from perdure.engine import Engine
 from perdure.errors import InDoubt, LeaseLost, NotDone, PerdureError, RunBusy, StoreProblem, StoreUnavailable
 from perdure.failpoints import Site
 from perdure.journal.append import Append
-from perdure.leases import Confirm, Tenancy, _Leave
+from perdure.leases import Confirm, Tenancy
 from perdure.limits import HEARTBEAT_SECONDS
 from perdure.process import Holder
 from perdure.run.core import RunCore
@@ -129,9 +129,9 @@ class SimulatedStore(Store):
 
 
 class SimulatedTenancy(Tenancy):
-    """Registers, and lets its heart beat, when the scheduler says so."""
+    """Its heart beats when the scheduler says so."""
 
-    def _join(self) -> None:
+    def _start_heart(self) -> None:
         self.open_streams = set()  # of this process; the module's own is that of the process that runs the tests
 
 
@@ -191,21 +191,14 @@ class Process(Owner):
     # -- life -----------------------------------------------------------------------------------------------------
 
     def live(self) -> Steps:
-        """Register, then work, with the heart beating beside."""
+        """Work, with the heart beating beside."""
         self.tenancy = SimulatedTenancy(self.store)
-        registered = False
-        while not registered:
-            try:
-                self.tenancy.holder = yield from self.submit(self.tenancy.registration())
-                registered = True
-            except StoreProblem:
-                yield self.world.between(100, 3000)
         self.engine._place = SimulatedPlace(self.store, self.tenancy)  # type: ignore[assignment]
         self.world.spawn(self._beat(), self)
         yield from self._work()
         self.done = True
         with suppress(StoreProblem):
-            yield from self.submit(_Leave(self.tenancy.holder))
+            yield from self.submit(self.tenancy.farewell())
 
     def _beat(self) -> Steps:
         """As `leases._beat` does."""

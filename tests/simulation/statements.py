@@ -90,24 +90,6 @@ def add_stream(it: Transaction, server: Server, kind: str, name: str, at: int) -
 # -- holders ----------------------------------------------------------------------------------------------------------
 
 
-def add_holder(
-    it: Transaction,
-    server: Server,
-    boot: str,
-    namespace: str,
-    pid: int,
-    started: int,
-    host: str,
-    at: int,
-    now: int,
-    ttl: int,
-) -> Executing:
-    it.database.last_holder += 1
-    holder = it.database.last_holder
-    yield from it.insert("holders", holder, (boot, namespace, pid, started, host, at, server.now(now) + ttl))
-    return [(holder,)], 1
-
-
 def drop_dead_holders(it: Transaction, server: Server, boot: str, now: int) -> Executing:
     time = server.now(now)
     held = {lease[1] for _, lease in it.rows("leases")}
@@ -314,7 +296,6 @@ STATEMENTS: dict[str, Callable[..., Executing]] = {
         chain_at,
         head_of,
         add_stream,
-        add_holder,
         drop_dead_holders,
         renew_holder,
         keep_holder,

@@ -25,8 +25,8 @@ ROWS = ("add_stream", "check_lease", "head_of")
 HOLDER = ("boot", "namespace", 1, 1, "host", 0)
 PREPARED: list[tuple[str, tuple[Any, ...]]] = [
     ("add_stream", ("run", "name", 0)),
-    ("add_holder", (*HOLDER, 0, 30_000)),
-    ("add_holder", (*HOLDER, 0, 30_000)),
+    ("renew_holder", (1, *HOLDER, 0, 30_000)),
+    ("renew_holder", (2, *HOLDER, 0, 30_000)),
     ("add_lease", (1, 1)),
     ("append_event", (1, 1, 2, 0, b"body", b"chain", 1)),
 ]

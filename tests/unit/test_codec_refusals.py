@@ -310,7 +310,7 @@ def test_zones_of_others_are_refused() -> None:
         numpy.ma.array([1]),
         numpy.dtype("i4"),
     ],
-    ids=repr,
+    ids=lambda value: type(value).__name__,
 )
 def test_numpy_values_that_would_not_be_exact(value: Any) -> None:
     assert refused([value]).startswith("input[0]")

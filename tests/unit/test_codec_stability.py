@@ -166,12 +166,16 @@ TABLE: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("value", "expected"), TABLE, ids=[repr(value)[:40] for value, _ in TABLE])
+@pytest.mark.parametrize(
+    ("value", "expected"), TABLE, ids=[f"{type(value).__name__}-{stored[:24]}" for value, stored in TABLE]
+)
 def test_the_bytes_of_a_value_are_forever(value: Any, expected: str) -> None:
     assert codec.encode(value).hex() == expected
 
 
-@pytest.mark.parametrize(("value", "stored"), TABLE, ids=[repr(value)[:40] for value, _ in TABLE])
+@pytest.mark.parametrize(
+    ("value", "stored"), TABLE, ids=[f"{type(value).__name__}-{stored[:24]}" for value, stored in TABLE]
+)
 def test_old_bytes_are_read(value: Any, stored: str) -> None:
     back = codec.decode(bytes.fromhex(stored))
     if isinstance(value, Unregistered | KeyboardInterrupt):

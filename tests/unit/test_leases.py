@@ -99,6 +99,12 @@ def lease(process: Holder | None, left_ms: int = 1) -> Lease:
     return Lease(1, 1, process, 0, left_ms)
 
 
+def present(store: Any, tenancy: Tenancy, clock: Boots) -> None:
+    """What a claim does for its holder."""
+    it = tenancy.presence(clock.now)
+    store.submit(Do(it.name, *it.args))
+
+
 # -- the rules ------------------------------------------------------------------------------------------------------
 
 
@@ -143,8 +149,10 @@ def test_a_lease_survives_some_missed_beats() -> None:
 
 
 @pytest.mark.stores("sqlite")  # by the boot clock, which the test owns
-def test_a_tenancy_registers_renews_and_leaves(store: Any, clock: Boots) -> None:
+def test_a_tenancy_is_present_renews_and_leaves(store: Any, clock: Boots) -> None:
     tenancy = Tenancy(store)
+    assert holders(store) == [], "nothing to write before there is a lease"
+    present(store, tenancy, clock)
     assert holders(store) == [(tenancy.holder, clock.now + LEASE_MS)]
     stream = store.submit(Give(tenancy.holder))
     assert store.submit(Ask(stream, clock.now)) == Lease(
@@ -202,32 +210,46 @@ def test_the_deadline_counts_from_before_the_commit(store: Any, clock: Boots) ->
 
 @pytest.mark.stores("sqlite")  # by the boot clock, which the test owns
 def test_what_dead_processes_left_is_removed_but_not_what_may_live(store: Any, clock: Boots) -> None:
-    def add(holder: Holder, deadline: int) -> int:
-        args = (holder.boot, holder.namespace, holder.pid, holder.started, holder.host, 0, clock.now, deadline)
-        [(number,)] = store.submit(Do("add_holder", *args))
-        return int(number)
+    past_boot, late, late_with_lease, alive = 1, 2, 3, 4
 
-    past_boot = add(msgspec.structs.replace(ELSEWHERE, boot="earlier"), 1000)
-    late = add(ELSEWHERE, -1)
-    late_with_lease = add(ELSEWHERE, -1)
-    alive = add(ELSEWHERE, 1000)
+    def leave_behind() -> None:
+        here = ELSEWHERE.boot
+        for number, boot, ttl in [
+            (past_boot, "earlier", 1000),
+            (late, here, -1),
+            (late_with_lease, here, -1),
+            (alive, here, 1),
+        ]:
+            it = msgspec.structs.replace(ELSEWHERE, boot=boot)
+            row = (number, it.boot, it.namespace, it.pid, it.started, it.host, 0, clock.now, ttl)
+            store.submit(Do("renew_holder", *row))
+
+    def left() -> set[int]:
+        return {number for number, _ in holders(store)}
+
+    leave_behind()
     store.submit(Give(late_with_lease))
     tenancy = Tenancy(store)
-    left = {number for number, _ in holders(store)}
-    assert left == {late_with_lease, alive, tenancy.holder}
-    assert {past_boot, late}.isdisjoint(left)
+    tenancy.renew()
+    assert left() == {late_with_lease, alive, tenancy.holder}, "the first beat"
+    leave_behind()
+    tenancy.renew()
+    assert left() == {past_boot, late, late_with_lease, alive, tenancy.holder}, "later ones only renew"
     tenancy.close()
+    assert left() == {late_with_lease, alive}, "and who leaves"
 
 
 @pytest.mark.stores("sqlite")  # by the boot clock, which the test owns
 def test_a_holder_taken_for_dead_while_it_slept_is_itself_again(store: Any, clock: Boots) -> None:
     """A laptop sleeps, another process clears up, and the sleeper opens a run: its lease must name it."""
     sleeper = Tenancy(store)
+    present(store, sleeper, clock)
     clock.now += LEASE_MS + 1
     other = Tenancy(store)
+    other.renew()
     assert [number for number, _ in holders(store)] == [other.holder]
     assert other.holder != sleeper.holder
-    store.submit(Do(sleeper.presence(clock.now).name, *sleeper.presence(clock.now).args))
+    present(store, sleeper, clock)
     stream = store.submit(Give(sleeper.holder))
     assert store.submit(Ask(stream, clock.now)).alive()
     other.close()

@@ -153,9 +153,10 @@ def walk_events(head: Head, rows: Iterable[Row]) -> Iterator[Event]:
     memory twice.
     """
     stream, expected, link = head.stream, head.seq, head.chain
+    linked, digest_of = chain.link, chain.body_digest  # looked up once: a long run has many entries
     for seq, kind, at, body, stored, digest in rows:
         expected += 1
-        link = chain.link(link, stream, seq, kind, at, chain.body_digest(body) if body is not None else digest)
+        link = linked(link, stream, seq, kind, at, digest_of(body) if body is not None else digest)
         if seq != expected or link != stored:
             raise JournalDamaged(f"entry {expected} of stream {stream} does not fit the chain")
         if body is not None:

@@ -186,8 +186,14 @@ class Ledger:
         self.causes.add(it.cause)
 
     def _on_step_done(self, event: r.Event, it: r.StepDone) -> None:
-        recorded = self._call(it.call, effect=False)
-        recorded.seq, recorded.since, recorded.done, recorded.failed = event.seq, it.since, True, 0
+        call = it.call
+        key = (call.scope, call.name, call.ident)
+        if call.nth == 0 and key not in self.calls:  # nearly always, and a long run has many: made in one go
+            recorded = Recorded(*key, False, event.seq, it.since, True)
+            self.calls[key] = [recorded]
+        else:
+            recorded = self._call(call, effect=False)
+            recorded.seq, recorded.since, recorded.done, recorded.failed = event.seq, it.since, True, 0
         recorded.result = it.result
         if it.since > self.latest_start:
             self.latest_start = it.since

@@ -21,7 +21,7 @@ JOURNAL = (
         "a run is resumed from a journal that lacks an entry",
         EDITED + "[sqlite-remove]",
         "journal/append.py",
-        "link = chain.link(link, stream, seq, kind, at, chain.body_digest(body) if body is not None else digest)\n"
+        "link = linked(link, stream, seq, kind, at, digest_of(body) if body is not None else digest)\n"
         "        if seq != expected or link != stored:",
         "link = stored\n        if False:",
     ),

@@ -129,12 +129,6 @@ SELECT 1 FROM objects WHERE id = :id;
 -- Nobody refers to it any more.
 DELETE FROM objects WHERE id = :id;
 
--- name: add_holder(boot, namespace, pid, started, host, at, now, ttl)
--- This process, before its first lease.
-INSERT INTO holders (boot, namespace, pid, started, host, at, deadline)
-VALUES (:boot, :namespace, :pid, :started, :host, :at,
-        (extract(epoch FROM clock_timestamp()) * 1000)::bigint + 0 * :now::bigint + :ttl::bigint) RETURNING id;
-
 -- name: drop_dead_holders(boot, now)
 -- What crashed processes left behind; here another boot id is another machine, and proves nothing: only time does.
 DELETE FROM holders
@@ -173,7 +167,7 @@ DELETE FROM holders WHERE id = :holder;
 SELECT holders.id, boot, namespace, pid, started, host, holders.at,
        deadline - ((extract(epoch FROM clock_timestamp()) * 1000)::bigint + 0 * :now::bigint), count(*)
 FROM holders JOIN leases ON leases.holder = holders.id JOIN streams ON streams.id = leases.stream
-WHERE streams.kind = 'run' GROUP BY holders.id ORDER BY holders.id;
+WHERE streams.kind = 'run' GROUP BY holders.id ORDER BY holders.at, holders.id;
 
 -- name: add_lease(stream, holder)
 -- A new stream belongs to its maker.

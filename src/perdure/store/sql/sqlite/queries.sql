@@ -117,11 +117,6 @@ SELECT 1 FROM objects WHERE id = :id;
 -- Nobody refers to it any more.
 DELETE FROM objects WHERE id = :id;
 
--- name: add_holder(boot, namespace, pid, started, host, at, now, ttl)
--- This process, before its first lease.
-INSERT INTO holders (boot, namespace, pid, started, host, at, deadline)
-VALUES (:boot, :namespace, :pid, :started, :host, :at, :now + :ttl) RETURNING id;
-
 -- name: drop_dead_holders(boot, now)
 -- What crashed processes left behind; one that still has a lease stays, to be asked about.
 DELETE FROM holders
@@ -151,7 +146,7 @@ DELETE FROM holders WHERE id = :holder;
 -- Processes that hold runs, for doctor: a dead one has left runs that can be resumed.
 SELECT holders.id, boot, namespace, pid, started, host, holders.at, deadline - :now, count(*)
 FROM holders JOIN leases ON leases.holder = holders.id JOIN streams ON streams.id = leases.stream
-WHERE streams.kind = 'run' GROUP BY holders.id ORDER BY holders.id;
+WHERE streams.kind = 'run' GROUP BY holders.id ORDER BY holders.at, holders.id;
 
 -- name: add_lease(stream, holder)
 -- A new stream belongs to its maker.

@@ -52,7 +52,7 @@ CREATE TABLE objects (
 -- Processes that hold leases. One row is renewed by a heartbeat, however many runs the process has open. A number is
 -- never given again: its first owner may only have been asleep.
 CREATE TABLE holders (
-    id        INTEGER PRIMARY KEY AUTOINCREMENT,
+    id        INTEGER PRIMARY KEY,
     boot      TEXT NOT NULL,
     namespace TEXT NOT NULL,
     pid       INTEGER NOT NULL,
