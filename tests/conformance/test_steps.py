@@ -50,6 +50,24 @@ def test_after_a_kill_finished_steps_are_not_repeated(store_url: str, world: Wor
     assert agent_at(store_url).runs.result("r") == [0, 1, 4, 9, 16]
 
 
+def test_the_same_call_made_again_is_another_step_and_remembered_too(store_url: str, world: World) -> None:
+    def program() -> None:
+        agent = agent_at(store_url)
+
+        @agent.step
+        def roll() -> int:
+            world.do("roll")
+            return len(world.all())
+
+        with agent.run("r") as run:
+            run.result = [roll() for _ in range(5)]
+
+    killed_at(program, Site.STEP_DONE, Moment.AFTER, nth=3)
+    program()
+    assert world.all() == ["roll"] * 5
+    assert agent_at(store_url).runs.result("r") == [1, 2, 3, 4, 5]
+
+
 def test_what_a_step_writes_lands_with_it_or_not_at_all(store_url: str) -> None:
     agent = agent_at(store_url)
     fail = True
