@@ -132,6 +132,16 @@ def conversation(lab: Lab) -> Iterator[Row]:
     yield Row("growth", "encoding a text of 1 KB", cost["text_encode_ns"], "ns", note=note)
 
 
+def state(lab: Lab) -> Iterator[Row]:
+    """`agent.state` in the open."""
+    it = lab.measure("state", pairs=lab.pairs, size=20, keys=2000 if lab.quick else 20_000, reads=2000)
+    spread = it["ratio_spread"]
+    note = f"middle half of {len(spread)} pairs: {spread[len(spread) // 4]:.2f} to {spread[-len(spread) // 4]:.2f}"
+    yield Row("state", "set in the open, in bare commits", it["ratio"], "", at_most(1.3, 1.6), False, note)
+    yield Row("state", "sets per second in one transaction", it["sets_per_second"], "", at_least(20_000), False)
+    yield Row("state", "get", it["get_us"], "µs", at_most(30), False, "one of 20,000 keys")
+
+
 def startup(lab: Lab) -> Iterator[Row]:
     """Imports and the command line, with everything in the page cache."""
     rounds = 3 if lab.quick else 11
@@ -173,6 +183,7 @@ SECTIONS: dict[str, Section] = {
     "effect": effect,
     "concurrent": concurrent,
     "resume": resume,
+    "state": state,
     "conversation": conversation,
     "startup": startup,
 }

@@ -42,6 +42,7 @@ PAIRS: Pairs = [
     ("src/perdure/aio/__init__.py", "src/perdure/sync/__init__.py"),
     ("src/perdure/aio/agent.py", "src/perdure/sync/agent.py"),
     ("src/perdure/aio/run.py", "src/perdure/sync/run.py"),
+    ("src/perdure/aio/state.py", "src/perdure/sync/state.py"),
 ]
 
 # In this order. `\b` keeps them to whole words.

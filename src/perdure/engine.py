@@ -6,6 +6,8 @@ import atexit
 import os
 import threading
 import warnings
+from collections.abc import Callable
+from contextlib import suppress
 from functools import cached_property
 
 from . import keys
@@ -30,7 +32,7 @@ class Place:
         self.users = 0
         self.bodies: dict[int, set[Frame]] = {}
         """By stream, for all agents here: whoever resumes a run must know of a body that is still at work."""
-        self._streams: dict[str, Head] = {}
+        self._streams: dict[str, tuple[Head, Callable[[], keys.SigningKey | None]]] = {}
         self._tenancy: Tenancy | None = None
         self._lock = threading.RLock()
 
@@ -44,19 +46,27 @@ class Place:
                     self._tenancy = Tenancy(self.store)
         return self._tenancy
 
-    def own_stream(self, agent: str) -> Head:
+    def own_stream(self, agent: str, signer: Callable[[], keys.SigningKey | None]) -> Head:
         """The stream for what this process writes in the open, so that processes do not queue on one head."""
         with self._lock:
-            head = self._streams.get(agent)
-            if head is None:
+            if agent in self._streams:
+                head, _ = self._streams[agent]
+            else:
                 name = f"{agent}/{self.tenancy.process}"
-                stream = self.store.submit(_AddStream(self.store, name))
-                head = self._streams[agent] = Head(self.store.identity, stream, 1)
+                head = Head(self.store.identity, self.store.submit(_AddStream(self.store, name)), 1)
+            self._streams[agent] = head, signer  # the key of whoever came last: others may have closed theirs
         return head
+
+    def seal(self) -> None:
+        """Sign what this process has written in the open since it was last signed."""
+        for head, signer in list(self._streams.values()):
+            if head.seq > head.sealed and (key := signer()) is not None:
+                self.store.submit(Append(Site.SEAL, head, (), self.store.clock, signer=key, seal=True))
 
     def close(self) -> None:
         """Leave the store in order."""
         try:
+            self.seal()
             if self._tenancy is not None:
                 self._tenancy.close()
         except PerdureError:
@@ -160,6 +170,26 @@ class Engine:
                 # Another host was quicker, with a key of its own: what we have just made signs for nobody.
                 keys.discard(self.name, self._key_folder(), key)
 
+    def own_stream(self) -> Head:
+        """Where what this agent writes in the open goes, in this process."""
+        return self.place.own_stream(self.name, lambda: self.signer)
+
+    def is_known(self) -> bool:
+        """Whether the store knows this agent; reading makes nobody known."""
+        if "_stream" not in self.__dict__:
+            rows = self.store.read("get_agent", (self.name,))
+            if not rows:
+                return False
+            self.__dict__["_stream"] = int(rows[0][0])
+        return True
+
+    @property
+    def stream(self) -> int:
+        """The number of the agent's own stream, by which the store knows it."""
+        assert self.is_known(), "a known agent is asked for"
+        stream: int = self.__dict__["_stream"]
+        return stream
+
     def opened(self, run: RunCore) -> None:
         """A run is open here from now on."""
         self.open_runs += 1
@@ -176,9 +206,13 @@ class Engine:
 
     def close(self) -> None:
         """Give the store back; the last agent that uses it closes it."""
+        with suppress(PerdureError):  # as in `Place.close`: what is written is kept, signed or not
+            if self._place is not None:
+                self._place.seal()
         with self._lock:
             place, self._place = self._place, None
             self.__dict__.pop("_known", None)
+            self.__dict__.pop("_stream", None)
         if place is not None:
             _leave(place)
 

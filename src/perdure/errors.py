@@ -15,7 +15,8 @@
     │   ├── StoreMoved               PD206  a copy, or the same file on another host
     │   ├── StoreForked              PD207  used in a child made by os.fork()
     │   ├── StoreClosed              PD208  used after close()
-    │   └── JournalDamaged           PD209  an entry does not fit its chain
+    │   ├── JournalDamaged           PD209  an entry does not fit its chain
+    │   └── WrongStore               PD210  an anchor of another store
     ├── RunProblem                   the life of a run
     │   ├── RunBusy                  PD301  open elsewhere, and its holder is alive
     │   ├── RunFinished              PD302  a finished run is replayed read-only
@@ -34,7 +35,8 @@
         ├── InDoubt                  PD404  nobody knows whether the effect happened
         ├── StepFailed               PD405  a recorded exception of an unregistered type
         ├── StepTimeout              PD406  also a TimeoutError
-        └── Abandoned                PD407  a timed-out body tried to write
+        ├── Abandoned                PD407  a timed-out body tried to write
+        └── VersionConflict          PD408  a key of the state has another version by now
 
 `NotDone` is not an error of Perdure but a word of yours: raise it in an effect to say
 that nothing happened. Warnings: `NotDurableWarning`, `StoreMovedWarning`.
@@ -159,6 +161,13 @@ class JournalDamaged(StoreProblem):
 
     code = "PD209"
     hint = "run `perdure verify` to locate it, and restore from a backup"
+
+
+class WrongStore(StoreProblem):
+    """The anchor was made of another store."""
+
+    code = "PD210"
+    hint = "say with --store which store it was made of, or compare with an anchor of this one"
 
 
 class RunProblem(PerdureError):
@@ -287,6 +296,33 @@ class Abandoned(CallProblem):
     """This body has timed out or its run has ended: it can write nothing any more."""
 
     code = "PD407"
+
+
+class VersionConflict(CallProblem):
+    """Somebody else has changed the key meanwhile: nothing was written."""
+
+    code = "PD408"
+    hint = "read it again and decide anew; `update` and `incr` cannot lose"
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        hint: str = "",
+        expected: int = 0,
+        found: int = 0,
+        yours: Any = None,
+        theirs: Any = None,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.expected = expected
+        """The version that was wanted; 0 is a key that is not there."""
+        self.found = found
+        """The version that it has."""
+        self.yours = yours
+        """The value that was to be written."""
+        self.theirs = theirs
+        """The value that is there."""
 
 
 class NotDone(Exception):

@@ -37,6 +37,8 @@ class Site(StrEnum):
     WRITE = "run.write"
     QUESTION = "run.question"
     ANSWER = "run.answer"
+    STATE = "state.write"
+    SEAL = "stream.seal"
     COLLECT = "objects.collect"
     REBUILD = "journal.rebuild"
     BACKUP = "store.backup"

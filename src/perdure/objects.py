@@ -8,18 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import codec
 from .errors import CorruptValue, JournalDamaged
 from .failpoints import Site
 from .limits import INLINE_BYTES_MAX, VALUE_BYTES_MAX
 from .records import Record, decode
-from .store.base import Script, Statement, Store, Unit
+from .store.base import Rows, Script, Statement, Store, Unit
+
+if TYPE_CHECKING:
+    from zstandard import ZstdCompressor
 
 _INLINE, _REFERENCE = b"\x00", b"\x01"
 _RAW, _ZSTD = b"\x00", b"\x01"
-_ID_BYTES = 32
+ID_BYTES = 32
 
 
 def pack(store: Store, value: Any, path: str) -> tuple[bytes, Sequence[Statement]]:
@@ -28,8 +31,8 @@ def pack(store: Store, value: Any, path: str) -> tuple[bytes, Sequence[Statement
     if len(data) <= INLINE_BYTES_MAX:
         return _INLINE + data, ()
     # Written even when it is there already: a collector may remove it before this commit refers to it.
-    identity = _identity(store, data)
-    return _REFERENCE + identity, (Statement("put_object", (identity, len(data), _compress(data))),)
+    identity = identify(store, data)
+    return _REFERENCE + identity, (Statement("put_object", (identity, len(data), compress(data))),)
 
 
 def unpack(store: Store, packed: bytes) -> Any:
@@ -39,36 +42,64 @@ def unpack(store: Store, packed: bytes) -> Any:
     return codec.decode(fetch(store, reference(packed)))
 
 
+def opened(packed: bytes, made: Sequence[Statement]) -> Any:
+    """A value that has just been packed, and is not stored yet."""
+    if not reference(packed):
+        return codec.decode(packed[1:])
+    size, stored = made[0].args[1:]
+    return codec.decode(_decompress(stored, size))
+
+
 def reference(packed: bytes) -> bytes:
     """The id of the object that a packed value refers to; empty for an inline one."""
     if packed[:1] == _INLINE:
         return b""
-    if packed[:1] != _REFERENCE or len(packed) != 1 + _ID_BYTES:
+    if packed[:1] != _REFERENCE or len(packed) != 1 + ID_BYTES:
         raise CorruptValue
     return packed[1:]
 
 
-def _identity(store: Store, data: bytes) -> bytes:
-    return blake2b(data, key=store.secret, digest_size=_ID_BYTES).digest()
+def identify(store: Store, data: bytes) -> bytes:
+    """The id of an object with this content."""
+    return blake2b(data, key=store.secret, digest_size=ID_BYTES).digest()
 
 
-def _compress(data: bytes) -> bytes:
+def compressor() -> ZstdCompressor:
+    """For many objects: making one takes four times as long as a small object. Not for several threads at once."""
     import zstandard
 
-    small = zstandard.ZstdCompressor(level=3).compress(data)
+    return zstandard.ZstdCompressor(level=3)
+
+
+def compress(data: bytes, by: ZstdCompressor | None = None) -> bytes:
+    """The form in which an object with this content is kept."""
+    small = (by or compressor()).compress(data)
     return _ZSTD + small if len(small) < len(data) else _RAW + data
 
 
 def fetch(store: Store, identity: bytes) -> bytes:
-    """The content of an object, compared with its id."""
-    rows = store.read("get_object", (identity,))
+    """The content of an object."""
+    return content(store, identity, store.read("get_object", (identity,)))
+
+
+def unpack_within(store: Store, packed: bytes) -> Script[Any]:
+    """The same as `unpack` inside a transaction, which sees what it has written itself."""
+    identity = reference(packed)
+    if not identity:
+        return codec.decode(packed[1:])
+    [rows] = yield [Statement("get_object", (identity,))]
+    return codec.decode(content(store, identity, rows))
+
+
+def content(store: Store, identity: bytes, rows: Rows) -> bytes:
+    """The content in a row of `get_object`, compared with its id."""
     if not rows:
         raise JournalDamaged(f"object {identity.hex()[:12]} is missing")
     size, stored = rows[0]
     if type(size) is not int or type(stored) is not bytes:
         raise JournalDamaged(f"object {identity.hex()[:12]} has been changed")
     data = _decompress(stored, size)
-    if _identity(store, data) != identity:
+    if identify(store, data) != identity:
         raise JournalDamaged(f"object {identity.hex()[:12]} has been changed")
     return data
 

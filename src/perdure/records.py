@@ -41,6 +41,27 @@ class Write(Record, frozen=True):
     position: int = 0
 
 
+class StateChange(Record, frozen=True, tag=1):
+    """A key of an agent's state has another value, or none when `value` is empty.
+
+    Versions are counted for each key, revisions for each namespace: they order what many streams write.
+    """
+
+    owner: int
+    """The stream of the agent."""
+    space: str
+    key: str
+    version: int
+    revision: int
+    value: bytes = b""
+    expires: int = 0
+    """When it stops to be seen, in milliseconds since 1970; 0 is never."""
+
+
+Landing = StateChange
+"""What a step, an effect, an item or a call in the open may write to the agent. Kinds are told apart by their tag."""
+
+
 class Status(StrEnum):
     """Where a run is. `CRASHED` is never stored: it is a running one whose holder is dead."""
 
@@ -105,6 +126,7 @@ class StepDone(Record, frozen=True):
     took_us: int
     result: bytes
     writes: tuple[Write, ...] = ()
+    landed: tuple[Landing, ...] = ()
 
 
 class AttemptFailed(Record, frozen=True):
@@ -123,6 +145,8 @@ class StepFailed(Record, frozen=True):
     since: int
     error: bytes
     text: str
+    result: bytes = b""
+    """Of a body that ended well, and whose writes lost a race: it was paid for."""
 
 
 class EffectIntended(Record, frozen=True):
@@ -150,6 +174,7 @@ class EffectDone(Record, frozen=True):
     result: bytes
     writes: tuple[Write, ...] = ()
     note: str = ""
+    landed: tuple[Landing, ...] = ()
 
 
 class EffectFailed(Record, frozen=True):
@@ -174,6 +199,7 @@ class ItemDone(Record, frozen=True):
     scope: str
     """Path of the item's own scope."""
     writes: tuple[Write, ...] = ()
+    landed: tuple[Landing, ...] = ()
 
 
 class Wrote(Record, frozen=True):
@@ -205,6 +231,12 @@ class Answered(Record, frozen=True):
     by: str
 
 
+class Landed(Record, frozen=True):
+    """Writes to the agent in the open. Goes to the stream of the process that makes them."""
+
+    landed: tuple[Landing, ...]
+
+
 class Kind(IntEnum):
     """The stored number of each kind of entry."""
 
@@ -227,6 +259,7 @@ class Kind(IntEnum):
     QUESTION_ASKED = 17
     QUESTION_CLOSED = 18
     ANSWERED = 19
+    LANDED = 20
 
 
 CLASS_OF: dict[int, type[Record]] = {
@@ -249,6 +282,7 @@ CLASS_OF: dict[int, type[Record]] = {
     Kind.QUESTION_ASKED: QuestionAsked,
     Kind.QUESTION_CLOSED: QuestionClosed,
     Kind.ANSWERED: Answered,
+    Kind.LANDED: Landed,
 }
 KIND_OF: dict[type[Record], int] = {record: int(kind) for kind, record in CLASS_OF.items()}
 _DECODERS = {kind: msgspec.msgpack.Decoder(record) for kind, record in CLASS_OF.items()}

@@ -35,6 +35,7 @@ class RunSummary(msgspec.Struct, frozen=True):
     parent: int
     started_at: int
     changed_at: int
+    """When the status was last set: started, resumed, waiting or ended. Entries may be newer."""
     resumes: int
     error: str
     holder: str
@@ -93,7 +94,9 @@ class RunInfo(msgspec.Struct, frozen=True):
 
 
 def list_runs(store: Store, agent: str | None = None, status: str | None = None) -> list[RunSummary]:
-    """Every run, the one that changed last first."""
+    """Every run, the one that was started, resumed or ended last first."""
+    if status is not None and status not in list(r.Status):
+        raise ValueError(f"status={status!r}: choose one of {', '.join(map(repr, map(str, r.Status)))}")
     found = [_summary(store, row) for row in store.read("all_runs")]
     return [run for run in found if (agent is None or run.agent == agent) and (status is None or run.status == status)]
 
@@ -206,7 +209,7 @@ def give_answer(engine: Engine, run_id: str, answer: Answer, *, key: str | None 
     packed, made = objects.pack(store, answer.result, "answer")
     name = by or f"{getpass.getuser()}@{socket.gethostname()}"
     record = r.Answered(info.summary.stream, effect.about, answer.verdict, packed, name)
-    head = engine.place.own_stream(engine.name)
+    head = engine.own_stream()
     unit = Append(Site.ANSWER, head, [record], store.clock, objects=made, signer=engine.signer, seal=True)
     store.submit(unit)
 

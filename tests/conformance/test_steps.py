@@ -434,6 +434,21 @@ def test_a_finished_run_does_nothing_new(store_url: str) -> None:
     assert agent.runs.get("r").state == {"a": 1}
 
 
+@pytest.mark.parametrize("kind", ["step", "effect"])
+def test_an_async_function_is_refused_where_nobody_would_await_it(store_url: str, kind: str) -> None:
+    async def fetch(url: str) -> str:
+        return url
+
+    agent = agent_at(store_url)
+    with pytest.raises(TypeError, match="fetch is async: use AsyncAgent"):
+        getattr(agent, kind)(fetch)
+    with pytest.raises(TypeError, match="get is async: use AsyncAgent"):
+        getattr(agent, kind)(name="get")(fetch)
+    with pytest.raises(TypeError, match="fetch is async: use AsyncAgent"), agent.run("r") as run:
+        getattr(run, kind)(fetch, "https://example.com")
+    assert not agent.runs.get("r").in_doubt
+
+
 def test_every_error_is_a_perdure_error_with_a_code_and_a_hint() -> None:
     from perdure import errors
 
@@ -442,6 +457,16 @@ def test_every_error_is_a_perdure_error_with_a_code_and_a_hint() -> None:
     assert len(codes) == len(set(codes)) > 20
     for kind in kinds:
         assert kind.__name__ in (errors.__doc__ or "")
+
+
+def test_every_error_can_be_imported_from_the_package() -> None:
+    import perdure
+    from perdure import errors
+
+    defined = {name for name, kind in vars(errors).items() if getattr(kind, "__module__", "") == errors.__name__}
+    assert len(defined) > 30
+    assert defined <= set(perdure.__all__)
+    assert all(getattr(perdure, name) is getattr(errors, name) for name in defined)
 
 
 def test_die_helper_really_kills() -> None:

@@ -76,6 +76,8 @@ async def read_and_think(cast: Cast, run: Any) -> None:
         await out(run.state.incr("thoughts"))
         await out(run.messages.append({"role": "assistant", "content": subject}))
         await out(run.event("PLANNED", {"subject": subject}))
+        await out(cast.agent.state.incr("trip", "plans"))
+        await out(cast.agent.state.set("trip", "plan", LARGE, if_version=0))
         return LARGE
 
     async def flaky() -> str:
@@ -111,6 +113,13 @@ async def write_in_the_open(cast: Cast, run: Any) -> None:
     cast.ack("message", str(len(run.messages)))
     await out(run.event("DECIDED", {"token": run.state["token"]}))
     cast.ack("event")
+    await out(cast.agent.state.set("trip", "where", "in the open"))
+    async with entered(cast.agent.state.transaction()) as both:
+        await out(both.set("trip", "left", run.state["token"]))
+        await out(both.set("trip", "right", run.state["token"]))
+    await out(cast.agent.state.delete("trip", "where"))
+    left, right = [await out(cast.agent.state.get("trip", key)) for key in ("left", "right")]
+    assert left == right == run.state["token"]
 
 
 async def ad_hoc(cast: Cast, run: Any) -> None:
@@ -212,6 +221,7 @@ async def loop(cast: Cast, run: Any) -> None:
         async for part in Over(run.each(["x", "y"], name="parts")):
             run.state[f"{item['id']}{part}"] = await out(look_at(item["id"] + part))
             await out(run.messages.append(f"{item['id']}{part}"))
+            await out(cast.agent.state.update("trip", "parts", lambda seen, name=part: [*(seen or []), name]))
             if part == "y":
                 await out(run.item_done())
                 cast.ack(f"{item['id']}{part}")
@@ -324,6 +334,8 @@ async def report(cast: Cast) -> None:
             "torn": _torn(info),
         }
     store = cast.agent._engine.store
+    agents = await out(cast.agent.state.items("trip"))
+    found["state of the agent"] = [[key, value] for key, value in agents if key not in ("left", "right")]
     found["views that differ from the journal"] = [str(one) for one in rebuild.check(store)]
     found["damage"] = [str(one) for one in verify(store).findings if one.severity == "damage"]
     folder = Path(cast.world.folder)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import signal
 import subprocess
 import time
 from urllib.parse import urlencode
@@ -69,7 +68,7 @@ class Pooler:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._process.send_signal(signal.SIGQUIT)
+        self._process.kill()  # it has nothing to lose, and nobody can have made it deaf to this
         self._process.wait(STOP_SECONDS_MAX)
         self._watchdog.release()
 

@@ -56,6 +56,19 @@ class Town:
             assert not program.ended, program.output()
         raise AssertionError(f"waited in vain for {words}:\n{program.output()}")
 
+    def start_holder(self) -> Program:
+        """The first host has the run, and stands still in it until `go`."""
+        holder = self.start(self.hosts[0], hold_at=4)
+        self.wait_for("holds", "host-1", program=holder)
+        return holder
+
+    def start_others(self) -> list[Program]:
+        """Both others want the run too, and have been told that it is busy."""
+        others = [self.start(host) for host in self.hosts[1:]]
+        for host, program in zip(self.hosts[1:], others, strict=True):
+            self.wait_for("RunBusy", host.name, program=program)
+        return others
+
     def go(self) -> None:
         """Whoever holds may go on."""
         (self.folder / contender.GO).touch()
@@ -78,11 +91,7 @@ def town(tmp_path: Path) -> Iterator[Town]:
 
 @pytest.mark.timeout(120)
 def test_a_host_that_is_cut_off_is_replaced_and_can_do_no_harm_when_it_is_back(town: Town) -> None:
-    first, second, third = town.hosts
-    cut_off = town.start(first, hold_at=4)
-    town.wait_for("holds", "host-1", program=cut_off)
-    others = [town.start(second), town.start(third)]
-    town.wait_for("RunBusy", "host-2", program=others[0])
+    first, cut_off, others = town.hosts[0], town.start_holder(), town.start_others()
     first.unplug()
     town.go()
     assert [program.wait(60) for program in others] == [0, 0], others[0].output()
@@ -96,11 +105,9 @@ def test_a_host_that_is_cut_off_is_replaced_and_can_do_no_harm_when_it_is_back(t
 
 @pytest.mark.timeout(120)
 def test_a_zombie_on_another_host_wakes_up_and_writes_nothing(town: Town) -> None:
-    first, second, _ = town.hosts
-    zombie = town.start(first, hold_at=4)
-    town.wait_for("holds", "host-1", program=zombie)
+    zombie = town.start_holder()
     zombie.send(signal.SIGSTOP)
-    other = town.start(second)
+    other = town.start(town.hosts[1])
     assert other.wait(60) == 0, other.output()
     town.go()
     zombie.send(signal.SIGCONT)
@@ -113,11 +120,9 @@ def test_a_zombie_on_another_host_wakes_up_and_writes_nothing(town: Town) -> Non
 @pytest.mark.timeout(60)
 def test_a_host_with_another_boot_id_is_not_taken_for_dead(town: Town) -> None:
     """Another boot is a past one for a file on this machine. For a server it is another machine, at work."""
-    first, second, _ = town.hosts
-    holder = town.start(first, hold_at=4)
-    town.wait_for("holds", "host-1", program=holder)
+    holder = town.start_holder()
     for _ in range(3):
-        assert town.start(second, once=True).wait() == contender.BUSY
+        assert town.start(town.hosts[1], once=True).wait() == contender.BUSY
     town.go()
     assert holder.wait() == 0, holder.output()
     assert town.judge() == []
@@ -126,11 +131,7 @@ def test_a_host_with_another_boot_id_is_not_taken_for_dead(town: Town) -> None:
 
 @pytest.mark.timeout(60)
 def test_a_host_that_is_gone_is_replaced_when_its_lease_has_run_out(town: Town) -> None:
-    first, second, third = town.hosts
-    victim = town.start(first, hold_at=4)
-    town.wait_for("holds", "host-1", program=victim)
-    others = [town.start(second), town.start(third)]
-    town.wait_for("RunBusy", "host-3", program=others[1])
+    victim, others = town.start_holder(), town.start_others()
     victim.send(signal.SIGKILL)
     assert [program.wait() for program in others] == [0, 0], others[0].output()
     victim.wait()

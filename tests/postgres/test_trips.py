@@ -45,6 +45,13 @@ def test_a_step_takes_one_and_an_effect_two(agent: Agent, proxy: Proxy) -> None:
             assert trips(proxy, partial(run.state.set, "key", number)) == 1
 
 
+def test_a_look_at_the_state_takes_one_and_a_change_two(agent: Agent, proxy: Proxy) -> None:
+    agent.state.set("crawl", "page", 0)
+    for number in range(3):
+        assert trips(proxy, partial(agent.state.get, "crawl", "page")) == 1
+        assert trips(proxy, partial(agent.state.set, "crawl", "page", number)) == 2
+
+
 def test_what_is_recorded_takes_none(agent: Agent, proxy: Proxy) -> None:
     def work() -> None:
         for number in range(5):

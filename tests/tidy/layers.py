@@ -20,9 +20,9 @@ LAYERS = {
     "package": "__init__",
     "facade": "agent aio sync",
     "nouns": "engine run runs state checkpoints workflows memory workspace context artifacts",
-    "truth": "journal objects leases keys",
+    "truth": "journal objects trees leases keys",
     "store": "store",
-    "values": "records codec errors clock limits failpoints process interrupts",
+    "values": "records codec errors clock durations limits failpoints process interrupts",
 }
 
 LAYER_OF = {unit: layer for layer, units in LAYERS.items() for unit in units.split()}

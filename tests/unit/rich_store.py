@@ -26,6 +26,7 @@ def fill(path: Path) -> None:
 
     @agent.step
     def search(city: str) -> dict[str, str]:
+        agent.state.incr("trip", "searches")
         return {"city": city, "page": LARGE}
 
     @agent.step(retries=1, backoff=0.0)
@@ -69,6 +70,9 @@ def fill(path: Path) -> None:
     agent.runs.answer("answered", done="AB12", by="ann")
     with agent.run("answered") as run:
         run.result = book("lost")
+    agent.state.set("trip", "page", 1)
+    agent.state.update("trip", "pages", lambda seen: [LARGE])
+    agent.state.delete("trip", "page")
     agent.close()
 
 

@@ -133,7 +133,7 @@ def test_a_copy_goes_on_after_it_was_adopted(path: Path, told: Any) -> None:
 
 
 def test_verify_names_the_entry(path: Path, told: Any) -> None:
-    assert told("verify", "--store", str(path)).startswith("ok; 9 streams, 44 entries")
+    assert told("verify", "--store", str(path)).startswith("ok; 9 streams, 47 entries")
     with closing(behind(path)) as raw:
         raw.execute("UPDATE events SET at = at + 1 WHERE id = (2 << 32 | 3)")
     text = told("verify", "--store", str(path), code=1)
@@ -157,6 +157,22 @@ def test_an_anchor_finds_a_rollback(path: Path, tmp_path: Path, told: Any) -> No
     shutil.copy(old, path)
     assert "rolled back" in told("verify", *store, "--anchor", anchor, code=1)
     told("verify", *store)  # by itself the old copy is sound
+
+
+def test_an_anchor_of_another_store_is_an_error_and_no_damage(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    anchor, other = str(tmp_path / "anchor.json"), str(tmp_path / "other.db")
+    assert main(["verify", "--store", str(path), "--export-anchor", anchor]) == 0
+    assert main(["init", "--store", other]) == 0
+    before = Path(anchor).read_bytes()
+    capsys.readouterr()
+    assert main(["verify", "--store", other, "--anchor", anchor, "--export-anchor", anchor]) == 2
+    said = capsys.readouterr()
+    assert "error[PD210]: the anchor was made of another store" in said.err
+    assert "hint: say with --store which store" in said.err
+    assert said.out == ""
+    assert Path(anchor).read_bytes() == before
 
 
 def test_an_anchor_is_replaced_only_after_a_look_at_it(path: Path, tmp_path: Path, told: Any) -> None:
@@ -185,7 +201,8 @@ def test_rebuild_check_says_what_differs_and_rebuild_mends_it(path: Path, told: 
     assert "missing" in text
     report = told("rebuild", "--check", *store, "--json", code=1)
     assert {(it["view"], it["what"]) for it in report["differences"]} == {("runs", "differs"), ("state", "missing")}
-    assert told("rebuild", *store).startswith("rebuilt agents, runs, state, questions, answers from 44 entries")
+    views = "agents, runs, state, questions, answers, spaces, entries, history"
+    assert told("rebuild", *store).startswith(f"rebuilt {views} from 47 entries")
     assert told("rebuild", "--check", *store, "--json")["ok"] is True
 
 

@@ -55,7 +55,7 @@ def cli(path: Path, capsys: pytest.CaptureFixture[str]) -> Cli:
 
 def test_runs_are_listed_with_status_and_what_they_wait_for(cli: Cli) -> None:
     header, *lines = cli("runs").splitlines()
-    assert header.split() == ["RUN", "AGENT", "STATUS", "DONE", "CHANGED", "WAITS", "FOR"]
+    assert header.split() == ["RUN", "AGENT", "STATUS", "DONE", "LAST", "ENTRY", "WAITS", "FOR"]
     rows = {line.split()[0]: line for line in lines}
     assert rows.keys() == {"finished", "child", "failed", "interrupted", "answered", "waiting", "in-doubt"}
     assert rows["finished"].split()[1:4] == ["travel", "finished", "3"]
@@ -70,6 +70,8 @@ def test_runs_as_json(cli: Cli) -> None:
     assert rows["in-doubt"]["in_doubt"] == ["book"]
     assert len(rows["waiting"]["waits_for"]) == 1
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", rows["failed"]["changed_at"])
+    for row in rows.values():
+        assert row["last_entry_at"] == cli.json("show", row["id"])["entries"][-1]["at"]
 
 
 def test_runs_can_be_chosen(cli: Cli) -> None:
@@ -101,7 +103,7 @@ def test_reading_registers_nobody(cli: Cli) -> None:
 
 
 VICTIM = """
-import os, signal, sys
+import os, signal, sys, time
 from perdure import Agent
 agent = Agent("victim", store=sys.argv[1])
 @agent.effect
@@ -109,6 +111,7 @@ def charge(amount):
     os.kill(os.getpid(), signal.SIGKILL)
 with agent.run("charged") as run:
     run.state["large"] = "x" * 9000
+    time.sleep(0.01)
     charge(5)
 """
 
@@ -122,8 +125,11 @@ def test_a_killed_run_is_crashed_and_in_doubt(cli: Cli) -> None:
     crash(cli.path)
     [row] = cli.json("runs", "--status", "crashed")
     assert (row["id"], row["agent"], row["in_doubt"]) == ("charged", "victim", ["charge"])
+    seen = cli.json("show", "charged")
+    assert row["last_entry_at"] == seen["last_entry_at"] == seen["entries"][-1]["at"]
+    assert row["changed_at"] == seen["entries"][0]["at"] < row["last_entry_at"]  # it was only ever started
     told = cli("show", "charged")
-    assert "status    crashed" in told
+    assert re.search(r"status +crashed", told)
     assert "arguments  {'amount': 5}" in told
     assert told.index("Start the program again: its check") < told.index("perdure answer charged")
     assert "Start the program again" not in cli("show", "waiting")

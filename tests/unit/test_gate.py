@@ -111,6 +111,18 @@ def test_in_a_lane_there_is_one_at_a_time_and_lanes_do_not_wait_for_each_other()
     assert lanes._lanes == {}, "a lane that nobody uses is forgotten"
 
 
+def line_up(lanes: Lanes, threads: Sequence[threading.Thread], begun: threading.Event, go: threading.Event) -> None:
+    """The first is at work in lane 7 while all others come to wait, one after the other; then all may go."""
+    threads[0].start()
+    assert begun.wait(WAIT)
+    for number, thread in enumerate(threads[1:], start=1):
+        thread.start()
+        until(lambda number=number: len(lanes._lanes[7].waiting) == number)
+    go.set()
+    for thread in threads:
+        thread.join(WAIT)
+
+
 def test_those_who_have_waited_are_committed_together_and_in_order() -> None:
     lanes, groups, begun, release = Lanes(), list[int](), threading.Event(), threading.Event()
     order: list[int] = []
@@ -123,14 +135,7 @@ def test_those_who_have_waited_are_committed_together_and_in_order() -> None:
 
     tickets = [Ticket(Work(7, lambda n=n: order.append(n) or n)) for n in range(6)]  # type: ignore[misc]
     threads = [threading.Thread(target=lanes.go, args=(ticket, commit)) for ticket in tickets]
-    threads[0].start()
-    assert begun.wait(WAIT)
-    for number, thread in enumerate(threads[1:], start=1):
-        thread.start()
-        until(lambda number=number: len(lanes._lanes[7].waiting) == number)  # type: ignore[misc]
-    release.set()
-    for thread in threads:
-        thread.join(WAIT)
+    line_up(lanes, threads, begun, release)
     assert groups == [1, 5]
     assert order == [0, 1, 2, 3, 4, 5]
     assert [ticket.get() for ticket in tickets] == [0, 1, 2, 3, 4, 5]
@@ -158,14 +163,7 @@ def test_nobody_waits_for_a_leader_that_was_interrupted() -> None:
             heard.append(type(error).__name__)
 
     threads = [threading.Thread(target=go, args=(ticket,)) for ticket in tickets]
-    threads[0].start()
-    assert begun.wait(WAIT)
-    for number, thread in enumerate(threads[1:], start=1):
-        thread.start()
-        until(lambda number=number: len(lanes._lanes[7].waiting) == number)  # type: ignore[misc]
-    release.set()
-    for thread in threads:
-        thread.join(WAIT)
+    line_up(lanes, threads, begun, release)
     assert sorted(heard) == ["KeyboardInterrupt", "StoreBusy", "done"]
     assert lanes._lanes == {}
 

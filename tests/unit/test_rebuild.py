@@ -63,14 +63,16 @@ def another(value: object) -> object:
 def test_a_changed_value_is_found(store: Store, raw: apsw.Connection, view: str) -> None:
     before = rows(raw)
     table = TABLES[view]
+    keys = table.columns[: table.key]
+    which = " AND ".join(f"{key} = ?" for key in keys)
     for column in table.columns[table.key :]:
-        for [rowid, value] in raw.execute(f"SELECT rowid, {column} FROM {view}").fetchall():
+        for *row, value in raw.execute(f"SELECT {', '.join(keys)}, {column} FROM {view}").fetchall():
             other = another(value)
-            raw.execute(f"UPDATE {view} SET {column} = ? WHERE rowid = ?", (other, rowid))
+            raw.execute(f"UPDATE {view} SET {column} = ? WHERE {which}", (other, *row))
             [difference] = check(store)
             assert (difference.view, difference.what, difference.columns) == (view, "differs", (column,))
             assert (difference.expected, difference.found) == ((value,), (other,))
-            raw.execute(f"UPDATE {view} SET {column} = ? WHERE rowid = ?", (value, rowid))
+            raw.execute(f"UPDATE {view} SET {column} = ? WHERE {which}", (value, *row))
     assert rows(raw) == before
 
 

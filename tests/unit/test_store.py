@@ -182,9 +182,11 @@ def test_a_sqlite_that_may_corrupt_is_refused(
     assert "pip install" in refusal.value.hint
 
 
+@pytest.mark.parametrize("mode", ["delete", "wal"])
 @pytest.mark.parametrize("version", [0, 1, 99])
-def test_a_file_of_another_program_is_refused_and_left_as_it_was(path: Path, version: int) -> None:
+def test_a_file_of_another_program_is_refused_and_left_as_it_was(path: Path, version: int, mode: str) -> None:
     connection = apsw.Connection(str(path))
+    connection.pragma("journal_mode", mode)
     connection.execute("CREATE TABLE theirs (a)").fetchall()
     connection.pragma("user_version", version)
     connection.close()
@@ -192,7 +194,7 @@ def test_a_file_of_another_program_is_refused_and_left_as_it_was(path: Path, ver
     with pytest.raises(StoreUnavailable, match="another program"):
         open_store(f"sqlite:///{path}")
     assert path.read_bytes() == before
-    assert not path.with_name("perdure.db-wal").exists()
+    assert list(path.parent.iterdir()) == [path]
 
 
 def test_a_file_that_is_no_database_is_refused(path: Path) -> None:

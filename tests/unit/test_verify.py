@@ -91,7 +91,7 @@ def test_a_store_that_nobody_touched_is_in_order(store: Store, raw: apsw.Connect
     assert report.ok
     assert report.findings == ()
     assert report.entries == len(all_entries(raw)) > 40
-    assert (report.streams, report.objects, report.erased, report.left_off) == (9, 5, 0, 0)
+    assert (report.streams, report.objects, report.erased, report.left_off) == (9, 6, 0, 0)
     assert report.seals == len(raw.execute("SELECT 1 FROM seals").fetchall())
     assert report.unsealed == 0  # an answer is signed too, in the stream of the process that gave it
 
@@ -390,7 +390,7 @@ def test_bit_flips_in_the_file_are_found_or_harmless(in_memory: Path) -> None:
             assert content(path) == intact, f"bit {place} changed something, and verify did not see it"
         else:
             found += 1
-    assert found > FLIPS * 0.3
+    assert found > FLIPS * 0.2
     assert refused > 5
     assert harmless > 5
 

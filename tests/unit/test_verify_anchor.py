@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from perdure import Agent
-from perdure.errors import CorruptValue
+from perdure.errors import CorruptValue, WrongStore
 from perdure.journal.anchor import Anchor, AnchoredHead, compare, make_anchor, read_anchor, write_anchor
 from perdure.journal.findings import Finding, Severity, What
 from perdure.journal.verify import agent_keys, verify
@@ -76,10 +76,18 @@ def test_a_fork_is_found(path: Path, tmp_path: Path) -> None:
     assert [(it.what, it.stream) for it in compared(path, anchor)] == [(What.FORKED, 10)]
 
 
-def test_an_anchor_of_another_store_is_none(path: Path, tmp_path: Path) -> None:
+def test_an_anchor_of_another_store_says_nothing_about_this_one(path: Path, tmp_path: Path) -> None:
     anchor = anchor_of(path)
     work(tmp_path / "other.db", "one")
-    assert [it.what for it in compared(tmp_path / "other.db", anchor)] == [What.FORKED, What.FORKED]  # key and store
+    with pytest.raises(WrongStore, match=f"another store: '{anchor.store}'"):
+        compared(tmp_path / "other.db", anchor)
+
+
+def test_an_agent_that_has_another_key_now_is_found(path: Path) -> None:
+    anchor = anchor_of(path)
+    with closing(opened(path)) as store:
+        [finding] = compare(store, anchor, {"travel": b"another"})
+    assert (finding.what, finding.stream) == (What.FORKED, 0)
 
 
 def test_an_edited_anchor_is_found(path: Path) -> None:

@@ -18,6 +18,7 @@ from ..run.durable import Durable, make_durable
 from ..run.functions import Options
 from ..run.requests import drive_async, reading
 from .run import ASYNC, AsyncRun, Exceptions
+from .state import AsyncAgentState
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -50,6 +51,7 @@ class AsyncAgent:
     ) -> None:
         self._engine = Engine(name, store=store, durability=durability, strict=strict, key=key, single_home=single_home)
         self.runs = AsyncRuns(self._engine)
+        self.state = AsyncAgentState(self._engine)
 
     @property
     def name(self) -> str:
@@ -227,7 +229,7 @@ class AsyncRuns:
         return await self._read(lambda: runs.get_run(self._engine.store, self._engine.name, id))
 
     async def list(self, status: str | None = None) -> builtins.list[runs.RunSummary]:
-        """The runs of this agent, the one that changed last first."""
+        """The runs of this agent, or those in one status; the one that was started, resumed or ended last first."""
         return await self._read(lambda: runs.list_runs(self._engine.store, self._engine.name, status))
 
     async def result(self, id: str) -> Any:

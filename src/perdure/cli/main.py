@@ -82,7 +82,7 @@ def _demo() -> click.Command:
 
 COMMANDS: dict[str, tuple[Callable[[], click.Command], str]] = {
     "init": (_init, "Make a store in this folder."),
-    "runs": (_runs, "List the runs, the one that changed last first."),
+    "runs": (_runs, "List the runs, the one that was started, resumed or ended last first."),
     "show": (_show, "Show a run: what it did, what it has, what it waits for."),
     "answer": (_answer, "Say what became of an effect in doubt."),
     "doctor": (_doctor, "Look for what could go wrong, and say how to mend it."),

@@ -29,6 +29,7 @@ class Row(msgspec.Struct, frozen=True):
     """Steps and effects that will not run again."""
     in_doubt: tuple[str, ...]
     waits_for: tuple[str, ...]
+    last_entry_at: int
     note: str = ""
     """What else to know, in words."""
 
@@ -39,7 +40,7 @@ class Row(msgspec.Struct, frozen=True):
 @click.option("--limit", type=click.IntRange(min=0), default=RUNS_SHOWN, show_default=True, help="How many; 0: all.")
 @common
 def runs(status: str | None, agent: str | None, limit: int, url: str | None, as_json: bool) -> int:
-    """List the runs, the one that changed last first.
+    """List the runs, the one that was started, resumed or ended last first.
 
     A run is `crashed` when it was running and its process is gone: start it again under the same id.
     """
@@ -54,7 +55,7 @@ def runs(status: str | None, agent: str | None, limit: int, url: str | None, as_
     if not found:
         out.line("no runs" if status is None and agent is None else "no such runs")
         return 0
-    out.table(("RUN", "AGENT", "STATUS", "DONE", "CHANGED", "WAITS FOR"), [_as_cells(row, now) for row in rows])
+    out.table(("RUN", "AGENT", "STATUS", "DONE", "LAST ENTRY", "WAITS FOR"), [_as_cells(row, now) for row in rows])
     if len(found) > len(rows):
         out.line(f"{len(found) - len(rows)} more; --limit 0 shows all")
     return 0
@@ -64,17 +65,26 @@ def _row(store: Store, run: RunSummary) -> Row:
     counts = {int(kind): int(count) for kind, count in store.read("progress_of", (run.stream,))}
     done = sum(counts.get(kind, 0) for kind in _CALLS_DONE)
     waits_for = tuple(text for _, _, _, text, _ in store.read("open_questions", (run.stream,)))
+    last = _last_entry_at(store, run)
     if Kind.EFFECT_INTENDED not in counts or run.status in (Status.FINISHED, Status.RUNNING):
-        return Row(run, done, (), waits_for)
+        return Row(run, done, (), waits_for, last)
     try:
         # Only the whole stream tells which of its intents have no outcome.
         effects = get_run(store, run.agent, run.id, unpack=bytes).in_doubt
     except JournalDamaged:
-        return Row(run, done, (), waits_for, "its journal is damaged; `perdure verify` says where")
+        return Row(run, done, (), waits_for, last, "its journal is damaged; `perdure verify` says where")
     unknown = tuple(effect.name for effect in effects if not _answered(store, run, effect))
     if effects and not unknown:
-        return Row(run, done, (), (), "answered; start its program again")
-    return Row(run, done, unknown, waits_for)
+        return Row(run, done, (), (), last, "answered; start its program again")
+    return Row(run, done, unknown, waits_for, last)
+
+
+def _last_entry_at(store: Store, run: RunSummary) -> int:
+    """When it last did anything. A run that has ended did so with its last entry."""
+    if run.status not in (Status.RUNNING, Status.WAITING, Status.CRASHED):
+        return run.changed_at
+    rows = [row for seq, _ in store.read("head_of", (run.stream,)) for row in store.read("event_at", (run.stream, seq))]
+    return int(rows[0][2]) if rows else run.changed_at
 
 
 def _answered(store: Store, run: RunSummary, effect: EffectInDoubt) -> bool:
@@ -85,8 +95,7 @@ def _as_cells(row: Row, now: int) -> tuple[str, ...]:
     run = row.run
     in_doubt = f"in doubt: {', '.join(row.in_doubt)}" if row.in_doubt else ""
     shown = clean(row.note or "; ".join(row.waits_for) or in_doubt or run.error)
-    changed = ago(run.changed_at, now)
-    cells = clean(run.id), clean(run.agent), run.status.value, str(row.done), changed
+    cells = clean(run.id), clean(run.agent), run.status.value, str(row.done), ago(row.last_entry_at, now)
     return *cells, shown if len(shown) <= 80 else shown[:79] + "…"
 
 
@@ -100,6 +109,7 @@ def _as_json(row: Row) -> dict[str, object]:
         "resumes": run.resumes,
         "started_at": when(run.started_at),
         "changed_at": when(run.changed_at),
+        "last_entry_at": when(row.last_entry_at),
         "holder": run.holder,
         "error": run.error,
         "in_doubt": list(row.in_doubt),

@@ -73,7 +73,7 @@ def _print_facts(out: Output, info: RunInfo, now: int) -> None:
     facts = [
         ("status", run.status.value),
         ("started", f"{when(run.started_at)}, {ago(run.started_at, now)}"),
-        ("changed", f"{when(run.changed_at)}, {ago(run.changed_at, now)}"),
+        ("last entry", f"{when(info.events[-1].at)}, {ago(info.events[-1].at, now)}"),
         ("resumed", "once" if run.resumes == 1 else f"{run.resumes} times" if run.resumes else ""),
         ("open in", clean(run.holder)),
         ("error", clean(run.error)),
@@ -137,6 +137,7 @@ def _as_json(info: RunInfo, told: Sequence[str], doubts: Sequence[Doubt], last: 
         "status": run.status.value,
         "started_at": when(run.started_at),
         "changed_at": when(run.changed_at),
+        "last_entry_at": when(info.events[-1].at),
         "resumes": run.resumes,
         "holder": run.holder,
         "error": run.error,

@@ -38,14 +38,16 @@ def verify(against: Path | None, export: Path | None, url: str | None, as_json: 
     anchor = anchors.read_anchor(against.read_bytes()) if against is not None else None
     heads: list[anchors.AnchoredHead] = []
     with existing_store(url) as store:
+        public = journal.agent_keys(store)
+        # Refuses the anchor of another store now; compares when it is asked for its findings.
+        differences = anchors.compare(store, anchor, public) if anchor is not None else ()
         with out.progress("verifying") as progress:
             report = journal.verify(
                 store,
                 lambda done, total, entries: progress(done, total),
                 lambda stream, seq, link: heads.append(anchors.AnchoredHead(stream, seq, link.hex())),
             )
-        public = journal.agent_keys(store)
-        findings = [*report.findings, *(anchors.compare(store, anchor, public) if anchor is not None else ())]
+        findings = [*report.findings, *differences]
         damaged = report.left_off or any(it.severity == Severity.DAMAGE for it in findings)
         if export is not None and not damaged:
             _write(

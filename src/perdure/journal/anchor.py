@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from ..errors import CorruptValue
+from ..errors import CorruptValue, WrongStore
 from ..keys import SigningKey, signed_by
 from ..store.base import Store
 from .findings import Finding, Severity, What
@@ -78,11 +78,17 @@ def read_anchor(data: bytes) -> Anchor:
 
 
 def compare(store: Store, anchor: Anchor, keys: Mapping[str, bytes]) -> Iterator[Finding]:
-    """How the store differs from what it was when the anchor was made: it may only have grown."""
-    yield from _signatures(anchor, keys)
+    """How the store differs from what it was when the anchor was made: it may only have grown.
+
+    An anchor of another store is refused at once, before anything is read.
+    """
     if anchor.store != store.identity:
-        yield Finding(What.FORKED, "the anchor was made of another store")
-        return
+        raise WrongStore(f"the anchor was made of another store: {anchor.store!r}, and this one is {store.identity!r}")
+    return _differences(store, anchor, keys)
+
+
+def _differences(store: Store, anchor: Anchor, keys: Mapping[str, bytes]) -> Iterator[Finding]:
+    yield from _signatures(anchor, keys)
     for head in anchor.heads:
         rows = store.read("event_at", (head.stream, head.seq))
         if not rows:

@@ -64,16 +64,20 @@ class Append(Unit[int]):
         self.site = site
         self.lane = head.stream
         self.head = head
-        self.records = records
         self.objects = objects
         self.also = also
         self.signer = signer
         self.seal = seal
         self._clock = clock
-        self._bodies = [clock.salt() + _ENCODER.encode(record) for record in records]
+        self.bring(records)
         self._before: tuple[int, bytes, int] | None = None
         self._at = 0
         """When it was first tried: tried again after a lost answer, it must make the same entries."""
+
+    def bring(self, records: Sequence[Record]) -> None:
+        """What is appended."""
+        self.records = records
+        self._bodies = [self._clock.salt() + _ENCODER.encode(record) for record in records]
 
     def script(self) -> Script[int]:
         """Append, fold, and seal when it is time. Returns the number of the last entry."""
@@ -107,7 +111,8 @@ class Append(Unit[int]):
 
     def joined(self, others: Sequence[Unit[Any]]) -> Unit[list[Any]] | None:
         """Entries of one head, none of which has to be sealed, follow each other in one commit."""
-        units = [self, *(unit for unit in others if isinstance(unit, Append))]
+        # Only plain ones: what others append is decided inside their own transaction.
+        units = [self, *(unit for unit in others if type(unit) is Append)]
         if len(units) <= len(others) or any(unit.head is not self.head or unit.signer is not None for unit in units):
             return None
         return _Joint(units)

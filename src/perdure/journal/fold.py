@@ -12,7 +12,7 @@ from ..store.base import Statement
 RUN_STATE = ""
 """The namespace of `run.state`; named ones belong to the agent."""
 
-VIEWS = ("agents", "runs", "state", "questions", "answers")
+VIEWS = ("agents", "runs", "state", "questions", "answers", "spaces", "entries", "history")
 """Every table that `rebuild` can make anew from the journal."""
 
 Fold = Callable[[int, int, int, Any], Sequence[Statement]]
@@ -35,7 +35,20 @@ def _writes(stream: int, at: int, writes: Sequence[r.Write]) -> list[Statement]:
 
 
 def _wrote_with(stream: int, seq: int, at: int, it: r.StepDone | r.EffectDone | r.ItemDone) -> Sequence[Statement]:
-    return _writes(stream, at, it.writes) if it.writes else ()
+    writes = _writes(stream, at, it.writes) if it.writes else ()
+    return [*writes, *_landed(stream, seq, at, it)] if it.landed else writes
+
+
+def _landed(
+    stream: int, seq: int, at: int, it: r.StepDone | r.EffectDone | r.ItemDone | r.Landed
+) -> Sequence[Statement]:
+    changes, revisions = list[Statement](), dict[tuple[int, str], int]()
+    for one in it.landed:
+        key = (one.owner, one.space, one.key)
+        changes.append(Statement("set_entry", (*key, one.value, one.version, one.revision, at, one.expires)))
+        changes.append(Statement("add_history", (*key, one.revision, one.version, stream, seq, at)))
+        revisions[one.owner, one.space] = one.revision
+    return changes + [Statement("set_space", (*space, revision)) for space, revision in revisions.items()]
 
 
 def _status(stream: int, status: r.Status, at: int, outcome: int = 0, error: str = "") -> list[Statement]:
@@ -77,4 +90,5 @@ _FOLDS: dict[type[r.Record], Fold] = {
     r.QuestionAsked: _asked,
     r.QuestionClosed: _closed,
     r.Answered: _answered,
+    r.Landed: _landed,
 }

@@ -28,12 +28,17 @@ class View(msgspec.Struct, frozen=True):
 
 
 _RUN_COLUMNS = "stream agent id status input_digest parent started_at changed_at resumes outcome error"
+_ENTRY_COLUMNS = "owner namespace key value version revision at expires"
+_HISTORY_COLUMNS = "owner namespace key revision version stream seq at"
 TABLES = {
     "agents": View("all_agents", ("name", "stream", "public_key", "at"), 1, "clear_agents"),
     "runs": View("all_runs", tuple(_RUN_COLUMNS.split()), 1, "clear_runs"),
     "state": View("all_state", ("owner", "namespace", "key", "value", "version", "at"), 3, "clear_state"),
     "questions": View("all_questions", ("stream", "seq", "about", "kind", "text", "at", "open"), 2, "clear_questions"),
     "answers": View("all_answers", ("stream", "about", "verdict", "value", "by", "at"), 2, "clear_answers"),
+    "spaces": View("all_spaces", ("owner", "namespace", "revision"), 2, "clear_spaces"),
+    "entries": View("all_entries", tuple(_ENTRY_COLUMNS.split()), 3, "clear_entries"),
+    "history": View("all_history", tuple(_HISTORY_COLUMNS.split()), 4, "clear_history"),
 }
 assert tuple(TABLES) == VIEWS
 

@@ -33,7 +33,11 @@ KNOWN_OBJECTS_MAX = 50_000
 ENDS = frozenset({r.Kind.RUN_FINISHED, r.Kind.RUN_FAILED, r.Kind.RUN_INTERRUPTED})
 """A run that has ended is sealed with its last entry, if the key was there."""
 
-FIRST_OF: dict[str, type[r.Record]] = {"agent": r.AgentCreated, "run": r.RunStarted, "process": r.Answered}
+FIRST_OF: dict[str, tuple[type[r.Record], ...]] = {
+    "agent": (r.AgentCreated,),
+    "run": (r.RunStarted,),
+    "process": (r.Answered, r.Landed),
+}
 """What a stream of each kind begins with."""
 
 
@@ -252,7 +256,7 @@ class _StreamInspection:
         elif isinstance(record, r.AgentCreated):
             self.agent = self.run = expected = record.name
             self.whole.keys[record.name] = record.public_key  # it may have been created after we began
-        if type(record) is not FIRST_OF.get(self.kind) or self.name != expected:
+        if type(record) not in FIRST_OF.get(self.kind, ()) or self.name != expected:
             self.found(What.STREAM, 1, f"the stream is listed as {self.kind} {self.name!r}, its first entry differs")
 
     def _seal(self, seal: tuple[Any, ...]) -> int:

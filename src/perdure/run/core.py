@@ -13,6 +13,7 @@ from .. import records as r
 from ..errors import Abandoned, Diverged, RunFinished
 from ..failpoints import Site
 from ..journal.append import Append, Head
+from ..journal.landing import Ask, Land
 from ..limits import SEAL_EVENTS
 from ..store.base import Statement
 from .functions import EXPLICIT
@@ -100,11 +101,15 @@ class RunCore:
         objects: Sequence[Statement] = (),
         also: Sequence[Statement] = (),
         seal: bool = False,
+        asks: Sequence[Ask] = (),
     ) -> Protocol[int]:
-        """Append entries to this run's stream; returns the number of the last one."""
+        """Append entries to this run's stream; returns the number of the last one. `asks` land with the first."""
         self.must_be_open()
         signer = self.engine.signer if seal or self.head.seq - self.head.sealed >= SEAL_EVENTS else None
-        unit = Append(site, self.head, entries, self.clock, objects=objects, also=also, signer=signer, seal=seal)
+        if asks:
+            unit: Append = Land(site, self.head, entries, self.store, asks, objects=objects, signer=signer)
+        else:
+            unit = Append(site, self.head, entries, self.clock, objects=objects, also=also, signer=signer, seal=seal)
         seq: int = yield Submit(unit)
         return seq
 

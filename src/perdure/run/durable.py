@@ -132,11 +132,12 @@ def make_durable(
     """Look at a function and wrap it; a wrapped one is taken as it is."""
     if isinstance(call, Durable):
         return call
-    awaits = always_async or inspect.iscoroutinefunction(call)
     definition = function(call, effect=effect, name=name, ignore=ignore, options=options)
+    if not always_async and inspect.iscoroutinefunction(call):
+        raise TypeError(f"{definition.name} is async: use AsyncAgent, whose steps and effects are awaited")
     if options.check is not None:
-        _refuse_misfit(definition, options.check, awaits)
-    return Durable(engine, definition, options, awaits=awaits)
+        _refuse_misfit(definition, options.check, always_async)
+    return Durable(engine, definition, options, awaits=always_async)
 
 
 def _refuse_misfit(definition: Function, check: Callable[..., Any], awaits: bool) -> None:

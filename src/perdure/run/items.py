@@ -112,7 +112,8 @@ def finish_item(item: Frame) -> Protocol[None]:
     """The item is done: its own writes land with that."""
     assert item.buffer is not None
     writes = item.buffer.landing()
-    yield from item.run.commit(Site.ITEM_DONE, r.ItemDone(item.path, writes), objects=item.buffer.objects)
+    done, buffer = r.ItemDone(item.path, writes), item.buffer
+    yield from item.run.commit(Site.ITEM_DONE, done, objects=buffer.objects, asks=buffer.asks)
     item.alive = False
     assert item.parent is not None
     item.run.land(item.parent, writes)

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from .. import records as r
+from ..errors import VersionConflict
 from ..failpoints import Site
 from ..store.base import Statement
 from .core import RunCore
@@ -63,11 +64,19 @@ def record_done(
     """The outcome: result and everything written inside, durable together when this returns."""
     writes = buffer.landing()
     done = r.EffectDone(recorded.seq, took_us, how, packed, writes, note)
-    entries = (done, r.QuestionClosed(closes, "done")) if closes else (done,)
-    yield from it.run.commit(Site.EFFECT_OUTCOME, *entries, objects=(*objects, *buffer.objects))
+    more, made = [r.QuestionClosed(closes, "done")] if closes else [], (*objects, *buffer.objects)
+    lost: VersionConflict | None = None
+    try:
+        yield from it.run.commit(Site.EFFECT_OUTCOME, done, *more, objects=made, asks=buffer.asks)
+    except VersionConflict as error:
+        # It happened, whatever became of the state: that is recorded in any case, and the conflict told.
+        lost, done = error, msgspec.structs.replace(done, note=describe(error))
+        yield from it.run.commit(Site.EFFECT_OUTCOME, done, *more, objects=made)
     recorded.done, recorded.result = True, packed
     it.run.ledger.close(recorded)
     it.run.land(it.frame, writes)
+    if lost is not None:
+        raise lost
 
 
 def record_failed(run: RunCore, recorded: Recorded, error: BaseException, final: bool = False) -> Protocol[None]:

@@ -59,6 +59,11 @@ def reading(call: Callable[..., T], *args: Any) -> Protocol[T]:
     return result
 
 
+def pausing(seconds: float) -> Protocol[None]:
+    """A protocol that only lets time pass."""
+    yield Pause(seconds)
+
+
 def drive_sync(store: Store, protocol: Protocol[T]) -> T:
     """Perform a protocol in this thread."""
     try:

@@ -7,6 +7,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from ..errors import Abandoned, NotDurable
+from ..journal.landing import Ask
 from ..records import Op, Write
 from ..store.base import Statement
 
@@ -17,10 +18,12 @@ if TYPE_CHECKING:
 class Buffer:
     """Writes that wait for the end of a step, an effect or an item, to land with it or be dropped with it."""
 
-    __slots__ = ("objects", "result", "state", "writes")
+    __slots__ = ("asks", "objects", "result", "state", "writes")
 
     def __init__(self) -> None:
         self.writes: list[Write] = []
+        self.asks: list[Ask] = []
+        """Writes to the agent's state, decided when they land."""
         self.objects: list[Statement] = []
         self.state: dict[str, Write] = {}
         self.result: Write | None = None

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from .. import records as r
-from ..errors import PerdureError, StepTimeout, StoreProblem
+from ..errors import PerdureError, StepTimeout, StoreProblem, VersionConflict
 from ..failpoints import Site
 from ..limits import RETRY_BACKOFF_SECONDS_MAX
-from ..store.base import holds
+from ..store.base import Statement, holds
 from .core import RunCore
 from .functions import Function, Options
 from .ledger import Recorded
@@ -71,8 +72,12 @@ def _execute(
         writes = body.buffer.landing()
         took_us = (time.perf_counter_ns() - begun) // 1000
         # The step's completion: result and everything written inside, durable together when this line is passed.
-        done = r.StepDone(call, since, took_us, packed, writes)
-        yield from run.commit(Site.STEP_DONE, done, objects=(*objects, *body.buffer.objects))
+        done, made = r.StepDone(call, since, took_us, packed, writes), (*objects, *body.buffer.objects)
+        try:
+            yield from run.commit(Site.STEP_DONE, done, objects=made, asks=body.buffer.asks)
+        except VersionConflict as error:
+            yield from _give_up(run, call, since, error, packed, objects)  # the result was paid for, and is kept
+            raise
         run.land(frame, writes)
         if options.id is not None:
             run.ledger.track_step(call, packed)
@@ -84,10 +89,17 @@ def _is_ours(error: Exception) -> bool:
     return isinstance(error, PerdureError) and not isinstance(error, StepTimeout)
 
 
-def _give_up(run: RunCore, call: r.Call, since: int, error: Exception) -> Protocol[None]:
+def _give_up(
+    run: RunCore,
+    call: r.Call,
+    since: int,
+    error: Exception,
+    result: bytes = b"",
+    also: Sequence[Statement] = (),
+) -> Protocol[None]:
     packed, objects = run.pack(error, call.name)
-    entry = r.StepFailed(call, since, packed, describe(error))
-    mark(error, run, (yield from run.commit(Site.STEP_FAILED, entry, objects=objects)))
+    entry = r.StepFailed(call, since, packed, describe(error), result)
+    mark(error, run, (yield from run.commit(Site.STEP_FAILED, entry, objects=(*objects, *also))))
 
 
 def pause_before_retry(run: RunCore, call: r.Call, attempts: int, backoff: float, error: Exception) -> Protocol[None]:

@@ -37,6 +37,11 @@ _VIEWS = {
     "all_state": "INSERT INTO state (owner, namespace, key, value, version, at) VALUES (?, ?, ?, ?, ?, ?)",
     "all_questions": "INSERT INTO questions (stream, seq, about, kind, text, at, open) VALUES (?, ?, ?, ?, ?, ?, ?)",
     "all_answers": "INSERT INTO answers (stream, about, verdict, value, by, at) VALUES (?, ?, ?, ?, ?, ?)",
+    "all_spaces": "INSERT INTO spaces (owner, namespace, revision) VALUES (?, ?, ?)",
+    "all_entries": "INSERT INTO entries (owner, namespace, key, value, version, revision, at, expires) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+    "all_history": "INSERT INTO history (owner, namespace, key, revision, version, stream, seq, at) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
     "all_leases": "INSERT INTO leases (stream, fence, holder) VALUES (?, ?, NULL)",
     "all_seals": "INSERT INTO seals (stream, seq, chain, streams, public_key, signature) VALUES (?, ?, ?, ?, ?, ?)",
 }

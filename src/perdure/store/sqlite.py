@@ -54,7 +54,7 @@ class SqliteStore(Store):
         self._committer = Committer(self._execute)
         if path != ":memory:":
             refuse_unsafe_place(path)
-        self._turnstile = None if self._one_connection else Turnstile(path + ".lock")
+        self._turnstile: Turnstile | None = None
         self._readers: list[apsw.Connection] = []
         self._watcher: apsw.Connection | None = None
         self._watch_lock = threading.Lock()
@@ -62,6 +62,8 @@ class SqliteStore(Store):
         try:
             with translate(path):
                 self._writer = patiently(lambda: connect(path, durability, vfs))
+                if not self._one_connection:  # not before: beside the file of another program we leave nothing
+                    self._turnstile = Turnstile(path + ".lock")
                 self._locked(patiently, lambda: create_or_migrate(self._writer, clock))
                 self.secret = self._meta("secret")
                 self.identity = self._meta("identity").hex()

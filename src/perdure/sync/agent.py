@@ -19,6 +19,7 @@ from ..run.durable import Durable, make_durable
 from ..run.functions import Options
 from ..run.requests import drive_sync, reading
 from .run import ASYNC, Exceptions, Run
+from .state import AgentState
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -51,6 +52,7 @@ class Agent:
     ) -> None:
         self._engine = Engine(name, store=store, durability=durability, strict=strict, key=key, single_home=single_home)
         self.runs = Runs(self._engine)
+        self.state = AgentState(self._engine)
 
     @property
     def name(self) -> str:
@@ -208,7 +210,7 @@ class Runs:
         return self._read(lambda: runs.get_run(self._engine.store, self._engine.name, id))
 
     def list(self, status: str | None = None) -> builtins.list[runs.RunSummary]:
-        """The runs of this agent, the one that changed last first."""
+        """The runs of this agent, or those in one status; the one that was started, resumed or ended last first."""
         return self._read(lambda: runs.list_runs(self._engine.store, self._engine.name, status))
 
     def result(self, id: str) -> Any:

@@ -114,8 +114,8 @@ HOLDERS = (
         "who guesses a large value can see in the file whether it is there",
         OBJECTS + "test_ids_tell_nothing_to_those_who_guess_the_content",
         "objects.py",
-        "return blake2b(data, key=store.secret, digest_size=_ID_BYTES).digest()",
-        "return blake2b(data, digest_size=_ID_BYTES).digest()",
+        "return blake2b(data, key=store.secret, digest_size=ID_BYTES).digest()",
+        "return blake2b(data, digest_size=ID_BYTES).digest()",
     ),
     mutant(
         "collector-takes-too-much",

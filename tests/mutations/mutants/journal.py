@@ -102,7 +102,7 @@ JOURNAL = (
         "a changed large value is returned as the recorded one",
         GAPS + "test_a_large_value_that_was_changed_or_removed_is_not_believed",
         "objects.py",
-        "if _identity(store, data) != identity:",
+        "if identify(store, data) != identity:",
         "if False:",
     ),
     mutant(

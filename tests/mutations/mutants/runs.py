@@ -166,8 +166,8 @@ RUNS = (
         "a large result is acknowledged and not there",
         GAPS + "test_large_values_land_with_what_wrote_them",
         "run/steps.py",
-        "yield from run.commit(Site.STEP_DONE, done, objects=(*objects, *body.buffer.objects))",
-        "yield from run.commit(Site.STEP_DONE, done, objects=objects)",
+        "packed, writes), (*objects, *body.buffer.objects)",
+        "packed, writes), objects",
     ),
     mutant(
         "attempts-forgotten",

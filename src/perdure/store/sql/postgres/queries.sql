@@ -267,6 +267,72 @@ SELECT namespace, key, value, version, at FROM state WHERE owner = :owner ORDER 
 -- For rebuild.
 SELECT owner, namespace, key, value, version, at FROM state ORDER BY owner, namespace, key;
 
+-- name: lock_space(owner, namespace)
+-- One change of a namespace at a time, until this transaction ends; what is asked behind it sees the changes before.
+SELECT 1 FROM (SELECT pg_advisory_xact_lock(hashtextextended(:namespace::text, :owner::bigint))) AS locked;
+
+-- name: set_entry(owner, namespace, key, value, version, revision, at, expires)
+-- Fold of a StateChange; the newest wins in whatever order the streams are folded.
+INSERT INTO entries (owner, namespace, key, value, version, revision, at, expires)
+VALUES (:owner, :namespace, :key, :value, :version, :revision, :at, :expires)
+ON CONFLICT (owner, namespace, key) DO UPDATE SET value = excluded.value, version = excluded.version,
+    revision = excluded.revision, at = excluded.at, expires = excluded.expires
+WHERE excluded.revision > entries.revision;
+
+-- name: add_history(owner, namespace, key, revision, version, stream, seq, at)
+-- Fold of a StateChange: where its value is.
+INSERT INTO history (owner, namespace, key, revision, version, stream, seq, at)
+VALUES (:owner, :namespace, :key, :revision, :version, :stream, :seq, :at);
+
+-- name: set_space(owner, namespace, revision)
+-- Fold of the last StateChange of an entry in a namespace.
+INSERT INTO spaces (owner, namespace, revision) VALUES (:owner, :namespace, :revision)
+ON CONFLICT (owner, namespace) DO UPDATE SET revision = excluded.revision WHERE excluded.revision > spaces.revision;
+
+-- name: get_space(owner, namespace)
+-- How often a namespace has changed.
+SELECT revision FROM spaces WHERE owner = :owner AND namespace = :namespace;
+
+-- name: spaces_of(owner)
+-- The namespaces of an agent.
+SELECT namespace, revision FROM spaces WHERE owner = :owner ORDER BY namespace;
+
+-- name: get_entry(owner, namespace, key)
+-- The latest value of one key; empty when it was deleted.
+SELECT value, version, revision, at, expires FROM entries
+WHERE owner = :owner AND namespace = :namespace AND key = :key;
+
+-- name: entries_of(owner, namespace, now)
+-- The latest values of a namespace, without what is deleted or out of date.
+SELECT key, value, version, at FROM entries
+WHERE owner = :owner AND namespace = :namespace AND length(value) > 0 AND (expires = 0 OR expires > :now) ORDER BY key;
+
+-- name: history_of(owner, namespace, key)
+-- Every change of a key, oldest first.
+SELECT revision, version, stream, seq, at FROM history
+WHERE owner = :owner AND namespace = :namespace AND key = :key ORDER BY revision;
+
+-- name: entries_at(owner, namespace, revision, at)
+-- The last change of each key up to a revision and a time.
+SELECT key, revision, stream, seq FROM history AS it
+WHERE owner = :owner AND namespace = :namespace AND revision = (
+    SELECT max(revision) FROM history
+    WHERE owner = it.owner AND namespace = it.namespace AND key = it.key AND revision <= :revision AND at <= :at)
+ORDER BY key;
+
+-- name: all_spaces()
+-- For rebuild.
+SELECT owner, namespace, revision FROM spaces ORDER BY owner, namespace;
+
+-- name: all_entries()
+-- For rebuild.
+SELECT owner, namespace, key, value, version, revision, at, expires FROM entries ORDER BY owner, namespace, key;
+
+-- name: all_history()
+-- For rebuild.
+SELECT owner, namespace, key, revision, version, stream, seq, at FROM history
+ORDER BY owner, namespace, key, revision;
+
 -- name: add_question(stream, seq, about, kind, text, at)
 -- Fold of QuestionAsked.
 INSERT INTO questions (stream, seq, about, kind, text, at, open)
@@ -324,3 +390,15 @@ DELETE FROM questions;
 -- name: clear_answers()
 -- Rebuild starts from nothing.
 DELETE FROM answers;
+
+-- name: clear_spaces()
+-- Rebuild starts from nothing.
+DELETE FROM spaces;
+
+-- name: clear_entries()
+-- Rebuild starts from nothing.
+DELETE FROM entries;
+
+-- name: clear_history()
+-- Rebuild starts from nothing.
+DELETE FROM history;

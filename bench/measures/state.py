@@ -1,0 +1,30 @@
+"""`agent.state` in the open: one key after the other, many in one commit, and reading."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+from ..workload import Series, an_agent, bare_commit, figures, take_turns, text
+
+
+def state(folder: Path, pairs: int, size: int, keys: int, reads: int) -> dict[str, Any]:
+    """Sets of 1 KB beside bare commits; a transaction of many keys; gets in a namespace of that many keys."""
+    texts = [text(number) for number in range(64)]
+    with an_agent(folder) as agent:
+        ours = Series(lambda number: agent.state.set("bench", f"key-{number % 64}", texts[number % 64]))
+        floor = Series(bare_commit(folder))
+        take_turns(ours, floor, pairs=pairs, size=size)
+        begun = perf_counter()
+        with agent.state.transaction() as many:
+            for number in range(keys):
+                many.set("many", f"key-{number}", number)
+        took = perf_counter() - begun
+        gets = []
+        for number in range(reads):
+            begun = perf_counter()
+            agent.state.get("many", f"key-{number * 7919 % keys}")
+            gets.append(perf_counter() - begun)
+    return {**figures(ours, floor, size), "sets_per_second": keys / took, "get_us": median(gets) * 1e6}

@@ -1,0 +1,199 @@
+"""The public face of `agent.state`. Only arguments and documentation: `perdure.state` decides."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import AsyncIterator, Callable
+from types import TracebackType
+from typing import Any, TypeVar
+
+from .. import state
+from ..durations import Duration, seconds_of
+from ..engine import Engine
+from ..journal.landing import Ask, Place
+from ..limits import WAIT_POLL_SECONDS, WAIT_POLL_SECONDS_MAX
+from ..run.requests import Protocol, drive_async, pausing, reading
+from ..state import Seen, StateVersion, When
+
+R = TypeVar("R")
+
+
+class AsyncAgentState:
+    """`agent.state`: namespaced keys, always live, each with versions and a history.
+
+    >>> page = await agent.state.get("crawl", "page", 0)
+    >>> await agent.state.set("crawl", "page", page + 1)
+
+    Inside a step, an effect or an item a change lands with it, or not at all; in the open it is on disk when the call
+    returns.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def set(
+        self, ns: str, key: str, value: Any, ttl: Duration | None = None, if_version: int | None = None
+    ) -> int:
+        """Set a key, and return its version: 1, then 2, and so on.
+
+        After `ttl` (seconds, a timedelta or "2h") it is gone. `if_version` refuses with `VersionConflict` when the
+        key has another version by now; 0 is a key that is not there.
+        """
+        ask = state.ask_set(self._engine, await self._place(ns, key), value, ttl, if_version)
+        return (await self._do(state.write_one(self._engine, ask))).version
+
+    async def get(self, ns: str, key: str, default: Any = None) -> Any:
+        """The value of a key, as a copy that nobody else has."""
+        return await self._do(state.get(self._engine, ns, key, default))
+
+    async def version(self, ns: str, key: str) -> int:
+        """The version of a key, for `if_version`; 0 when it is not there."""
+        return (await self._do(state.peek(self._engine, await self._place(ns, key)))).version
+
+    async def delete(self, ns: str, key: str, if_version: int | None = None) -> bool:
+        """Remove a key; whether it was there. Its history stays."""
+        return await self._do(state.delete(self._engine, await self._place(ns, key), if_version))
+
+    async def items(self, ns: str) -> builtins.list[tuple[str, Any]]:
+        """Every key of a namespace with its value, in the order of the keys."""
+        return await self._do(state.items(self._engine, ns))
+
+    async def update(self, ns: str, key: str, fn: Callable[[Any], Any], ttl: Duration | None = None) -> Any:
+        """Set a key to what `fn` makes of its value (None when it is not there), and return that.
+
+        Atomic: `fn` is called inside the commit. It should be quick and do nothing else; it may be called again.
+
+        >>> await agent.state.update("crawl", "seen", lambda seen: [*(seen or []), url])
+        """
+        ask = state.ask_update(self._engine, await self._place(ns, key), fn, ttl)
+        return (await self._do(state.write_one(self._engine, ask))).value
+
+    async def incr(self, ns: str, key: str, by: float = 1) -> Any:
+        """Add to a number, from 0, and return it. Atomic."""
+        return await self.update(ns, key, state.adding(by))
+
+    async def history(self, ns: str, key: str) -> builtins.list[StateVersion]:
+        """Every value that a key has had, oldest first."""
+        return await self._read(lambda: state.history(self._engine, ns, key))
+
+    def at(self, when: When) -> AsyncStateAt:
+        """The state as it was: at a time (a datetime), or after that many changes of the namespace that is asked.
+
+        >>> await agent.state.at(yesterday).get("crawl", "page")
+        """
+        return AsyncStateAt(self._engine, when)
+
+    async def revision(self, ns: str) -> int:
+        """How often a namespace has changed: the number for `at` and `revert`."""
+        return await self._read(lambda: state.revision(self._engine, ns))
+
+    async def revert(self, to: When, ns: str | None = None) -> int:
+        """Make a namespace what it was, as a new change; without `ns` all of them. Returns how many keys changed."""
+        return await self._do(state.revert(self._engine, to, ns))
+
+    async def watch(self, ns: str, key: str, timeout: Duration | None = None) -> AsyncIterator[StateVersion]:
+        """Yield each new version of a key from now on, whoever writes it; ends when none comes for `timeout`.
+
+        >>> async for change in agent.state.watch("deploy", "approved"):
+        ...     print(change.version, change.value)
+        """
+        seconds = None if timeout is None else seconds_of(timeout, "timeout")
+        place = await self._place(ns, key)
+        seen, waited, pause = (await self._read(lambda: state.latest(self._engine, place))).version, 0.0, 0.0
+        while seconds is None or waited < seconds:
+            found = await self._read(lambda: state.latest(self._engine, place))
+            if found.version != seen:
+                seen, waited, pause = found.version, 0.0, 0.0
+                yield found
+                continue
+            # A look at a file costs next to nothing; a server is asked less and less often.
+            most = WAIT_POLL_SECONDS if self._engine.store.one_host else WAIT_POLL_SECONDS_MAX / 5
+            pause = min(max(pause * 1.5, WAIT_POLL_SECONDS), most)
+            await self._do(pausing(pause))
+            waited += pause
+
+    def transaction(self) -> AsyncStateTransaction:
+        """Several keys, all or none; what was read must still be so when it ends, or it is a `VersionConflict`.
+
+        >>> async with agent.state.transaction() as t:
+        ...     await t.set("bank", "alice", await t.get("bank", "alice") - 10)
+        ...     await t.set("bank", "bob", await t.get("bank", "bob") + 10)
+        """
+        return AsyncStateTransaction(self._engine)
+
+    async def _place(self, ns: str, key: str) -> Place:
+        return await self._read(lambda: state.place(self._engine, ns, key))
+
+    async def _do(self, protocol: Protocol[R]) -> R:
+        return await drive_async(self._engine.store, protocol)
+
+    async def _read(self, call: Callable[[], R]) -> R:
+        return await drive_async(self._engine.store, reading(call))
+
+
+class AsyncStateAt:
+    """What `agent.state.at` returns."""
+
+    def __init__(self, engine: Engine, when: When) -> None:
+        self._engine = engine
+        self._when = when
+
+    async def get(self, ns: str, key: str, default: Any = None) -> Any:
+        """The value that a key had."""
+        return dict(await self.items(ns)).get(key, default)
+
+    async def items(self, ns: str) -> builtins.list[tuple[str, Any]]:
+        """Every key that a namespace had, with its value."""
+        read = reading(lambda: state.items_at(self._engine, ns, self._when))
+        return list((await drive_async(self._engine.store, read)).items())
+
+
+class AsyncStateTransaction:
+    """What `agent.state.transaction` returns."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._asks: builtins.list[Ask] = []
+        self._read: dict[Place, Seen] = {}
+
+    async def __aenter__(self) -> AsyncStateTransaction:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        asks, self._asks = self._asks, []
+        if error is None and any(ask.writes for ask in asks):
+            await self._do(state.change(self._engine, asks))
+
+    async def set(self, ns: str, key: str, value: Any, ttl: Duration | None = None) -> None:
+        """Set a key when the transaction ends."""
+        self._asks.append(state.ask_set(self._engine, await self._place(ns, key), value, ttl, None))
+
+    async def get(self, ns: str, key: str, default: Any = None) -> Any:
+        """The value of a key, with what this transaction has done to it."""
+        place = await self._place(ns, key)
+        if place not in self._read:
+            self._read[place] = seen = await self._do(state.peek(self._engine, place))
+            self._asks.insert(0, Ask(place, if_version=seen.version, writes=False))
+        wanted = [ask for ask in self._asks if ask.place == place and ask.writes]
+        seen = state.within(self._engine, self._read[place], wanted)
+        return seen.value if seen.there else default
+
+    async def delete(self, ns: str, key: str) -> None:
+        """Remove a key when the transaction ends."""
+        self._asks.append(Ask(await self._place(ns, key)))
+
+    async def update(self, ns: str, key: str, fn: Callable[[Any], Any]) -> None:
+        """Set a key to what `fn` makes of it when the transaction ends."""
+        self._asks.append(state.ask_update(self._engine, await self._place(ns, key), fn, None))
+
+    async def incr(self, ns: str, key: str, by: float = 1) -> None:
+        """Add to a number when the transaction ends."""
+        await self.update(ns, key, state.adding(by))
+
+    async def _place(self, ns: str, key: str) -> Place:
+        return await drive_async(self._engine.store, reading(lambda: state.place(self._engine, ns, key)))
+
+    async def _do(self, protocol: Protocol[R]) -> R:
+        return await drive_async(self._engine.store, protocol)

@@ -1,0 +1,36 @@
+"""Lengths of time as people give them: seconds, a timedelta, or a text such as "90s", "5m", "2h" or "7d"."""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import timedelta
+
+Duration = float | timedelta | str
+
+_SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_TEXT = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)")
+
+
+def seconds_of(duration: Duration, what: str) -> float:
+    """How many seconds, which is more than none.
+
+    >>> seconds_of("2h", "ttl")
+    7200.0
+    """
+    if isinstance(duration, timedelta):
+        seconds = duration.total_seconds()
+    elif isinstance(duration, str):
+        found = _TEXT.fullmatch(duration.strip())
+        if found is None:
+            raise ValueError(
+                f'{what}={duration!r}: give seconds, a timedelta, or a text such as "90s", "5m", "2h", "7d"'
+            )
+        seconds = float(found[1]) * _SECONDS[found[2]]
+    elif type(duration) in (int, float):
+        seconds = float(duration)
+    else:
+        raise TypeError(f"{what}={duration!r}: give seconds, a timedelta or a text")
+    if not 0 < seconds < math.inf:
+        raise ValueError(f"{what}={duration!r}: it must be longer than nothing, and end")
+    return seconds

@@ -1,0 +1,171 @@
+"""Writes to an agent that are decided inside the commit: which version a key gets, and what `incr` makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from .. import objects, records
+from ..errors import VersionConflict
+from ..failpoints import Site
+from ..store.base import Script, Statement, Store
+from .append import Append, Head, Signer
+
+Place = tuple[int, str, str]
+"""Owner, namespace and key."""
+Space = tuple[int, str]
+"""Owner and namespace."""
+
+
+class Ask(msgspec.Struct, frozen=True):
+    """A wanted change of one key; `make` says what becomes of the value that is there."""
+
+    place: Place
+    packed: bytes = b""
+    """The new value; none deletes the key."""
+    objects: Sequence[Statement] = ()
+    make: Callable[[Any], Any] | None = None
+    """Instead of `packed`: from the value that is there, or None, to the new one. Called inside the commit."""
+    expires: int = 0
+    if_version: int | None = None
+    """Refused unless the key has this version; 0 is a key that is not there."""
+    writes: bool = True
+    """False where a transaction only relies on what it has read."""
+
+    @property
+    def path(self) -> str:
+        """As it is written in a message."""
+        _, space, key = self.place
+        return f"state[{space!r}][{key!r}]"
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """A key as the store has it."""
+
+    value: bytes = b""
+    version: int = 0
+    expires: int = 0
+
+    def seen(self, now: int) -> Entry:
+        """What a reader sees of it: nothing of one that was deleted or is out of date."""
+        return self if self.value and (not self.expires or self.expires > now) else _NOTHING
+
+
+_NOTHING = Entry()
+
+
+class Land(Append):
+    """Entries, the first of which carries changes of state, decided under the locks of their namespaces."""
+
+    __slots__ = ("_asks", "_entries", "_made", "_revisions", "_store", "landed")
+
+    def __init__(
+        self,
+        site: Site,
+        head: Head,
+        entries: Sequence[records.Record],
+        store: Store,
+        asks: Sequence[Ask],
+        *,
+        objects: Sequence[Statement] = (),
+        signer: Signer | None = None,
+        revisions: Mapping[Space, int] | None = None,
+    ) -> None:
+        super().__init__(site, head, (), store.clock, signer=signer)
+        self._entries = entries
+        self._made = objects
+        self._store = store
+        self._asks = asks
+        self._revisions = revisions or {}
+        """What the namespaces must be at, for who has decided by what it has read of them."""
+        self.landed: tuple[records.StateChange, ...] = ()
+
+    def script(self) -> Script[int]:
+        """As `Append.script`; without any change, an entry that would say nothing else is not made."""
+        resolving = _Resolving(self._store, self._asks, self._revisions)
+        self.landed = yield from resolving.run()
+        first, *rest = self._entries
+        if not self.landed and isinstance(first, records.Landed):
+            return self.head.seq
+        self.bring([msgspec.structs.replace(first, landed=self.landed), *rest])
+        self.objects = [*self._made, *resolving.objects]
+        return (yield from super().script())
+
+
+class _Resolving:
+    """Finds out what the asks come to."""
+
+    def __init__(self, store: Store, asks: Sequence[Ask], revisions: Mapping[Space, int]) -> None:
+        self._store = store
+        self._asks = asks
+        self._wanted = revisions
+        self._now = store.clock.wall_ms()
+        self.objects: list[Statement] = []
+
+    def run(self) -> Script[tuple[records.StateChange, ...]]:
+        """The changes, in the order in which their keys were first named; several asks of one key are one change."""
+        # In one order for everybody, so that two who want the same two namespaces do not wait for each other.
+        spaces = sorted({ask.place[:2] for ask in self._asks} | set(self._wanted))
+        places = list(dict.fromkeys(ask.place for ask in self._asks))
+        rows = yield [
+            *(Statement("lock_space", space) for space in spaces),
+            *(Statement("get_space", space) for space in spaces),
+            *(Statement("get_entry", place) for place in places),
+        ]
+        revisions = {space: _first(found) for space, found in zip(spaces, rows[len(spaces) :], strict=False)}
+        before = {
+            place: Entry(found[0][0], found[0][1], found[0][4]) if found else _NOTHING
+            for place, found in zip(places, rows[2 * len(spaces) :], strict=True)
+        }
+        for space, wanted in self._wanted.items():
+            if revisions[space] != wanted:
+                raise VersionConflict(f"namespace {space[1]!r} has changed", expected=wanted, found=revisions[space])
+        after = dict(before)
+        for ask in self._asks:
+            after[ask.place] = yield from self._apply(ask, before[ask.place], after[ask.place])
+        return self._changes(before, after, revisions)
+
+    def _apply(self, ask: Ask, stored: Entry, entry: Entry) -> Script[Entry]:
+        found = stored.seen(self._now)
+        if ask.if_version is not None and ask.if_version != found.version:
+            yield from self._refuse(ask, found)
+        if not ask.writes:
+            return entry
+        packed, made = ask.packed, ask.objects
+        if ask.make is not None:
+            seen = entry.seen(self._now)
+            value = (yield from objects.unpack_within(self._store, seen.value)) if seen.value else None
+            packed, made = objects.pack(self._store, ask.make(value), ask.path)
+        self.objects += made
+        return Entry(packed, entry.version, ask.expires)
+
+    def _refuse(self, ask: Ask, found: Entry) -> Script[None]:
+        theirs = (yield from objects.unpack_within(self._store, found.value)) if found.value else None
+        inline = ask.packed if ask.writes and ask.make is None else b""
+        raise VersionConflict(
+            f"{ask.path} has version {found.version}, not {ask.if_version}",
+            expected=ask.if_version or 0,
+            found=found.version,
+            yours=objects.opened(ask.packed, ask.objects) if inline else None,
+            theirs=theirs,
+        )
+
+    def _changes(
+        self, before: Mapping[Place, Entry], after: Mapping[Place, Entry], revisions: dict[Space, int]
+    ) -> tuple[records.StateChange, ...]:
+        changes = []
+        for place, entry in after.items():
+            old = before[place]
+            if entry is old or not (entry.value or old.value):
+                continue  # not written, or deleted where nothing is
+            owner, space, key = place
+            revision = revisions[owner, space] = revisions[owner, space] + 1
+            made = (old.version + 1, revision, entry.value, entry.expires)
+            changes.append(records.StateChange(owner, space, key, *made))
+        return tuple(changes)
+
+
+def _first(rows: Sequence[tuple[Any, ...]]) -> int:
+    return int(rows[0][0]) if rows else 0

@@ -1,0 +1,348 @@
+"""`agent.state`: namespaced keys with versions and history, always live.
+
+Written inside a step, an effect or an item, a change lands with it, once; in the open it is durable when the call
+returns. Protocols without I/O, as in `run/`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from . import objects
+from . import records as r
+from .durations import Duration, seconds_of
+from .errors import Abandoned, NotStorable, ValueTooLarge, VersionConflict
+from .failpoints import Site
+from .journal.landing import Ask, Entry, Land, Place, Space
+from .limits import NAME_CHARACTERS_MAX, SEAL_EVENTS
+from .run.requests import Protocol, Read, Submit
+from .run.scope import Buffer, current
+from .store.base import holds
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+When = int | datetime
+_EVER = (1 << 62) - 1
+_TRIES = 20
+"""How often a revert begins anew because the namespace has changed meanwhile."""
+
+
+class StateVersion(msgspec.Struct, frozen=True):
+    """One value that a key has had."""
+
+    version: int
+    revision: int
+    """Of the namespace, for `at`."""
+    value: Any
+    at: datetime
+    deleted: bool = False
+
+
+# -- asking -----------------------------------------------------------------------------------------------------------
+
+
+def place(engine: Engine, space: str, key: str) -> Place:
+    """Where a key lives; makes the agent known, if it is not."""
+    engine.ensure_agent()
+    return (engine.stream, _named(space, "namespace"), _named(key, "key"))
+
+
+def _named(text: object, what: str) -> str:
+    if not isinstance(text, str):
+        raise TypeError(f"a {what} is a str, not {text!r}")
+    if len(text) > NAME_CHARACTERS_MAX:
+        raise ValueTooLarge(f"a {what} has at most {NAME_CHARACTERS_MAX} characters")
+    if not holds(text):
+        raise NotStorable(f"a {what} has no NUL character and no lone surrogate, unlike {text!r}")
+    return text
+
+
+def ask_set(engine: Engine, at: Place, value: Any, ttl: Duration | None, if_version: int | None) -> Ask:
+    """Set a key."""
+    packed, made = objects.pack(engine.store, value, Ask(at).path)
+    return Ask(at, packed, made, expires=_expiry(engine, ttl), if_version=if_version)
+
+
+def ask_update(engine: Engine, at: Place, make: Callable[[Any], Any], ttl: Duration | None) -> Ask:
+    """Set a key to what a function makes of it."""
+    return Ask(at, make=make, expires=_expiry(engine, ttl))
+
+
+def adding(by: float) -> Callable[[Any], Any]:
+    """What `incr` does."""
+
+    def add(value: Any) -> Any:
+        return (0 if value is None else value) + by
+
+    return add
+
+
+def _expiry(engine: Engine, ttl: Duration | None) -> int:
+    return 0 if ttl is None else engine.store.clock.wall_ms() + int(seconds_of(ttl, "ttl") * 1000)
+
+
+# -- writing ----------------------------------------------------------------------------------------------------------
+
+
+def change(engine: Engine, asks: Sequence[Ask]) -> Protocol[list[r.StateChange]]:
+    """Make changes, all or none: now, or with the step, effect or item around the caller; then none is returned yet."""
+    buffer = _buffer(engine)
+    if buffer is not None:
+        buffer.asks += asks
+        return []
+    return (yield from _commit(engine, asks))
+
+
+def _commit(
+    engine: Engine, asks: Sequence[Ask], revisions: dict[Space, int] | None = None
+) -> Protocol[list[r.StateChange]]:
+    head = yield Read(engine.own_stream)
+    signer = engine.signer if head.seq - head.sealed >= SEAL_EVENTS else None
+    unit = Land(Site.STATE, head, [r.Landed(())], engine.store, asks, signer=signer, revisions=revisions)
+    yield Submit(unit)
+    return list(unit.landed)
+
+
+def _buffer(engine: Engine) -> Buffer | None:
+    """Where writes wait for the end of the body or item around the caller, if they can land with it."""
+    frame = current()
+    if frame is None or frame.run.store is not engine.store:
+        return None
+    if not frame.alive:
+        raise Abandoned
+    return frame.buffer
+
+
+def write_one(engine: Engine, ask: Ask) -> Protocol[Seen]:
+    """One change, and the key after it; inside a body, what it will be, going by what is there now."""
+    if _buffer(engine) is not None:
+        yield from change(engine, [ask])
+        return (yield from peek(engine, ask.place))
+    landed = yield from change(engine, [ask])
+    if not landed:
+        return NOTHING
+    version, packed = landed[0].version, landed[0].value
+    value = (yield Read(objects.unpack, (engine.store, packed))) if ask.make is not None else None
+    return Seen(bool(packed), version, value)
+
+
+def delete(engine: Engine, at: Place, if_version: int | None) -> Protocol[bool]:
+    """Remove a key; whether it was there."""
+    ask = Ask(at, if_version=if_version)
+    if _buffer(engine) is None:
+        return bool((yield from change(engine, [ask])))
+    before = yield from peek(engine, at)
+    yield from change(engine, [ask])
+    return before.there
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """A key as somebody sees it."""
+
+    there: bool = False
+    version: int = 0
+    value: Any = None
+
+
+NOTHING = Seen()
+
+
+def peek(engine: Engine, at: Place) -> Protocol[Seen]:
+    """A key as the caller sees it: the latest durable value, and over it what waits around the caller."""
+    seen: Seen = yield Read(look, (engine, at, _waiting(engine, at)))
+    return seen
+
+
+def look(engine: Engine, at: Place, asks: Sequence[Ask]) -> Seen:
+    """A key with what some asks would make of it."""
+    return within(engine, _stored(engine, at), asks)
+
+
+def _stored(engine: Engine, at: Place) -> Seen:
+    rows = engine.store.read("get_entry", at)
+    if not rows:
+        return NOTHING
+    value, version, _, _, expires = rows[0]
+    seen = Entry(value, version, expires).seen(engine.store.clock.wall_ms())
+    return Seen(True, version, objects.unpack(engine.store, value)) if seen.value else NOTHING
+
+
+def within(engine: Engine, seen: Seen, asks: Sequence[Ask]) -> Seen:
+    """The same for a key that has been read already. Values are copies, as they will be when they are stored."""
+    for ask in asks:
+        packed, made = ask.packed, ask.objects
+        if ask.make is not None:
+            packed, made = objects.pack(engine.store, ask.make(seen.value), ask.path)
+        if not packed:
+            seen = NOTHING
+        else:
+            seen = Seen(True, seen.version + 1, objects.opened(packed, made))
+    return seen
+
+
+def _waiting(engine: Engine, at: Place) -> list[Ask]:
+    """The changes of a key that wait around the caller, outermost first."""
+    return [ask for ask in _all_waiting(engine) if ask.place == at]
+
+
+def _all_waiting(engine: Engine) -> list[Ask]:
+    found: list[Ask] = []
+    frame = current()
+    while frame is not None and frame.run.store is engine.store:
+        if frame.buffer is not None:
+            found = [ask for ask in frame.buffer.asks if ask.writes] + found
+        frame = frame.parent
+    return found
+
+
+def get(engine: Engine, space: str, key: str, default: Any) -> Protocol[Any]:
+    """The value of a key."""
+    if not (yield Read(engine.is_known)):
+        return default
+    seen = yield from peek(engine, (engine.stream, _named(space, "namespace"), _named(key, "key")))
+    return seen.value if seen.there else default
+
+
+def items(engine: Engine, space: str) -> Protocol[list[tuple[str, Any]]]:
+    """All keys of a namespace with their values, in the order of the keys."""
+    _named(space, "namespace")
+    if not (yield Read(engine.is_known)):
+        return []
+    waiting = [ask for ask in _all_waiting(engine) if ask.place[:2] == (engine.stream, space)]
+    found: list[tuple[str, Any]] = yield Read(_items, (engine, space, waiting))
+    return found
+
+
+def _items(engine: Engine, space: str, waiting: Sequence[Ask]) -> list[tuple[str, Any]]:
+    store = engine.store
+    rows = store.read("entries_of", (engine.stream, space, store.clock.wall_ms()))
+    found = {key: objects.unpack(store, value) for key, value, _, _ in rows}
+    for place in dict.fromkeys(ask.place for ask in waiting):
+        seen = look(engine, place, [ask for ask in waiting if ask.place == place])
+        found.pop(place[2], None)
+        if seen.there:
+            found[place[2]] = seen.value
+    return sorted(found.items(), key=lambda pair: pair[0])
+
+
+def latest(engine: Engine, at: Place) -> StateVersion:
+    """A key as it is stored, deleted or not."""
+    rows = engine.store.read("get_entry", at)
+    if not rows:
+        return StateVersion(0, 0, None, datetime.fromtimestamp(0, UTC), True)
+    value, version, revision, when, _ = rows[0]
+    found = objects.unpack(engine.store, value) if value else None
+    return StateVersion(version, revision, found, datetime.fromtimestamp(when / 1000, UTC), not value)
+
+
+def revision(engine: Engine, space: str) -> int:
+    """How often a namespace has changed."""
+    rows = engine.store.read("get_space", (engine.stream, _named(space, "namespace"))) if engine.is_known() else []
+    return int(rows[0][0]) if rows else 0
+
+
+# -- the past ---------------------------------------------------------------------------------------------------------
+
+
+def history(engine: Engine, space: str, key: str) -> list[StateVersion]:
+    """Every value that a key has had, oldest first."""
+    if not engine.is_known():
+        return []
+    reader = _Past(engine)
+    rows = engine.store.read("history_of", (engine.stream, _named(space, "namespace"), _named(key, "key")))
+    return [
+        reader.version(version, revision, at, reader.value(stream, seq, (engine.stream, space, key), revision))
+        for revision, version, stream, seq, at in rows
+    ]
+
+
+def items_at(engine: Engine, space: str, when: When) -> dict[str, Any]:
+    """A namespace as it was: after so many changes, or at a time."""
+    found = {key: packed for key, packed in _packed_at(engine, space, when) if packed}
+    return {key: objects.unpack(engine.store, packed) for key, packed in found.items()}
+
+
+def _packed_at(engine: Engine, space: str, when: When) -> Iterator[tuple[str, bytes]]:
+    if not engine.is_known():
+        return
+    revision, at = (_EVER, _milliseconds(when)) if isinstance(when, datetime) else (_revision(when), _EVER)
+    reader = _Past(engine)
+    for key, number, stream, seq in engine.store.read("entries_at", (engine.stream, space, revision, at)):
+        change = reader.value(stream, seq, (engine.stream, space, key), number)
+        alive = not change.expires or change.expires > (at if at != _EVER else 0)
+        yield key, change.value if alive else b""
+
+
+def _revision(when: object) -> int:
+    if type(when) is not int or when < 0:
+        raise TypeError(f"a version is a number from 0 and a time a datetime, not {when!r}")
+    return when
+
+
+def _milliseconds(when: datetime) -> int:
+    return int(when.timestamp() * 1000)
+
+
+class _Past:
+    """Reads old values out of the journal, each entry once."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._store = engine.store
+        self._entries: dict[tuple[int, int], dict[tuple[Place, int], r.StateChange]] = {}
+
+    def value(self, stream: int, seq: int, at: Place, revision: int) -> r.StateChange:
+        """A change of the state."""
+        entry = self._entries.get((stream, seq))
+        if entry is None:
+            [(_, kind, _, body, _, _)] = self._store.read("event_at", (stream, seq))
+            landed = getattr(r.decode(kind, body), "landed", ())
+            entry = {((it.owner, it.space, it.key), it.revision): it for it in landed}
+            self._entries[stream, seq] = entry
+        return entry[at, revision]
+
+    def version(self, version: int, revision: int, at: int, it: r.StateChange) -> StateVersion:
+        """As people see it."""
+        value = objects.unpack(self._store, it.value) if it.value else None
+        return StateVersion(version, revision, value, datetime.fromtimestamp(at / 1000, UTC), not it.value)
+
+
+def revert(engine: Engine, to: When, space: str | None) -> Protocol[int]:
+    """Make a namespace, or all of them, what it was; history goes on. Returns how many keys were changed."""
+    for _ in range(_TRIES):
+        asks, revisions = yield Read(_reverting, (engine, to, space))
+        if not asks:
+            return 0
+        buffer = _buffer(engine)
+        if buffer is not None:
+            buffer.asks += asks
+            return len(asks)
+        try:
+            return len((yield from _commit(engine, asks, revisions)))
+        except VersionConflict:
+            continue  # somebody has changed it between our look and the commit: look again
+    raise VersionConflict("the namespace changes faster than it can be reverted")
+
+
+def _reverting(engine: Engine, to: When, space: str | None) -> tuple[list[Ask], dict[Space, int]]:
+    engine.ensure_agent()
+    asks, owner = list[Ask](), engine.stream
+    revisions: dict[str, int] = dict(engine.store.read("spaces_of", (owner,)))
+    if space is None and not isinstance(to, datetime) and len(revisions) > 1:
+        names = ", ".join(map(repr, revisions))
+        raise ValueError(f"versions are counted for each namespace: name one with ns=, of {names}")
+    wanted = [space] if space is not None else list(revisions)
+    for name in wanted:
+        then = dict(_packed_at(engine, name, to))
+        now = {row[0]: row[1] for row in engine.store.read("entries_of", (owner, name, engine.store.clock.wall_ms()))}
+        for key in sorted(then.keys() | now.keys()):
+            if then.get(key, b"") != now.get(key, b""):
+                asks.append(Ask((owner, name, key), then.get(key, b"")))
+    return asks, {(owner, name): revisions.get(name, 0) for name in wanted}

@@ -1,0 +1,472 @@
+"""`agent.state`: live, versioned, shared by processes; it lands with the step, effect or item around it."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from perdure import AsyncAgent, NotDone, objects, records
+from perdure.errors import NotStorable, ValueTooLarge, VersionConflict
+from perdure.failpoints import Moment, Site
+from perdure.journal import rebuild
+from perdure.journal.verify import verify
+
+from .kit import World, agent_at, in_child, killed_at
+
+LARGE = list(range(20_000))
+
+
+def in_order(store_url: str) -> None:
+    """The views are what the journal says, and the journal is whole."""
+    agent = agent_at(store_url)
+    assert rebuild.check(agent._engine.store) == []
+    assert [one for one in verify(agent._engine.store).findings if one.severity == "damage"] == []
+    agent.close()
+
+
+def test_what_is_set_is_there_for_everybody(store_url: str) -> None:
+    agent = agent_at(store_url)
+    assert agent.state.get("crawl", "page") is None
+    assert agent.state.get("crawl", "page", 0) == 0
+    agent.state.set("crawl", "page", (31, {"a": LARGE}))
+
+    def other() -> None:
+        again = agent_at(store_url)
+        assert again.state.get("crawl", "page") == (31, {"a": LARGE})
+        assert again.state.get("other", "page") is None
+
+    assert in_child(other) == 0
+    in_order(store_url)
+
+
+def test_reading_makes_no_agent_known(store_url: str) -> None:
+    agent = agent_at(store_url)
+    assert agent.state.get("a", "b") is None
+    assert agent.state.items("a") == []
+    assert agent.state.history("a", "b") == []
+    assert agent.state.at(3).items("a") == []
+    assert agent.state.revision("a") == 0
+    assert agent._engine.store.read("all_agents") == []
+
+
+def test_namespaces_and_agents_are_apart(store_url: str) -> None:
+    one, other = agent_at(store_url, "one"), agent_at(store_url, "other")
+    one.state.set("a", "k", 1)
+    one.state.set("b", "k", 2)
+    other.state.set("a", "k", 3)
+    assert [one.state.get("a", "k"), one.state.get("b", "k"), other.state.get("a", "k")] == [1, 2, 3]
+    assert other.state.items("b") == []
+
+
+def test_a_value_is_a_copy(store_url: str) -> None:
+    agent, given = agent_at(store_url), {"list": [1]}
+    agent.state.set("a", "k", given)
+    given["list"].append(2)
+    agent.state.get("a", "k")["list"].append(3)
+    assert agent.state.get("a", "k") == {"list": [1]}
+
+
+def test_versions_count_and_a_lost_race_shows_both_values(store_url: str) -> None:
+    agent = agent_at(store_url)
+    assert agent.state.version("a", "k") == 0
+    assert agent.state.set("a", "k", "mine", if_version=0) == 1
+    assert agent.state.set("a", "k", "theirs") == 2
+    with pytest.raises(VersionConflict) as lost:
+        agent.state.set("a", "k", LARGE, if_version=1)
+    assert (lost.value.expected, lost.value.found) == (1, 2)
+    assert (lost.value.yours, lost.value.theirs) == (LARGE, "theirs")
+    with pytest.raises(VersionConflict):
+        agent.state.set("a", "k", "new", if_version=0)
+    with pytest.raises(VersionConflict):
+        agent.state.delete("a", "k", if_version=1)
+    assert agent.state.get("a", "k") == "theirs"
+    assert agent.state.set("a", "k", "next", if_version=2) == 3
+    in_order(store_url)
+
+
+def test_what_is_deleted_is_gone_and_its_versions_go_on(store_url: str) -> None:
+    agent = agent_at(store_url)
+    assert agent.state.delete("a", "k") is False
+    agent.state.set("a", "k", 1)
+    assert agent.state.delete("a", "k") is True
+    assert agent.state.delete("a", "k") is False
+    assert agent.state.get("a", "k", "none") == "none"
+    assert agent.state.items("a") == []
+    assert agent.state.version("a", "k") == 0
+    assert agent.state.set("a", "k", 2, if_version=0) == 3
+    assert [(it.version, it.value, it.deleted) for it in agent.state.history("a", "k")] == [
+        (1, 1, False),
+        (2, None, True),
+        (3, 2, False),
+    ]
+    in_order(store_url)
+
+
+def test_items_are_in_the_order_of_their_keys(store_url: str) -> None:
+    agent = agent_at(store_url)
+    for key in ("b", "a", "C", "ä", "a b"):
+        agent.state.set("n", key, key.upper())
+    assert [key for key, _ in agent.state.items("n")] == sorted(["b", "a", "C", "ä", "a b"])
+    assert dict(agent.state.items("n"))["ä"] == "Ä"
+
+
+def test_what_has_a_time_to_live_is_gone_after_it(store_url: str) -> None:
+    agent = agent_at(store_url)
+    agent.state.set("a", "short", 1, ttl=timedelta(milliseconds=30))
+    agent.state.set("a", "long", 2, ttl="2h")
+    time.sleep(0.1)
+    assert agent.state.get("a", "short") is None
+    assert agent.state.items("a") == [("long", 2)]
+    assert agent.state.version("a", "short") == 0
+    assert agent.state.set("a", "short", 3, if_version=0) == 2
+    assert agent.state.incr("a", "short") == 4
+    for wrong in (0, -1, "soon", "5 parsecs", float("inf")):
+        with pytest.raises(ValueError, match="ttl"):
+            agent.state.set("a", "k", 1, ttl=wrong)
+    with pytest.raises(TypeError, match="ttl"):
+        agent.state.set("a", "k", 1, ttl=True)
+    in_order(store_url)
+
+
+@pytest.mark.parametrize("wrong", ["a\0b", "\ud800"])
+def test_names_that_no_store_can_keep_are_refused(store_url: str, wrong: str) -> None:
+    agent = agent_at(store_url)
+    for names in ((wrong, "k"), ("a", wrong)):
+        with pytest.raises(NotStorable):
+            agent.state.set(*names, 1)
+    with pytest.raises(ValueTooLarge):
+        agent.state.set("a", "k" * 100_000, 1)
+    with pytest.raises(TypeError):
+        agent.state.set("a", 1, 1)  # type: ignore[arg-type]
+    with pytest.raises(NotStorable, match=r"state\['a'\]\['k'\]"):
+        agent.state.set("a", "k", object())
+
+
+def test_update_is_given_what_is_there_and_its_error_changes_nothing(store_url: str) -> None:
+    agent = agent_at(store_url)
+    assert agent.state.update("a", "k", lambda seen: [*(seen or []), 1]) == [1]
+    assert agent.state.update("a", "k", lambda seen: [*seen, LARGE]) == [1, LARGE]
+    assert agent.state.update("a", "k", len) == 2
+
+    def broken(value: Any) -> Any:
+        raise ZeroDivisionError(value)
+
+    with pytest.raises(ZeroDivisionError):
+        agent.state.update("a", "k", broken)
+    with pytest.raises(NotStorable):
+        agent.state.update("a", "k", lambda value: object())
+    assert agent.state.get("a", "k") == 2
+    assert agent.state.incr("a", "k", 0.5) == 2.5
+    with pytest.raises(TypeError):
+        agent.state.incr("a", "words")
+        agent.state.set("a", "words", "x")
+        agent.state.incr("a", "words")
+    in_order(store_url)
+
+
+def test_the_past_can_be_read_by_version_and_by_time(store_url: str) -> None:
+    agent = agent_at(store_url)
+    agent.state.set("a", "x", 1)
+    agent.state.set("a", "y", LARGE)
+    assert agent.state.revision("a") == 2
+    time.sleep(0.005)
+    between = datetime.now(UTC)
+    time.sleep(0.005)
+    agent.state.set("a", "x", 2)
+    agent.state.delete("a", "y")
+    agent.state.set("b", "x", 5)
+    assert agent.state.at(0).items("a") == []
+    assert agent.state.at(1).items("a") == [("x", 1)]
+    assert agent.state.at(2).items("a") == agent.state.at(between).items("a") == [("x", 1), ("y", LARGE)]
+    assert agent.state.at(3).get("a", "x") == 2
+    assert agent.state.at(4).get("a", "y", "gone") == "gone"
+    assert agent.state.at(between).items("b") == []
+    with pytest.raises(TypeError):
+        agent.state.at("yesterday").items("a")  # type: ignore[arg-type]
+
+
+def test_a_revert_is_a_change_like_any_other(store_url: str) -> None:
+    agent = agent_at(store_url)
+    agent.state.set("a", "x", 1)
+    agent.state.set("a", "y", LARGE)
+    agent.state.set("a", "x", 2)
+    agent.state.delete("a", "y")
+    agent.state.set("a", "z", 3)
+    agent.state.set("b", "x", "kept")
+    with pytest.raises(ValueError, match="'a', 'b'"):
+        agent.state.revert(2)
+    assert agent.state.revert(2, ns="a") == 3
+    assert agent.state.items("a") == [("x", 1), ("y", LARGE)]
+    assert agent.state.items("b") == [("x", "kept")]
+    assert [it.value for it in agent.state.history("a", "x")] == [1, 2, 1]
+    assert agent.state.revert(2, ns="a") == 0
+    assert agent.state.revert(datetime(1990, 1, 1, tzinfo=UTC)) == 3
+    assert agent.state.items("a") == agent.state.items("b") == []
+    in_order(store_url)
+
+
+def test_a_transaction_is_all_or_nothing(store_url: str) -> None:
+    agent = agent_at(store_url)
+    agent.state.set("bank", "alice", 100)
+    with agent.state.transaction() as t:
+        t.set("bank", "alice", t.get("bank", "alice") - 10)
+        t.set("bank", "bob", t.get("bank", "bob", 0) + 10)
+        t.incr("count", "transfers")
+        assert t.get("bank", "alice") == 90
+        assert t.get("count", "transfers") == 1
+        assert agent.state.get("bank", "alice") == 100
+    assert dict(agent.state.items("bank")) == {"alice": 90, "bob": 10}
+    with pytest.raises(KeyError), agent.state.transaction() as t:
+        t.set("bank", "alice", 0)
+        t.delete("bank", "bob")
+        raise KeyError
+    with agent.state.transaction() as t:
+        t.update("bank", "bob", lambda has: has + 1)
+        t.delete("bank", "bob")
+        assert t.get("bank", "bob", "closed") == "closed"
+    assert dict(agent.state.items("bank")) == {"alice": 90}
+    assert agent.state.get("count", "transfers") == 1
+    in_order(store_url)
+
+
+def test_a_transaction_that_relied_on_old_values_is_refused(store_url: str) -> None:
+    agent = agent_at(store_url)
+    agent.state.set("a", "x", 1)
+    with pytest.raises(VersionConflict), agent.state.transaction() as t:
+        t.set("a", "y", t.get("a", "x") + 1)
+        agent.state.set("a", "x", 5)
+    assert agent.state.get("a", "y") is None
+
+
+# -- with the step, the effect or the item around it ------------------------------------------------------------------
+
+
+def test_it_lands_with_the_step_or_not_at_all(store_url: str) -> None:
+    agent = agent_at(store_url)
+    agent.state.set("a", "count", 1)
+
+    def others_see_nothing() -> None:
+        assert agent_at(store_url).state.items("a") == [("count", 1)]
+
+    @agent.step
+    def work(fails: bool) -> int:
+        agent.state.incr("a", "count")
+        agent.state.set("a", "large", LARGE)
+        agent.state.update("a", "made", lambda seen: LARGE)
+        assert agent.state.get("a", "count") == 2
+        assert agent.state.get("a", "large") == agent.state.get("a", "made") == LARGE
+        assert dict(agent.state.items("a")) == {"count": 2, "large": LARGE, "made": LARGE}
+        assert in_child(others_see_nothing) == 0
+        if fails:
+            raise ValueError
+        return agent.state.version("a", "count")
+
+    with pytest.raises(ValueError), agent.run("one"):  # noqa: PT011
+        work(True)
+    assert agent.state.items("a") == [("count", 1)]
+    with agent.run("two"):
+        assert work(False) == 2
+    assert agent.state.get("a", "count") == 2
+    with agent.run("two"):
+        work(False)
+    assert agent.state.get("a", "count") == 2, "a finished step writes nothing again"
+    in_order(store_url)
+
+
+def test_a_kill_around_a_step_never_counts_twice(store_url: str) -> None:
+    def program() -> None:
+        agent = agent_at(store_url)
+
+        @agent.step
+        def work(number: int) -> int:
+            agent.state.incr("a", "count")
+            agent.state.update("a", "seen", lambda seen: [*(seen or []), number])
+            return number
+
+        with agent.run("r"):
+            for number in range(3):
+                work(number)
+
+    for moment in Moment:
+        killed_at(program, Site.STEP_DONE, moment)
+    program()
+    agent = agent_at(store_url)
+    assert agent.state.get("a", "count") == 3
+    assert agent.state.get("a", "seen") == [0, 1, 2]
+    in_order(store_url)
+
+
+def test_it_lands_with_the_item(store_url: str) -> None:
+    def program() -> None:
+        agent = agent_at(store_url)
+        with agent.run("review") as run:
+            for file in run.each(range(4)):
+                agent.state.incr("review", "files")
+                assert agent.state.get("review", "files") == file + 1
+
+    killed_at(program, Site.ITEM_DONE, Moment.WRITTEN, nth=2)
+    assert agent_at(store_url).state.get("review", "files") == 1
+    killed_at(program, Site.ITEM_DONE, Moment.AFTER, nth=2)
+    assert agent_at(store_url).state.get("review", "files") == 3
+    program()
+    assert agent_at(store_url).state.get("review", "files") == 4
+
+
+def test_it_lands_with_the_outcome_of_an_effect(store_url: str, world: World) -> None:
+    agent = agent_at(store_url)
+
+    @agent.effect
+    def post(text: str, fails: bool) -> str:
+        agent.state.incr("a", "posts")
+        if fails:
+            raise NotDone
+        world.do(text)
+        return text
+
+    with agent.run("r"):
+        with pytest.raises(NotDone):
+            post("one", True)
+        assert agent.state.get("a", "posts") is None
+        post("two", False)
+    assert agent.state.get("a", "posts") == 1
+
+
+def test_a_step_that_loses_a_race_is_told_and_its_result_is_kept(store_url: str) -> None:
+    agent, bodies = agent_at(store_url), []
+
+    @agent.step
+    def think() -> list[int]:
+        bodies.append(1)
+        agent.state.set("a", "k", "mine", if_version=0)
+        agent.state.set("a", "other", 1)
+        if len(bodies) == 1:
+            assert in_child(lambda: agent_at(store_url).state.set("a", "k", "theirs")) == 0
+        return LARGE
+
+    with pytest.raises(VersionConflict) as lost, agent.run("r"):
+        think()
+    assert (lost.value.yours, lost.value.theirs) == ("mine", "theirs")
+    assert agent.state.get("a", "other") is None
+    [failed] = [it.record for it in agent.runs.get("r").events if isinstance(it.record, records.StepFailed)]
+    assert objects.unpack(agent._engine.store, failed.result) == LARGE
+    agent.state.delete("a", "k")
+    with agent.run("r"):
+        assert think() == LARGE
+    assert agent.state.get("a", "k") == "mine"
+    in_order(store_url)
+
+
+def test_an_effect_that_loses_a_race_has_happened_all_the_same(store_url: str, world: World) -> None:
+    agent = agent_at(store_url)
+
+    @agent.effect
+    def post() -> str:
+        world.do("posted")
+        agent.state.set("a", "k", "mine", if_version=0)
+        assert in_child(lambda: agent_at(store_url).state.set("a", "k", "theirs")) == 0
+        return "receipt"
+
+    with pytest.raises(VersionConflict), agent.run("r"):
+        post()
+    with agent.run("r", wait=0):
+        assert post() == "receipt"
+    assert world.all() == ["posted"]
+    assert agent.state.get("a", "k") == "theirs"
+    in_order(store_url)
+
+
+def test_in_the_open_it_applies_every_time(store_url: str) -> None:
+    agent = agent_at(store_url)
+    for _ in range(3):
+        with agent.run("r"):
+            agent.state.incr("a", "starts")
+    assert agent.state.get("a", "starts") == 3
+
+
+def test_killed_around_a_write_in_the_open_it_is_there_or_not(store_url: str) -> None:
+    def program() -> None:
+        agent_at(store_url).state.incr("a", "count")
+
+    expected = 0
+    for moment in Moment:
+        killed_at(program, Site.STATE, moment)
+        expected += moment is Moment.AFTER
+        assert (agent_at(store_url).state.get("a", "count") or 0) == expected
+    in_order(store_url)
+
+
+# -- many at once -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.timeout(120)
+def test_eight_processes_lose_nothing(store_url: str) -> None:
+    agent_at(store_url).state.set("a", "start", True)
+    rounds = 12
+
+    def program() -> None:
+        agent = agent_at(store_url)
+        for _ in range(rounds):
+            agent.state.incr("a", "count")
+            agent.state.update("a", "who", lambda seen: [*(seen or []), os.getpid()])
+
+    statuses: list[int] = []
+    threads = [threading.Thread(target=lambda: statuses.append(in_child(program))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(110)
+    assert statuses == [0] * 8
+    agent = agent_at(store_url)
+    assert agent.state.get("a", "count") == 8 * rounds
+    assert len(agent.state.get("a", "who")) == 8 * rounds
+    assert [it.version for it in agent.state.history("a", "count")] == list(range(1, 8 * rounds + 1))
+    in_order(store_url)
+
+
+@pytest.mark.timeout(60)
+def test_a_watcher_hears_of_another_process(store_url: str) -> None:
+    agent = agent_at(store_url)
+    agent.state.set("a", "k", 0)
+    heard: list[tuple[int, Any]] = []
+    listening = threading.Event()
+
+    def listen() -> None:
+        listening.set()
+        for change in agent.state.watch("a", "k"):
+            heard.append((change.version, change.value))
+            if change.value == "last":
+                return
+
+    listener = threading.Thread(target=listen)
+    listener.start()
+    listening.wait(10)
+    time.sleep(0.3)  # it has looked once; what comes later is news
+
+    assert in_child(lambda: agent_at(store_url).state.set("a", "k", "last")) == 0
+    listener.join(40)
+    assert heard == [(2, "last")]
+    assert list(agent.state.watch("a", "k", timeout=0.05)) == []
+
+
+async def test_the_asynchronous_side_is_the_same(store_url: str) -> None:
+    agent = AsyncAgent("async", store=store_url)
+    assert await agent.state.set("a", "k", 1) == 1
+    assert await agent.state.incr("a", "k") == 2
+
+    @agent.step
+    async def work() -> None:
+        await agent.state.incr("a", "k")
+
+    async with agent.run("r"):
+        await work()
+    async with agent.state.transaction() as t:
+        await t.set("a", "l", await t.get("a", "k") + 1)
+    assert await agent.state.items("a") == [("k", 3), ("l", 4)]
+    assert await agent.state.at(1).items("a") == [("k", 1)]
+    assert [change async for change in agent.state.watch("a", "k", timeout=0.03)] == []
+    await agent.close()

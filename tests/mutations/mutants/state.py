@@ -1,0 +1,106 @@
+"""`agent.state`: versions, landing, what is out of date."""
+
+from __future__ import annotations
+
+from tests.mutations.mutant import mutant
+
+STATE = "conformance/test_state.py::"
+
+OF_STATE = (
+    mutant(
+        "if-version-ignored",
+        "who lost a race overwrites the winner",
+        STATE + "test_versions_count_and_a_lost_race_shows_both_values",
+        "journal/landing.py",
+        "if ask.if_version is not None and ask.if_version != found.version:",
+        "if False:",
+    ),
+    mutant(
+        "what-was-read-does-not-matter",
+        "a transaction writes what it made of values that have changed",
+        STATE + "test_a_transaction_that_relied_on_old_values_is_refused",
+        "sync/state.py",
+        "self._asks.insert(0, Ask(place, if_version=seen.version, writes=False))",
+        "pass",
+    ),
+    mutant(
+        "state-dropped-by-a-step",
+        "a change made in a step is acknowledged and not there",
+        STATE + "test_it_lands_with_the_step_or_not_at_all",
+        "run/steps.py",
+        "objects=made, asks=body.buffer.asks)",
+        "objects=made)",
+    ),
+    mutant(
+        "state-dropped-by-an-item",
+        "a change made in an item is acknowledged and not there",
+        STATE + "test_it_lands_with_the_item",
+        "run/items.py",
+        "objects=buffer.objects, asks=buffer.asks)",
+        "objects=buffer.objects)",
+    ),
+    mutant(
+        "state-lands-at-once",
+        "a change made in a step that fails stays",
+        STATE + "test_it_lands_with_the_step_or_not_at_all",
+        "state.py",
+        "    if buffer is not None:\n        buffer.asks += asks\n        return []\n",
+        "",
+    ),
+    mutant(
+        "an-effect-that-lost-a-race-is-in-doubt",
+        "an effect that happened is asked about, because its state lost a race",
+        STATE + "test_an_effect_that_loses_a_race_has_happened_all_the_same",
+        "run/outcomes.py",
+        "        yield from it.run.commit(Site.EFFECT_OUTCOME, done, *more, objects=made)\n",
+        "        raise\n",
+    ),
+    mutant(
+        "the-paid-result-is-thrown-away",
+        "a step that lost a race leaves nothing of what was paid for",
+        STATE + "test_a_step_that_loses_a_race_is_told_and_its_result_is_kept",
+        "run/steps.py",
+        "yield from _give_up(run, call, since, error, packed, objects)",
+        "yield from _give_up(run, call, since, error)",
+    ),
+    mutant(
+        "never-out-of-date",
+        "a value is seen after its time to live",
+        STATE + "test_what_has_a_time_to_live_is_gone_after_it",
+        "journal/landing.py",
+        "return self if self.value and (not self.expires or self.expires > now) else _NOTHING",
+        "return self if self.value else _NOTHING",
+    ),
+    mutant(
+        "versions-begin-anew",
+        "a key that was deleted counts from 1 again, so that an old if_version fits",
+        STATE + "test_what_is_deleted_is_gone_and_its_versions_go_on",
+        "journal/landing.py",
+        "made = (old.version + 1, revision, entry.value, entry.expires)",
+        "made = (old.seen(self._now).version + 1, revision, entry.value, entry.expires)",
+    ),
+    mutant(
+        "the-last-stream-wins",
+        "views made anew have old values, because streams are folded one after the other",
+        STATE + "test_eight_processes_lose_nothing",
+        "store/sql/sqlite/queries.sql",
+        "WHERE excluded.revision > entries.revision;",
+        "WHERE true;",
+    ),
+    mutant(
+        "revert-without-a-look",
+        "a revert overwrites what was changed while it was prepared",
+        "unit/test_state.py::test_a_revert_sees_what_came_in_between",
+        "journal/landing.py",
+        "if revisions[space] != wanted:",
+        "if False:",
+    ),
+    mutant(
+        "state-unsigned",
+        "what was written in the open could be cut off unnoticed, although the process ended in order",
+        "unit/test_verify.py::test_a_removed_entry_is_located",
+        "engine.py",
+        "if head.seq > head.sealed and (key := signer()) is not None:",
+        "if False and (key := signer()) is not None:",
+    ),
+)
