@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from .measures import chain, concurrent, counts, resume, state, values
+from .measures import chain, checkpoints, concurrent, counts, resume, state, values
 
 MEASURES: dict[str, Callable[..., dict[str, Any]]] = {
     "counts": counts.single_operations,
@@ -21,6 +21,7 @@ MEASURES: dict[str, Callable[..., dict[str, Any]]] = {
     "resume": resume.resume,
     "values": values.values,
     "state": state.state,
+    "checkpoints": checkpoints.checkpoints,
 }
 
 

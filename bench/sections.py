@@ -142,6 +142,17 @@ def state(lab: Lab) -> Iterator[Row]:
     yield Row("state", "get", it["get_us"], "µs", at_most(30), False, "one of 20,000 keys")
 
 
+def checkpoints(lab: Lab) -> Iterator[Row]:
+    """1,000 checkpoints of a conversation that grows by 1 KB each."""
+    count = 100 if lab.quick else 1000
+    it = lab.measure("checkpoints", count=count)
+    what = f"{count:,} checkpoints of a conversation growing by 1 KB: bytes in the file"
+    yield Row("checkpoints", what, it["bytes"], "B", at_most(3 * 1024 * 1024), not lab.quick, "1 MB of text in all")
+    per, note = it["us_per_element"], "the median of the second half"
+    yield Row("checkpoints", "time beyond a bare commit, per element", per, "µs", at_most(5), False, note)
+    yield Row("checkpoints", "restore of any of them", it["restore_ms"], "ms", note="on average")
+
+
 def startup(lab: Lab) -> Iterator[Row]:
     """Imports and the command line, with everything in the page cache."""
     rounds = 3 if lab.quick else 11
@@ -184,6 +195,7 @@ SECTIONS: dict[str, Section] = {
     "concurrent": concurrent,
     "resume": resume,
     "state": state,
+    "checkpoints": checkpoints,
     "conversation": conversation,
     "startup": startup,
 }

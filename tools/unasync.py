@@ -43,6 +43,7 @@ PAIRS: Pairs = [
     ("src/perdure/aio/agent.py", "src/perdure/sync/agent.py"),
     ("src/perdure/aio/run.py", "src/perdure/sync/run.py"),
     ("src/perdure/aio/state.py", "src/perdure/sync/state.py"),
+    ("src/perdure/aio/checkpoints.py", "src/perdure/sync/checkpoints.py"),
 ]
 
 # In this order. `\b` keeps them to whole words.

@@ -16,8 +16,10 @@ from .clock import SYSTEM_CLOCK, Clock
 from .errors import PerdureError, StoreMoved, StoreMovedWarning
 from .failpoints import Site
 from .journal.append import Append, Head
+from .journal.marks import Shelf
 from .leases import Tenancy
 from .limits import NAME_CHARACTERS_MAX
+from .process import this_process
 from .run.core import RunCore
 from .run.scope import Frame
 from .store import file_of, is_embedded, locate, open_store, without_password
@@ -52,7 +54,7 @@ class Place:
             if agent in self._streams:
                 head, _ = self._streams[agent]
             else:
-                name = f"{agent}/{self.tenancy.process}"
+                name = f"{agent}/{this_process()}"
                 head = Head(self.store.identity, self.store.submit(_AddStream(self.store, name)), 1)
             self._streams[agent] = head, signer  # the key of whoever came last: others may have closed theirs
         return head
@@ -103,6 +105,8 @@ class Engine:
         self.url = locate(store)
         self.strict = strict or os.environ.get("PERDURE_STRICT", "") not in ("", "0")
         self.open_runs = 0
+        self.shelf = Shelf()
+        self.clock = clock
         self._options = (durability, clock)
         self._key_source = key
         self._single_home = single_home
@@ -213,6 +217,7 @@ class Engine:
             place, self._place = self._place, None
             self.__dict__.pop("_known", None)
             self.__dict__.pop("_stream", None)
+            self.shelf = Shelf()
         if place is not None:
             _leave(place)
 

@@ -36,7 +36,8 @@
         ├── StepFailed               PD405  a recorded exception of an unregistered type
         ├── StepTimeout              PD406  also a TimeoutError
         ├── Abandoned                PD407  a timed-out body tried to write
-        └── VersionConflict          PD408  a key of the state has another version by now
+        ├── VersionConflict          PD408  a key of the state has another version by now
+        └── CheckpointNotFound       PD409  no checkpoint of that name
 
 `NotDone` is not an error of Perdure but a word of yours: raise it in an effect to say
 that nothing happened. Warnings: `NotDurableWarning`, `StoreMovedWarning`.
@@ -323,6 +324,12 @@ class VersionConflict(CallProblem):
         """The value that was to be written."""
         self.theirs = theirs
         """The value that is there."""
+
+
+class CheckpointNotFound(CallProblem, LookupError):
+    """There is no checkpoint of that name."""
+
+    code = "PD409"
 
 
 class NotDone(Exception):

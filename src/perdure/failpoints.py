@@ -38,6 +38,7 @@ class Site(StrEnum):
     QUESTION = "run.question"
     ANSWER = "run.answer"
     STATE = "state.write"
+    CHECKPOINT = "checkpoint.write"
     SEAL = "stream.seal"
     COLLECT = "objects.collect"
     REBUILD = "journal.rebuild"

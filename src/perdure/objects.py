@@ -6,19 +6,19 @@ does not betray the content to somebody who can guess it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Container, Iterator, Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from . import codec
 from .errors import CorruptValue, JournalDamaged
-from .failpoints import Site
 from .limits import INLINE_BYTES_MAX, VALUE_BYTES_MAX
-from .records import Record, decode
-from .store.base import Rows, Script, Statement, Store, Unit
+from .records import CheckpointMade, Record
+from .store.base import Rows, Script, Statement, Store
 
 if TYPE_CHECKING:
-    from zstandard import ZstdCompressor
+    from zstandard import ZstdCompressor, ZstdDecompressor
 
 _INLINE, _REFERENCE = b"\x00", b"\x01"
 _RAW, _ZSTD = b"\x00", b"\x01"
@@ -59,7 +59,7 @@ def reference(packed: bytes) -> bytes:
     return packed[1:]
 
 
-def identify(store: Store, data: bytes) -> bytes:
+def identify(store: Store, data: bytes | memoryview) -> bytes:
     """The id of an object with this content."""
     return blake2b(data, key=store.secret, digest_size=ID_BYTES).digest()
 
@@ -104,6 +104,19 @@ def content(store: Store, identity: bytes, rows: Rows) -> bytes:
     return data
 
 
+_OF_THREAD = threading.local()
+
+
+def _decompressor() -> ZstdDecompressor:
+    """One for each thread: making it takes longer than to use it."""
+    import zstandard
+
+    if not hasattr(_OF_THREAD, "decompressor"):
+        _OF_THREAD.decompressor = zstandard.ZstdDecompressor()
+    made: ZstdDecompressor = _OF_THREAD.decompressor
+    return made
+
+
 def _decompress(stored: bytes, size: int) -> bytes:
     if stored[:1] == _RAW and len(stored) == 1 + size:
         return stored[1:]
@@ -116,48 +129,29 @@ def _decompress(stored: bytes, size: int) -> bytes:
         claimed = zstandard.frame_content_size(stored[1:])
         if claimed != size or not 0 <= size <= VALUE_BYTES_MAX:
             raise CorruptValue(f"an object of {size} bytes claims to hold {claimed}")
-        return zstandard.ZstdDecompressor().decompress(stored[1:], max_output_size=size, allow_extra_data=False)
+        return _decompressor().decompress(stored[1:], max_output_size=size, allow_extra_data=False)
     except zstandard.ZstdError as error:
         raise CorruptValue(str(error)) from error
 
 
-# -- collecting -----------------------------------------------------------------------------------------------
+# -- what entries refer to --------------------------------------------------------------------------------------------
 
-PACKED_FIELDS = frozenset({"input", "result", "error", "arguments", "value"})
+PACKED_FIELDS = frozenset({"input", "result", "error", "arguments", "value", "meta"})
 """Fields of records that hold packed values."""
 
 
-def references_in(record: Record) -> Iterator[bytes]:
-    """The ids of every object that an entry refers to."""
+def packed_in(record: Record, dropped: Container[tuple[int, str, int]] = frozenset()) -> Iterator[bytes]:
+    """Every packed value in an entry that stands for objects; but not that of a checkpoint which was dropped."""
+    if isinstance(record, CheckpointMade) and (record.owner, record.name, record.version) in dropped:
+        return
     for name in record.__struct_fields__:
         value = getattr(record, name)
         if name in PACKED_FIELDS and value:
-            if identity := reference(value):
-                yield identity
+            if value[:1] != _INLINE:
+                yield value
         elif isinstance(value, Record):
-            yield from references_in(value)
+            yield from packed_in(value, dropped)
         elif isinstance(value, tuple):
             for inner in value:
-                yield from references_in(inner)
-
-
-class Collect(Unit[int]):
-    """Remove every object that no entry refers to; returns the bytes freed.
-
-    Runs inside one transaction, so that no commit can begin to refer to an object that is about to go.
-    """
-
-    site = Site.COLLECT
-    long = True  # and what is gone is gone, however often it is done
-
-    def script(self) -> Script[int]:
-        [streams, objects] = yield [Statement("all_streams"), Statement("all_objects")]
-        used: set[bytes] = set()
-        for stream, *_ in streams:
-            [rows] = yield [Statement("events_of", (stream, 0))]
-            for _, kind, _, body, _, _ in rows:
-                if body is not None:
-                    used.update(references_in(decode(kind, body)))
-        unused = [(identity, size) for identity, _, size in objects if identity not in used]
-        yield [Statement("drop_object", (identity,)) for identity, _ in unused]
-        return sum(size for _, size in unused)
+                if isinstance(inner, Record):
+                    yield from packed_in(inner, dropped)

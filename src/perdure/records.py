@@ -30,6 +30,7 @@ class Op(IntEnum):
     MESSAGE = 3
     EVENT = 4
     RESULT = 5
+    CHECKPOINT = 6
 
 
 class Write(Record, frozen=True):
@@ -58,7 +59,26 @@ class StateChange(Record, frozen=True, tag=1):
     """When it stops to be seen, in milliseconds since 1970; 0 is never."""
 
 
-Landing = StateChange
+class CheckpointMade(Record, frozen=True, tag=2):
+    """A named snapshot; `value` is a packed tree. Versions are counted for each name."""
+
+    owner: int
+    name: str
+    version: int
+    value: bytes
+    labels: tuple[str, ...] = ()
+    meta: bytes = b""
+
+
+class CheckpointDropped(Record, frozen=True, tag=3):
+    """It is not wanted any more, and what only it refers to may be collected."""
+
+    owner: int
+    name: str
+    version: int
+
+
+Landing = StateChange | CheckpointMade | CheckpointDropped
 """What a step, an effect, an item or a call in the open may write to the agent. Kinds are told apart by their tag."""
 
 
@@ -207,6 +227,7 @@ class Wrote(Record, frozen=True):
 
     scope: str
     write: Write
+    landed: tuple[Landing, ...] = ()
 
 
 class QuestionAsked(Record, frozen=True):

@@ -18,6 +18,7 @@ from .durations import Duration, seconds_of
 from .errors import Abandoned, NotStorable, ValueTooLarge, VersionConflict
 from .failpoints import Site
 from .journal.landing import Ask, Entry, Land, Place, Space
+from .journal.marks import Mark
 from .limits import NAME_CHARACTERS_MAX, SEAL_EVENTS
 from .run.requests import Protocol, Read, Submit
 from .run.scope import Buffer, current
@@ -49,10 +50,10 @@ class StateVersion(msgspec.Struct, frozen=True):
 def place(engine: Engine, space: str, key: str) -> Place:
     """Where a key lives; makes the agent known, if it is not."""
     engine.ensure_agent()
-    return (engine.stream, _named(space, "namespace"), _named(key, "key"))
+    return (engine.stream, named(space, "namespace"), named(key, "key"))
 
 
-def _named(text: object, what: str) -> str:
+def named(text: object, what: str) -> str:
     if not isinstance(text, str):
         raise TypeError(f"a {what} is a str, not {text!r}")
     if len(text) > NAME_CHARACTERS_MAX:
@@ -91,7 +92,7 @@ def _expiry(engine: Engine, ttl: Duration | None) -> int:
 
 def change(engine: Engine, asks: Sequence[Ask]) -> Protocol[list[r.StateChange]]:
     """Make changes, all or none: now, or with the step, effect or item around the caller; then none is returned yet."""
-    buffer = _buffer(engine)
+    buffer = waiting_room(engine)
     if buffer is not None:
         buffer.asks += asks
         return []
@@ -101,14 +102,22 @@ def change(engine: Engine, asks: Sequence[Ask]) -> Protocol[list[r.StateChange]]
 def _commit(
     engine: Engine, asks: Sequence[Ask], revisions: dict[Space, int] | None = None
 ) -> Protocol[list[r.StateChange]]:
+    landed = yield from land(engine, Site.STATE, asks, revisions)
+    return [it for it in landed if isinstance(it, r.StateChange)]
+
+
+def land(
+    engine: Engine, site: Site, asks: Sequence[Ask | Mark], revisions: dict[Space, int] | None = None
+) -> Protocol[tuple[r.Landing, ...]]:
+    """Write to the agent in the open, in the stream of this process."""
     head = yield Read(engine.own_stream)
     signer = engine.signer if head.seq - head.sealed >= SEAL_EVENTS else None
-    unit = Land(Site.STATE, head, [r.Landed(())], engine.store, asks, signer=signer, revisions=revisions)
+    unit = Land(site, head, [r.Landed(())], engine.store, asks, signer=signer, revisions=revisions)
     yield Submit(unit)
-    return list(unit.landed)
+    return unit.landed
 
 
-def _buffer(engine: Engine) -> Buffer | None:
+def waiting_room(engine: Engine) -> Buffer | None:
     """Where writes wait for the end of the body or item around the caller, if they can land with it."""
     frame = current()
     if frame is None or frame.run.store is not engine.store:
@@ -120,7 +129,7 @@ def _buffer(engine: Engine) -> Buffer | None:
 
 def write_one(engine: Engine, ask: Ask) -> Protocol[Seen]:
     """One change, and the key after it; inside a body, what it will be, going by what is there now."""
-    if _buffer(engine) is not None:
+    if waiting_room(engine) is not None:
         yield from change(engine, [ask])
         return (yield from peek(engine, ask.place))
     landed = yield from change(engine, [ask])
@@ -134,7 +143,7 @@ def write_one(engine: Engine, ask: Ask) -> Protocol[Seen]:
 def delete(engine: Engine, at: Place, if_version: int | None) -> Protocol[bool]:
     """Remove a key; whether it was there."""
     ask = Ask(at, if_version=if_version)
-    if _buffer(engine) is None:
+    if waiting_room(engine) is None:
         return bool((yield from change(engine, [ask])))
     before = yield from peek(engine, at)
     yield from change(engine, [ask])
@@ -198,7 +207,7 @@ def _all_waiting(engine: Engine) -> list[Ask]:
     frame = current()
     while frame is not None and frame.run.store is engine.store:
         if frame.buffer is not None:
-            found = [ask for ask in frame.buffer.asks if ask.writes] + found
+            found = [ask for ask in frame.buffer.asks if isinstance(ask, Ask) and ask.writes] + found
         frame = frame.parent
     return found
 
@@ -207,13 +216,13 @@ def get(engine: Engine, space: str, key: str, default: Any) -> Protocol[Any]:
     """The value of a key."""
     if not (yield Read(engine.is_known)):
         return default
-    seen = yield from peek(engine, (engine.stream, _named(space, "namespace"), _named(key, "key")))
+    seen = yield from peek(engine, (engine.stream, named(space, "namespace"), named(key, "key")))
     return seen.value if seen.there else default
 
 
 def items(engine: Engine, space: str) -> Protocol[list[tuple[str, Any]]]:
     """All keys of a namespace with their values, in the order of the keys."""
-    _named(space, "namespace")
+    named(space, "namespace")
     if not (yield Read(engine.is_known)):
         return []
     waiting = [ask for ask in _all_waiting(engine) if ask.place[:2] == (engine.stream, space)]
@@ -245,7 +254,7 @@ def latest(engine: Engine, at: Place) -> StateVersion:
 
 def revision(engine: Engine, space: str) -> int:
     """How often a namespace has changed."""
-    rows = engine.store.read("get_space", (engine.stream, _named(space, "namespace"))) if engine.is_known() else []
+    rows = engine.store.read("get_space", (engine.stream, named(space, "namespace"))) if engine.is_known() else []
     return int(rows[0][0]) if rows else 0
 
 
@@ -257,7 +266,7 @@ def history(engine: Engine, space: str, key: str) -> list[StateVersion]:
     if not engine.is_known():
         return []
     reader = _Past(engine)
-    rows = engine.store.read("history_of", (engine.stream, _named(space, "namespace"), _named(key, "key")))
+    rows = engine.store.read("history_of", (engine.stream, named(space, "namespace"), named(key, "key")))
     return [
         reader.version(version, revision, at, reader.value(stream, seq, (engine.stream, space, key), revision))
         for revision, version, stream, seq, at in rows
@@ -304,7 +313,8 @@ class _Past:
         if entry is None:
             [(_, kind, _, body, _, _)] = self._store.read("event_at", (stream, seq))
             landed = getattr(r.decode(kind, body), "landed", ())
-            entry = {((it.owner, it.space, it.key), it.revision): it for it in landed}
+            changes = [it for it in landed if isinstance(it, r.StateChange)]
+            entry = {((it.owner, it.space, it.key), it.revision): it for it in changes}
             self._entries[stream, seq] = entry
         return entry[at, revision]
 
@@ -320,7 +330,7 @@ def revert(engine: Engine, to: When, space: str | None) -> Protocol[int]:
         asks, revisions = yield Read(_reverting, (engine, to, space))
         if not asks:
             return 0
-        buffer = _buffer(engine)
+        buffer = waiting_room(engine)
         if buffer is not None:
             buffer.asks += asks
             return len(asks)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 import time
@@ -425,6 +426,25 @@ def test_eight_processes_lose_nothing(store_url: str) -> None:
     assert agent.state.get("a", "count") == 8 * rounds
     assert len(agent.state.get("a", "who")) == 8 * rounds
     assert [it.version for it in agent.state.history("a", "count")] == list(range(1, 8 * rounds + 1))
+    in_order(store_url)
+
+
+async def test_steps_side_by_side_land_whole_whether_they_write_to_the_agent_or_not(store_url: str) -> None:
+    agent = AsyncAgent("async", store=store_url)
+
+    @agent.step
+    async def work(number: int) -> int:
+        if number % 2:
+            await agent.state.incr("a", "odd")
+        return number
+
+    async with agent.run("r"):
+        assert await asyncio.gather(*(work(number) for number in range(40))) == list(range(40))
+    info = await agent.runs.get("r")
+    done = [it.record for it in info.events if isinstance(it.record, records.StepDone)]
+    assert len(done) == 40
+    assert await agent.state.get("a", "odd") == 20
+    await agent.close()
     in_order(store_url)
 
 

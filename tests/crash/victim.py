@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure import Done, InDoubt, NotDone, RunWaiting, Unknown, failpoints, objects, records
+from perdure.collect import Collect
 from perdure.journal import rebuild
 from perdure.journal.verify import verify
 from perdure.store.base import Script, Unit
@@ -78,6 +79,7 @@ async def read_and_think(cast: Cast, run: Any) -> None:
         await out(run.event("PLANNED", {"subject": subject}))
         await out(cast.agent.state.incr("trip", "plans"))
         await out(cast.agent.state.set("trip", "plan", LARGE, if_version=0))
+        await out(cast.agent.checkpoint.create("planned", {"plan": LARGE, "next": subject}))
         return LARGE
 
     async def flaky() -> str:
@@ -118,6 +120,10 @@ async def write_in_the_open(cast: Cast, run: Any) -> None:
         await out(both.set("trip", "left", run.state["token"]))
         await out(both.set("trip", "right", run.state["token"]))
     await out(cast.agent.state.delete("trip", "where"))
+    for share in (1, 2, 3):
+        await out(run.checkpoint("share", {"done": list(range(share * 1000))}))
+    await out(cast.agent.checkpoint.create("spare", [LARGE, run.id]))
+    assert await out(cast.agent.checkpoint.delete("spare")) >= 1  # and those of earlier starts
     left, right = [await out(cast.agent.state.get("trip", key)) for key in ("left", "right")]
     assert left == right == run.state["token"]
 
@@ -258,7 +264,7 @@ async def collect(cast: Cast) -> None:
     store = cast.agent._engine.store
     commit = store.submit_async if cast.palette.is_async else store.submit
     await out(commit(Litter(cast)))
-    assert await out(commit(objects.Collect())) > 0
+    assert await out(commit(Collect(store))) > 0
 
 
 async def journey(cast: Cast) -> None:
@@ -336,6 +342,9 @@ async def report(cast: Cast) -> None:
     store = cast.agent._engine.store
     agents = await out(cast.agent.state.items("trip"))
     found["state of the agent"] = [[key, value] for key, value in agents if key not in ("left", "right")]
+    made = await out(cast.agent.checkpoint.list())
+    found["checkpoints"] = [[it.name, it.version] for it in made]
+    found["restored"] = [await out(cast.agent.checkpoint.restore(it.name, it.version)) for it in made]
     found["views that differ from the journal"] = [str(one) for one in rebuild.check(store)]
     found["damage"] = [str(one) for one in verify(store).findings if one.severity == "damage"]
     folder = Path(cast.world.folder)

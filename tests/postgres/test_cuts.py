@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, InDoubt, RunWaiting, objects
+from perdure import Agent, InDoubt, RunWaiting
+from perdure.collect import Collect
 from perdure.journal import rebuild
 from perdure.journal.verify import verify
 from tests.crash.world import World
@@ -40,7 +41,7 @@ def begin(agent: Agent, world: World, name: str) -> None:
         run.step(world.note, "body", "look")
         run.state["large"] = LARGE
     store = agent._engine.store
-    store.submit(objects.Collect())
+    store.submit(Collect(store))
     rebuild.rebuild(store)
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from perdure import Agent, Done, InDoubt, NotDone, RunWaiting, engine
 from perdure.errors import AlreadyAnswered, NothingToAnswer
-from perdure.objects import references_in
+from perdure.objects import packed_in, reference
 from perdure.records import decode
 from perdure.store import open_store
 
@@ -276,7 +276,7 @@ def record(folder: str, setup: Setup, happened: set[str] | None = None) -> Recor
     ack()
     log = list(vfs.log)  # what the end of the process adds is of no interest
     journal = _rows(agent._engine.store)
-    references = [list(references_in(decode(kind, body))) for _, kind, _, body, _, _ in journal]
+    references = [[*map(reference, packed_in(decode(kind, body)))] for _, kind, _, body, _, _ in journal]
     return Recording(log, history, journal, references, outcome)
 
 

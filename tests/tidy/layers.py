@@ -20,7 +20,7 @@ LAYERS = {
     "package": "__init__",
     "facade": "agent aio sync",
     "nouns": "engine run runs state checkpoints workflows memory workspace context artifacts",
-    "truth": "journal objects trees leases keys",
+    "truth": "journal objects trees collect leases keys",
     "store": "store",
     "values": "records codec errors clock durations limits failpoints process interrupts",
 }

@@ -13,6 +13,7 @@ from pathlib import Path
 import apsw
 
 from perdure import Agent, InDoubt, RunWaiting
+from perdure.collect import Collect
 from perdure.store import open_store
 from perdure.store.base import Store
 
@@ -52,6 +53,7 @@ def fill(path: Path) -> None:
         for item in run.each(["a", "b"]):
             run.state[item] = item
             run.messages.append({"role": "user", "content": item})
+            run.checkpoint("seen", item)
         run.event("DECISION", {"why": "cheapest"})
         with agent.run("child"):
             search("BOS")
@@ -73,6 +75,11 @@ def fill(path: Path) -> None:
     agent.state.set("trip", "page", 1)
     agent.state.update("trip", "pages", lambda seen: [LARGE])
     agent.state.delete("trip", "page")
+    agent.checkpoint.create("draft", {"pages": [LARGE, NOISE]}, labels=("first",), meta={"by": "ann"})
+    agent.checkpoint.create("draft", {"pages": [LARGE, NOISE, LARGE]})
+    agent.checkpoint.delete("draft", version=1)
+    store = agent._engine.store
+    store.submit(Collect(store))
     agent.close()
 
 

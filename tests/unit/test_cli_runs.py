@@ -146,18 +146,35 @@ def test_show_tells_the_story(cli: Cli) -> None:
         r"messages +2",
         r"kept +\{'twice': True\}",
         r"1 .* started in process \d+ on .*, input \{'to': 'NYC'\}",
-        r"step search -> \{'city': 'NYC'",
+        r"step search -> \{'city': 'NYC'.* with agent's state\['trip'\]\['searches'\] = 1",
         r"flaky: attempt 1 failed: ValueError\('not yet'\)",
         r"step flaky -> 2 in",
         r"effect book begins, key [0-9a-f]{32}, arguments \{'flight': 'AA1'\}",
         r"effect book -> 'booked AA1' in",
         r"state\['dropped'\] deleted",
-        r"item 1:a done, with state\['a'\] = 'a'; message \{'role': 'user', 'content': 'a'\}",
+        r"item 1:a done, with state\['a'\] = 'a'; message \{'role': 'user', 'content': 'a'\}; ",
+        r"checkpoint 'seen', version 1",
         r"event DECISION \{'why': 'cheapest'\}",
         r"14 .* finished, result 'a page",
     ]
     assert re.search(".*".join(in_order), told, re.DOTALL)
     assert max(map(len, told.splitlines())) < 300  # large values are shortened
+
+
+def test_show_tells_of_a_checkpoint_and_of_one_that_was_deleted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    agent = Agent("travel", store=tmp_path / "perdure.db")
+    with agent.run("trip") as run:
+        run.checkpoint("half", {"done": 1})
+        run.step(lambda: agent.checkpoint.delete("half"), name="tidy")
+        run.step(lambda: agent.state.set("a", "k", 1), name="note")
+        run.step(lambda: agent.state.delete("a", "k"), name="forget")
+    agent.close()
+    text = Cli(tmp_path / "perdure.db", capsys)("show", "trip")
+    assert re.search(r"2 .* checkpoint 'half', version 1\n", text)
+    assert re.search(r"step tidy -> 1 in .*, with checkpoint 'half', version 1, deleted\n", text)
+    assert re.search(r"step forget -> True in .*, with agent's state\['a'\]\['k'\] deleted\n", text)
 
 
 def test_show_tells_how_a_run_ended_otherwise(cli: Cli) -> None:

@@ -132,6 +132,17 @@ def test_deep_nesting(opening: bytes) -> None:
             codec.decode(_nested(opening, depth))
 
 
+@pytest.mark.parametrize(
+    ("tag", "before", "parts"), [(Tag.OBJECT, b"\xa1x\x01", 4), (Tag.ERROR, b"\xa1x\x01\xa1t\x90", 6)]
+)
+@pytest.mark.parametrize("depth", [2, 99, 400, 5_000])
+def test_objects_in_place_of_the_parts_of_objects(tag: Tag, before: bytes, parts: int, depth: int) -> None:
+    """Such a chain would have no depth: it ended in a RecursionError."""
+    opening = bytes([0x90 + parts]) + encode(STRUCTURES[tag]) + before
+    with pytest.raises((CorruptValue, ValueTooLarge)):
+        codec.decode(opening * depth + b"\x80")
+
+
 def test_deep_nesting_through_objects_and_exceptions() -> None:
     value: Any = 1
     for _ in range(100):

@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, state
+from perdure import Agent, records, state
 from perdure.durations import seconds_of
+from perdure.failpoints import Site
+from perdure.journal.append import Append
+from perdure.journal.landing import Ask, Land
 
 
 def test_a_revert_sees_what_came_in_between(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,3 +84,17 @@ def test_what_two_agents_of_one_store_write_lands_with_one_step(tmp_path: Any) -
 def test_lengths_of_time(given: Any, seconds: float) -> None:
     assert seconds_of(given, "ttl") == seconds
     assert seconds_of(timedelta(seconds=seconds), "ttl") == seconds
+
+
+def test_only_plain_appends_are_joined(tmp_path: Any) -> None:
+    """What a `Land` appends is not known before its transaction: joined, it would append nothing."""
+    agent = Agent("a", store=tmp_path / "perdure.db")
+    agent.state.set("n", "k", 0)
+    store, head = agent._engine.store, agent._engine.own_stream()
+    record = records.Landed(())
+    plain = [Append(Site.WRITE, head, [record], store.clock) for _ in range(2)]
+    late = Land(Site.WRITE, head, [record], store, [Ask(state.place(agent._engine, "n", "k"), b"\x00\x01")])
+    assert plain[0].joined([plain[1]]) is not None
+    assert plain[0].joined([late]) is None
+    assert late.joined([plain[0]]) is None
+    agent.close()

@@ -11,12 +11,15 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, ParamSpec, TypeVar, overload
 
 from .. import codec, runs
+from ..checkpoints import Pace
+from ..durations import Duration
 from ..engine import Engine, checked_name
 from ..keys import KeySource
 from ..limits import RETRY_BACKOFF_SECONDS
 from ..run.durable import Durable, make_durable
 from ..run.functions import Options
 from ..run.requests import drive_async, reading
+from .checkpoints import AsyncAutosave, AsyncCheckpoints
 from .run import ASYNC, AsyncRun, Exceptions
 from .state import AsyncAgentState
 
@@ -52,6 +55,7 @@ class AsyncAgent:
         self._engine = Engine(name, store=store, durability=durability, strict=strict, key=key, single_home=single_home)
         self.runs = AsyncRuns(self._engine)
         self.state = AsyncAgentState(self._engine)
+        self.checkpoint = AsyncCheckpoints(self._engine)
 
     @property
     def name(self) -> str:
@@ -194,6 +198,17 @@ class AsyncAgent:
         return AsyncRun(
             self._engine, checked_name(id, "a run's id"), input, wait=wait, on_change=on_change, parallel=parallel
         )
+
+    def autosave(self, state: Callable[[], Any], *, every: Duration = 10, name: str = "autosave") -> AsyncAutosave:
+        """For a program with a state object of its own: a checkpoint every 10 ticks, or every "5m".
+
+        >>> async with agent.autosave(lambda: vars(crawler), every=10) as saver:
+        ...     for page in crawler.pages():
+        ...         await saver.tick()
+
+        A whole number counts ticks, everything else is a time. When the block ends well, the last state is saved too.
+        """
+        return AsyncAutosave(self.checkpoint, state, Pace(every, self._engine.clock), checked_name(name, "a name"))
 
     async def close(self) -> None:
         """Give the store back. Needed only before the process goes on without this agent."""

@@ -49,8 +49,17 @@ class _Teller:
     def _effect(self, intent: int) -> str:
         return self._names.get(intent, f"of entry {intent}")
 
-    def _writes(self, writes: Sequence[r.Write]) -> str:
-        return f", with {'; '.join(self._write(write) for write in writes)}" if writes else ""
+    def _with(self, it: r.StepDone | r.EffectDone | r.ItemDone) -> str:
+        parts = [*map(self._write, it.writes), *map(self._landed, it.landed)]
+        return f", with {'; '.join(parts)}" if parts else ""
+
+    def _landed(self, it: r.Landing) -> str:
+        if isinstance(it, r.CheckpointMade):
+            return f"checkpoint {shown(it.name)}, version {it.version}"
+        if isinstance(it, r.CheckpointDropped):
+            return f"checkpoint {shown(it.name)}, version {it.version}, deleted"
+        key = f"agent's state[{shown(it.space)}][{shown(it.key)}]"
+        return f"{key} = {self._value(it.value)}" if it.value else f"{key} deleted"
 
     def _write(self, write: r.Write) -> str:
         if write.op == r.Op.DELETE:
@@ -67,7 +76,7 @@ class _Teller:
         return f"resumed in {clean(str(it.holder))}"
 
     def step_done(self, it: r.StepDone) -> str:
-        return f"step {_call(it.call)} -> {self._value(it.result)} in {_took(it.took_us)}{self._writes(it.writes)}"
+        return f"step {_call(it.call)} -> {self._value(it.result)} in {_took(it.took_us)}{self._with(it)}"
 
     def step_failed(self, it: r.StepFailed) -> str:
         return f"step {_call(it.call)} failed: {clean(it.text)}"
@@ -84,7 +93,7 @@ class _Teller:
     def effect_done(self, it: r.EffectDone) -> str:
         who = {"body": f"in {_took(it.took_us)}", "check": "says its check"}.get(it.how, f"says {clean(it.note)}")
         result = f"effect {self._effect(it.intent)} -> {self._value(it.result)} {who}"
-        return result + self._writes(it.writes)
+        return result + self._with(it)
 
     def effect_failed(self, it: r.EffectFailed) -> str:
         return f"effect {self._effect(it.intent)} {'given up' if it.final else 'did not happen'}: {clean(it.text)}"
@@ -93,10 +102,10 @@ class _Teller:
         return f"effect {self._effect(it.intent)} in doubt: {clean(it.text)}"
 
     def item(self, it: r.ItemDone) -> str:
-        return f"item {clean(it.scope.rstrip('/'))} done{self._writes(it.writes)}"
+        return f"item {clean(it.scope.rstrip('/'))} done{self._with(it)}"
 
     def wrote(self, it: r.Wrote) -> str:
-        return self._write(it.write)
+        return "; ".join(map(self._landed, it.landed)) or self._write(it.write)
 
     def finished(self, it: r.RunFinished) -> str:
         return f"finished, result {self._value(it.result)}"

@@ -200,10 +200,22 @@ def _check_distinct(keys: list[Any]) -> None:
         raise CorruptValue("a stored dict or set has a key twice")
 
 
+def _load_part(part: Any, depth: int) -> Any:
+    """A part of an object, which adds no depth of its own: so it is no object itself, or a chain of them had none."""
+    if type(part) is Raw:
+        part = _parse(memoryview(part))
+    if type(part) is list and part:
+        if type(part[0]) is Raw:
+            part[0] = _parse(memoryview(part[0]))
+        if type(part[0]) is Ext and part[0].code in (Tag.OBJECT, Tag.ERROR):
+            raise CorruptValue("a stored object has another one where its parts should be")
+    return _load(part, depth - 1)
+
+
 def _load_object(node: list[Any], depth: int) -> Any:
     if not 4 <= len(node) <= 5:
         raise CorruptValue("a stored object has the wrong number of parts")
-    name, version, fields, *rest = (_load(part, depth - 1) for part in node[1:])
+    name, version, fields, *rest = (_load_part(part, depth) for part in node[1:])
     _check_parts(name, version, fields, *rest)
     entry = registry.entry_named(name) if version >= 1 else None
     if entry is None or entry.shape is None:
@@ -222,7 +234,7 @@ def _load_object(node: list[Any], depth: int) -> Any:
 def _load_error(node: list[Any], depth: int) -> Exception:
     if len(node) != 6:
         raise CorruptValue("a stored exception has the wrong number of parts")
-    name, version, text, args, attributes = (_load(part, depth - 1) for part in node[1:])
+    name, version, text, args, attributes = (_load_part(part, depth) for part in node[1:])
     _check_parts(name, version, attributes)
     if type(text) is not str or type(args) is not list or version < exceptions.TOLD:
         raise CorruptValue("a stored exception has parts of the wrong type")

@@ -18,6 +18,7 @@ from ..errors import ValueTooLarge
 from . import arrays, dates, exceptions, leaves, registry
 from .fields import Shape
 from .refusals import Refusal, TooDeep, key_step, not_storable, type_name
+from .restored import Restored
 from .tags import ENCODE, SCALARS, STRUCTURES, Tag
 
 _TEXT_ONLY: Final = frozenset({str})
@@ -281,7 +282,14 @@ class Walk:
 
 _CONTAINERS: Final = cast(
     "dict[type, Callable[[Walk, Any, int], Any]]",
-    {list: Walk._list, tuple: Walk._tuple, dict: Walk._dict, set: Walk._set, frozenset: Walk._set},
+    {
+        list: Walk._list,
+        tuple: Walk._tuple,
+        dict: Walk._dict,
+        Restored: Walk._dict,
+        set: Walk._set,
+        frozenset: Walk._set,
+    },
 )
 
 

@@ -112,7 +112,7 @@ class Append(Unit[int]):
     def joined(self, others: Sequence[Unit[Any]]) -> Unit[list[Any]] | None:
         """Entries of one head, none of which has to be sealed, follow each other in one commit."""
         # Only plain ones: what others append is decided inside their own transaction.
-        units = [self, *(unit for unit in others if type(unit) is Append)]
+        units = [unit for unit in (self, *others) if type(unit) is Append]
         if len(units) <= len(others) or any(unit.head is not self.head or unit.signer is not None for unit in units):
             return None
         return _Joint(units)

@@ -12,7 +12,7 @@ from ..store.base import Statement
 RUN_STATE = ""
 """The namespace of `run.state`; named ones belong to the agent."""
 
-VIEWS = ("agents", "runs", "state", "questions", "answers", "spaces", "entries", "history")
+VIEWS = ("agents", "runs", "state", "questions", "answers", "spaces", "entries", "history", "checkpoints")
 """Every table that `rebuild` can make anew from the journal."""
 
 Fold = Callable[[int, int, int, Any], Sequence[Statement]]
@@ -39,11 +39,18 @@ def _wrote_with(stream: int, seq: int, at: int, it: r.StepDone | r.EffectDone | 
     return [*writes, *_landed(stream, seq, at, it)] if it.landed else writes
 
 
-def _landed(
-    stream: int, seq: int, at: int, it: r.StepDone | r.EffectDone | r.ItemDone | r.Landed
-) -> Sequence[Statement]:
+_Landing = r.StepDone | r.EffectDone | r.ItemDone | r.Wrote | r.Landed
+
+
+def _landed(stream: int, seq: int, at: int, it: _Landing) -> Sequence[Statement]:
     changes, revisions = list[Statement](), dict[tuple[int, str], int]()
     for one in it.landed:
+        if isinstance(one, r.CheckpointMade):
+            changes.append(Statement("put_checkpoint", (one.owner, one.name, one.version, stream, seq, at)))
+            continue
+        if isinstance(one, r.CheckpointDropped):
+            changes.append(Statement("drop_checkpoint", (one.owner, one.name, one.version)))
+            continue
         key = (one.owner, one.space, one.key)
         changes.append(Statement("set_entry", (*key, one.value, one.version, one.revision, at, one.expires)))
         changes.append(Statement("add_history", (*key, one.revision, one.version, stream, seq, at)))
@@ -86,7 +93,7 @@ _FOLDS: dict[type[r.Record], Fold] = {
     r.StepDone: _wrote_with,
     r.EffectDone: _wrote_with,
     r.ItemDone: _wrote_with,
-    r.Wrote: lambda stream, seq, at, it: _writes(stream, at, (it.write,)),
+    r.Wrote: lambda stream, seq, at, it: [*_writes(stream, at, (it.write,)), *_landed(stream, seq, at, it)],
     r.QuestionAsked: _asked,
     r.QuestionClosed: _closed,
     r.Answered: _answered,

@@ -12,6 +12,7 @@ from ..errors import VersionConflict
 from ..failpoints import Site
 from ..store.base import Script, Statement, Store
 from .append import Append, Head, Signer
+from .marks import Mark, decided
 
 Place = tuple[int, str, str]
 """Owner, namespace and key."""
@@ -57,7 +58,7 @@ _NOTHING = Entry()
 
 
 class Land(Append):
-    """Entries, the first of which carries changes of state, decided under the locks of their namespaces."""
+    """Entries, the first of which carries what is written to agents, decided inside the transaction."""
 
     __slots__ = ("_asks", "_entries", "_made", "_revisions", "_store", "landed")
 
@@ -67,7 +68,7 @@ class Land(Append):
         head: Head,
         entries: Sequence[records.Record],
         store: Store,
-        asks: Sequence[Ask],
+        asks: Sequence[Ask | Mark],
         *,
         objects: Sequence[Statement] = (),
         signer: Signer | None = None,
@@ -80,17 +81,21 @@ class Land(Append):
         self._asks = asks
         self._revisions = revisions or {}
         """What the namespaces must be at, for who has decided by what it has read of them."""
-        self.landed: tuple[records.StateChange, ...] = ()
+        self.landed: tuple[records.Landing, ...] = ()
 
     def script(self) -> Script[int]:
         """As `Append.script`; without any change, an entry that would say nothing else is not made."""
-        resolving = _Resolving(self._store, self._asks, self._revisions)
-        self.landed = yield from resolving.run()
+        asks = [ask for ask in self._asks if isinstance(ask, Ask)]
+        resolving = _Resolving(self._store, asks, self._revisions)
+        changes = yield from resolving.run()
+        # Locks are taken in one order by everybody: first those of the state, then those of checkpoints.
+        marks, made = yield from decided([ask for ask in self._asks if isinstance(ask, Mark)])
+        self.landed = (*changes, *marks)
         first, *rest = self._entries
         if not self.landed and isinstance(first, records.Landed):
             return self.head.seq
         self.bring([msgspec.structs.replace(first, landed=self.landed), *rest])
-        self.objects = [*self._made, *resolving.objects]
+        self.objects = [*self._made, *resolving.objects, *made]
         return (yield from super().script())
 
 
@@ -106,6 +111,8 @@ class _Resolving:
 
     def run(self) -> Script[tuple[records.StateChange, ...]]:
         """The changes, in the order in which their keys were first named; several asks of one key are one change."""
+        if not self._asks:
+            return ()
         # In one order for everybody, so that two who want the same two namespaces do not wait for each other.
         spaces = sorted({ask.place[:2] for ask in self._asks} | set(self._wanted))
         places = list(dict.fromkeys(ask.place for ask in self._asks))

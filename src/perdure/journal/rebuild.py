@@ -30,6 +30,7 @@ class View(msgspec.Struct, frozen=True):
 _RUN_COLUMNS = "stream agent id status input_digest parent started_at changed_at resumes outcome error"
 _ENTRY_COLUMNS = "owner namespace key value version revision at expires"
 _HISTORY_COLUMNS = "owner namespace key revision version stream seq at"
+_CHECKPOINT_COLUMNS = "owner name version stream seq at dropped"
 TABLES = {
     "agents": View("all_agents", ("name", "stream", "public_key", "at"), 1, "clear_agents"),
     "runs": View("all_runs", tuple(_RUN_COLUMNS.split()), 1, "clear_runs"),
@@ -39,6 +40,7 @@ TABLES = {
     "spaces": View("all_spaces", ("owner", "namespace", "revision"), 2, "clear_spaces"),
     "entries": View("all_entries", tuple(_ENTRY_COLUMNS.split()), 3, "clear_entries"),
     "history": View("all_history", tuple(_HISTORY_COLUMNS.split()), 4, "clear_history"),
+    "checkpoints": View("all_checkpoints", tuple(_CHECKPOINT_COLUMNS.split()), 3, "clear_checkpoints"),
 }
 assert tuple(TABLES) == VIEWS
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .. import objects
+from .. import objects, trees
 from .. import records as r
 from ..errors import JournalDamaged, StoreUnavailable, ValueProblem
 from ..keys import signed_by
@@ -83,7 +83,10 @@ class _Inspection:
         self._on_head = on_head
         self._bad_objects: dict[bytes, bool] = {}
         """Objects that are not what their id says, and whether an entry that refers to them was found."""
-        self._known_objects: set[bytes] = set()
+        self.sound: set[bytes] = set()
+        """Objects that are there, and of which everything below them has been looked at."""
+        self.dropped: set[tuple[int, str, int]] = set()
+        """Checkpoints whose objects may be gone."""
 
     def found(self, what: What, text: str, stream: int = 0, seq: int = 0, run: str = "") -> None:
         severity = Severity.UNSIGNED if what == What.UNSIGNED else Severity.DAMAGE
@@ -124,6 +127,8 @@ class _Inspection:
         """Every stream, and that none is missing between them."""
         try:
             self.keys = agent_keys(self.store)
+            checkpoints = self.store.read("all_checkpoints")
+            self.dropped = {(owner, name, version) for owner, name, version, *_, gone in checkpoints if gone}
             total = int(self.store.read("count_streams")[0][0])
             for stream, kind, name, _ in all_streams(self.store):
                 if stream != self.streams + 1:
@@ -160,11 +165,11 @@ class _Inspection:
         if identity in self._bad_objects:
             self._bad_objects[identity] = True
             self.found(What.OBJECT, f"its object {identity.hex()[:12]} has been changed", stream, seq, run)
-        elif identity not in self._known_objects:
+        elif identity not in self.sound:
             if not self.store.read("has_object", (identity,)):
                 self.found(What.OBJECT, f"its object {identity.hex()[:12]} is missing", stream, seq, run)
-            elif len(self._known_objects) < KNOWN_OBJECTS_MAX:
-                self._known_objects.add(identity)
+            elif len(self.sound) < KNOWN_OBJECTS_MAX:
+                self.sound.add(identity)
 
     def ended(self, stream: int, seq: int, link: bytes) -> None:
         """A stream has been walked to its end."""
@@ -243,8 +248,9 @@ class _StreamInspection:
             record = r.decode(kind, body)
             if seq == 1:
                 self._first(record)
-            for identity in objects.references_in(record):
-                self.whole.refer(identity, self.stream, seq, self.run)
+            for packed in objects.packed_in(record, self.whole.dropped):
+                for identity in trees.references(self.whole.store, packed, self.whole.sound):
+                    self.whole.refer(identity, self.stream, seq, self.run)
         except (JournalDamaged, ValueProblem) as error:
             self.found(What.UNREADABLE, seq, error.message)
 

@@ -14,6 +14,7 @@ from ..errors import Abandoned, Diverged, RunFinished
 from ..failpoints import Site
 from ..journal.append import Append, Head
 from ..journal.landing import Ask, Land
+from ..journal.marks import Mark
 from ..limits import SEAL_EVENTS
 from ..store.base import Statement
 from .functions import EXPLICIT
@@ -101,17 +102,27 @@ class RunCore:
         objects: Sequence[Statement] = (),
         also: Sequence[Statement] = (),
         seal: bool = False,
-        asks: Sequence[Ask] = (),
+        asks: Sequence[Ask | Mark] = (),
     ) -> Protocol[int]:
         """Append entries to this run's stream; returns the number of the last one. `asks` land with the first."""
         self.must_be_open()
         signer = self.engine.signer if seal or self.head.seq - self.head.sealed >= SEAL_EVENTS else None
         if asks:
-            unit: Append = Land(site, self.head, entries, self.store, asks, objects=objects, signer=signer)
-        else:
-            unit = Append(site, self.head, entries, self.clock, objects=objects, also=also, signer=signer, seal=seal)
+            yield from self.commit_with(site, entries, asks, objects)
+            return self.head.seq
+        unit = Append(site, self.head, entries, self.clock, objects=objects, also=also, signer=signer, seal=seal)
         seq: int = yield Submit(unit)
         return seq
+
+    def commit_with(
+        self, site: Site, entries: Sequence[r.Record], asks: Sequence[Ask | Mark], objects: Sequence[Statement] = ()
+    ) -> Protocol[tuple[r.Landing, ...]]:
+        """Append entries, the first of which carries what is written to agents; returns what that came to."""
+        self.must_be_open()
+        signer = self.engine.signer if self.head.seq - self.head.sealed >= SEAL_EVENTS else None
+        unit = Land(site, self.head, entries, self.store, asks, objects=objects, signer=signer)
+        yield Submit(unit)
+        return unit.landed
 
     def must_be_open(self) -> None:
         """Nothing new happens in a finished run, nor in one that this process has left."""

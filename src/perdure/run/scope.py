@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import Abandoned, NotDurable
 from ..journal.landing import Ask
+from ..journal.marks import Mark
 from ..records import Op, Write
 from ..store.base import Statement
 
@@ -22,8 +23,8 @@ class Buffer:
 
     def __init__(self) -> None:
         self.writes: list[Write] = []
-        self.asks: list[Ask] = []
-        """Writes to the agent's state, decided when they land."""
+        self.asks: list[Ask | Mark] = []
+        """Writes to the agent, decided when they land."""
         self.objects: list[Statement] = []
         self.state: dict[str, Write] = {}
         self.result: Write | None = None

@@ -42,6 +42,8 @@ _VIEWS = {
     "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
     "all_history": "INSERT INTO history (owner, namespace, key, revision, version, stream, seq, at) "
     "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+    "all_checkpoints": "INSERT INTO checkpoints (owner, name, version, stream, seq, at, dropped) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?)",
     "all_leases": "INSERT INTO leases (stream, fence, holder) VALUES (?, ?, NULL)",
     "all_seals": "INSERT INTO seals (stream, seq, chain, streams, public_key, signature) VALUES (?, ?, ?, ?, ?, ?)",
 }

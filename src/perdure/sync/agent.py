@@ -12,12 +12,15 @@ from collections.abc import Callable, Iterable
 from typing import Any, ParamSpec, TypeVar, overload
 
 from .. import codec, runs
+from ..checkpoints import Pace
+from ..durations import Duration
 from ..engine import Engine, checked_name
 from ..keys import KeySource
 from ..limits import RETRY_BACKOFF_SECONDS
 from ..run.durable import Durable, make_durable
 from ..run.functions import Options
 from ..run.requests import drive_sync, reading
+from .checkpoints import Autosave, Checkpoints
 from .run import ASYNC, Exceptions, Run
 from .state import AgentState
 
@@ -53,6 +56,7 @@ class Agent:
         self._engine = Engine(name, store=store, durability=durability, strict=strict, key=key, single_home=single_home)
         self.runs = Runs(self._engine)
         self.state = AgentState(self._engine)
+        self.checkpoint = Checkpoints(self._engine)
 
     @property
     def name(self) -> str:
@@ -175,6 +179,17 @@ class Agent:
         return Run(
             self._engine, checked_name(id, "a run's id"), input, wait=wait, on_change=on_change, parallel=parallel
         )
+
+    def autosave(self, state: Callable[[], Any], *, every: Duration = 10, name: str = "autosave") -> Autosave:
+        """For a program with a state object of its own: a checkpoint every 10 ticks, or every "5m".
+
+        >>> with agent.autosave(lambda: vars(crawler), every=10) as saver:
+        ...     for page in crawler.pages():
+        ...         saver.tick()
+
+        A whole number counts ticks, everything else is a time. When the block ends well, the last state is saved too.
+        """
+        return Autosave(self.checkpoint, state, Pace(every, self._engine.clock), checked_name(name, "a name"))
 
     def close(self) -> None:
         """Give the store back. Needed only before the process goes on without this agent."""

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from .. import interrupts
+from ..checkpoints import create_in_run
 from ..engine import Engine
 from ..errors import NotDurable
 from ..limits import RETRY_BACKOFF_SECONDS
@@ -112,6 +113,13 @@ class Run:
     def messages(self) -> Messages:
         """The conversation of the run."""
         return Messages(self._core)
+
+    def checkpoint(self, name: str, data: Any, *, labels: Iterable[str] = (), meta: Any = None) -> None:
+        """Keep a value under a name, for `agent.checkpoint.restore`; when the run is resumed it is not made again.
+
+        >>> run.checkpoint("booked", {"progress": 0.8})
+        """
+        self._do(create_in_run(self._core, name, data, labels, meta))
 
     def event(self, kind: str, payload: Any = None) -> None:
         """Note something in the journal.

@@ -121,7 +121,7 @@ HOLDERS = (
         "collector-takes-too-much",
         "a large value that is still needed is removed",
         OBJECTS + "test_only_what_no_entry_refers_to_is_collected",
-        "objects.py",
+        "collect.py",
         "for identity, _, size in objects if identity not in used]",
         "for identity, _, size in objects]",
     ),

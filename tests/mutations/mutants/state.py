@@ -96,11 +96,72 @@ OF_STATE = (
         "if False:",
     ),
     mutant(
+        "joined-before-they-are-decided",
+        "a step that writes to the agent is lost when another one lands beside it",
+        "unit/test_state.py::test_only_plain_appends_are_joined",
+        "journal/append.py",
+        "units = [unit for unit in (self, *others) if type(unit) is Append]",
+        "units = [self, *(unit for unit in others if type(unit) is Append)]",
+    ),
+    mutant(
         "state-unsigned",
         "what was written in the open could be cut off unnoticed, although the process ended in order",
         "unit/test_verify.py::test_a_removed_entry_is_located",
         "engine.py",
         "if head.seq > head.sealed and (key := signer()) is not None:",
         "if False and (key := signer()) is not None:",
+    ),
+)
+
+CHECKPOINTS = "conformance/test_checkpoints.py::"
+
+OF_CHECKPOINTS = (
+    mutant(
+        "a-checkpoint-relies-on-what-is-gone",
+        "a checkpoint is acknowledged, and half of it was collected",
+        CHECKPOINTS + "test_the_next_one_does_not_rely_on_what_was_deleted_elsewhere",
+        "journal/marks.py",
+        "if mark.relies_on and (not relied or relied[0][3]):",
+        "if False:",
+    ),
+    mutant(
+        "a-checkpoint-is-made-again",
+        "a resumed run makes its checkpoints a second time",
+        CHECKPOINTS + "test_in_a_run_it_is_made_once",
+        "checkpoints.py",
+        "if run.ledger.recorded_write(frame.path, r.Op.CHECKPOINT, name, nth) is not None:",
+        "if False:",
+    ),
+    mutant(
+        "the-collector-does-not-see-trees",
+        "collecting removes what a checkpoint needs",
+        CHECKPOINTS + "test_what_is_deleted_is_gone_and_frees_its_place",
+        "trees/read.py",
+        "while wanted := sorted(nodes - opened):",
+        "while wanted := []:",
+    ),
+    mutant(
+        "deleted-checkpoints-stay-for-ever",
+        "what was deleted goes on taking place",
+        CHECKPOINTS + "test_what_is_deleted_is_gone_and_frees_its_place",
+        "objects.py",
+        "(record.owner, record.name, record.version) in dropped:",
+        "(record.owner, record.name, 0) in dropped:",
+    ),
+    mutant(
+        "versions-share-nothing",
+        "each checkpoint of a growing conversation is as large as all of it",
+        CHECKPOINTS + "test_a_growing_conversation_is_stored_once",
+        "trees/split.py",
+        "if len(data) <= INLINE_BYTES_MAX:",
+        "if True:",
+    ),
+    mutant(
+        "a-checkpoint-does-not-wait",
+        "a checkpoint of a step that fails is there all the same",
+        CHECKPOINTS + "test_it_lands_with_the_step_or_the_item_or_not_at_all",
+        "checkpoints.py",
+        "        room.asks.append(mark)\n        return 0\n",
+        "        yield from land(engine, Site.CHECKPOINT, [mark])\n        return 0\n",
     ),
 )

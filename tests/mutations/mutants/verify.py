@@ -106,7 +106,7 @@ VERIFY = (
     mutant(
         "answers-not-signed",
         "the answer of a person can be removed unnoticed",
-        TESTS + "test_a_store_that_nobody_touched_is_in_order",
+        TESTS + "test_an_answer_is_signed_at_once",
         "runs.py",
         "objects=made, signer=engine.signer, seal=True)",
         "objects=made)",

@@ -333,6 +333,38 @@ SELECT owner, namespace, key, value, version, revision, at, expires FROM entries
 SELECT owner, namespace, key, revision, version, stream, seq, at FROM history
 ORDER BY owner, namespace, key, revision;
 
+-- name: put_checkpoint(owner, name, version, stream, seq, at)
+-- Fold of CheckpointMade; that it was deleted may have been folded before.
+INSERT INTO checkpoints (owner, name, version, stream, seq, at, dropped)
+VALUES (:owner, :name, :version, :stream, :seq, :at, 0)
+ON CONFLICT (owner, name, version) DO UPDATE SET stream = excluded.stream, seq = excluded.seq, at = excluded.at;
+
+-- name: drop_checkpoint(owner, name, version)
+-- Fold of CheckpointDropped.
+INSERT INTO checkpoints (owner, name, version, stream, seq, at, dropped) VALUES (:owner, :name, :version, 0, 0, 0, 1)
+ON CONFLICT (owner, name, version) DO UPDATE SET dropped = 1;
+
+-- name: last_checkpoint(owner, name)
+-- The number for the next one, and whether the last one is still there.
+SELECT version, dropped FROM checkpoints WHERE owner = :owner AND name = :name ORDER BY version DESC LIMIT 1;
+
+-- name: newest_checkpoint(owner, name)
+-- What a name stands for.
+SELECT version, stream, seq, at FROM checkpoints
+WHERE owner = :owner AND name = :name AND dropped = 0 ORDER BY version DESC LIMIT 1;
+
+-- name: get_checkpoint(owner, name, version)
+-- One of them.
+SELECT stream, seq, at, dropped FROM checkpoints WHERE owner = :owner AND name = :name AND version = :version;
+
+-- name: checkpoints_of(owner)
+-- All of an agent, oldest first.
+SELECT name, version, stream, seq, at FROM checkpoints WHERE owner = :owner AND dropped = 0 ORDER BY at, name, version;
+
+-- name: all_checkpoints()
+-- For rebuild.
+SELECT owner, name, version, stream, seq, at, dropped FROM checkpoints ORDER BY owner, name, version;
+
 -- name: add_question(stream, seq, about, kind, text, at)
 -- Fold of QuestionAsked.
 INSERT INTO questions (stream, seq, about, kind, text, at, open)
@@ -402,3 +434,7 @@ DELETE FROM entries;
 -- name: clear_history()
 -- Rebuild starts from nothing.
 DELETE FROM history;
+
+-- name: clear_checkpoints()
+-- Rebuild starts from nothing.
+DELETE FROM checkpoints;

@@ -173,3 +173,16 @@ CREATE TABLE history (
     at        BIGINT NOT NULL,
     PRIMARY KEY (owner, namespace, key, revision)
 );
+
+-- View: the checkpoints of the agents, and the entry of the journal that has each. One that was deleted stays, marked, so
+-- that its number is not given again.
+CREATE TABLE checkpoints (
+    owner   BIGINT NOT NULL,
+    name    TEXT COLLATE "C" NOT NULL,
+    version BIGINT NOT NULL,
+    stream  BIGINT NOT NULL,
+    seq     BIGINT NOT NULL,
+    at      BIGINT NOT NULL,
+    dropped BIGINT NOT NULL,
+    PRIMARY KEY (owner, name, version)
+);

@@ -32,3 +32,16 @@ CREATE TABLE history (
     at        INTEGER NOT NULL,
     PRIMARY KEY (owner, namespace, key, revision)
 ) STRICT, WITHOUT ROWID;
+
+-- View: the checkpoints of the agents, and the entry of the journal that has each. One that was deleted stays, marked, so
+-- that its number is not given again.
+CREATE TABLE checkpoints (
+    owner   INTEGER NOT NULL,
+    name    TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    stream  INTEGER NOT NULL,
+    seq     INTEGER NOT NULL,
+    at      INTEGER NOT NULL,
+    dropped INTEGER NOT NULL,
+    PRIMARY KEY (owner, name, version)
+) STRICT, WITHOUT ROWID;

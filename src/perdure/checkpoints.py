@@ -1,0 +1,200 @@
+"""`agent.checkpoint`: named snapshots of a whole value. What two of them have in common is stored once."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from . import objects, trees
+from . import records as r
+from .clock import Clock
+from .codec.restored import Restored
+from .durations import Duration, seconds_of
+from .errors import CheckpointNotFound
+from .failpoints import Site
+from .journal.marks import Gone, Mark, Shelf
+from .run.core import RunCore
+from .run.requests import Protocol, Read
+from .run.scope import frame_of
+from .state import land, named, waiting_room
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+Which = str | tuple[str, int]
+"""A name, which stands for its newest version, or a name and a version."""
+
+
+class CheckpointInfo(msgspec.Struct, frozen=True):
+    """One line of `agent.checkpoint.list()`."""
+
+    name: str
+    version: int
+    at: datetime
+    labels: tuple[str, ...]
+    meta: Any
+
+
+class Pace:
+    """How often something is saved: every so many ticks, or after a time."""
+
+    def __init__(self, every: Duration, clock: Clock) -> None:
+        self._ticks_max = every if type(every) is int else 0
+        self._milliseconds = int(seconds_of(every, "every") * 1000)
+        self._clock = clock
+        self.begin()
+
+    def begin(self) -> None:
+        """It has just been saved."""
+        self._ticks, self._since = 0, self._clock.boot_ms()
+
+    @property
+    def anything(self) -> bool:
+        """Whether something was done since then."""
+        return self._ticks > 0
+
+    def due(self) -> bool:
+        """One more tick; whether it is time."""
+        self._ticks += 1
+        if self._ticks_max:
+            return self._ticks >= self._ticks_max
+        return self._clock.boot_ms() - self._since >= self._milliseconds
+
+
+# -- making -----------------------------------------------------------------------------------------------------------
+
+
+def create(engine: Engine, name: str, data: Any, labels: Iterable[str], meta: Any) -> Protocol[int]:
+    """Make one: now, or with the step, effect or item around the caller. Returns its version, or 0 while it waits."""
+    room = waiting_room(engine)
+    if room is not None:
+        # All of it is written: what it relies on might be deleted before the body ends.
+        mark, _ = yield Read(_mark, (engine, Shelf(), name, data, tuple(labels), meta))
+        room.asks.append(mark)
+        return 0
+    while True:
+        mark, ids = yield Read(_mark, (engine, engine.shelf, name, data, tuple(labels), meta))
+        try:
+            [made] = yield from land(engine, Site.CHECKPOINT, [mark])
+        except Gone:
+            engine.shelf.forget(name)
+            continue
+        assert isinstance(made, r.CheckpointMade)
+        engine.shelf.remember(name, made.version, ids)
+        return made.version
+
+
+def _mark(
+    engine: Engine, shelf: Shelf, name: str, data: Any, labels: tuple[str, ...], meta: Any
+) -> tuple[Mark, frozenset[bytes]]:
+    engine.ensure_agent()
+    known = shelf.known(named(name, "checkpoint's name"))
+    tree = trees.pack(engine.store, data, f"checkpoint {name!r}", known.ids)
+    noted, also = objects.pack(engine.store, meta, "meta") if meta is not None else (b"", ())
+    labelled = tuple(named(label, "label") for label in labels)
+    mark = Mark(engine.stream, name, tree.packed, (*tree.objects, *also), labelled, noted, relies_on=known.version)
+    return mark, tree.ids
+
+
+def create_in_run(run: RunCore, name: str, data: Any, labels: Iterable[str], meta: Any) -> Protocol[None]:
+    """`run.checkpoint`: a recorded operation of the run, which is not made again when the run is resumed."""
+    frame = frame_of(run)
+    if frame.buffer is not None:
+        run.must_be_here()
+        mark, _ = yield Read(_mark, (run.engine, Shelf(), name, data, tuple(labels), meta))
+        frame.buffer.asks.append(mark)
+        return
+    nth = frame.count(f"\0write {r.Op.CHECKPOINT}", named(name, "checkpoint's name").encode())
+    if run.ledger.recorded_write(frame.path, r.Op.CHECKPOINT, name, nth) is not None:
+        return
+    run.must_be_open()
+    wrote = r.Wrote(frame.path, r.Write(r.Op.CHECKPOINT, name))
+    while True:
+        mark, ids = yield Read(_mark, (run.engine, run.engine.shelf, name, data, tuple(labels), meta))
+        try:
+            [made] = yield from run.commit_with(Site.CHECKPOINT, [wrote], [mark])
+        except Gone:
+            run.engine.shelf.forget(name)
+            continue
+        assert isinstance(made, r.CheckpointMade)
+        run.engine.shelf.remember(name, made.version, ids)
+        return
+
+
+def delete(engine: Engine, name: str, version: int | None) -> Protocol[int]:
+    """Delete one version, or all of a name; returns how many. Their number is not given again."""
+    found: list[CheckpointInfo] = yield Read(listed, (engine, None))
+    drops = tuple(it.version for it in found if it.name == name and version in (None, it.version))
+    if not drops:
+        return 0
+    mark = Mark(engine.stream, named(name, "checkpoint's name"), drops=drops)
+    engine.shelf.forget(name)
+    room = waiting_room(engine)
+    if room is not None:
+        room.asks.append(mark)
+    else:
+        yield from land(engine, Site.CHECKPOINT, [mark])
+    return len(drops)
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+def restore(engine: Engine, which: Which, version: int | None = None) -> Any:
+    """The value of a checkpoint: a dict comes with attributes."""
+    value = trees.unpack(engine.store, _found(engine, which, version).value)
+    return Restored(value) if type(value) is dict and all(type(key) is str for key in value) else value
+
+
+def listed(engine: Engine, label: str | None) -> list[CheckpointInfo]:
+    """All of them, oldest first."""
+    if not engine.is_known():
+        return []
+    rows = engine.store.read("checkpoints_of", (engine.stream,))
+    found = [_info(engine, _entry(engine, stream, seq, name, version), at) for name, version, stream, seq, at in rows]
+    return [it for it in found if label is None or label in it.labels]
+
+
+def _info(engine: Engine, made: r.CheckpointMade, at: int) -> CheckpointInfo:
+    meta = objects.unpack(engine.store, made.meta) if made.meta else None
+    return CheckpointInfo(made.name, made.version, datetime.fromtimestamp(at / 1000, UTC), made.labels, meta)
+
+
+def diff(engine: Engine, a: Which, b: Which) -> list[trees.Change]:
+    """What changed from one checkpoint to another, path by path."""
+    return list(trees.diff(engine.store, _found(engine, a).value, _found(engine, b).value))
+
+
+def _found(engine: Engine, which: Which, version: int | None = None) -> r.CheckpointMade:
+    name, wanted = (which, version) if isinstance(which, str) else which
+    rows: Sequence[tuple[Any, ...]] = []
+    if engine.is_known() and wanted is None:
+        rows = engine.store.read("newest_checkpoint", (engine.stream, named(name, "checkpoint's name")))
+    elif engine.is_known():
+        found = engine.store.read("get_checkpoint", (engine.stream, named(name, "checkpoint's name"), wanted))
+        rows = [(wanted, stream, seq, at) for stream, seq, at, dropped in found if not dropped]
+    if not rows:
+        raise _missing(engine, name, wanted)
+    number, stream, seq, _ = rows[0]
+    return _entry(engine, stream, seq, name, number)
+
+
+def _missing(engine: Engine, name: str, version: int | None) -> CheckpointNotFound:
+    names = sorted({it.name for it in listed(engine, None)})
+    text = f"agent {engine.name!r} has no checkpoint {name!r}" + (f" of version {version}" if version else "")
+    close = difflib.get_close_matches(name, names, n=3)
+    hint = f"there is {', '.join(map(repr, close or names[:5]))}" if names else "make one with agent.checkpoint.create"
+    return CheckpointNotFound(text, hint=hint)
+
+
+def _entry(engine: Engine, stream: int, seq: int, name: str, version: int) -> r.CheckpointMade:
+    [(_, kind, _, body, _, _)] = engine.store.read("event_at", (stream, seq))
+    landed: Sequence[r.Landing] = getattr(r.decode(kind, body), "landed", ())
+    made: Mapping[tuple[int, str, int], r.CheckpointMade] = {
+        (it.owner, it.name, it.version): it for it in landed if isinstance(it, r.CheckpointMade)
+    }
+    return made[engine.stream, name, version]

@@ -1,0 +1,18 @@
+"""Values that come in versions: stored as trees whose parts are shared.
+
+    tree = trees.pack(store, value, "state")             # and again, when it has changed
+    trees.unpack(store, tree.packed)                     # the value as it was
+    trees.diff(store, tree.packed, newer.packed)         # what changed, path by path
+
+A value is written by `codec`, and its bytes are split by what they hold: lists, dicts, long texts and bytes, whatever
+is around them. Each part is an object, addressed by its content and kept once (`objects.py`). So the next version
+adds what has changed, and the few nodes above it.
+"""
+
+from __future__ import annotations
+
+from .diff import Change, diff
+from .read import reachable, references, unpack
+from .split import Tree, pack
+
+__all__ = ["Change", "Tree", "diff", "pack", "reachable", "references", "unpack"]

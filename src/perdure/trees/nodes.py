@@ -1,0 +1,155 @@
+"""How a tree is written down, and how its bytes are read when nobody is trusted.
+
+A tree is a rope over the bytes that `codec.encode` makes of a value: putting all of its pieces one after the other
+gives them back. A *node* is a list of pieces, each with the number of msgpack items that it holds (of a container's
+elements; parts of a text and the head of a container hold none). A piece is
+
+- bytes: the items themselves;
+- a LEAF: an object whose content is such bytes;
+- a GROUP: an object that is a node, with more items of the same container;
+- a WHOLE: an object that is a node, and one item: a container or a long text, beginning with its head.
+
+So who follows references needs to know nothing of the types in a value, and never opens a leaf.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import IntEnum
+from typing import Final, NamedTuple, TypeAlias
+
+import msgspec
+from msgspec import Raw
+from msgspec.msgpack import Decoder, Encoder, Ext
+
+from .. import limits
+from ..errors import CorruptValue, ValueTooLarge
+from ..objects import ID_BYTES
+
+
+class Ref(IntEnum):
+    """What a piece in an object of its own is. The numbers are forever."""
+
+    LEAF = 1
+    GROUP = 2
+    WHOLE = 3
+
+
+class Link(NamedTuple):
+    """A piece in an object of its own."""
+
+    kind: int
+    identity: bytes
+
+
+Piece: TypeAlias = tuple[int, bytes | Link]
+"""The number of items, and the bytes or where they are."""
+
+LINK_WEIGHT: Final = ID_BYTES + 5
+"""Bytes that a reference takes in a node, with its count."""
+
+OBJECT_BYTES_MAX: Final = 16_384
+"""No leaf and no node is that large; a forged one must not be unpacked a thousand times."""
+
+PIECES_MAX: Final = limits.VALUE_BYTES_MAX // 128
+"""Pieces of one value. Of ours each reference stands for 256 bytes or more."""
+
+LEVELS_MAX: Final = 16 * limits.VALUE_DEPTH_MAX
+"""From the root down. A container of a billion elements takes nine or ten, and containers nest."""
+
+ENCODE: Final = Encoder().encode
+_NODE: Final = Decoder(list[int | bytes | Ext])
+_ITEMS: Final = Decoder(list[Raw])
+_PAIRS: Final = Decoder(dict[str, Raw])
+
+
+def write_node(pieces: Iterable[Piece]) -> bytes:
+    """The bytes of a node."""
+    flat: list[int | bytes | Ext] = []
+    for items, body in pieces:
+        flat += (items, body if isinstance(body, bytes) else Ext(int(body.kind), body.identity))
+    return ENCODE(flat)
+
+
+def read_node(data: bytes) -> list[Piece]:
+    """The pieces of a node."""
+    try:
+        flat = _NODE.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise CorruptValue(f"a stored node is none: {error}") from None
+    counts, bodies = flat[::2], flat[1::2]
+    if not flat or len(counts) != len(bodies):
+        raise CorruptValue("a stored node has a piece without a count, or none at all")
+    return [_checked(count, body) for count, body in zip(counts, bodies, strict=True)]
+
+
+def _checked(count: object, body: object) -> Piece:
+    if isinstance(count, int) and 0 <= count <= limits.VALUE_BYTES_MAX:
+        if isinstance(body, bytes) and body:
+            return count, body
+        if isinstance(body, Ext) and body.code in _REFS:
+            identity = bytes(body.data)
+            if len(identity) == ID_BYTES:
+                return count, Link(body.code, identity)
+    raise CorruptValue("a stored node has a piece that is none")
+
+
+_REFS: Final = frozenset(map(int, Ref))
+
+
+# -- msgpack ----------------------------------------------------------------------------------------------------------
+
+
+class Head(msgspec.Struct, frozen=True, gc=False):
+    """The beginning of a msgpack item: how long it is, and the number of elements of a container."""
+
+    size: int
+    items: int = 0
+    """Of a map twice as many as it has keys."""
+    stride: int = 0
+    """1 for an array, 2 for a map, 0 for everything that is no container."""
+
+
+_SIZED: Final = {
+    **{first: Head(1, first - 0x90, 1) for first in range(0x90, 0xA0)},
+    **{first: Head(1, 2 * (first - 0x80), 2) for first in range(0x80, 0x90)},
+    **{first: Head(1) for first in range(0xA0, 0xC0)},
+}
+_LONG: Final = {0xDC: (2, 1), 0xDD: (4, 1), 0xDE: (2, 2), 0xDF: (4, 2)}
+_LONG_TEXT: Final = {0xD9: 2, 0xDA: 3, 0xDB: 5, 0xC7: 3, 0xC8: 4, 0xC9: 6}
+
+
+def head_of(data: bytes | memoryview) -> Head:
+    """The head of an item of any length; a number has one of its whole length."""
+    if not data:
+        raise CorruptValue("a stored value has no bytes")
+    first = data[0]
+    if first in _SIZED:
+        return _SIZED[first]
+    if first in _LONG:
+        width, stride = _LONG[first]
+        return Head(1 + width, stride * int.from_bytes(data[1 : 1 + width], "big"), stride)
+    return Head(_LONG_TEXT.get(first, len(data)))
+
+
+def sizes_of(data: bytes | memoryview, head: Head) -> list[int]:
+    """How long the items of a container are that our own encoder has just written."""
+    if head.stride == 1:
+        return [memoryview(item).nbytes for item in _ITEMS.decode(data)]
+    sizes: list[int] = []
+    for key, item in _PAIRS.decode(data).items():
+        sizes += (len(ENCODE(key)), memoryview(item).nbytes)
+    return sizes
+
+
+def items_of(data: bytes | memoryview, count: int) -> list[Raw]:
+    """The items that follow one another in bytes. Each shares the memory of all."""
+    # Before msgspec believes the count.
+    if count > len(data):
+        raise CorruptValue("a stored piece has fewer items than it says")
+    try:
+        return _ITEMS.decode(b"".join((b"\xdd", count.to_bytes(4, "big"), data)))
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise CorruptValue(f"a stored piece has other items than it says: {error}") from None
+    except RecursionError:
+        raise ValueTooLarge(f"the stored value is nested more than {limits.VALUE_DEPTH_MAX} deep") from None

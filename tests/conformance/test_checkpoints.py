@@ -1,0 +1,302 @@
+"""`agent.checkpoint`: named snapshots that share what they have in common, and are never touched again."""
+
+from __future__ import annotations
+
+import copy
+import random
+from typing import Any
+
+import pytest
+
+from perdure import AsyncAgent, CheckpointNotFound, NotStorable
+from perdure.collect import Collect
+from perdure.failpoints import Moment, Site
+from perdure.journal import rebuild
+from perdure.journal.verify import verify
+
+from .kit import agent_at, die, in_child, killed_at
+
+
+def noise(number: int, size: int = 1024) -> str:
+    """Text that does not compress much."""
+    return random.Random(number).randbytes(size * 3 // 4).hex()[:size]
+
+
+def stored_bytes(agent: Any) -> int:
+    """What all objects and entries of a store take."""
+    store = agent._engine.store
+    streams = [store.read("events_of", (stream, 0)) for stream, *_ in store.read("all_streams")]
+    entries = sum(len(body or b"") + 80 for rows in streams for _, _, _, body, _, _ in rows)
+    return entries + sum(size + 60 for _, _, size in store.read("all_objects"))
+
+
+def in_order(store_url: str) -> None:
+    agent = agent_at(store_url)
+    assert rebuild.check(agent._engine.store) == []
+    assert [one for one in verify(agent._engine.store).findings if one.severity == "damage"] == []
+    agent.close()
+
+
+def test_what_was_kept_comes_back_in_another_process(store_url: str) -> None:
+    data = {"progress": 0.3, "next_action": "read page 31", "pages": [(n, noise(n)) for n in range(30)], 1.5: {2}}
+
+    def program() -> None:
+        agent = agent_at(store_url)
+        agent.checkpoint.create("analysis-30pct", data)
+
+    assert in_child(program) == 0
+    found = agent_at(store_url).checkpoint.restore("analysis-30pct")
+    assert found == data
+    in_order(store_url)
+
+
+def test_the_keys_of_a_dict_are_attributes(store_url: str) -> None:
+    agent = agent_at(store_url)
+    agent.checkpoint.create("c", {"next_action": "read", "items": 3})
+    found = agent.checkpoint.restore("c")
+    assert found.next_action == found["next_action"] == "read"
+    assert found["items"] == 3
+    with pytest.raises(AttributeError, match="'next_action'"):
+        found.next_step  # noqa: B018
+    agent.checkpoint.create("again", found)
+    agent.state.set("a", "k", [found])
+    assert type(agent.state.get("a", "k")[0]) is dict
+    assert agent.checkpoint.restore("again") == found
+    agent.checkpoint.create("list", [1, (2,)])
+    assert agent.checkpoint.restore("list") == [1, (2,)]
+
+
+def test_older_versions_are_not_touched(store_url: str) -> None:
+    agent, value, kept = agent_at(store_url), {"log": list[str]()}, []
+    for number in range(12):
+        value["log"].append(noise(number, 700))
+        if number % 3 == 2:
+            value["log"][number // 2] = "edited in place"
+        kept.append(copy.deepcopy(value))
+        assert agent.checkpoint.create("c", value) == number + 1
+    for version, then in enumerate(kept, start=1):
+        assert agent.checkpoint.restore("c", version) == agent.checkpoint.restore(("c", version)) == then
+    assert agent.checkpoint.restore("c") == kept[-1]
+    in_order(store_url)
+
+
+def test_a_name_that_is_not_there_says_which_are(store_url: str) -> None:
+    agent = agent_at(store_url)
+    with pytest.raises(CheckpointNotFound, match=r"checkpoint\.create"):
+        agent.checkpoint.restore("analysis")
+    agent.checkpoint.create("analysis-30pct", 1)
+    with pytest.raises(CheckpointNotFound, match="'analysis-30pct'"):
+        agent.checkpoint.restore("analysis-3pct")
+    with pytest.raises(CheckpointNotFound, match="version 2"):
+        agent.checkpoint.restore("analysis-30pct", 2)
+    with pytest.raises(NotStorable, match=r"checkpoint 'c'\.a\[1\]"):
+        agent.checkpoint.create("c", {"a": [1, object()]})
+
+
+def test_they_are_listed_with_labels_and_notes(store_url: str) -> None:
+    agent = agent_at(store_url)
+    agent.checkpoint.create("a", 1, labels=["good", "tested"], meta={"cost": 1.5})
+    agent.checkpoint.create("b", 2)
+    agent.checkpoint.create("a", 3, meta=list(range(9000)))
+    assert [(it.name, it.version, it.labels, it.meta) for it in agent.checkpoint.list()] == [
+        ("a", 1, ("good", "tested"), {"cost": 1.5}),
+        ("b", 1, (), None),
+        ("a", 2, (), list(range(9000))),
+    ]
+    assert [it.version for it in agent.checkpoint.list(label="good")] == [1]
+    assert agent_at(store_url, "other").checkpoint.list() == []
+    in_order(store_url)
+
+
+def test_what_is_deleted_is_gone_and_frees_its_place(store_url: str) -> None:
+    agent = agent_at(store_url)
+    value = [noise(number) for number in range(50)]
+    agent.checkpoint.create("c", value)
+    agent.checkpoint.create("c", [*value, noise(99)])
+    agent.checkpoint.create("d", [noise(7_000 + number) for number in range(50)])
+    store: Any = agent._engine.store
+    assert store.submit(Collect(store)) == 0
+    assert agent.checkpoint.delete("d") == 1
+    assert agent.checkpoint.delete("d") == 0
+    assert store.submit(Collect(store)) > 30_000
+    assert agent.checkpoint.delete("c", version=1) == 1
+    store.submit(Collect(store))
+    assert agent.checkpoint.restore("c") == [*value, noise(99)]
+    with pytest.raises(CheckpointNotFound):
+        agent.checkpoint.restore("c", 1)
+    assert agent.checkpoint.create("d", 1) == 2, "a number is not given again"
+    in_order(store_url)
+
+
+def test_the_next_one_does_not_rely_on_what_was_deleted_elsewhere(store_url: str) -> None:
+    agent = agent_at(store_url)
+    value = [noise(number) for number in range(50)]
+    agent.checkpoint.create("c", value)
+
+    def elsewhere() -> None:
+        other = agent_at(store_url)
+        assert other.checkpoint.delete("c") == 1
+        store: Any = other._engine.store
+        assert store.submit(Collect(store)) > 0
+
+    assert in_child(elsewhere) == 0
+    value.append("more")
+    assert agent.checkpoint.create("c", value) == 2
+    assert agent.checkpoint.restore("c") == value
+    in_order(store_url)
+
+
+def test_a_difference_is_told_path_by_path(store_url: str) -> None:
+    agent = agent_at(store_url)
+    value: dict[str, Any] = {"pages": [noise(n) for n in range(40)], "status": {"done": 3, "failed": 0}, "old": 1}
+    agent.checkpoint.create("c", value)
+    value["status"]["done"] = 4
+    value["pages"].insert(0, "new first page")
+    del value["old"]
+    agent.checkpoint.create("c", value)
+    found = {(it.path, it.kind): (it.before, it.after) for it in agent.checkpoint.diff(("c", 1), "c")}
+    assert found == {
+        (".status.done", "changed"): (3, 4),
+        (".pages[0]", "added"): (None, "new first page"),
+        (".old", "removed"): (1, None),
+    }
+    assert agent.checkpoint.diff("c", "c") == []
+
+
+# -- in a run ---------------------------------------------------------------------------------------------------------
+
+
+def test_in_a_run_it_is_made_once(store_url: str) -> None:
+    def program() -> None:
+        agent = agent_at(store_url)
+        with agent.run("r") as run:
+            for share in (1, 2):
+                run.checkpoint("half", {"done": [noise(share)] * 10})
+            run.step(lambda: None, name="after")
+
+    killed_at(program, Site.STEP_DONE, Moment.BEFORE)
+    program()
+    program()
+    agent = agent_at(store_url)
+    assert [it.version for it in agent.checkpoint.list()] == [1, 2]
+    assert agent.checkpoint.restore("half", 2) == {"done": [noise(2)] * 10}
+    in_order(store_url)
+
+
+def test_it_lands_with_the_step_or_the_item_or_not_at_all(store_url: str) -> None:
+    agent = agent_at(store_url)
+
+    @agent.step
+    def work(fails: bool) -> None:
+        assert agent.checkpoint.create("in a step", {"large": [noise(n) for n in range(20)]}) == 0
+        agent.state.set("a", "k", 1)
+        if fails:
+            raise ValueError
+
+    with agent.run("r") as run:
+        with pytest.raises(ValueError):  # noqa: PT011
+            work(True)
+        assert agent.checkpoint.list() == []
+        work(False)
+        assert agent.checkpoint.restore("in a step").large[19] == noise(19)
+        for item in run.each(["a", "b"]):
+            run.checkpoint("in an item", item)
+            if item == "b":
+                break
+    assert agent.checkpoint.restore("in an item") == "a"
+    in_order(store_url)
+
+
+def test_killed_around_it_is_there_or_not(store_url: str) -> None:
+    def program() -> None:
+        agent_at(store_url).checkpoint.create("c", [noise(n) for n in range(20)])
+
+    expected = 0
+    for moment in Moment:
+        killed_at(program, Site.CHECKPOINT, moment)
+        expected += moment is Moment.AFTER
+        assert len(agent_at(store_url).checkpoint.list()) == expected
+    in_order(store_url)
+
+
+def test_a_state_object_of_ones_own_is_saved_now_and_then(store_url: str) -> None:
+    def program(stop: int) -> None:
+        agent = agent_at(store_url)
+        try:
+            state = dict(agent.checkpoint.restore("crawl"))
+        except CheckpointNotFound:
+            state = {"page": 0, "seen": []}
+        with agent.autosave(lambda: state, every=10, name="crawl") as saver:
+            while state["page"] < 47:
+                state["page"] += 1
+                state["seen"].append(state["page"])
+                saver.tick()
+                if state["page"] == stop:
+                    die()
+
+    assert in_child(lambda: program(stop=34)) != 0
+    assert agent_at(store_url).checkpoint.restore("crawl").page == 30
+    program(stop=0)
+    agent = agent_at(store_url)
+    assert agent.checkpoint.restore("crawl").seen == list(range(1, 48))
+    assert len(agent.checkpoint.list()) == 5
+    with pytest.raises(ValueError, match="half"), agent.autosave(lambda: {"half": True}, every="5m") as saver:
+        assert not saver.tick()
+        raise ValueError("half way")
+    assert len(agent.checkpoint.list()) == 5, "a state that may be half changed is not saved"
+    with pytest.raises(ValueError, match="every"):
+        agent.autosave(dict, every=0)
+
+
+# -- what it costs ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.timeout(120)
+def test_a_growing_conversation_is_stored_once(store_url: str) -> None:
+    """A tenth of the bar of the design: 1,000 checkpoints of 1 KB more each in 3 MB."""
+    agent, messages = agent_at(store_url), list[dict[str, str]]()
+    for number in range(100):
+        messages.append({"role": "user", "content": noise(number)})
+        agent.checkpoint.create("conversation", messages)
+    assert stored_bytes(agent) < 300_000
+    assert agent.checkpoint.restore("conversation", 50) == messages[:50]
+
+
+def test_a_small_change_adds_little(store_url: str) -> None:
+    agent = agent_at(store_url)
+    table = {f"key-{number}": noise(number, 100) for number in range(5000)}
+    pages = [noise(number) for number in range(300)]
+    agent.checkpoint.create("table", table)
+    agent.checkpoint.create("pages", pages)
+
+    def added(name: str, value: Any) -> int:
+        before = stored_bytes(agent)
+        agent.checkpoint.create(name, value)
+        return stored_bytes(agent) - before
+
+    taken = []
+    for number in range(100, 5000, 490):
+        table[f"key-{number}"] = noise(9_000 + number, 100)
+        taken.append(added("table", table))
+    # On average: where it is cut depends on the secret of the store, and a key may be in a large piece.
+    assert sum(taken) / len(taken) <= 4 * 1024
+    pages[150] = noise(1234)
+    assert added("pages", pages) <= 12 * 1024
+    pages.insert(0, noise(4321))
+    assert added("pages", pages) <= 12 * 1024
+    assert added("pages", pages) <= 1024, "the same again"
+    assert agent.checkpoint.restore("table") == table
+    assert agent.checkpoint.restore("pages") == pages
+    in_order(store_url)
+
+
+async def test_the_asynchronous_side_is_the_same(store_url: str) -> None:
+    agent = AsyncAgent("async", store=store_url)
+    assert await agent.checkpoint.create("c", {"a": 1}) == 1
+    async with agent.run("r") as run:
+        await run.checkpoint("c", {"a": 2})
+    assert (await agent.checkpoint.restore("c")).a == 2
+    assert [change.path for change in await agent.checkpoint.diff(("c", 1), "c")] == [".a"]
+    assert await agent.checkpoint.delete("c", version=1) == 1
+    assert [it.version for it in await agent.checkpoint.list()] == [2]
+    await agent.close()
