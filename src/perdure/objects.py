@@ -7,7 +7,7 @@ does not betray the content to somebody who can guess it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Collection, Container, Iterator, Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _INLINE, _REFERENCE = b"\x00", b"\x01"
 _RAW, _ZSTD = b"\x00", b"\x01"
 ID_BYTES = 32
+_ASKED_MAX = 512
+"""Objects of one query, so that an answer has a size."""
 
 
 def pack(store: Store, value: Any, path: str) -> tuple[bytes, Sequence[Statement]]:
@@ -80,6 +82,16 @@ def compress(data: bytes, by: ZstdCompressor | None = None) -> bytes:
 def fetch(store: Store, identity: bytes) -> bytes:
     """The content of an object."""
     return content(store, identity, store.read("get_object", (identity,)))
+
+
+def fetch_many(store: Store, identities: Collection[bytes]) -> dict[bytes, bytes]:
+    """The contents of many objects, for which a store on a server is not asked one by one."""
+    found: dict[bytes, Rows] = {}
+    wanted = list(identities)
+    for start in range(0, len(wanted), _ASKED_MAX):
+        rows = store.read("get_objects", (b"".join(wanted[start : start + _ASKED_MAX]),))
+        found.update({identity: [(size, data)] for identity, size, data in rows})
+    return {identity: content(store, identity, found.get(identity, [])) for identity in wanted}
 
 
 def unpack_within(store: Store, packed: bytes) -> Script[Any]:

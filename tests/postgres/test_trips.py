@@ -52,6 +52,13 @@ def test_a_look_at_the_state_takes_one_and_a_change_two(agent: Agent, proxy: Pro
         assert trips(proxy, partial(agent.state.set, "crawl", "page", number)) == 2
 
 
+def test_a_checkpoint_is_restored_level_by_level(agent: Agent, proxy: Proxy) -> None:
+    pages = [f"page {number} " * 100 for number in range(1000)]
+    agent.checkpoint.create("crawl", pages)
+    assert trips(proxy, partial(agent.checkpoint.restore, "crawl")) <= 10
+    assert agent.checkpoint.restore("crawl") == pages
+
+
 def test_what_is_recorded_takes_none(agent: Agent, proxy: Proxy) -> None:
     def work() -> None:
         for number in range(5):

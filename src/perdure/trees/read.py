@@ -71,7 +71,8 @@ def _note(pieces: list[Piece], found: set[bytes], nodes: set[bytes], seen: Conta
 
 def fetch(store: Store, links: Collection[Link]) -> Mapping[Link, bytes]:
     """The contents of objects."""
-    return {link: _small(objects.fetch(store, link.identity)) for link in links}
+    found = objects.fetch_many(store, {link.identity for link in links})
+    return {link: _small(found[link.identity]) for link in links}
 
 
 def _small(data: bytes) -> bytes:

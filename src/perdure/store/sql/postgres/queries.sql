@@ -113,6 +113,11 @@ ON CONFLICT (id) DO UPDATE SET size = objects.size;
 -- A large value.
 SELECT size, data FROM objects WHERE id = :id;
 
+-- name: get_objects(ids)
+-- Many large values at once; their ids, 32 bytes each, one behind the other.
+SELECT id, size, data FROM objects WHERE id IN (
+    SELECT substring(:ids::bytea FROM place FOR 32) FROM generate_series(1, length(:ids::bytea), 32) AS place);
+
 -- name: all_objects()
 -- For collecting; locked, so that whoever writes one of them again waits and finds it gone, or is waited for and seen.
 SELECT id, size, length(data) FROM objects FOR UPDATE;

@@ -101,6 +101,12 @@ INSERT INTO objects (id, size, data) VALUES (:id, :size, :data) ON CONFLICT (id)
 -- A large value.
 SELECT size, data FROM objects WHERE id = :id;
 
+-- name: get_objects(ids)
+-- Many large values at once; their ids, 32 bytes each, one behind the other.
+WITH RECURSIVE places (place) AS (
+    SELECT 1 UNION ALL SELECT place + 32 FROM places WHERE place + 32 <= length(:ids))
+SELECT id, size, data FROM objects WHERE id IN (SELECT substr(:ids, place, 32) FROM places);
+
 -- name: all_objects()
 -- For collecting.
 SELECT id, size, length(data) FROM objects;
