@@ -159,6 +159,8 @@ class Seen(msgspec.Struct, frozen=True):
     there: bool = False
     version: int = 0
     value: Any = None
+    counted: int = 0
+    """How many versions it has had, whether it is there or not."""
 
 
 NOTHING = Seen()
@@ -180,8 +182,9 @@ def _stored(engine: Engine, at: Place) -> Seen:
     if not rows:
         return NOTHING
     value, version, _, _, expires = rows[0]
-    seen = Entry(value, version, expires).seen(engine.store.clock.wall_ms())
-    return Seen(True, version, objects.unpack(engine.store, value)) if seen.value else NOTHING
+    if not Entry(value, version, expires).seen(engine.store.clock.wall_ms()).value:
+        return Seen(counted=version)
+    return Seen(True, version, objects.unpack(engine.store, value), version)
 
 
 def within(engine: Engine, seen: Seen, asks: Sequence[Ask]) -> Seen:
@@ -191,9 +194,12 @@ def within(engine: Engine, seen: Seen, asks: Sequence[Ask]) -> Seen:
         if ask.make is not None:
             packed, made = objects.pack(engine.store, ask.make(seen.value), ask.path)
         if not packed:
-            seen = NOTHING
+            seen = Seen(counted=seen.counted)
         else:
-            seen = Seen(True, seen.version + 1, objects.opened(packed, made))
+            # However many changes land together, they are one version.
+            # A revert brings values back that are stored; all others are not yet.
+            value = objects.opened(packed, made) if made else objects.unpack(engine.store, packed)
+            seen = Seen(True, seen.counted + 1, value, seen.counted)
     return seen
 
 

@@ -206,6 +206,17 @@ def test_a_revert_is_a_change_like_any_other(store_url: str) -> None:
     assert agent.state.items("b") == [("x", "kept")]
     assert [it.value for it in agent.state.history("a", "x")] == [1, 2, 1]
     assert agent.state.revert(2, ns="a") == 0
+    agent.state.set("a", "y", "other")
+
+    @agent.step
+    def back() -> int:
+        agent.state.revert(2, ns="a")
+        agent.state.update("a", "y", lambda seen: [*seen, 1])
+        return len(agent.state.get("a", "y"))
+
+    with agent.run("r"):
+        assert back() == len(LARGE) + 1
+    assert agent.state.get("a", "y") == [*LARGE, 1]
     assert agent.state.revert(datetime(1990, 1, 1, tzinfo=UTC)) == 3
     assert agent.state.items("a") == agent.state.items("b") == []
     in_order(store_url)
@@ -360,6 +371,43 @@ def test_a_step_that_loses_a_race_is_told_and_its_result_is_kept(store_url: str)
         assert think() == LARGE
     assert agent.state.get("a", "k") == "mine"
     in_order(store_url)
+
+
+def test_what_a_step_has_done_itself_is_no_race(store_url: str) -> None:
+    agent = agent_at(store_url)
+    agent.state.set("a", "k", "old")
+
+    @agent.step
+    def work() -> list[Any]:
+        first = agent.state.set("a", "k", "one")
+        second = agent.state.set("a", "k", "two", if_version=first)
+        with agent.state.transaction() as t:
+            t.set("a", "k", t.get("a", "k") + " three")
+            t.set("a", "new", t.get("a", "new", 0) + 1)
+        gone = agent.state.delete("a", "new", if_version=1)
+        again = agent.state.set("a", "new", "again", if_version=0)
+        agent.state.set("a", "large", LARGE)
+        agent.state.update("a", "large", lambda seen: [*seen, "more"])
+        agent.state.update("a", "large", lambda seen: [*seen, "and more"])
+        return [first, second, agent.state.version("a", "k"), gone, again]
+
+    with agent.run("r"):
+        assert work() == [2, 2, 2, True, 1]
+    large = [*LARGE, "more", "and more"]
+    assert agent.state.items("a") == [("k", "two three"), ("large", large), ("new", "again")]
+    assert [it.version for it in agent.state.history("a", "k")] == [1, 2]
+    with agent.run("s"), pytest.raises(VersionConflict):
+        run_step_that_lies(agent)
+    in_order(store_url)
+
+
+def run_step_that_lies(agent: Any) -> None:
+    @agent.step
+    def wrong() -> None:
+        agent.state.set("a", "k", "one")
+        agent.state.set("a", "k", "two", if_version=9)
+
+    wrong()
 
 
 def test_an_effect_that_loses_a_race_has_happened_all_the_same(store_url: str, world: World) -> None:

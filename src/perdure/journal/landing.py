@@ -108,6 +108,7 @@ class _Resolving:
         self._wanted = revisions
         self._now = store.clock.wall_ms()
         self.objects: list[Statement] = []
+        self._written: dict[Place, Sequence[Statement]] = {}
 
     def run(self) -> Script[tuple[records.StateChange, ...]]:
         """The changes, in the order in which their keys were first named; several asks of one key are one change."""
@@ -136,20 +137,29 @@ class _Resolving:
 
     def _apply(self, ask: Ask, stored: Entry, entry: Entry) -> Script[Entry]:
         found = stored.seen(self._now)
+        if entry is not stored:  # changed by an earlier ask, with which this one becomes one version
+            found = Entry(entry.value, stored.version + 1 if entry.value else 0)
         if ask.if_version is not None and ask.if_version != found.version:
             yield from self._refuse(ask, found)
         if not ask.writes:
             return entry
         packed, made = ask.packed, ask.objects
         if ask.make is not None:
-            seen = entry.seen(self._now)
-            value = (yield from objects.unpack_within(self._store, seen.value)) if seen.value else None
+            value = yield from self._value(ask.place, entry.seen(self._now))
             packed, made = objects.pack(self._store, ask.make(value), ask.path)
         self.objects += made
+        self._written[ask.place] = made
         return Entry(packed, entry.version, ask.expires)
 
+    def _value(self, place: Place, entry: Entry) -> Script[Any]:
+        if not entry.value:
+            return None
+        if made := self._written.get(place):  # by an earlier ask: not in the store yet
+            return objects.opened(entry.value, made)
+        return (yield from objects.unpack_within(self._store, entry.value))
+
     def _refuse(self, ask: Ask, found: Entry) -> Script[None]:
-        theirs = (yield from objects.unpack_within(self._store, found.value)) if found.value else None
+        theirs = yield from self._value(ask.place, found)
         inline = ask.packed if ask.writes and ask.make is None else b""
         raise VersionConflict(
             f"{ask.path} has version {found.version}, not {ask.if_version}",
