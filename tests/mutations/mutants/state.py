@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutations.mutant import mutant
 
 STATE = "conformance/test_state.py::"
+LANDING = "conformance/test_state_landing.py::"
 
 OF_STATE = (
     mutant(
@@ -26,7 +27,7 @@ OF_STATE = (
     mutant(
         "state-dropped-by-a-step",
         "a change made in a step is acknowledged and not there",
-        STATE + "test_it_lands_with_the_step_or_not_at_all",
+        LANDING + "test_it_lands_with_the_step_or_not_at_all",
         "run/steps.py",
         "objects=made, asks=body.buffer.asks)",
         "objects=made)",
@@ -34,7 +35,7 @@ OF_STATE = (
     mutant(
         "state-dropped-by-an-item",
         "a change made in an item is acknowledged and not there",
-        STATE + "test_it_lands_with_the_item",
+        LANDING + "test_it_lands_with_the_item",
         "run/items.py",
         "objects=buffer.objects, asks=buffer.asks)",
         "objects=buffer.objects)",
@@ -42,7 +43,7 @@ OF_STATE = (
     mutant(
         "state-lands-at-once",
         "a change made in a step that fails stays",
-        STATE + "test_it_lands_with_the_step_or_not_at_all",
+        LANDING + "test_it_lands_with_the_step_or_not_at_all",
         "state.py",
         "    if buffer is not None:\n        buffer.asks += asks\n        return []\n",
         "",
@@ -50,7 +51,7 @@ OF_STATE = (
     mutant(
         "an-effect-that-lost-a-race-is-in-doubt",
         "an effect that happened is asked about, because its state lost a race",
-        STATE + "test_an_effect_that_loses_a_race_has_happened_all_the_same",
+        LANDING + "test_an_effect_that_loses_a_race_has_happened_all_the_same",
         "run/outcomes.py",
         "        yield from it.run.commit(Site.EFFECT_OUTCOME, done, *more, objects=made)\n",
         "        raise\n",
@@ -58,7 +59,7 @@ OF_STATE = (
     mutant(
         "the-paid-result-is-thrown-away",
         "a step that lost a race leaves nothing of what was paid for",
-        STATE + "test_a_step_that_loses_a_race_is_told_and_its_result_is_kept",
+        LANDING + "test_a_step_that_loses_a_race_is_told_and_its_result_is_kept",
         "run/steps.py",
         "yield from _give_up(run, call, since, error, packed, objects)",
         "yield from _give_up(run, call, since, error)",
