@@ -7,9 +7,9 @@ first one may have arrived late. The primary key of an entry and the lock on its
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable, Sequence
+from random import Random
 from typing import Any, Generic, TypeVar
 
 from .. import interrupts
@@ -22,6 +22,8 @@ from .postgres_link import Batch, Link, Raw
 from .postgres_pool import Pool
 
 T = TypeVar("T")
+_CHANCE = Random()
+"""Our own: a program that has seeded Python's goes on to get the numbers that it expects."""
 
 OVERTAKEN_MAX = 20
 """How often a script is run again because others were quicker. Each time one of them has got on."""
@@ -101,7 +103,7 @@ class Patience:
             raise self._end(why, shown, away, unwanted) from why
         if self._absence is not None and away and again:
             self._absence.noticed(why, self.until - now)
-        time.sleep(min(self._pause, self.until - now) * random.uniform(0.5, 1.0))
+        time.sleep(min(self._pause, self.until - now) * _CHANCE.uniform(0.5, 1.0))
         self._pause = min(self._pause * 2, BACKOFF_SECONDS_MAX)
 
     def _end(self, why: Exception, shown: str, away: bool, unwanted: bool) -> PerdureError:
