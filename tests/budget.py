@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 
 SUITE_SECONDS_MAX = {
-    "unit": 220,
+    "unit": 250,
     "model": 30,
-    "conformance": 230,
+    "conformance": 260,
     "simulation": 130,
     "crash": 430,
     "postgres": 280,

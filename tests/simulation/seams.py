@@ -41,7 +41,7 @@ def installed(history: History) -> Iterator[None]:
         (effects, "time", stopwatch),
         (steps, "time", stopwatch),
         (commits, "time", SimpleNamespace(monotonic=lambda: world.now / 1000, sleep=_sleep)),
-        (commits, "random", world.random),
+        (commits, "_CHANCE", world.random),
         *(patch for name in sorted(history.broken) for patch in SABOTAGES[name].patches),
     )
     before = [(module, name, getattr(module, name)) for module, name, _ in patches]

@@ -6,6 +6,8 @@ import os
 import shutil
 import stat
 import subprocess
+import threading
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ import apsw
 import pytest
 
 from perdure import Agent
+from perdure.engine import AddHome
 from perdure.errors import (
     NotDurableWarning,
     StoreClosed,
@@ -381,3 +384,28 @@ def test_connections_do_not_leak_when_opening_fails(path: Path) -> None:
 def test_a_connection_of_a_missing_folder_is_told() -> None:
     with pytest.raises(apsw.CantOpenError):
         connect("/nowhere/at/all.db", "full", None)
+
+
+def test_in_memory_a_look_for_changes_does_not_disturb_who_commits() -> None:
+    """There one connection serves all threads."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        store: Any = open_store("sqlite://:memory:")
+    problems: list[BaseException] = []
+    stop = threading.Event()
+
+    def look() -> None:
+        try:
+            while not stop.is_set():
+                store.changes()
+        except BaseException as error:  # told by the thread that waits
+            problems.append(error)
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    for number in range(2000):
+        store.submit(AddHome(store, "host", str(number)))
+    stop.set()
+    looking.join(20)
+    store.close()
+    assert problems == []

@@ -111,7 +111,8 @@ class SqliteStore(Store):
         """A number that moves when another process has committed; cheap enough to poll."""
         self._must_be_open()
         if self._one_connection:
-            return self._writer.total_changes()
+            with self._writer_lock:  # a connection that is at work in another thread cannot even be asked
+                return self._writer.total_changes()
         with translate(self.path), self._watch_lock:
             # data_version belongs to a connection and moves for the commits of all others: one must do the watching.
             if self._watcher is None:
