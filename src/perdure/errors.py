@@ -134,7 +134,7 @@ class StoreTooNew(StoreProblem):
     """The store was written by a later version of Perdure."""
 
     code = "PD205"
-    hint = "upgrade with `pip install -U perdure`"
+    hint = "upgrade with `pip install -U perdure`, or open the copy from before the store was brought forward"
 
 
 class StoreMoved(StoreProblem):

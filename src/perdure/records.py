@@ -1,25 +1,30 @@
 """The entries of the journal: what happened, as frozen records, one class per kind.
 
 The number of a kind and the order of fields are the stored format: they only ever grow at the end, with a
-default, so that old entries open. `fold.py` says what each does to the views, `ledger.py` what it means to a
-run that resumes.
+default, so that old entries open; those of a later version are refused (`StoreTooNew`), never read in part.
+`fold.py` says what each does to the views, `ledger.py` what it means to a run that resumes.
 """
 
 from __future__ import annotations
 
+import re
 from enum import IntEnum, StrEnum
 
 import msgspec
 
-from .errors import JournalDamaged
+from .errors import JournalDamaged, StoreTooNew
 from .process import Holder
 
 SALT_BYTES = 16
 """An entry's body begins with that many random bytes, so that the digest of an erased one tells nothing."""
 
 
-class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """An entry's content."""
+class Record(msgspec.Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=True):
+    """An entry's content.
+
+    What a later version has added is refused, and not left out: who leaves it out would make views without it, and
+    collect the objects that only it refers to.
+    """
 
 
 class Op(IntEnum):
@@ -36,7 +41,7 @@ class Op(IntEnum):
 class Write(Record, frozen=True):
     """One write to the run's own data; `value` is a packed value, `position` orders messages."""
 
-    op: int
+    op: Op
     key: str
     value: bytes = b""
     position: int = 0
@@ -317,9 +322,18 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     record: Record
 
 
+_NEWER = re.compile(r"Expected `array` of at most length|Invalid value \d+|Invalid enum value \d+")
+"""What msgspec says of a record with more fields than we know, and of a part or a write of an unknown kind."""
+
+
 def decode(kind: int, body: bytes) -> Record:
     """The record in an entry's body."""
+    decoder = _DECODERS.get(kind)
+    if decoder is None:
+        raise StoreTooNew(f"an entry is of kind {kind}, and this version of Perdure knows 1 to {max(_DECODERS)}")
     try:
-        return _DECODERS[kind].decode(body[SALT_BYTES:])
-    except (KeyError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        return decoder.decode(body[SALT_BYTES:])
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        if isinstance(error, msgspec.ValidationError) and _NEWER.match(str(error)):
+            raise StoreTooNew(f"an entry of kind {kind} has more in it than this version of Perdure knows") from error
         raise JournalDamaged(f"an entry of kind {kind} cannot be read: {error}") from error

@@ -129,7 +129,7 @@ def backup(target: Path, with_keys: bool, url: str | None, as_json: bool) -> int
             report = _copy(out, store, aside)
         os.link(aside, target)
     keys = _copy_keys(Path(source), Path(f"{target}.keys")) if with_keys and source is not None else 0
-    _sync_folder(target.absolute().parent)
+    sync_folder(target.absolute().parent)
     _tell(out, target, report, keys, with_keys)
     return 0
 
@@ -169,7 +169,7 @@ def _copy_keys(source: Path, target: Path) -> int:
             copy.flush()
             os.fsync(copy.fileno())
         copied += 1
-    _sync_folder(target)
+    sync_folder(target)
     return copied
 
 
@@ -177,7 +177,7 @@ def _private(path: Path) -> int:
     return os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(directory)

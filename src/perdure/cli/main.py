@@ -62,6 +62,12 @@ def _rebuild() -> click.Command:
     return rebuild
 
 
+def _migrate() -> click.Command:
+    from .migrate import migrate
+
+    return migrate
+
+
 def _backup() -> click.Command:
     from .keeping import backup
 
@@ -88,6 +94,7 @@ COMMANDS: dict[str, tuple[Callable[[], click.Command], str]] = {
     "doctor": (_doctor, "Look for what could go wrong, and say how to mend it."),
     "verify": (_verify, "Look for entries that were edited, removed or reordered."),
     "rebuild": (_rebuild, "Make the views anew from the journal."),
+    "migrate": (_migrate, "Bring an old store forward, or say what that would do."),
     "backup": (_backup, "Copy a store that is in use, and verify the copy."),
     "adopt": (_adopt, "Go on with a store that was moved or copied."),
     "demo": (_demo, "Watch an agent survive kill -9."),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from ..errors import JournalDamaged
+from ..errors import JournalDamaged, StoreTooNew
 from ..records import Kind, Status
 from ..runs import EffectInDoubt, RunSummary, get_run, list_runs
 from .output import Output, ago, clean, when
@@ -73,6 +73,8 @@ def _row(store: Store, run: RunSummary) -> Row:
         effects = get_run(store, run.agent, run.id, unpack=bytes).in_doubt
     except JournalDamaged:
         return Row(run, done, (), waits_for, last, "its journal is damaged; `perdure verify` says where")
+    except StoreTooNew:
+        return Row(run, done, (), waits_for, last, "a later version of Perdure works on it")
     unknown = tuple(effect.name for effect in effects if not _answered(store, run, effect))
     if effects and not unknown:
         return Row(run, done, (), (), last, "answered; start its program again")

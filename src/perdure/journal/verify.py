@@ -14,7 +14,7 @@ from typing import Any
 
 from .. import objects, trees
 from .. import records as r
-from ..errors import JournalDamaged, StoreUnavailable, ValueProblem
+from ..errors import JournalDamaged, StoreTooNew, StoreUnavailable, ValueProblem
 from ..keys import signed_by
 from ..store.base import Rows, Store
 from . import chain
@@ -67,7 +67,7 @@ def _record(rows: Rows) -> r.Record | None:
         return None
     try:
         return r.decode(rows[0][1], rows[0][3])
-    except JournalDamaged:
+    except (JournalDamaged, StoreTooNew):
         return None  # located when its stream is walked
 
 
@@ -253,6 +253,8 @@ class _StreamInspection:
                     self.whole.refer(identity, self.stream, seq, self.run)
         except (JournalDamaged, ValueProblem) as error:
             self.found(What.UNREADABLE, seq, error.message)
+        except StoreTooNew as error:
+            self.found(What.UNREADABLE, seq, f"{error.message}; {error.hint}")
 
     def _first(self, record: r.Record) -> None:
         """The row of a stream is not chained: it must say what the first entry says."""

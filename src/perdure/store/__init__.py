@@ -8,14 +8,27 @@ import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 from ..clock import SYSTEM_CLOCK, Clock
 from ..errors import NotDurableWarning, StoreUnavailable
 from ..failpoints import arm_from_environment
 from .base import Store
 from .postgres_url import is_postgres, without_password
+from .versions import Versions, compared
 
-__all__ = ["Store", "file_of", "is_embedded", "is_postgres", "locate", "open_store", "sqlite_path", "without_password"]
+__all__ = [
+    "Store",
+    "Versions",
+    "file_of",
+    "is_embedded",
+    "is_postgres",
+    "locate",
+    "open_store",
+    "sqlite_path",
+    "versions_of",
+    "without_password",
+]
 
 DATABASE_NAME = "perdure.db"
 FOLDER_NAME = ".perdure"
@@ -54,7 +67,8 @@ def open_store(
         raise ValueError(f'durability={durability!r}: choose "full" or "process"')
     arm_from_environment()
     if is_postgres(url):
-        return _open_postgres(url, durability, clock, create)
+        store: Store = _server().PostgresStore(url, clock=clock, durability=durability, create=create)
+        return store
     if (theirs := _opener_of(url)) is not None:
         return theirs(url, clock=clock, durability=durability)
     path = sqlite_path(url)
@@ -66,6 +80,17 @@ def open_store(
     else:
         prepare_file(path)
     return SqliteStore(path, clock=clock, durability=durability, vfs=vfs)
+
+
+def versions_of(url: str) -> Versions:
+    """How the schema of a store that is there compares with this program. The store is left as it is."""
+    if is_postgres(url):
+        versions: Versions = _server().versions_of(url)
+        return versions
+    from .sqlite_file import schema_of
+
+    found = schema_of(sqlite_path(url))
+    return compared("sqlite", found, found)
 
 
 def _opener_of(url: str) -> Callable[..., Store] | None:
@@ -81,16 +106,16 @@ def _opener_of(url: str) -> Callable[..., Store] | None:
     return None
 
 
-def _open_postgres(url: str, durability: str, clock: Clock, create: bool) -> Store:
+def _server() -> ModuleType:
     try:
-        from .postgres import PostgresStore
+        from . import postgres
     except ImportError as error:
         if error.name is None or not error.name.startswith("psycopg"):
             raise
         raise StoreUnavailable(
             "postgresql:// needs the package psycopg", hint='pip install "perdure[postgres]"'
         ) from error
-    return PostgresStore(url, clock=clock, durability=durability, create=create)
+    return postgres
 
 
 def sqlite_path(url: str) -> str:

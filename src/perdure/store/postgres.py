@@ -25,10 +25,12 @@ from .postgres_absence import Absence
 from .postgres_commit import Commit, Patience, answered
 from .postgres_copy import Copy
 from .postgres_errors import Cut, ServerError, hopeful, hopeless, refused, translated
+from .postgres_link import Link
 from .postgres_listen import Listener, Watch
 from .postgres_pool import Pool
 from .postgres_schema import Facts, Server
 from .postgres_url import parse
+from .versions import Versions, compared
 
 T = TypeVar("T")
 
@@ -46,7 +48,7 @@ class PostgresStore(Store):
         self._pool = Pool(self._place, durability)
         self._listener = Listener(self._pool)
         self._absence = Absence(self.url)
-        facts = self._open(create)
+        facts = _ask(self._pool, lambda link: postgres_schema.prepared(link, self._place, create))
         self.secret, self.identity = facts.secret, facts.identity
         self._lanes = _LANES.setdefault(self.identity, Lanes())
         self._workers = Workers(self._lanes, self._place.pool_size)
@@ -114,30 +116,43 @@ class PostgresStore(Store):
                 except PerdureError as error:
                     ticket.settle(error=error)
 
-    def _open(self, create: bool) -> Facts:
-        place = self._place
-        patience, hope = Patience(place.reconnect_seconds), Patience(min(OPEN_SECONDS_MAX, place.reconnect_seconds))
-        while True:
-            try:
-                link = self._pool.connect(patience.until)
-            except Cut as error:
-                if hopeless(error) or (not hopeful(error) and time.monotonic() > hope.until):
-                    raise refused(str(error), place.shown) from error
-                patience.pause(error, place.shown)
-                continue
-            try:
-                return postgres_schema.prepared(link, place, create)
-            except (Cut, ServerError) as error:
-                if isinstance(error, ServerError) and not error.again:
-                    raise translated(error, place.shown) from error
-                patience.pause(error, place.shown)
-            finally:
-                self._pool.close_link(link)
-
     def _abandon(self) -> None:
         super()._abandon()
         self._pool.abandon()
         _LANES.clear()
+
+
+def versions_of(url: str) -> Versions:
+    """The schema of a store as it is, beside this program; nothing is changed."""
+    place = parse(url)
+    pool = Pool(place, "full")
+    try:
+        facts = _ask(pool, lambda link: postgres_schema.found(link, place))
+    finally:
+        pool.close()
+    return compared("postgres", facts.version, facts.oldest)
+
+
+def _ask(pool: Pool, work: Callable[[Link], Facts]) -> Facts:
+    """Look at a store before it is open, on a connection of its own."""
+    place = pool.place
+    patience, hope = Patience(place.reconnect_seconds), Patience(min(OPEN_SECONDS_MAX, place.reconnect_seconds))
+    while True:
+        try:
+            link = pool.connect(patience.until)
+        except Cut as error:
+            if hopeless(error) or (not hopeful(error) and time.monotonic() > hope.until):
+                raise refused(str(error), place.shown) from error
+            patience.pause(error, place.shown)
+            continue
+        try:
+            return work(link)
+        except (Cut, ServerError) as error:
+            if isinstance(error, ServerError) and not error.again:
+                raise translated(error, place.shown) from error
+            patience.pause(error, place.shown)
+        finally:
+            pool.close_link(link)
 
 
 def _unwanted(group: Sequence[Ticket]) -> bool:

@@ -11,13 +11,14 @@ import warnings
 
 import msgspec
 
-from ..errors import NotDurableWarning, StoreTooNew, StoreUnavailable
+from ..errors import NotDurableWarning, StoreUnavailable
 from ..failpoints import Moment, Site, reach
 from . import sql
 from .base import Statement
 from .postgres_errors import FORBIDDEN, ServerError
 from .postgres_link import Answer, Batch, Link, Raw
 from .postgres_url import Place
+from .versions import Versions
 
 _BEGIN, _COMMIT = Raw(b"BEGIN"), Raw(b"COMMIT")
 _KEYS = ("schema", "oldest", "secret", "identity")
@@ -75,10 +76,7 @@ def prepared(link: Link, place: Place, create: bool) -> Facts:
     history = sql.migrations("postgres")
     facts = _facts(link, place)
     if facts is None and not create:
-        raise StoreUnavailable(
-            f"there is no store in schema {place.schema} of {place.shown.partition('?')[0]}",
-            hint="make one with `perdure init --store URL`, or say which one with --store",
-        )
+        raise _no_store(place)
     if facts is None or facts.version < len(history):
         reach(Site.STORE_CREATE, Moment.BEFORE)
         try:
@@ -91,21 +89,34 @@ def prepared(link: Link, place: Place, create: bool) -> Facts:
         facts = _facts(link, place)
     if facts is None:
         raise StoreUnavailable(f"{place.shown} has lost what was made in it just now")
-    if facts.oldest > len(history):
-        raise StoreTooNew(
-            f"the store has schema {facts.version} for programs that know at least {facts.oldest}; "
-            f"this version of Perdure knows {len(history)}"
-        )
+    Versions(facts.version, facts.oldest, len(history), ()).refuse_newer()
     return facts
+
+
+def found(link: Link, place: Place) -> Facts:
+    """What the store says about itself, which is left as it is."""
+    facts = _facts(link, place)
+    if facts is None:
+        raise _no_store(place)
+    return facts
+
+
+def _no_store(place: Place) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"there is no store in schema {place.schema} of {place.shown.partition('?')[0]}",
+        hint="make one with `perdure init --store URL`, or say which one with --store",
+    )
 
 
 def _not_the_owner(place: Place, facts: Facts | None) -> StoreUnavailable:
     where = f"schema {place.schema} of {place.shown.partition('?')[0]}"
     if facts is None:
-        problem = f"there is no store in {where}, and this role may not make one"
+        problem, command = f"there is no store in {where}, and this role may not make one", "init"
     else:
-        problem = f"the store in {where} is of an older version, and this role may not bring it forward"
-    return StoreUnavailable(problem, hint="let the owner run `perdure init --store URL`")
+        known = len(sql.migrations("postgres"))
+        problem = f"the store in {where} has schema {facts.version}, and this role may not bring it forward to {known}"
+        command = "migrate"
+    return StoreUnavailable(problem, hint=f"let the owner run `perdure {command} --store URL`")
 
 
 def server(link: Link, place: Place) -> Server:

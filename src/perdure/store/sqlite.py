@@ -277,6 +277,25 @@ class SqliteStore(Store):
             self._turnstile.close()
 
 
+def copy_unopened(path: str, target: str, progress: Callable[[int, int], None]) -> None:
+    """Copy a file whose schema may be another than ours, as of one moment, and look at the copy's structure."""
+    prepare_file(os.path.abspath(target))
+    with translate(path):
+        source = patiently(lambda: connect(path, "full", None))
+        try:
+            copy = connect(target, "full", None)
+            try:
+                _copy(source, copy, progress)
+                copy.execute("PRAGMA journal_mode = DELETE").fetchall()
+                found = copy.pragma("quick_check")
+            finally:
+                copy.close()
+        finally:
+            source.close()
+    if found != "ok":
+        raise StoreUnavailable(f"{path} is damaged: {found}", hint="restore it from a backup; nothing was changed")
+
+
 def _pass_by(cursor: apsw.Cursor, consume: Callable[[Iterable[Row]], T]) -> T:
     try:
         return consume(cursor)

@@ -12,11 +12,12 @@ from typing import TypeVar
 import apsw
 
 from ..clock import Clock
-from ..errors import StorageFull, StoreBusy, StoreFenced, StoreTooNew, StoreUnavailable
+from ..errors import StorageFull, StoreBusy, StoreFenced, StoreUnavailable
 from ..failpoints import Moment, Site, reach
 from ..limits import LOCK_SECONDS_MAX
 from . import sql
 from .folders import make_folder
+from .versions import Versions
 
 T = TypeVar("T")
 
@@ -81,8 +82,7 @@ def create_or_migrate(connection: apsw.Connection, clock: Clock) -> None:
         )
     history = sql.migrations("sqlite")
     version = _number(connection, "user_version")
-    if version > len(history):
-        raise StoreTooNew(f"the store has schema {version}, this version of Perdure knows {len(history)}")
+    Versions(version, version, len(history), ()).refuse_newer()  # of a file there is one program at a time
     if version == len(history):
         return
     reach(Site.STORE_CREATE, Moment.BEFORE)
@@ -96,6 +96,19 @@ def create_or_migrate(connection: apsw.Connection, clock: Clock) -> None:
             connection.execute("ROLLBACK")
         raise
     reach(Site.STORE_CREATE, Moment.AFTER)
+
+
+def schema_of(path: str) -> int:
+    """The number of a file's schema; nothing is changed, and what is not ours is refused."""
+    with translate(path):
+        connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
+        try:
+            connection.set_busy_timeout(BUSY_MILLISECONDS)
+            if patiently(lambda: _number(connection, "application_id")) != APPLICATION_ID:
+                raise StoreUnavailable(f"{path} is no store of Perdure", hint="say which one with --store")
+            return _number(connection, "user_version")
+        finally:
+            connection.close()
 
 
 def _is_foreign(connection: apsw.Connection) -> bool:

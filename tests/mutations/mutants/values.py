@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutations.mutant import mutant
 
 STEPS = "conformance/test_steps.py::"
+LATER = "conformance/test_versions.py::test_an_entry_of_a_later_version_is_refused_and_not_skipped"
 
 VALUES = (
     mutant(
@@ -54,5 +55,55 @@ VALUES = (
         "codec/registry.py",
         "    if version > entry.version:\n",
         "    if False:\n",
+    ),
+    mutant(
+        "later-fields-left-out",
+        "an entry that a later version has written is read without what it does not know",
+        LATER,
+        "records.py",
+        ', gc=False, forbid_unknown_fields=True):\n    """An entry\'s content.\n',
+        ', gc=False):\n    """An entry\'s content.\n',
+    ),
+    mutant(
+        "later-entries-called-damage",
+        "who has an old program is told to restore a backup",
+        LATER,
+        "records.py",
+        "        if isinstance(error, msgspec.ValidationError) and _NEWER.match(str(error)):\n",
+        "        if False:\n",
+    ),
+    mutant(
+        "newer-store-opened",
+        "an old program works on a store whose tables it does not know",
+        "releases/test_releases.py::test_migrate_refuses_a_newer_store",
+        "store/versions.py",
+        "        if self.oldest > self.known:\n",
+        "        if False:\n",
+    ),
+    mutant(
+        "check-migrates",
+        "`migrate --check` changes the store that it was to look at",
+        "releases/test_releases.py::test_migrate_says_what_it_would_do_then_does_it",
+        "cli/migrate.py",
+        "    if not check and found.steps:\n        _bring_forward(",
+        "    if found.steps:\n        _bring_forward(",
+    ),
+    mutant(
+        "migrated-without-a-copy",
+        "a store is brought forward, and the copy from before has the new schema",
+        "releases/test_releases.py::test_migrate_says_what_it_would_do_then_does_it",
+        "cli/migrate.py",
+        "    if path is not None and copy is not None:\n        with out",
+        "    open_store(url, create=False).close()\n    if path is not None and copy is not None:\n        with out",
+    ),
+    mutant(
+        "half-migrated",
+        "a store that was killed while it was brought forward has some of the new tables",
+        "releases/test_releases.py::test_killed_while_it_is_brought_forward_it_is_what_it_was",
+        "store/sqlite_file.py",
+        "        connection.execute(text).fetchall()\n        reach(Site.STORE_CREATE, Moment.BEGUN)\n",
+        "        connection.execute(text).fetchall()\n        connection.execute('COMMIT')\n"
+        "        connection.pragma('user_version', 2)\n        connection.execute('BEGIN')\n"
+        "        reach(Site.STORE_CREATE, Moment.BEGUN)\n",
     ),
 )

@@ -57,6 +57,12 @@ def migrations(dialect: str) -> tuple[str, ...]:
     return tuple(path.read_text(encoding="utf-8") for path in paths)
 
 
+def history(dialect: str) -> list[tuple[int, str, str]]:
+    """The same with number and name of each: `0002_keeping.sql` is (2, "keeping", its text)."""
+    names = [path.stem for path in sorted((_HERE / dialect / "migrations").glob("*.sql"))]
+    return [(int(n[:4]), n[5:], text) for n, text in zip(names, migrations(dialect), strict=True)]
+
+
 @cache
 def oldest(dialect: str) -> int:
     """How many migrations a program must know to work with the newest schema, as its last migration says.

@@ -1,0 +1,72 @@
+"""How the schema of a store compares with what this program knows, and what would bring it forward."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import msgspec
+
+from ..errors import StoreTooNew
+from . import sql
+
+_COMMENT: Final = re.compile(r"--[^\n]*")
+_NEW_TABLE: Final = re.compile(r"CREATE TABLE (\w+)")
+_WIDER: Final = re.compile(r"ALTER TABLE (\w+) ADD COLUMN")
+_TOUCHED: Final = re.compile(
+    r"\b(?:CREATE (?:UNIQUE )?INDEX \w+ ON|ALTER TABLE|UPDATE|INSERT (?:OR \w+ )?INTO|DELETE FROM) (\w+)"
+)
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One migration, and what it does to a store that has data."""
+
+    number: int
+    name: str
+    adds: tuple[str, ...]
+    """New tables. They are empty: it takes milliseconds, whatever the size of the store."""
+    widens: tuple[str, ...]
+    """Tables that get a column more, as quickly."""
+    goes_through: tuple[str, ...]
+    """Tables of which every row may be looked at or written anew; nobody else writes meanwhile."""
+
+
+class Versions(msgspec.Struct, frozen=True):
+    """A store beside this program."""
+
+    found: int
+    """The store's schema: how many migrations it has had."""
+    oldest: int
+    """How many of them a program must know to work with it."""
+    known: int
+    """How many this program knows."""
+    steps: tuple[Step, ...]
+    """What is to be done to it, in one transaction."""
+
+    def refuse_newer(self) -> None:
+        """Raise when the store is ahead of this program."""
+        if self.oldest > self.known:
+            takes = f", for programs that know {self.oldest} or more" if self.oldest != self.found else ""
+            raise StoreTooNew(
+                f"the store has schema {self.found}{takes}; this version of Perdure knows schema {self.known}"
+            )
+
+
+def compared(dialect: str, found: int, oldest: int) -> Versions:
+    """A store of that schema beside this program."""
+    history = sql.history(dialect)
+    return Versions(found, oldest, len(history), tuple(_step(*one) for one in history[found:]))
+
+
+def _step(number: int, name: str, text: str) -> Step:
+    statements = [" ".join(piece.split()) for piece in _COMMENT.sub("", text).split(";")]
+    adds = [name for statement in statements for name in _NEW_TABLE.findall(statement)]
+    widens = [name for statement in statements for name in _WIDER.findall(statement)]
+    through = [
+        name
+        for statement in statements
+        if not _WIDER.match(statement)
+        for name in _TOUCHED.findall(statement)
+        if name not in adds
+    ]
+    return Step(number, name, tuple(adds), tuple(dict.fromkeys(widens)), tuple(dict.fromkeys(through)))

@@ -1,0 +1,61 @@
+"""Writes the stores of one release: see the package."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import apsw
+
+from tests.postgres.cluster import Cluster
+from tests.releases import dump
+
+ROOT = Path(__file__).parents[2]
+STORES = ROOT / "tests/fixtures/stores"
+SQLITE_BYTES_MAX = 300_000
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.releases", description=__doc__)
+    parser.add_argument("name", help="the release, as the folder below tests/fixtures/stores is called")
+    parser.add_argument("--source", type=Path, default=ROOT / "src", help="the src folder of the release's tree")
+    given = parser.parse_args()
+    folder = STORES / given.name
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as work, Cluster() as cluster:
+        file, server = Path(work) / "perdure.db", cluster.url("release")
+        for store, outside in ((str(file), "sqlite.txt"), (server, "postgres.txt")):
+            write(given.source.resolve(), store, folder / outside, Path(work))
+        compact(file, folder / "sqlite.db")
+        (folder / "postgres.sql").write_text(dump.dumped(server, given.source), encoding="utf-8")
+    for path in sorted(folder.iterdir()):
+        print(f"{path.relative_to(ROOT)}: {path.stat().st_size:,} bytes")
+
+
+def write(source: Path, store: str, outside: Path, home: Path) -> None:
+    """Everything, and last a process that is killed in the middle of a run."""
+    outside.unlink(missing_ok=True)
+    environment = {**os.environ, "PYTHONPATH": str(source), "HOME": str(home)}
+    program = [sys.executable, str(Path(__file__).with_name("writer.py")), store, str(outside)]
+    subprocess.run(program, env=environment, check=True)
+    doomed = subprocess.run([*program, "unfinished"], env=environment, check=False)
+    assert doomed.returncode == -signal.SIGKILL, f"it ended with {doomed.returncode}"
+
+
+def compact(file: Path, target: Path) -> None:
+    """The file with the log of the killed process folded into it."""
+    connection = apsw.Connection(str(file))
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    connection.close()
+    shutil.copyfile(file, target)
+    assert target.stat().st_size < SQLITE_BYTES_MAX, "a fixture is small"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,119 @@
+"""`python writer.py STORE FOLDER`: writes everything that a release can keep into a store. Runs on old code too."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+sys.path.append(str(Path(__file__).parents[2]))
+
+from perdure import Agent, InDoubt, RunWaiting, stored
+from tests.releases.story import CONVERSATION, FLIGHT, KILLED_AT, LARGE, NOISE, PLAIN, unfinished
+
+
+@stored(FLIGHT, version=1)
+@dataclass(frozen=True)
+class Flight:
+    """As it was once: the price is a Decimal in no currency."""
+
+    number: str
+    price: Decimal
+
+
+def flight(number: str = "AA1") -> Flight:
+    return Flight(number, Decimal("99.90"))
+
+
+def write(agent: Agent) -> None:
+    """Runs in every status, then whatever else there is."""
+
+    @agent.step
+    def search(city: str) -> dict[str, Any]:
+        return {"city": city, "flights": [flight(), flight("BB2")], "page": LARGE}
+
+    @agent.effect
+    def book(number: str, *, key: str) -> str:
+        if number == "lost":
+            raise TimeoutError("the line went dead")
+        return f"booked {number}"
+
+    with agent.run("finished", input={"to": "NYC", "plain": PLAIN}) as run:
+        search("NYC")
+        book("AA1")
+        run.state["flight"], run.state["dropped"] = flight(), NOISE
+        del run.state["dropped"]
+        for item in run.each(["a", "b"]):
+            run.state[item] = item
+            run.messages.append({"role": "user", "content": item})
+        run.event("DECISION", {"why": "cheapest"})
+        with agent.run("child"):
+            search("BOS")
+        run.result = flight("CC3")
+    with contextlib.suppress(RuntimeError), agent.run("failed"):
+        raise RuntimeError("no money")
+    with contextlib.suppress(KeyboardInterrupt), agent.run("interrupted"):
+        search("LAX")
+        raise KeyboardInterrupt
+    with contextlib.suppress(InDoubt), agent.run("waiting"):
+        book("lost")
+    with contextlib.suppress(RunWaiting), agent.run("waiting", wait=0):
+        book("lost")
+    for name, part in PARTS.items():
+        if hasattr(agent, name):
+            part(agent)
+
+
+def state(agent: Any) -> None:
+    agent.state.set("crawl", "page", 29)
+    agent.state.set("crawl", "page", 30)
+    agent.state.set("crawl", "flight", flight())
+    agent.state.update("crawl", "findings", lambda seen: [*(seen or []), LARGE])
+    agent.state.set("crawl", "gone", 1)
+    agent.state.delete("crawl", "gone")
+    agent.state.set("crawl", "short", 1, ttl=0.001)
+    with agent.state.transaction() as t:
+        t.set("bank", "alice", 90)
+        t.set("bank", "bob", 110)
+
+
+def checkpoint(agent: Any) -> None:
+    agent.checkpoint.create("talk", {"messages": CONVERSATION, "flight": flight()}, labels=("first",), meta={"by": 1})
+    more = [*CONVERSATION, {"role": "user", "content": "one more"}]
+    agent.checkpoint.create("talk", {"messages": more, "flight": flight("DD4"), "next_action": "read page 31"})
+    agent.checkpoint.create("dropped", [NOISE])
+    agent.checkpoint.delete("dropped")
+
+
+PARTS = {"state": state, "checkpoint": checkpoint}
+"""What releases have added since the first, by the attribute of the agent."""
+
+
+def killed(agent: Agent, outside: Path) -> None:
+    """The process that is in the middle of a review when the power fails."""
+    calls: list[int] = []
+
+    def happened() -> None:
+        calls.append(1)
+        if len(calls) == KILLED_AT:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    unfinished(agent, outside, lambda file: flight(file), happened)
+
+
+def main() -> None:
+    store, outside = sys.argv[1], Path(sys.argv[2])
+    agent = Agent("keeper", store=store)
+    if len(sys.argv) > 3:
+        killed(agent, outside)
+    write(agent)
+    agent.close()
+
+
+if __name__ == "__main__":
+    main()
