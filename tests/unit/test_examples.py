@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from perdure.demo.story import read_outside
+from tests.crash.test_programs import PROGRAMS
 
 from .quick import hurry
 
@@ -60,9 +61,9 @@ def finish(example: str, folder: Path, *arguments: str) -> list[str]:
     return output.splitlines(keepends=True)
 
 
-def test_every_example_is_tested_here() -> None:
-    names = ["01_coding_agent.py", "02_async.py", "03_in_doubt.py", "04_each_items.py"]
-    assert sorted(path.name for path in EXAMPLES.glob("*.py")) == names
+def test_every_example_is_tested() -> None:
+    names = ["01_coding_agent.py", "02_async.py", "03_in_doubt.py", "04_each_items.py", *PROGRAMS]
+    assert sorted(path.name for path in EXAMPLES.glob("*.py")) == sorted(names)
 
 
 def test_the_coding_agent_survives(tmp_path: Path, request: pytest.FixtureRequest) -> None:

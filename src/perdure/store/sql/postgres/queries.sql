@@ -364,7 +364,7 @@ SELECT stream, seq, at, dropped FROM checkpoints WHERE owner = :owner AND name =
 
 -- name: checkpoints_of(owner)
 -- All of an agent, oldest first.
-SELECT name, version, stream, seq, at FROM checkpoints WHERE owner = :owner AND dropped = 0 ORDER BY at, name, version;
+SELECT name, version, stream, seq, at FROM checkpoints WHERE owner = :owner AND dropped = 0 ORDER BY at, stream, seq;
 
 -- name: all_checkpoints()
 -- For rebuild.
