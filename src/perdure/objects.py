@@ -66,6 +66,11 @@ def identify(store: Store, data: bytes | memoryview) -> bytes:
     return blake2b(data, key=store.secret, digest_size=ID_BYTES).digest()
 
 
+def hasher(store: Store) -> blake2b:
+    """What begins an id, for many objects: a copy of it goes on with a content. See `identify`."""
+    return blake2b(key=store.secret, digest_size=ID_BYTES)
+
+
 def compressor() -> ZstdCompressor:
     """For many objects: making one takes four times as long as a small object. Not for several threads at once."""
     import zstandard

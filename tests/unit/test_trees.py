@@ -168,26 +168,42 @@ def test_a_growing_text_adds_little_to_each_version(store: Store) -> None:
 
 
 def mean_added(store: Store, value: Any, change: Callable[[Any, int], Any]) -> float:
+    sizes = all_added(store, value, change)
+    return sum(sizes) / len(sizes)
+
+
+def all_added(store: Store, value: Any, change: Callable[[Any, int], Any]) -> list[int]:
     tree = trees.pack(store, value, "x")
     sizes = []
     for number in range(30):
         changed = copy.copy(value)
         changed = change(changed, number) or changed
         sizes.append(added(trees.pack(store, changed, "x", tree.ids), set(tree.ids)))
-    return sum(sizes) / len(sizes)
+    return sizes
 
 
 def test_one_key_of_five_thousand_adds_four_kilobytes(store: Store) -> None:
     value = {f"key-{number}": noise(number, 100) for number in range(5_000)}
-    assert mean_added(store, value, lambda v, n: v.update({f"key-{n * 163}": noise(-n, 100)})) <= 4_096
+    assert max(all_added(store, value, lambda v, n: v.update({f"key-{n * 163}": noise(10_000 + n, 100)}))) <= 3_300
+    assert max(all_added(store, value, lambda v, n: v.pop(f"key-{n * 163}") and None)) <= 4_096
+
+
+def test_another_value_of_a_key_moves_no_cut(store: Store) -> None:
+    """One leaf, and one node on each level above it, are all that is written."""
+    value = {f"key-{number}": noise(number, 100) for number in range(5_000)}
+    tree = trees.pack(store, value, "x")
+    for number in range(0, 5_000, 97):
+        changed = trees.pack(store, value | {f"key-{number}": noise(10_000 + number, 100)}, "x", tree.ids)
+        assert len(changed.ids) == len(tree.ids)
+        assert len(changed.objects) <= 4
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        lambda value, n: value.insert(0, conversation(-n)),
-        lambda value, n: value.insert(n * 30, conversation(-n)),
-        lambda value, n: value.__setitem__(n * 30, conversation(-n)),
+        lambda value, n: value.insert(0, conversation(10_000 + n)),
+        lambda value, n: value.insert(n * 30, conversation(10_000 + n)),
+        lambda value, n: value.__setitem__(n * 30, conversation(10_000 + n)),
         lambda value, n: value.pop(n * 30) and None,
         lambda value, n: value.__setitem__(n * 30, value[n * 30] | {"role": "system"}),
     ],

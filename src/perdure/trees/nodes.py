@@ -14,7 +14,6 @@ So who follows references needs to know nothing of the types in a value, and nev
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from enum import IntEnum
 from typing import Final, NamedTuple, TypeAlias
 
@@ -60,15 +59,6 @@ LEVELS_MAX: Final = 16 * limits.VALUE_DEPTH_MAX
 ENCODE: Final = Encoder().encode
 _NODE: Final = Decoder(list[int | bytes | Ext])
 _ITEMS: Final = Decoder(list[Raw])
-_PAIRS: Final = Decoder(dict[str, Raw])
-
-
-def write_node(pieces: Iterable[Piece]) -> bytes:
-    """The bytes of a node."""
-    flat: list[int | bytes | Ext] = []
-    for items, body in pieces:
-        flat += (items, body if isinstance(body, bytes) else Ext(int(body.kind), body.identity))
-    return ENCODE(flat)
 
 
 def read_node(data: bytes) -> list[Piece]:
@@ -134,12 +124,8 @@ def head_of(data: bytes | memoryview) -> Head:
 
 def sizes_of(data: bytes | memoryview, head: Head) -> list[int]:
     """How long the items of a container are that our own encoder has just written."""
-    if head.stride == 1:
-        return [memoryview(item).nbytes for item in _ITEMS.decode(data)]
-    sizes: list[int] = []
-    for key, item in _PAIRS.decode(data).items():
-        sizes += (len(ENCODE(key)), memoryview(item).nbytes)
-    return sizes
+    items = _ITEMS.decode(data) if head.stride == 1 else items_of(memoryview(data)[head.size :], head.items)
+    return [len(memoryview(item)) for item in items]
 
 
 def items_of(data: bytes | memoryview, count: int) -> list[Raw]:

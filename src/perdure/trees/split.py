@@ -7,18 +7,20 @@ stays readable, and nothing is shared with what was stored before.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Any, Final
+from operator import add
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from zlib import crc32
 
 import msgspec
+from msgspec.msgpack import Ext
 
 from .. import codec, objects
 from ..store.base import Statement, Store
 from .cuts import WINDOW, cuts, text_cuts
-from .nodes import LINK_WEIGHT, Link, Piece, Ref, head_of, sizes_of, write_node
+from .nodes import ENCODE, LINK_WEIGHT, Ref, head_of, sizes_of
 
 if TYPE_CHECKING:
     from zstandard import ZstdCompressor
@@ -76,15 +78,23 @@ def pack(store: Store, value: Any, path: str, known: Container[bytes] = frozense
     if len(data) <= INLINE_BYTES_MAX:
         return Tree(INLINE + data, (), frozenset())
     split = _Split(store, known)
-    packed = TREE + write_node(split.whole(data))
+    packed = TREE + split.whole(data)
     return Tree(packed, tuple(split.objects), frozenset(split.ids))
+
+
+_Piece: TypeAlias = tuple[int, bytes | Ext, int]
+"""A piece while the tree is made: how many items, the bytes or the reference to them as a node has it, and a mark that
+decides on a cut after it. That is the mark of its last element, so that a change before it moves no cut above.
+
+Plain tuples, here and below, because a conversation has thousands of them each time.
+"""
 
 
 class _Split:
     """The tree of one value."""
 
     def __init__(self, store: Store, known: Container[bytes]) -> None:
-        self._store = store
+        self._fresh = objects.hasher(store).copy
         self._known = known
         self.objects: list[Statement] = []
         self.ids: set[bytes] = set()
@@ -93,99 +103,114 @@ class _Split:
     def _zstd(self) -> ZstdCompressor:
         return objects.compressor()
 
-    def whole(self, data: bytes | memoryview) -> list[Piece]:
-        """The pieces of one item, its head first."""
+    def whole(self, data: bytes | memoryview) -> bytes:
+        """The node of one item, its head first."""
         head = head_of(data)
-        begun: Piece = (0, bytes(data[: head.size]))
+        begun: _Piece = (0, bytes(data[: head.size]), 0)
         view = memoryview(data)[head.size :]
         if head.stride == 0:
-            texts = [self._some(0, view[start:end]) for start, end in text_cuts(view)]
-            return [begun, *self._reduced(texts, 1)]
-        return [begun, *self._reduced(list(self._elements(view, sizes_of(data, head), head.stride)), head.stride)]
+            pieces = [self._some(0, view[start:end]) for start, end in text_cuts(view)]
+        else:
+            pieces = self._elements(view, sizes_of(data, head), head.stride)
+        return _written([begun, *self._reduced(pieces, head.stride)])
 
-    def _elements(self, view: memoryview, sizes: list[int], stride: int) -> Iterator[Piece]:
+    def _elements(self, view: memoryview, sizes: list[int], stride: int) -> list[_Piece]:
         """Elements (of a map: pairs): large ones alone, and leaves of the small ones between them."""
-        units = sizes if stride == 1 else list(map(sum, zip(sizes[::2], sizes[1::2], strict=True)))
+        units = sizes if stride == 1 else list(map(add, sizes[::2], sizes[1::2]))
         edges = list(accumulate(units, initial=0))
+        out: list[_Piece] = []
         begin = 0
         for number in [number for number, size in enumerate(units) if size >= ALONE_BYTES_MIN]:
             if begin < number:
-                yield from self._leaves(view, edges[begin : number + 1], stride)
+                out += self._leaves(view, edges[begin : number + 1], sizes[begin * stride : number * stride], stride)
             begin = number + 1
             element = view[edges[number] : edges[begin]]
-            if len(element) <= SPLIT_BYTES_MIN:
-                yield stride, self._put(Ref.LEAF, element)
+            if units[number] <= SPLIT_BYTES_MIN:
+                identity = self._put(element)
+                mark = crc32(identity) if stride == 1 else crc32(element[: sizes[2 * number]])
+                out.append((stride, Ext(_LEAF, identity), mark))
             else:
-                yield from self._parts(element, sizes[number * stride : begin * stride])
-        yield from self._leaves(view, edges[begin:], stride)
+                out += self._parts(element, sizes[number * stride : begin * stride])
+        out += self._leaves(view, edges[begin:], sizes[begin * stride :], stride)
+        return out
 
-    def _leaves(self, view: memoryview, edges: list[int], stride: int) -> Iterator[Piece]:
+    def _leaves(self, view: memoryview, edges: list[int], sizes: list[int], stride: int) -> Iterator[_Piece]:
         """Small elements, which lie between one edge and the next."""
-        marks = [crc32(view[max(min(start, end - WINDOW), 0) : end]) for start, end in pairwise(edges)]
+        if stride == 1:
+            marks = [crc32(view[max(min(start, end - WINDOW), 0) : end]) for start, end in pairwise(edges)]
+        else:
+            # By the key: with another value, the cuts stay where they are.
+            marks = [crc32(view[start : start + size]) for start, size in zip(edges, sizes[::2], strict=False)]
         begin = 0
         for cut in cuts(marks, edges, LEAF_REACH):
-            yield self._some((cut - begin) * stride, view[edges[begin] : edges[cut]])
+            yield self._some((cut - begin) * stride, view[edges[begin] : edges[cut]], marks[cut - 1])
             begin = cut
 
-    def _parts(self, element: memoryview, sizes: list[int]) -> Iterator[Piece]:
+    def _parts(self, element: memoryview, sizes: list[int]) -> Iterator[_Piece]:
         """A large element, or a pair of which one is large."""
         at = 0
+        mark = crc32(element[: sizes[0]]) if len(sizes) == 2 else None
         for size in sizes:
             item = element[at : at + size]
             at += size
             if size <= SPLIT_BYTES_MIN:
-                yield self._some(1, item)
+                yield self._some(1, item, mark)
             else:
-                yield 1, self._put(Ref.WHOLE, write_node(self.whole(item)))
+                identity = self._put(self.whole(item))
+                yield 1, Ext(_WHOLE, identity), crc32(identity) if mark is None else mark
 
-    def _some(self, items: int, data: memoryview) -> Piece:
+    def _some(self, items: int, data: memoryview, mark: int | None = None) -> _Piece:
         """A leaf, or the bytes themselves when they are hardly more than a reference and a row."""
-        return (items, bytes(data)) if len(data) < INLINE_PIECE_MAX else (items, self._put(Ref.LEAF, data))
+        if len(data) < INLINE_PIECE_MAX:
+            return items, bytes(data), crc32(data) if mark is None else mark
+        identity = self._put(data)
+        return items, Ext(_LEAF, identity), crc32(identity) if mark is None else mark
 
-    def _reduced(self, pieces: list[Piece], stride: int) -> list[Piece]:
+    def _reduced(self, pieces: list[_Piece], stride: int) -> list[_Piece]:
         """As many levels of groups as it takes for few pieces to be left."""
         # It ends: only the first and the last group may be too light to become one link, and together they are
         # lighter than this; all between them are longer than the reach.
-        while sum(map(_weight, pieces)) > ROOT_BYTES_MAX:
-            pieces = self._grouped(pieces, stride)
-        return pieces
+        while True:
+            weights = [LINK_WEIGHT if type(body) is Ext else len(body) + 4 for _, body, _ in pieces]
+            if sum(weights) <= ROOT_BYTES_MAX:
+                return pieces
+            pieces = self._grouped(pieces, weights, stride)
 
-    def _grouped(self, pieces: list[Piece], stride: int) -> list[Piece]:
-        weights = list(accumulate(map(_weight, pieces), initial=0))
-        bounds = range(len(pieces) + 1) if stride == 1 else _pairs(pieces)
-        marks = [_mark(pieces[bound - 1][1]) for bound in bounds[1:]]
-        out: list[Piece] = []
+    def _grouped(self, pieces: list[_Piece], weights: list[int], stride: int) -> list[_Piece]:
+        edges = list(accumulate(weights, initial=0))
+        ends = list(accumulate([items for items, _, _ in pieces], initial=0))
+        bounds: Sequence[int] = range(len(edges))
+        if stride == 2 and any(end & 1 for end in ends):
+            # Not between a key and its value, so that dicts can be compared group by group.
+            bounds = [bound for bound, items in enumerate(ends) if not items & 1]
+            edges, ends = [edges[bound] for bound in bounds], [ends[bound] for bound in bounds]
+        marks = [pieces[bound - 1][2] for bound in bounds[1:]]
+        out: list[_Piece] = []
         begin = 0
-        for cut in cuts(marks, [weights[bound] for bound in bounds], NODE_REACH):
+        for cut in cuts(marks, edges, NODE_REACH):
             group = pieces[bounds[begin] : bounds[cut]]
             # A few at the end are written again with the next version in any case: they wait for the level above.
-            if weights[bounds[cut]] - weights[bounds[begin]] > GROUP_BYTES_MIN:
-                group = [(sum(items for items, _ in group), self._put(Ref.GROUP, write_node(group)))]
+            if edges[cut] - edges[begin] > GROUP_BYTES_MIN:
+                group = [(ends[cut] - ends[begin], Ext(_GROUP, self._put(_written(group))), marks[cut - 1])]
             out += group
             begin = cut
         return out
 
-    def _put(self, kind: Ref, data: bytes | memoryview) -> Link:
-        identity = objects.identify(self._store, data)
+    def _put(self, data: bytes | memoryview) -> bytes:
+        hashed = self._fresh()
+        hashed.update(data)
+        identity = hashed.digest()
         if identity not in self.ids:
             self.ids.add(identity)
             if identity not in self._known:
                 content = bytes(data)
                 stored = objects.compress(content, self._zstd)
                 self.objects.append(Statement("put_object", (identity, len(content), stored)))
-        return Link(kind, identity)
+        return identity
 
 
-def _weight(piece: Piece) -> int:
-    body = piece[1]
-    return len(body) + 4 if isinstance(body, bytes) else LINK_WEIGHT
+_LEAF, _GROUP, _WHOLE = map(int, (Ref.LEAF, Ref.GROUP, Ref.WHOLE))
 
 
-def _mark(body: bytes | Link) -> bytes:
-    return body.identity if isinstance(body, Link) else crc32(body).to_bytes(4, "big")
-
-
-def _pairs(pieces: list[Piece]) -> list[int]:
-    """After how many pieces there is no key without its value, so that dicts can be compared group by group."""
-    ends = accumulate((items for items, _ in pieces), initial=0)
-    return [bound for bound, items in enumerate(ends) if items % 2 == 0]
+def _written(pieces: list[_Piece]) -> bytes:
+    return ENCODE([part for items, body, _ in pieces for part in (items, body)])

@@ -150,6 +150,14 @@ OF_CHECKPOINTS = (
         "(record.owner, record.name, 0) in dropped:",
     ),
     mutant(
+        "cuts-move-with-values",
+        "one changed key of many writes several parts of the dict anew",
+        "unit/test_trees.py::test_another_value_of_a_key_moves_no_cut",
+        "trees/split.py",
+        "marks = [crc32(view[start : start + size]) for start, size in zip(edges, sizes[::2], strict=False)]",
+        "marks = [crc32(view[start:end]) for start, end in pairwise(edges)]",
+    ),
+    mutant(
         "versions-share-nothing",
         "each checkpoint of a growing conversation is as large as all of it",
         CHECKPOINTS + "test_a_growing_conversation_is_stored_once",
