@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import atexit
 import os
-import threading
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cached_property
 
 from . import keys
 from . import records as r
@@ -19,6 +17,7 @@ from .journal.append import Append, Head
 from .journal.marks import Shelf
 from .leases import Tenancy
 from .limits import NAME_CHARACTERS_MAX
+from .locks import rlock
 from .process import this_process
 from .run.core import RunCore
 from .run.scope import Frame
@@ -36,7 +35,7 @@ class Place:
         """By stream, for all agents here: whoever resumes a run must know of a body that is still at work."""
         self._streams: dict[str, tuple[Head, Callable[[], keys.SigningKey | None]]] = {}
         self._tenancy: Tenancy | None = None
-        self._lock = threading.RLock()
+        self._lock = rlock()
 
     @property
     def tenancy(self) -> Tenancy:
@@ -110,7 +109,7 @@ class Engine:
         self._options = (durability, clock)
         self._key_source = key
         self._single_home = single_home
-        self._lock = threading.RLock()
+        self._lock = rlock()
         self._place: Place | None = None
 
     @property
@@ -144,9 +143,16 @@ class Engine:
     def tenancy(self) -> Tenancy:
         return self.place.tenancy
 
-    @cached_property
+    @property
     def signer(self) -> keys.SigningKey | None:
         """The agent's key, or None on a machine that does not have it."""
+        # Two threads may look at once; a `cached_property` has a lock in Python 3.11, that a fork could leave locked.
+        if "_signer" not in self.__dict__:
+            self.__dict__["_signer"] = self._find_signer()
+        found: keys.SigningKey | None = self.__dict__["_signer"]
+        return found
+
+    def _find_signer(self) -> keys.SigningKey | None:
         rows = self.store.read("get_agent", (self.name,))
         key = keys.find(self.name, self._key_folder(), self._key_source)
         if key is not None and rows and key.public_key != rows[0][1]:
@@ -169,7 +175,7 @@ class Engine:
             found = keys.find(self.name, self._key_folder(), self._key_source)
             key = found or keys.create(self.name, self._key_folder())
             if self.store.submit(_CreateAgent(self, key)):
-                self.__dict__["signer"] = key
+                self.__dict__["_signer"] = key
             elif found is None and not self.store.one_host:
                 # Another host was quicker, with a key of its own: what we have just made signs for nobody.
                 keys.discard(self.name, self._key_folder(), key)
@@ -264,7 +270,7 @@ class _CreateAgent(Unit[bool]):
 # -- places, shared within the process ------------------------------------------------------------------------
 
 _places: dict[tuple[str, str], Place] = {}
-_places_lock = threading.RLock()
+_places_lock = rlock()
 
 
 def _enter(url: str, durability: str, clock: Clock) -> Place:

@@ -29,6 +29,9 @@ HEARTBEAT_SECONDS = 10.0
 LOCK_SECONDS_MAX = 30.0
 """How long a writer waits for other processes before it says StoreBusy."""
 
+FORK_SECONDS_MAX = 5.0
+"""How long os.fork() waits for threads that are at work in a file."""
+
 SEAL_EVENTS = 1000
 """A stream is sealed at the end of each run and after this many events."""
 

@@ -54,6 +54,17 @@ def die() -> None:
 
 def in_child(program: Callable[[], object]) -> int:
     """Run a program in a process of its own, that shares nothing but files; returns its wait status."""
+    [status] = in_children(1, program)
+    return status
+
+
+def in_children(count: int, program: Callable[[], object]) -> list[int]:
+    """The same in several processes side by side."""
+    pids = [_forked(program) for _ in range(count)]
+    return [os.waitpid(pid, 0)[1] for pid in pids]
+
+
+def _forked(program: Callable[[], object]) -> int:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # the heartbeat thread does not matter to this child
         pid = os.fork()
@@ -64,7 +75,7 @@ def in_child(program: Callable[[], object]) -> int:
             traceback.print_exc()
             os._exit(1)
         os._exit(0)
-    return os.waitpid(pid, 0)[1]
+    return pid
 
 
 def killed_at(program: Callable[[], object], site: Site, moment: Moment, nth: int = 1) -> None:

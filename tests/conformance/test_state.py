@@ -16,7 +16,7 @@ from perdure.errors import NotStorable, ValueTooLarge, VersionConflict
 from perdure.journal import rebuild
 from perdure.journal.verify import verify
 
-from .kit import agent_at, in_child
+from .kit import agent_at, in_child, in_children
 
 LARGE = list(range(20_000))
 
@@ -268,13 +268,7 @@ def test_eight_processes_lose_nothing(store_url: str) -> None:
             agent.state.incr("a", "count")
             agent.state.update("a", "who", lambda seen: [*(seen or []), os.getpid()])
 
-    statuses: list[int] = []
-    threads = [threading.Thread(target=lambda: statuses.append(in_child(program))) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(110)
-    assert statuses == [0] * 8
+    assert in_children(8, program) == [0] * 8
     agent = agent_at(store_url)
     assert agent.state.get("a", "count") == 8 * rounds
     assert len(agent.state.get("a", "who")) == 8 * rounds

@@ -7,13 +7,16 @@ import os
 import resource
 import signal
 import sys
+import threading
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from perdure import Agent, AsyncAgent, failpoints
 from perdure.errors import PerdureError, StorageFull, StoreFenced, StoreForked
+from perdure.store import open_store
 from tests.crash.players import open_agent, wait_for
 from tests.crash.stores import store_of
 from tests.crash.world import World
@@ -84,6 +87,109 @@ def orphan(folder: str) -> None:
     with open_agent(folder).run("parent") as run:
         failpoints.arm(fork_and_die)
         run.step(lambda: 1, name="one")
+
+
+def outlived(folder: str) -> None:
+    """The child opens the store too; the parent closes it as if it were the last, and dies; the child writes again."""
+    agent = open_agent(folder)
+    agent.state.set("a", "parent", 1)
+    closed, closing = os.pipe()
+    opened, opening = os.pipe()
+    if os.fork() == 0:
+        os.close(closing)
+        own = open_agent(folder)
+        own.state.set("a", "first", 1)
+        os.write(opening, b"!")
+        os.read(closed, 1)  # the parent is dead
+        own.state.set("a", "second", 2)
+        World(folder).note("acknowledged", "second")
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.read(opened, 1)
+    agent.close()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def torn(folder: str) -> None:
+    """Fork in the middle of a commit; the child tries to use the store all the same."""
+    world, agent = World(folder), open_agent(folder)
+    agent.state.set("a", "before", 1)
+
+    def fork(_: object) -> str:
+        pid = os.fork()
+        if pid == 0:
+            try:
+                open_agent(folder).state.set("a", "child", 1)
+                world.note("child", "wrote")
+            except StoreForked as error:
+                world.note("child", "refused" if "spawn" in error.hint else error.hint)
+            os._exit(0)
+        os.waitpid(pid, 0)
+        return "whole"
+
+    agent.state.update("a", "forked", fork)
+    agent.state.set("a", "after", 2)
+    agent.close()
+
+
+def nursery(folder: str, children: int) -> None:
+    """Threads write, read, open, close and forget stores; meanwhile children are forked that use one of their own."""
+    done = threading.Event()
+    busy = f"sqlite:///{folder}/busy.db"
+    jobs = [_write, _write, _read, _come_and_go, _forget]
+    threads = [threading.Thread(target=job, args=(folder, busy, done), daemon=True) for job in jobs]
+    for thread in threads:
+        thread.start()
+    pids = [_child(folder) for _ in range(children)]
+    statuses = [_status(pid) for pid in pids]
+    done.set()
+    for thread in threads:
+        thread.join()
+    World(folder).note("statuses", *map(str, statuses))
+
+
+def _child(folder: str) -> int:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of exactly this
+        pid = os.fork()
+    if pid == 0:
+        signal.alarm(10)  # one that hangs says so by its death
+        own = open_agent(folder)
+        own.state.incr("a", "born")
+        own.close()
+        os._exit(0)
+    time.sleep(0.003)
+    return pid
+
+
+def _status(pid: int) -> int:
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def _write(folder: str, busy: str, done: threading.Event) -> None:
+    agent = Agent("victim", store=busy, durability="process")
+    while not done.is_set():
+        agent.state.incr("a", "n")
+    agent.close()
+
+
+def _read(folder: str, busy: str, done: threading.Event) -> None:
+    agent = Agent("victim", store=busy, durability="process")
+    while not done.is_set():
+        agent.state.get("a", "n")
+    agent.close()
+
+
+def _come_and_go(folder: str, busy: str, done: threading.Event) -> None:
+    while not done.is_set():
+        agent = Agent("victim", store=f"sqlite:///{folder}/door.db", durability="process")
+        agent.state.get("a", "n")
+        agent.close()
+
+
+def _forget(folder: str, busy: str, done: threading.Event) -> None:
+    """Stores that nobody closes: the collector does."""
+    while not done.is_set():
+        open_store(f"sqlite:///{folder}/forgotten.db", durability="process").read("last_home")
 
 
 # -- signals ------------------------------------------------------------------------------------------------------

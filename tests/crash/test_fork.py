@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 
 import apsw
 import pytest
 
 from perdure import Agent
 from tests.crash.harness import Stage
+from tests.crash.players import wait_for
 from tests.crash.stores import FILE, store_of
 
 KILLED = -9
@@ -46,3 +48,38 @@ def test_a_child_forked_in_the_middle_of_a_commit_does_not_keep_the_turn_of_its_
             assert child.wait(8) == 0, child.output()
     finally:
         os.kill(orphan, signal.SIGKILL)
+
+
+def test_what_a_child_commits_outlives_its_parent(stage: Stage) -> None:
+    """SQLite in the child believes that it holds the parent's locks: the parent would take the log from under it."""
+    scene = stage.scene("forking:outlived")
+    assert stage.zygote.run("tests.crash.forking:outlived", scene.folder) == KILLED
+    wait_for(lambda: ["acknowledged", "second"] in scene.world.lines(), "the child")
+    assert kept(scene.folder) == {"parent": 1, "first": 1, "second": 2}
+
+
+@pytest.mark.stores("sqlite")
+def test_a_child_forked_in_the_middle_of_a_commit_may_not_touch_the_file(stage: Stage) -> None:
+    scene = stage.scene("forking:torn")
+    assert stage.zygote.run("tests.crash.forking:torn", scene.folder) == 0
+    assert ["child", "refused"] in scene.world.lines()
+    assert kept(scene.folder) == {"before": 1, "forked": "whole", "after": 2}
+
+
+@pytest.mark.stores("sqlite")
+def test_children_are_born_whole_whatever_other_threads_do(stage: Stage) -> None:
+    """Forked while a thread is inside SQLite, a child would hang for ever in one of its mutexes."""
+    scene, children = stage.scene("forking:nursery"), 60
+    assert stage.zygote.run("tests.crash.forking:nursery", scene.folder, children=children) == 0
+    [[_, *statuses]] = [line for line in scene.world.lines() if line[0] == "statuses"]
+    assert statuses == ["0"] * children
+    assert kept(scene.folder) == {"born": children}
+
+
+def kept(folder: Path) -> dict[str, object]:
+    """The state that a new process finds."""
+    agent = Agent("victim", store=store_of(folder))
+    try:
+        return dict(agent.state.items("a"))
+    finally:
+        agent.close()

@@ -22,7 +22,7 @@ LAYERS = {
     "nouns": "engine run runs state checkpoints workflows memory workspace context artifacts",
     "truth": "journal objects trees collect leases keys",
     "store": "store",
-    "values": "records codec errors clock durations limits failpoints process interrupts",
+    "values": "records codec errors clock durations limits failpoints process interrupts locks",
 }
 
 LAYER_OF = {unit: layer for layer, units in LAYERS.items() for unit in units.split()}

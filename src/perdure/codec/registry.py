@@ -6,11 +6,10 @@ dictionaries here. So a class can be renamed and moved, and bytes can name no co
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
-from .. import limits
+from .. import limits, locks
 from ..errors import NotStorable, UnknownType
 from . import exceptions
 from .fields import Shape
@@ -36,7 +35,7 @@ _by_name: Final[dict[str, Entry]] = {}
 _by_class: Final[dict[type, Entry]] = {}
 _upcasters: Final[dict[tuple[str, int], Upcaster]] = {}
 _exception_bases: Final[set[type[Exception]]] = set()
-_lock: Final = threading.RLock()
+_lock: Final = locks.rlock()
 
 
 def stored(name: str, version: int = 1) -> Callable[[AnyType], AnyType]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from bisect import insort
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from .. import objects
+from .. import locks, objects
 from .. import records as r
 from ..errors import Abandoned, Diverged, RunFinished
 from ..failpoints import Site
@@ -68,7 +67,7 @@ class RunCore:
         self.lapses = 0
         """Of the tenancy, when the lease was last known to be ours."""
         self.view = View()
-        self.lock = threading.Lock()
+        self.lock = locks.lock()
         self._under_way: set[tuple[str, str, bytes]] = set()
         self.bodies = engine.place.bodies.setdefault(head.stream, set())
         """Bodies of this run in threads of this process; one that timed out may still be at work."""

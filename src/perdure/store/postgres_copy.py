@@ -15,6 +15,7 @@ import apsw
 from ..clock import Clock
 from ..failpoints import Site
 from .base import Rows, Script, Statement, Unit
+from .forking import disconnect, inside
 from .sqlite_file import connect, create_or_migrate, prepare_file, translate
 
 Progress = Callable[[int, int], None]
@@ -69,7 +70,7 @@ class Copy(Unit[None]):
         for suffix in ("", "-wal", "-shm", "-journal"):
             Path(self._part + suffix).unlink(missing_ok=True)
         prepare_file(os.path.abspath(self._part))
-        with translate(self._path):
+        with translate(self._path), inside():
             target = connect(self._part, "full", None)
             try:
                 create_or_migrate(target, self._clock)
@@ -78,7 +79,7 @@ class Copy(Unit[None]):
                 target.execute("COMMIT")
                 target.execute("PRAGMA journal_mode = DELETE").fetchall()
             finally:
-                target.close()  # without the COMMIT nothing is in it
+                disconnect(target)  # without the COMMIT nothing is in it
         os.replace(self._part, self._path)
 
     def _fill(self, target: apsw.Connection) -> Script[None]:

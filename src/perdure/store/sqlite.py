@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import threading
+import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
@@ -17,6 +17,7 @@ from ..limits import LOCK_SECONDS_MAX
 from . import sql
 from .base import Row, Rows, Statement, Store, Unit
 from .committer import Batch, Committer, Ticket
+from .forking import disconnect, disconnect_collected, inside, within
 from .sqlite_file import (
     DRIVER_ERRORS,
     connect,
@@ -55,13 +56,15 @@ class SqliteStore(Store):
         if path != ":memory:":
             refuse_unsafe_place(path)
         self._turnstile: Turnstile | None = None
+        self._opened: list[apsw.Connection] = []
+        weakref.finalize(self, disconnect_collected, self._opened).atexit = False
         self._readers: list[apsw.Connection] = []
         self._watcher: apsw.Connection | None = None
         self._watch_lock = threading.Lock()
         self._writer_lock = threading.Lock()
         try:
             with translate(path):
-                self._writer = patiently(lambda: connect(path, durability, vfs))
+                self._writer = self._connect()
                 if not self._one_connection:  # not before: beside the file of another program we leave nothing
                     self._turnstile = Turnstile(path + ".lock")
                 self._locked(patiently, lambda: create_or_migrate(self._writer, clock))
@@ -84,18 +87,21 @@ class SqliteStore(Store):
     def scan(self, name: str, args: tuple[Any, ...], consume: Callable[[Iterable[Row]], T]) -> T:
         self._must_be_open()
         with translate(self.path):
-            if self._one_connection:
-                with self._writer_lock:
-                    return _pass_by(self._writer.execute(_TEXT[name], args), consume)
-            try:
-                connection = self._readers.pop()
-            except IndexError:  # all of them are reading, or were taken by a thread that asked at the same time
-                connection = self._reader()
-            try:
-                # SQLite can only say busy before the first row.
-                return _pass_by(patiently(lambda: connection.execute(_TEXT[name], args)), consume)
-            finally:
-                self._readers.append(connection)
+            return within(lambda: self._scan(_TEXT[name], args, consume))
+
+    def _scan(self, text: str, args: tuple[Any, ...], consume: Callable[[Iterable[Row]], T]) -> T:
+        if self._one_connection:
+            with self._writer_lock:
+                return _pass_by(self._writer.execute(text, args), consume)
+        try:
+            connection = self._readers.pop()
+        except IndexError:  # all of them are reading, or were taken by a thread that asked at the same time
+            connection = self._reader()
+        try:
+            # SQLite can only say busy before the first row.
+            return _pass_by(patiently(lambda: connection.execute(text, args)), consume)
+        finally:
+            self._readers.append(connection)
 
     def watch(self, stream: int) -> Callable[[], bool]:
         seen = -1
@@ -110,32 +116,41 @@ class SqliteStore(Store):
     def changes(self) -> int:
         """A number that moves when another process has committed; cheap enough to poll."""
         self._must_be_open()
+        with translate(self.path):
+            return within(self._changes)
+
+    def _changes(self) -> int:
         if self._one_connection:
             with self._writer_lock:  # a connection that is at work in another thread cannot even be asked
                 return self._writer.total_changes()
-        with translate(self.path), self._watch_lock:
+        with self._watch_lock:
             # data_version belongs to a connection and moves for the commits of all others: one must do the watching.
             if self._watcher is None:
-                self._watcher = patiently(lambda: connect(self.path, self.durability, self._vfs))
+                self._watcher = self._connect()
             return int(str(self._watcher.execute("PRAGMA data_version").fetchall()[0][0]))
 
     def backup(self, path: str, progress: Callable[[int, int], None] | None = None) -> int:
         self._must_be_open()
         prepare_file(os.path.abspath(path))  # a copy is as private as the original
-        with translate(path):
+        with translate(path), inside():
             target = connect(path, "full", None)
-            if self._one_connection:
-                with self._writer_lock:
-                    _copy(self._writer, target, progress)
-            else:
-                source = connect(self.path, self.durability, self._vfs)
-                try:
-                    _copy(source, target, progress)
-                finally:
-                    source.close()
-            target.execute("PRAGMA journal_mode = DELETE").fetchall()
-            target.close()
+            try:
+                self._copy_to(target, progress)
+            finally:
+                disconnect(target)
         return os.path.getsize(path)
+
+    def _copy_to(self, target: apsw.Connection, progress: Callable[[int, int], None] | None) -> None:
+        if self._one_connection:
+            with self._writer_lock:
+                _copy(self._writer, target, progress)
+        else:
+            source = connect(self.path, self.durability, self._vfs)
+            try:
+                _copy(source, target, progress)
+            finally:
+                disconnect(source)
+        target.execute("PRAGMA journal_mode = DELETE").fetchall()
 
     def close(self) -> None:
         if self._closed:
@@ -144,15 +159,14 @@ class SqliteStore(Store):
         if self._forked:
             return
         self._committer.close()
-        for connection in self._connections():
-            connection.close()
+        disconnect(*self._connections())
         if self._turnstile is not None:
             self._turnstile.close()
 
     def _give_up(self) -> None:
         """Opening failed: leave no connection behind, whose locks would keep others out."""
         if hasattr(self, "_writer"):
-            self._writer.close()
+            disconnect(self._writer)
         if self._turnstile is not None:
             self._turnstile.close()
 
@@ -235,18 +249,26 @@ class SqliteStore(Store):
     def _locked(self, work: Callable[..., object], *args: object) -> None:
         """Do work that writes, in the turn of this process."""
         if self._turnstile is None:
-            with self._writer_lock:
-                work(*args)
+            within(lambda: self._alone(work, *args))
             return
         if not self._turnstile.enter(LOCK_SECONDS_MAX):
             raise StoreBusy
         try:
-            work(*args)
+            within(lambda: work(*args))
         finally:
             self._turnstile.leave()
 
-    def _reader(self) -> apsw.Connection:
+    def _alone(self, work: Callable[..., object], *args: object) -> None:
+        with self._writer_lock:
+            work(*args)
+
+    def _connect(self) -> apsw.Connection:
         connection = patiently(lambda: connect(self.path, self.durability, self._vfs))
+        self._opened.append(connection)
+        return connection
+
+    def _reader(self) -> apsw.Connection:
+        connection = self._connect()
         connection.pragma("cache_size", READER_CACHE_PAGES)
         return connection
 
@@ -256,7 +278,7 @@ class SqliteStore(Store):
         return [*self._readers, *watcher, self._writer]
 
     def _meta(self, key: str) -> bytes:
-        rows = self._writer.execute(_TEXT["get_meta"], (key,)).fetchall()
+        rows = within(lambda: self._writer.execute(_TEXT["get_meta"], (key,)).fetchall())
         if not rows or not isinstance(rows[0][0], bytes):
             raise StoreUnavailable(f"{self.path} has lost its {key}", hint="restore it from a backup")
         return rows[0][0]
@@ -264,23 +286,19 @@ class SqliteStore(Store):
     def _fence(self, error: StoreFenced) -> None:
         self.fenced = error
         # The file may hold less than its cache pretends; leave the log for the next open to judge.
-        self._writer.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        within(lambda: self._writer.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1))
 
     def _abandon(self) -> None:
-        """In a forked child: forget the parent's connections without closing them, which would harm the parent."""
+        """In a forked child, where `forking` has seen to the connections."""
         super()._abandon()
-        for connection in self._connections():
-            # Never collected: SQLite must not see its parent's file through this process again.
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
         if self._turnstile is not None:
-            # A copy of the parent's descriptor holds the parent's turn, even when the parent is dead.
-            self._turnstile.close()
+            self._turnstile.abandon()
 
 
 def copy_unopened(path: str, target: str, progress: Callable[[int, int], None]) -> None:
     """Copy a file whose schema may be another than ours, as of one moment, and look at the copy's structure."""
     prepare_file(os.path.abspath(target))
-    with translate(path):
+    with translate(path), inside():
         source = patiently(lambda: connect(path, "full", None))
         try:
             copy = connect(target, "full", None)
@@ -289,9 +307,9 @@ def copy_unopened(path: str, target: str, progress: Callable[[int, int], None]) 
                 copy.execute("PRAGMA journal_mode = DELETE").fetchall()
                 found = copy.pragma("quick_check")
             finally:
-                copy.close()
+                disconnect(copy)
         finally:
-            source.close()
+            disconnect(source)
     if found != "ok":
         raise StoreUnavailable(f"{path} is damaged: {found}", hint="restore it from a backup; nothing was changed")
 

@@ -17,6 +17,7 @@ from ..failpoints import Moment, Site, reach
 from ..limits import LOCK_SECONDS_MAX
 from . import sql
 from .folders import make_folder
+from .forking import connected, disconnect, inside, within
 from .versions import Versions
 
 T = TypeVar("T")
@@ -40,8 +41,11 @@ NETWORK_FILE_SYSTEMS = frozenset(
 
 
 def connect(path: str, durability: str, vfs: str | None) -> apsw.Connection:
-    """A connection with every setting that durability depends on set and read back."""
-    connection = apsw.Connection(path, vfs=vfs)
+    """A connection with every setting that durability depends on set and read back; for `forking.disconnect`."""
+    return within(lambda: _set_up(connected(path, vfs), path, durability, vfs))
+
+
+def _set_up(connection: apsw.Connection, path: str, durability: str, vfs: str | None) -> apsw.Connection:
     try:
         connection.set_busy_timeout(BUSY_MILLISECONDS)
         if vfs is not None:
@@ -54,7 +58,7 @@ def connect(path: str, durability: str, vfs: str | None) -> apsw.Connection:
         _pragma(connection, "synchronous", SYNCHRONOUS[durability])
         _pragma(connection, "trusted_schema", 0)
     except BaseException:
-        connection.close()  # not when the traceback is collected: its locks would keep others out until then
+        disconnect(connection)  # its locks would keep others out
         raise
     return connection
 
@@ -100,15 +104,15 @@ def create_or_migrate(connection: apsw.Connection, clock: Clock) -> None:
 
 def schema_of(path: str) -> int:
     """The number of a file's schema; nothing is changed, and what is not ours is refused."""
-    with translate(path):
-        connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
+    with translate(path), inside():
+        connection = connected(path, flags=apsw.SQLITE_OPEN_READWRITE)
         try:
             connection.set_busy_timeout(BUSY_MILLISECONDS)
             if patiently(lambda: _number(connection, "application_id")) != APPLICATION_ID:
                 raise StoreUnavailable(f"{path} is no store of Perdure", hint="say which one with --store")
             return _number(connection, "user_version")
         finally:
-            connection.close()
+            disconnect(connection)
 
 
 def _is_foreign(connection: apsw.Connection) -> bool:

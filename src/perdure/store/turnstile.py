@@ -18,6 +18,8 @@ class Turnstile:
     def __init__(self, path: str) -> None:
         self._path = path
         self._fd = self._open()
+        self._left: set[int] = set()
+        """Descriptors of threads that were left behind, still waiting."""
 
     def enter(self, seconds: float) -> bool:
         """Wait for the turn; False when it did not come in time."""
@@ -35,6 +37,11 @@ class Turnstile:
         """Give the file back."""
         os.close(self._fd)
 
+    def abandon(self) -> None:
+        """In a forked child: copies of the parent's descriptors hold its turn, even when the parent is dead."""
+        for fd in (self._fd, *self._left):
+            os.close(fd)
+
     def _open(self) -> int:
         return os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
 
@@ -47,6 +54,9 @@ class Turnstile:
             with verdict:
                 turn.set()
                 if given_up:
+                    # Said, and not only by closing: a forked child may have a copy of the descriptor.
+                    fcntl.flock(fd, fcntl.LOCK_UN)
+                    self._left.discard(fd)
                     os.close(fd)
 
         interrupted = True
@@ -59,6 +69,7 @@ class Turnstile:
                 given_up = not turn.is_set()
             if given_up:
                 # The thread left behind owns the old descriptor: sharing it would make its turn look like ours.
+                self._left.add(fd)
                 self._fd = self._open()
             elif interrupted:
                 self.leave()  # at the very moment of its turn

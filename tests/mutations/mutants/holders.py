@@ -89,8 +89,10 @@ HOLDERS = (
         "a turn that came too late blocks every other process",
         "unit/test_turnstile.py::test_a_turn_that_comes_too_late_is_not_kept",
         "store/turnstile.py",
-        "                if given_up:\n                    os.close(fd)\n",
-        "",
+        "                    fcntl.flock(fd, fcntl.LOCK_UN)\n"
+        "                    self._left.discard(fd)\n"
+        "                    os.close(fd)\n",
+        "                    pass\n",
         hangs=True,
     ),
     mutant(

@@ -9,7 +9,35 @@ JOURNAL_GAPS = "conformance/test_gaps_journal.py::"
 STORES = "unit/test_store.py::"
 COMMITS = "unit/test_store_commit.py::"
 
+FORKS = "crash/test_fork.py::"
+
 STORE = (
+    mutant(
+        "fork-does-not-wait",
+        "a process forked while another thread writes hangs for ever when it opens a store",
+        FORKS + "test_children_are_born_whole_whatever_other_threads_do",
+        "store/forking.py",
+        "    while (others := _inside - {me}) and time.monotonic() < deadline:\n",
+        "    while others := set[int]():\n",
+        hangs=True,
+    ),
+    mutant(
+        "child-keeps-the-parents-connections",
+        "what a forked process has committed is lost when its parent closes the store",
+        FORKS + "test_what_a_child_commits_outlives_its_parent",
+        "store/forking.py",
+        "        if not quiet or not _closed_quietly(connection):\n",
+        "        if not quiet:\n",
+    ),
+    mutant(
+        "torn-child-goes-on",
+        "a process forked in the middle of a commit waits for a transaction that nobody will end",
+        FORKS + "test_a_child_forked_in_the_middle_of_a_commit_may_not_touch_the_file",
+        "store/forking.py",
+        "            _torn = True\n",
+        "",
+        hangs=True,
+    ),
     mutant(
         "never-committed",
         "what was acknowledged is gone after a kill",
@@ -112,8 +140,8 @@ STORE = (
         "old code writes to a store of newer code",
         STORES + "test_a_store_of_a_later_version_is_refused",
         "store/sqlite_file.py",
-        "if version > len(history):",
-        "if False:",
+        "Versions(version, version, len(history), ()).refuse_newer()",
+        "Versions(version, version, version, ()).refuse_newer()",
     ),
     mutant(
         "network-file-system-accepted",
