@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,8 @@ from .journal.marks import Gone, Mark, Shelf
 from .run.core import RunCore
 from .run.requests import Protocol, Read
 from .run.scope import frame_of
-from .state import land, named, waiting_room
+from .run.writes import named
+from .state import land, waiting_room
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -92,10 +92,10 @@ def _mark(
     engine: Engine, shelf: Shelf, name: str, data: Any, labels: tuple[str, ...], meta: Any
 ) -> tuple[Mark, frozenset[bytes]]:
     engine.ensure_agent()
-    known = shelf.known(named(name, "checkpoint's name"))
+    known = shelf.known(named(name, "a checkpoint's name"))
     tree = trees.pack(engine.store, data, f"checkpoint {name!r}", known.ids)
     noted, also = objects.pack(engine.store, meta, "meta") if meta is not None else (b"", ())
-    labelled = tuple(named(label, "label") for label in labels)
+    labelled = tuple(named(label, "a label") for label in labels)
     mark = Mark(engine.stream, name, tree.packed, (*tree.objects, *also), labelled, noted, relies_on=known.version)
     return mark, tree.ids
 
@@ -108,7 +108,7 @@ def create_in_run(run: RunCore, name: str, data: Any, labels: Iterable[str], met
         mark, _ = yield Read(_mark, (run.engine, Shelf(), name, data, tuple(labels), meta))
         frame.buffer.asks.append(mark)
         return
-    nth = frame.count(f"\0write {r.Op.CHECKPOINT}", named(name, "checkpoint's name").encode())
+    nth = frame.count(f"\0write {r.Op.CHECKPOINT}", named(name, "a checkpoint's name").encode())
     if run.ledger.recorded_write(frame.path, r.Op.CHECKPOINT, name, nth) is not None:
         return
     run.must_be_open()
@@ -127,11 +127,10 @@ def create_in_run(run: RunCore, name: str, data: Any, labels: Iterable[str], met
 
 def delete(engine: Engine, name: str, version: int | None) -> Protocol[int]:
     """Delete one version, or all of a name; returns how many. Their number is not given again."""
-    found: list[CheckpointInfo] = yield Read(listed, (engine, None))
-    drops = tuple(it.version for it in found if it.name == name and version in (None, it.version))
+    drops: tuple[int, ...] = yield Read(_versions, (engine, named(name, "a checkpoint's name"), version))
     if not drops:
         return 0
-    mark = Mark(engine.stream, named(name, "checkpoint's name"), drops=drops)
+    mark = Mark(engine.stream, name, drops=drops)
     engine.shelf.forget(name)
     room = waiting_room(engine)
     if room is not None:
@@ -139,6 +138,12 @@ def delete(engine: Engine, name: str, version: int | None) -> Protocol[int]:
     else:
         yield from land(engine, Site.CHECKPOINT, [mark])
     return len(drops)
+
+
+def _versions(engine: Engine, name: str, version: int | None) -> tuple[int, ...]:
+    """Those of a name that are there; or the one, if it is."""
+    rows = engine.store.read("versions_of", (engine.stream, name)) if engine.is_known() else []
+    return tuple(found for (found,) in rows if version in (None, found))
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
@@ -173,9 +178,9 @@ def _found(engine: Engine, which: Which, version: int | None = None) -> r.Checkp
     name, wanted = (which, version) if isinstance(which, str) else which
     rows: Sequence[tuple[Any, ...]] = []
     if engine.is_known() and wanted is None:
-        rows = engine.store.read("newest_checkpoint", (engine.stream, named(name, "checkpoint's name")))
+        rows = engine.store.read("newest_checkpoint", (engine.stream, named(name, "a checkpoint's name")))
     elif engine.is_known():
-        found = engine.store.read("get_checkpoint", (engine.stream, named(name, "checkpoint's name"), wanted))
+        found = engine.store.read("get_checkpoint", (engine.stream, named(name, "a checkpoint's name"), wanted))
         rows = [(wanted, stream, seq, at) for stream, seq, at, dropped in found if not dropped]
     if not rows:
         raise _missing(engine, name, wanted)
@@ -184,6 +189,8 @@ def _found(engine: Engine, which: Which, version: int | None = None) -> r.Checkp
 
 
 def _missing(engine: Engine, name: str, version: int | None) -> CheckpointNotFound:
+    import difflib  # only for who has mistyped a name
+
     names = sorted({it.name for it in listed(engine, None)})
     text = f"agent {engine.name!r} has no checkpoint {name!r}" + (f" of version {version}" if version else "")
     close = difflib.get_close_matches(name, names, n=3)

@@ -15,14 +15,14 @@ import msgspec
 from . import objects
 from . import records as r
 from .durations import Duration, seconds_of
-from .errors import Abandoned, NotStorable, ValueTooLarge, VersionConflict
+from .errors import Abandoned, VersionConflict
 from .failpoints import Site
 from .journal.landing import Ask, Entry, Land, Place, Space
 from .journal.marks import Mark
-from .limits import NAME_CHARACTERS_MAX, SEAL_EVENTS
+from .limits import SEAL_EVENTS
 from .run.requests import Protocol, Read, Submit
 from .run.scope import Buffer, current
-from .store.base import holds
+from .run.writes import named
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -50,17 +50,7 @@ class StateVersion(msgspec.Struct, frozen=True):
 def place(engine: Engine, space: str, key: str) -> Place:
     """Where a key lives; makes the agent known, if it is not."""
     engine.ensure_agent()
-    return (engine.stream, named(space, "namespace"), named(key, "key"))
-
-
-def named(text: object, what: str) -> str:
-    if not isinstance(text, str):
-        raise TypeError(f"a {what} is a str, not {text!r}")
-    if len(text) > NAME_CHARACTERS_MAX:
-        raise ValueTooLarge(f"a {what} has at most {NAME_CHARACTERS_MAX} characters")
-    if not holds(text):
-        raise NotStorable(f"a {what} has no NUL character and no lone surrogate, unlike {text!r}")
-    return text
+    return (engine.stream, named(space, "a namespace"), named(key, "a key"))
 
 
 def ask_set(engine: Engine, at: Place, value: Any, ttl: Duration | None, if_version: int | None) -> Ask:
@@ -222,13 +212,13 @@ def get(engine: Engine, space: str, key: str, default: Any) -> Protocol[Any]:
     """The value of a key."""
     if not (yield Read(engine.is_known)):
         return default
-    seen = yield from peek(engine, (engine.stream, named(space, "namespace"), named(key, "key")))
+    seen = yield from peek(engine, (engine.stream, named(space, "a namespace"), named(key, "a key")))
     return seen.value if seen.there else default
 
 
 def items(engine: Engine, space: str) -> Protocol[list[tuple[str, Any]]]:
     """All keys of a namespace with their values, in the order of the keys."""
-    named(space, "namespace")
+    named(space, "a namespace")
     if not (yield Read(engine.is_known)):
         return []
     waiting = [ask for ask in _all_waiting(engine) if ask.place[:2] == (engine.stream, space)]
@@ -260,7 +250,7 @@ def latest(engine: Engine, at: Place) -> StateVersion:
 
 def revision(engine: Engine, space: str) -> int:
     """How often a namespace has changed."""
-    rows = engine.store.read("get_space", (engine.stream, named(space, "namespace"))) if engine.is_known() else []
+    rows = engine.store.read("get_space", (engine.stream, named(space, "a namespace"))) if engine.is_known() else []
     return int(rows[0][0]) if rows else 0
 
 
@@ -272,7 +262,7 @@ def history(engine: Engine, space: str, key: str) -> list[StateVersion]:
     if not engine.is_known():
         return []
     reader = _Past(engine)
-    rows = engine.store.read("history_of", (engine.stream, named(space, "namespace"), named(key, "key")))
+    rows = engine.store.read("history_of", (engine.stream, named(space, "a namespace"), named(key, "a key")))
     return [
         reader.version(version, revision, at, reader.value(stream, seq, (engine.stream, space, key), revision))
         for revision, version, stream, seq, at in rows

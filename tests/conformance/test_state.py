@@ -162,9 +162,8 @@ def test_update_is_given_what_is_there_and_its_error_changes_nothing(store_url: 
         agent.state.update("a", "k", lambda value: object())
     assert agent.state.get("a", "k") == 2
     assert agent.state.incr("a", "k", 0.5) == 2.5
+    agent.state.set("a", "words", "x")
     with pytest.raises(TypeError):
-        agent.state.incr("a", "words")
-        agent.state.set("a", "words", "x")
         agent.state.incr("a", "words")
     in_order(store_url)
 

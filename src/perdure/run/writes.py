@@ -18,7 +18,7 @@ from .scope import Frame, frame_of
 def write(run: RunCore, op: r.Op, key: str, value: Any, path: str) -> Protocol[None]:
     """One write, wherever the code is: it lands with the step or item around it, or now."""
     frame = frame_of(run)
-    _check_name(key, path)
+    named(key, f"{path}: a name")
     if frame.buffer is None:
         if (recorded := _recorded(run, frame, op, key)) is not None:
             run.land(frame, (recorded,))
@@ -75,13 +75,15 @@ def _position(run: RunCore, op: r.Op) -> int:
     return position
 
 
-def _check_name(key: str, path: str) -> None:
-    if not isinstance(key, str):
-        raise TypeError(f"{path}: a name must be a str, not {type(key).__name__}")
-    if len(key) > NAME_CHARACTERS_MAX:
-        raise ValueTooLarge(f"{path}: a name has at most {NAME_CHARACTERS_MAX} characters")
-    if not holds(key):
-        raise NotStorable(f"{path}: a name has no NUL character and no lone surrogate")
+def named(text: object, what: str) -> str:
+    """A text by which something is found again, in every store."""
+    if not isinstance(text, str):
+        raise TypeError(f"{what} is a str, not {type(text).__name__}")
+    if len(text) > NAME_CHARACTERS_MAX:
+        raise ValueTooLarge(f"{what} has at most {NAME_CHARACTERS_MAX} characters")
+    if not holds(text):
+        raise NotStorable(f"{what} has no NUL character and no lone surrogate")
+    return text
 
 
 def read_state(run: RunCore) -> dict[str, bytes]:

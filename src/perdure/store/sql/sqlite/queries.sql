@@ -339,6 +339,10 @@ WHERE owner = :owner AND name = :name AND dropped = 0 ORDER BY version DESC LIMI
 -- One of them.
 SELECT stream, seq, at, dropped FROM checkpoints WHERE owner = :owner AND name = :name AND version = :version;
 
+-- name: versions_of(owner, name)
+-- What can be deleted of a name.
+SELECT version FROM checkpoints WHERE owner = :owner AND name = :name AND dropped = 0 ORDER BY version;
+
 -- name: checkpoints_of(owner)
 -- All of an agent, oldest first.
 SELECT name, version, stream, seq, at FROM checkpoints WHERE owner = :owner AND dropped = 0 ORDER BY at, stream, seq;
