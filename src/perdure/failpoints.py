@@ -41,6 +41,7 @@ class Site(StrEnum):
     CHECKPOINT = "checkpoint.write"
     SEAL = "stream.seal"
     COLLECT = "objects.collect"
+    SHRINK = "store.shrink"
     REBUILD = "journal.rebuild"
     BACKUP = "store.backup"
 
