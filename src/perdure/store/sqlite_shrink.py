@@ -74,6 +74,7 @@ def _write_anew(connection: apsw.Connection, path: str) -> None:
             raise StoreBusy
         try:
             reach(Site.SHRINK, Moment.BEFORE)
+            connection.pragma("auto_vacuum", "incremental")  # from the next time on it is quicker
             connection.execute("VACUUM").fetchall()
         finally:
             turn.leave()

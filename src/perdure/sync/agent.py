@@ -209,7 +209,7 @@ class Agent:
         """Free what is not needed any more; with `dry_run`, only say what that is.
 
         >>> print(agent.gc(dry_run=True))
-        would free 3 expired keys of state, 12 checkpoints, 40 unreferenced objects
+        would free 3 expired keys of state, 12 old checkpoints, 40 unreferenced objects
 
         This agent's keys whose time has run out, its checkpoints that no rule keeps, and whatever nobody in the store
         refers to. A SQLite file becomes smaller. Others may be at work; it can be interrupted anywhere.

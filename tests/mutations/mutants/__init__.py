@@ -13,4 +13,16 @@ from tests.mutations.mutants.store import STORE
 from tests.mutations.mutants.values import VALUES
 from tests.mutations.mutants.verify import VERIFY
 
-MUTANTS = (*RUNS, *DETAILS, *EFFECTS, *HOLDERS, *JOURNAL, *VERIFY, *OF_STATE, *OF_CHECKPOINTS, *OF_RETENTION, *STORE, *VALUES)
+MUTANTS = (
+    *RUNS,
+    *DETAILS,
+    *EFFECTS,
+    *HOLDERS,
+    *JOURNAL,
+    *VERIFY,
+    *OF_STATE,
+    *OF_CHECKPOINTS,
+    *OF_RETENTION,
+    *STORE,
+    *VALUES,
+)
