@@ -14,6 +14,7 @@ from ..errors import StoreBusy
 from ..failpoints import Moment, Site, reach
 from ..limits import LOCK_SECONDS_MAX, VACUUM_BYTES_MAX
 from .base import Script, Statement, Unit
+from .forking import disconnect, inside, within
 from .sqlite_file import connect, patiently, translate
 from .turnstile import Turnstile
 
@@ -32,16 +33,20 @@ LOG_MILLISECONDS = 1000
 def shrink(store: Store, path: str, durability: str, progress: Progress | None) -> None:
     """Give empty pages back to the file system, and make the log empty."""
     with translate(path):
-        connection = patiently(lambda: connect(path, durability, None))
+        connection = within(lambda: patiently(lambda: connect(path, durability, None)))
         try:
-            if int(str(connection.pragma("auto_vacuum"))) == _INCREMENTAL:
+            if int(str(within(lambda: connection.pragma("auto_vacuum")))) == _INCREMENTAL:
                 _release(store, progress)
             elif os.path.getsize(path) <= VACUUM_BYTES_MAX and store.read("store_bytes")[0][1]:
                 _write_anew(connection, path)
-            connection.set_busy_timeout(LOG_MILLISECONDS)
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            within(lambda: _empty_log(connection))
         finally:
-            connection.close()
+            disconnect(connection)
+
+
+def _empty_log(connection: apsw.Connection) -> None:
+    connection.set_busy_timeout(LOG_MILLISECONDS)
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
 
 def _release(store: Store, progress: Progress | None) -> None:
@@ -74,8 +79,9 @@ def _write_anew(connection: apsw.Connection, path: str) -> None:
             raise StoreBusy
         try:
             reach(Site.SHRINK, Moment.BEFORE)
-            connection.pragma("auto_vacuum", "incremental")  # from the next time on it is quicker
-            connection.execute("VACUUM").fetchall()
+            with inside():
+                connection.pragma("auto_vacuum", "incremental")  # from the next time on it is quicker
+                connection.execute("VACUUM").fetchall()
         finally:
             turn.leave()
     finally:
