@@ -20,6 +20,8 @@ from .codec import stored, upcaster
 from .errors import (
     Abandoned,
     AlreadyAnswered,
+    ArtifactDamaged,
+    ArtifactNotFound,
     CallProblem,
     CheckpointNotFound,
     CorruptValue,
@@ -73,6 +75,8 @@ __all__ = [
     "Abandoned",
     "Agent",
     "AlreadyAnswered",
+    "ArtifactDamaged",
+    "ArtifactNotFound",
     "AsyncAgent",
     "AsyncRun",
     "CallProblem",

@@ -16,7 +16,8 @@
     │   ├── StoreForked              PD207  used in a child made by os.fork()
     │   ├── StoreClosed              PD208  used after close()
     │   ├── JournalDamaged           PD209  an entry does not fit its chain
-    │   └── WrongStore               PD210  an anchor of another store
+    │   ├── WrongStore               PD210  an anchor of another store
+    │   └── ArtifactDamaged          PD211  a chunk of an artifact is missing or changed
     ├── RunProblem                   the life of a run
     │   ├── RunBusy                  PD301  open elsewhere, and its holder is alive
     │   ├── RunFinished              PD302  a finished run is replayed read-only
@@ -37,7 +38,8 @@
         ├── StepTimeout              PD406  also a TimeoutError
         ├── Abandoned                PD407  a timed-out body tried to write
         ├── VersionConflict          PD408  a key of the state has another version by now
-        └── CheckpointNotFound       PD409  no checkpoint of that name
+        ├── CheckpointNotFound       PD409  no checkpoint of that name
+        └── ArtifactNotFound         PD410  no artifact of that name
 
 `NotDone` is not an error of Perdure but a word of yours: raise it in an effect to say
 that nothing happened. Warnings: `NotDurableWarning`, `StoreMovedWarning`.
@@ -169,6 +171,20 @@ class WrongStore(StoreProblem):
 
     code = "PD210"
     hint = "say with --store which store it was made of, or compare with an anchor of this one"
+
+
+class ArtifactDamaged(StoreProblem, ValueError):
+    """A part of an artifact is missing, or is not what was saved."""
+
+    code = "PD211"
+    hint = "run `perdure verify` to see what else is damaged, and restore from a backup, or save it again"
+
+    def __init__(self, message: str = "", *, hint: str = "", name: str = "", version: int = 0, offset: int = 0) -> None:
+        super().__init__(message, hint=hint)
+        self.name = name
+        self.version = version
+        self.offset = offset
+        """Where the part begins that cannot be read; all before it is sound."""
 
 
 class RunProblem(PerdureError):
@@ -330,6 +346,12 @@ class CheckpointNotFound(CallProblem, LookupError):
     """There is no checkpoint of that name."""
 
     code = "PD409"
+
+
+class ArtifactNotFound(CallProblem, LookupError):
+    """There is no artifact of that name."""
+
+    code = "PD410"
 
 
 class NotDone(Exception):

@@ -39,9 +39,10 @@ class Site(StrEnum):
     ANSWER = "run.answer"
     STATE = "state.write"
     CHECKPOINT = "checkpoint.write"
+    UPLOAD = "artifact.chunks"
+    ARTIFACT = "artifact.write"
     SEAL = "stream.seal"
     COLLECT = "objects.collect"
-    SHRINK = "store.shrink"
     REBUILD = "journal.rebuild"
     BACKUP = "store.backup"
 

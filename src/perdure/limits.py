@@ -5,6 +5,21 @@ from __future__ import annotations
 VALUE_BYTES_MAX = 64 * 1024 * 1024
 """One encoded value. Larger things are artifacts, not values."""
 
+ARTIFACT_BYTES_MAX = 1 << 39
+"""One version of an artifact: 512 GiB."""
+
+ARTIFACT_NOTE_CHARACTERS_MAX = 4096
+"""What is said of one."""
+
+TENSOR_HEADER_BYTES_MAX = 16 * 1024 * 1024
+"""The table of contents of stored arrays, which is read as a whole."""
+
+UPLOAD_BATCH_BYTES = 4 * 1024 * 1024
+"""Of an artifact in one commit, on its way into the store; it is in memory twice at most."""
+
+UPLOAD_GRACE_SECONDS = 24 * 60 * 60.0
+"""What an interrupted upload has written is kept for so long, for the next try."""
+
 VALUE_DEPTH_MAX = 100
 """Nesting of a value: well below the recursion limit of any Python."""
 
@@ -74,18 +89,3 @@ LEAVE_SECONDS_MAX = 2.0
 
 POOL_CONNECTIONS = 10
 """To one server, for one process; `pool_size=` in the URL says otherwise."""
-
-KEEP_LAST_DROPS_MAX = 20
-"""Checkpoints that `keep_last` drops when one is made; whatever more there is, `gc` drops."""
-
-SWEEP_WRITES = 100
-"""Every so many commits of state in the open, keys whose time has run out are taken along."""
-
-SWEEP_KEYS_MAX = 50
-"""How many of them in one commit."""
-
-GC_BATCH = 500
-"""Keys, checkpoints or objects that one transaction of `gc` removes: others write in between."""
-
-VACUUM_BYTES_MAX = 256 * 1024 * 1024
-"""A file of an older version is written anew by `gc` up to this size: nobody else can write meanwhile."""

@@ -7,15 +7,15 @@ does not betray the content to somebody who can guess it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Container, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from . import codec
 from .errors import CorruptValue, JournalDamaged
 from .limits import INLINE_BYTES_MAX, VALUE_BYTES_MAX
-from .records import CheckpointMade, Record
-from .store.base import Rows, Script, Statement, Store
+from .records import ArtifactSaved, CheckpointMade, Record
+from .store.base import Row, Rows, Script, Statement, Store
 
 if TYPE_CHECKING:
     from zstandard import ZstdCompressor, ZstdDecompressor
@@ -91,12 +91,18 @@ def fetch(store: Store, identity: bytes) -> bytes:
 
 def fetch_many(store: Store, identities: Collection[bytes]) -> dict[bytes, bytes]:
     """The contents of many objects, for which a store on a server is not asked one by one."""
+    found = rows_of(store, identities)
+    return {identity: content(store, identity, found.get(identity, [])) for identity in identities}
+
+
+def rows_of(store: Store, identities: Collection[bytes]) -> dict[bytes, Rows]:
+    """The same, as they are stored, and without those that are missing."""
     found: dict[bytes, Rows] = {}
     wanted = list(identities)
     for start in range(0, len(wanted), _ASKED_MAX):
         rows = store.read("get_objects", (b"".join(wanted[start : start + _ASKED_MAX]),))
         found.update({identity: [(size, data)] for identity, size, data in rows})
-    return {identity: content(store, identity, found.get(identity, [])) for identity in wanted}
+    return found
 
 
 def unpack_within(store: Store, packed: bytes) -> Script[Any]:
@@ -157,9 +163,25 @@ PACKED_FIELDS = frozenset({"input", "result", "error", "arguments", "value", "me
 """Fields of records that hold packed values."""
 
 
-def packed_in(record: Record, dropped: Container[tuple[int, str, int]] = frozenset()) -> Iterator[bytes]:
-    """Every packed value in an entry that stands for objects; but not that of a checkpoint which was dropped."""
-    if isinstance(record, CheckpointMade) and (record.owner, record.name, record.version) in dropped:
+Dropped = tuple[str, int, str, int]
+"""A version of something that was dropped: the name of its record, whose it is, its name and its number."""
+
+
+def dropped_in(checkpoints: Iterable[Row], artifacts: Iterable[Row]) -> set[Dropped]:
+    """What was dropped, by the rows of the views."""
+    found: set[Dropped] = set()
+    for kind, rows in (("CheckpointMade", checkpoints), ("ArtifactSaved", artifacts)):
+        found.update((kind, owner, name, version) for owner, name, version, *_, gone in rows if gone)
+    return found
+
+
+def _version(record: CheckpointMade | ArtifactSaved) -> Dropped:
+    return type(record).__name__, record.owner, record.name, record.version
+
+
+def packed_in(record: Record, dropped: Container[Dropped] = frozenset()) -> Iterator[bytes]:
+    """Every packed value in an entry that stands for objects; but not that of a version which was dropped."""
+    if isinstance(record, CheckpointMade | ArtifactSaved) and _version(record) in dropped:
         return
     for name in record.__struct_fields__:
         value = getattr(record, name)

@@ -83,7 +83,31 @@ class CheckpointDropped(Record, frozen=True, tag=3):
     version: int
 
 
-Landing = StateChange | CheckpointMade | CheckpointDropped
+class ArtifactSaved(Record, frozen=True, tag=4):
+    """A version of an artifact; `value` is the packed tree of its bytes. Versions are counted for each name."""
+
+    owner: int
+    name: str
+    version: int
+    value: bytes
+    size: int
+    digest: bytes
+    """SHA-256 of all bytes."""
+    kind: str
+    """What it is read back as: `bytes`, `file`, `array` or `arrays`."""
+    labels: tuple[str, ...] = ()
+    note: str = ""
+
+
+class ArtifactDropped(Record, frozen=True, tag=5):
+    """It is not wanted any more, and what only it refers to may be collected."""
+
+    owner: int
+    name: str
+    version: int
+
+
+Landing = StateChange | CheckpointMade | CheckpointDropped | ArtifactSaved | ArtifactDropped
 """What a step, an effect, an item or a call in the open may write to the agent. Kinds are told apart by their tag."""
 
 

@@ -17,10 +17,8 @@ from . import records as r
 from .durations import Duration, seconds_of
 from .errors import Abandoned, VersionConflict
 from .failpoints import Site
-from .journal.keeping import SPACE as RULES
-from .journal.landing import Ask, Entry, Land, Place, Space
-from .journal.marks import Mark
-from .limits import SEAL_EVENTS, SWEEP_KEYS_MAX, SWEEP_WRITES
+from .journal.landing import Ask, Entry, Land, Place, Space, Wanted
+from .limits import SEAL_EVENTS
 from .run.requests import Protocol, Read, Submit
 from .run.scope import Buffer, current
 from .run.writes import named
@@ -93,30 +91,12 @@ def change(engine: Engine, asks: Sequence[Ask]) -> Protocol[list[r.StateChange]]
 def _commit(
     engine: Engine, asks: Sequence[Ask], revisions: dict[Space, int] | None = None
 ) -> Protocol[list[r.StateChange]]:
-    mine = {ask.place for ask in asks}
-    swept = [ask for ask in (yield from _overdue(engine)) if ask.place not in mine]
-    landed = yield from land(engine, Site.STATE, [*asks, *swept], revisions)
-    return [it for it in landed if isinstance(it, r.StateChange) and (it.owner, it.space, it.key) in mine]
-
-
-def _overdue(engine: Engine) -> Protocol[list[Ask]]:
-    """Now and then, keys whose time has run out, to be removed with what is written anyway: no commit of their own."""
-    engine.unswept += 1
-    if engine.unswept < SWEEP_WRITES:
-        return []
-    engine.unswept = 0
-    found: list[Ask] = yield Read(overdue, (engine, SWEEP_KEYS_MAX))
-    return found
-
-
-def overdue(engine: Engine, count: int) -> list[Ask]:
-    """What would remove keys whose time has run out, unless somebody sets them again meanwhile."""
-    rows = engine.store.read("expired_entries", (engine.stream, engine.store.clock.wall_ms(), count))
-    return [Ask((engine.stream, space, key), sweeps=True) for space, key in rows]
+    landed = yield from land(engine, Site.STATE, asks, revisions)
+    return [it for it in landed if isinstance(it, r.StateChange)]
 
 
 def land(
-    engine: Engine, site: Site, asks: Sequence[Ask | Mark], revisions: dict[Space, int] | None = None
+    engine: Engine, site: Site, asks: Sequence[Wanted], revisions: dict[Space, int] | None = None
 ) -> Protocol[tuple[r.Landing, ...]]:
     """Write to the agent in the open, in the stream of this process."""
     head = yield Read(engine.own_stream)
@@ -360,7 +340,6 @@ def _reverting(engine: Engine, to: When, space: str | None) -> tuple[list[Ask], 
     engine.ensure_agent()
     asks, owner = list[Ask](), engine.stream
     revisions: dict[str, int] = dict(engine.store.read("spaces_of", (owner,)))
-    revisions.pop(RULES, None)  # how long things are kept is no part of what the agent knew then
     if space is None and not isinstance(to, datetime) and len(revisions) > 1:
         names = ", ".join(map(repr, revisions))
         raise ValueError(f"versions are counted for each namespace: name one with ns=, of {names}")

@@ -28,6 +28,9 @@ from tests.crash.world import World
 LARGE = random.Random(7).randbytes(6000).hex()
 """Above `INLINE_BYTES_MAX`, so that it becomes an object."""
 
+WEIGHTS = random.Random(8).randbytes(1_200_000)
+"""Too much for the commit of its version, so that it is uploaded before."""
+
 STARTS_MAX = 20
 
 
@@ -80,6 +83,7 @@ async def read_and_think(cast: Cast, run: Any) -> None:
         await out(cast.agent.state.incr("trip", "plans"))
         await out(cast.agent.state.set("trip", "plan", LARGE, if_version=0))
         await out(cast.agent.checkpoint.create("planned", {"plan": LARGE, "next": subject}))
+        await out(cast.agent.artifacts.save("plan", WEIGHTS))
         return LARGE
 
     async def flaky() -> str:
@@ -124,6 +128,8 @@ async def write_in_the_open(cast: Cast, run: Any) -> None:
         await out(run.checkpoint("share", {"done": list(range(share * 1000))}))
     await out(cast.agent.checkpoint.create("spare", [LARGE, run.id]))
     assert await out(cast.agent.checkpoint.delete("spare")) >= 1  # and those of earlier starts
+    await out(cast.agent.artifacts.save("spare", WEIGHTS + LARGE.encode()))
+    assert await out(cast.agent.artifacts.delete("spare")) >= 1
     left, right = [await out(cast.agent.state.get("trip", key)) for key in ("left", "right")]
     assert left == right == run.state["token"]
 
@@ -265,7 +271,6 @@ async def collect(cast: Cast) -> None:
     commit = store.submit_async if cast.palette.is_async else store.submit
     await out(commit(Litter(cast)))
     assert await out(commit(Collect(store))) > 0
-    store.shrink()
 
 
 async def journey(cast: Cast) -> None:
@@ -346,6 +351,8 @@ async def report(cast: Cast) -> None:
     made = await out(cast.agent.checkpoint.list())
     found["checkpoints"] = [[it.name, it.version] for it in made]
     found["restored"] = [await out(cast.agent.checkpoint.restore(it.name, it.version)) for it in made]
+    found["artifacts"] = [[it.name, it.version, it.digest] for it in await out(cast.agent.artifacts.list())]
+    found["loaded"] = await out(cast.agent.artifacts.load("plan")) == WEIGHTS
     found["views that differ from the journal"] = [str(one) for one in rebuild.check(store)]
     found["damage"] = [str(one) for one in verify(store).findings if one.severity == "damage"]
     folder = Path(cast.world.folder)

@@ -78,6 +78,10 @@ def fill(path: Path) -> None:
     agent.checkpoint.create("draft", {"pages": [LARGE, NOISE]}, labels=("first",), meta={"by": "ann"})
     agent.checkpoint.create("draft", {"pages": [LARGE, NOISE, LARGE]})
     agent.checkpoint.delete("draft", version=1)
+    agent.artifacts.save("model", NOISE * 40, labels=("first",), note="by ann")
+    agent.artifacts.save("model", NOISE * 39 + b"edited")
+    agent.artifacts.save("page", [LARGE.encode()] * 200)
+    agent.artifacts.delete("model", version=1)
     store = agent._engine.store
     store.submit(Collect(store))
     agent.close()

@@ -68,12 +68,6 @@ def _migrate() -> click.Command:
     return migrate
 
 
-def _gc() -> click.Command:
-    from .gc import gc
-
-    return gc
-
-
 def _backup() -> click.Command:
     from .keeping import backup
 
@@ -84,6 +78,12 @@ def _adopt() -> click.Command:
     from .keeping import adopt
 
     return adopt
+
+
+def _artifacts() -> click.Command:
+    from .artifacts import artifacts
+
+    return artifacts
 
 
 def _demo() -> click.Command:
@@ -97,11 +97,11 @@ COMMANDS: dict[str, tuple[Callable[[], click.Command], str]] = {
     "runs": (_runs, "List the runs, the one that was started, resumed or ended last first."),
     "show": (_show, "Show a run: what it did, what it has, what it waits for."),
     "answer": (_answer, "Say what became of an effect in doubt."),
+    "artifacts": (_artifacts, "List, get, put and remove artifacts: files and learned weights."),
     "doctor": (_doctor, "Look for what could go wrong, and say how to mend it."),
     "verify": (_verify, "Look for entries that were edited, removed or reordered."),
     "rebuild": (_rebuild, "Make the views anew from the journal."),
     "migrate": (_migrate, "Bring an old store forward, or say what that would do."),
-    "gc": (_gc, "Show what is not needed any more, and free it."),
     "backup": (_backup, "Copy a store that is in use, and verify the copy."),
     "adopt": (_adopt, "Go on with a store that was moved or copied."),
     "demo": (_demo, "Watch an agent survive kill -9."),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import records as r
-from .output import clean, shown
+from .output import clean, shown, size
 
 Unpack = Callable[[bytes], Any]
 VALUE_CHARACTERS_MAX = 80
@@ -58,6 +58,10 @@ class _Teller:
             return f"checkpoint {shown(it.name)}, version {it.version}"
         if isinstance(it, r.CheckpointDropped):
             return f"checkpoint {shown(it.name)}, version {it.version}, deleted"
+        if isinstance(it, r.ArtifactSaved):
+            return f"artifact {shown(it.name)}, version {it.version}, {size(it.size)}"
+        if isinstance(it, r.ArtifactDropped):
+            return f"artifact {shown(it.name)}, version {it.version}, deleted"
         key = f"agent's state[{shown(it.space)}][{shown(it.key)}]"
         return f"{key} = {self._value(it.value)}" if it.value else f"{key} deleted"
 

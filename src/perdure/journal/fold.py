@@ -12,7 +12,7 @@ from ..store.base import Statement
 RUN_STATE = ""
 """The namespace of `run.state`; named ones belong to the agent."""
 
-VIEWS = ("agents", "runs", "state", "questions", "answers", "spaces", "entries", "history", "checkpoints")
+VIEWS = ("agents", "runs", "state", "questions", "answers", "spaces", "entries", "history", "checkpoints", "artifacts")
 """Every table that `rebuild` can make anew from the journal."""
 
 Fold = Callable[[int, int, int, Any], Sequence[Statement]]
@@ -50,6 +50,12 @@ def _landed(stream: int, seq: int, at: int, it: _Landing) -> Sequence[Statement]
             continue
         if isinstance(one, r.CheckpointDropped):
             changes.append(Statement("drop_checkpoint", (one.owner, one.name, one.version)))
+            continue
+        if isinstance(one, r.ArtifactSaved):
+            changes.append(Statement("put_artifact", (one.owner, one.name, one.version, stream, seq, at)))
+            continue
+        if isinstance(one, r.ArtifactDropped):
+            changes.append(Statement("drop_artifact", (one.owner, one.name, one.version)))
             continue
         key = (one.owner, one.space, one.key)
         changes.append(Statement("set_entry", (*key, one.value, one.version, one.revision, at, one.expires)))

@@ -13,6 +13,7 @@ from ..failpoints import Site
 from ..store.base import Script, Statement, Store
 from .append import Append, Head, Signer
 from .marks import Mark, decided
+from .puts import Put, decided_puts
 
 Place = tuple[int, str, str]
 """Owner, namespace and key."""
@@ -34,14 +35,16 @@ class Ask(msgspec.Struct, frozen=True):
     """Refused unless the key has this version; 0 is a key that is not there."""
     writes: bool = True
     """False where a transaction only relies on what it has read."""
-    sweeps: bool = False
-    """Deletes the key only if its time has run out, and stays out of the way of whoever has set it again."""
 
     @property
     def path(self) -> str:
         """As it is written in a message."""
         _, space, key = self.place
         return f"state[{space!r}][{key!r}]"
+
+
+Wanted = Ask | Mark | Put
+"""What is to be written to an agent."""
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -70,7 +73,7 @@ class Land(Append):
         head: Head,
         entries: Sequence[records.Record],
         store: Store,
-        asks: Sequence[Ask | Mark],
+        asks: Sequence[Wanted],
         *,
         objects: Sequence[Statement] = (),
         signer: Signer | None = None,
@@ -90,15 +93,15 @@ class Land(Append):
         asks = [ask for ask in self._asks if isinstance(ask, Ask)]
         resolving = _Resolving(self._store, asks, self._revisions)
         changes = yield from resolving.run()
-        # Locks are taken in one order by everybody: first those of the state, then those of checkpoints.
-        now = self._store.clock.wall_ms()
-        marks, made = yield from decided([ask for ask in self._asks if isinstance(ask, Mark)], now)
-        self.landed = (*changes, *marks)
+        # Locks are taken in one order by everybody: first those of the state, then of checkpoints, then of artifacts.
+        marks, made = yield from decided([ask for ask in self._asks if isinstance(ask, Mark)])
+        puts, also = yield from decided_puts([ask for ask in self._asks if isinstance(ask, Put)])
+        self.landed = (*changes, *marks, *puts)
         first, *rest = self._entries
         if not self.landed and isinstance(first, records.Landed):
             return self.head.seq
         self.bring([msgspec.structs.replace(first, landed=self.landed), *rest])
-        self.objects = [*self._made, *resolving.objects, *made]
+        self.objects = [*self._made, *resolving.objects, *made, *also]
         return (yield from super().script())
 
 
@@ -144,7 +147,7 @@ class _Resolving:
             found = Entry(entry.value, stored.version + 1 if entry.value else 0)
         if ask.if_version is not None and ask.if_version != found.version:
             yield from self._refuse(ask, found)
-        if not ask.writes or (ask.sweeps and (entry is not stored or found.value)):
+        if not ask.writes:
             return entry
         packed, made = ask.packed, ask.objects
         if ask.make is not None:

@@ -41,6 +41,7 @@ TABLES = {
     "entries": View("all_entries", tuple(_ENTRY_COLUMNS.split()), 3, "clear_entries"),
     "history": View("all_history", tuple(_HISTORY_COLUMNS.split()), 4, "clear_history"),
     "checkpoints": View("all_checkpoints", tuple(_CHECKPOINT_COLUMNS.split()), 3, "clear_checkpoints"),
+    "artifacts": View("all_artifacts", tuple(_CHECKPOINT_COLUMNS.split()), 3, "clear_artifacts"),
 }
 assert tuple(TABLES) == VIEWS
 

@@ -85,7 +85,7 @@ class _Inspection:
         """Objects that are not what their id says, and whether an entry that refers to them was found."""
         self.sound: set[bytes] = set()
         """Objects that are there, and of which everything below them has been looked at."""
-        self.dropped: set[tuple[int, str, int]] = set()
+        self.dropped: set[objects.Dropped] = set()
         """Checkpoints whose objects may be gone."""
 
     def found(self, what: What, text: str, stream: int = 0, seq: int = 0, run: str = "") -> None:
@@ -127,8 +127,8 @@ class _Inspection:
         """Every stream, and that none is missing between them."""
         try:
             self.keys = agent_keys(self.store)
-            checkpoints = self.store.read("all_checkpoints")
-            self.dropped = {(owner, name, version) for owner, name, version, *_, gone in checkpoints if gone}
+            views = [self.store.read(query) for query in ("all_checkpoints", "all_artifacts")]
+            self.dropped = objects.dropped_in(*views)
             total = int(self.store.read("count_streams")[0][0])
             for stream, kind, name, _ in all_streams(self.store):
                 if stream != self.streams + 1:

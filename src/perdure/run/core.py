@@ -12,8 +12,7 @@ from .. import records as r
 from ..errors import Abandoned, Diverged, RunFinished
 from ..failpoints import Site
 from ..journal.append import Append, Head
-from ..journal.landing import Ask, Land
-from ..journal.marks import Mark
+from ..journal.landing import Land, Wanted
 from ..limits import SEAL_EVENTS
 from ..store.base import Statement
 from .functions import EXPLICIT
@@ -101,7 +100,7 @@ class RunCore:
         objects: Sequence[Statement] = (),
         also: Sequence[Statement] = (),
         seal: bool = False,
-        asks: Sequence[Ask | Mark] = (),
+        asks: Sequence[Wanted] = (),
     ) -> Protocol[int]:
         """Append entries to this run's stream; returns the number of the last one. `asks` land with the first."""
         self.must_be_open()
@@ -114,7 +113,7 @@ class RunCore:
         return seq
 
     def commit_with(
-        self, site: Site, entries: Sequence[r.Record], asks: Sequence[Ask | Mark], objects: Sequence[Statement] = ()
+        self, site: Site, entries: Sequence[r.Record], asks: Sequence[Wanted], objects: Sequence[Statement] = ()
     ) -> Protocol[tuple[r.Landing, ...]]:
         """Append entries, the first of which carries what is written to agents; returns what that came to."""
         self.must_be_open()

@@ -7,8 +7,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from ..errors import Abandoned, NotDurable
-from ..journal.landing import Ask
-from ..journal.marks import Mark
+from ..journal.landing import Wanted
 from ..records import Op, Write
 from ..store.base import Statement
 
@@ -23,7 +22,7 @@ class Buffer:
 
     def __init__(self) -> None:
         self.writes: list[Write] = []
-        self.asks: list[Ask | Mark] = []
+        self.asks: list[Wanted] = []
         """Writes to the agent, decided when they land."""
         self.objects: list[Statement] = []
         self.state: dict[str, Write] = {}

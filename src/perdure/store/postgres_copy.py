@@ -45,6 +45,8 @@ _VIEWS = {
     "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
     "all_checkpoints": "INSERT INTO checkpoints (owner, name, version, stream, seq, at, dropped) "
     "VALUES (?, ?, ?, ?, ?, ?, ?)",
+    "all_artifacts": "INSERT INTO artifacts (owner, name, version, stream, seq, at, dropped) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?)",
     "all_leases": "INSERT INTO leases (stream, fence, holder) VALUES (?, ?, NULL)",
     "all_seals": "INSERT INTO seals (stream, seq, chain, streams, public_key, signature) VALUES (?, ?, ?, ?, ?, ?)",
 }

@@ -74,7 +74,7 @@ def read_node(data: bytes) -> list[Piece]:
 
 
 def _checked(count: object, body: object) -> Piece:
-    if isinstance(count, int) and 0 <= count <= limits.VALUE_BYTES_MAX:
+    if isinstance(count, int) and 0 <= count <= limits.ARTIFACT_BYTES_MAX:
         if isinstance(body, bytes) and body:
             return count, body
         if isinstance(body, Ext) and body.code in _REFS:

@@ -59,10 +59,6 @@ SELECT id, kind, name, at FROM streams ORDER BY id;
 -- The same in pieces.
 SELECT id, kind, name, at FROM streams WHERE id > :after ORDER BY id LIMIT :count;
 
--- name: stream_heads()
--- How long each stream is: what is appended later is new to who has read up to here.
-SELECT id, (SELECT max(seq) FROM events WHERE stream = streams.id) FROM streams ORDER BY id;
-
 -- name: count_streams()
 -- Signed with every seal, so that a stream removed later is missed.
 SELECT coalesce(max(id), 0) FROM streams;
@@ -96,19 +92,6 @@ SELECT value FROM meta WHERE key = :key;
 -- Set once, when the store is created.
 INSERT INTO meta (key, value) VALUES (:key, :value) ON CONFLICT (key) DO NOTHING;
 
--- name: note_meta(key, value)
--- A fact about the store that changes.
-INSERT INTO meta (key, value) VALUES (:key, :value) ON CONFLICT (key) DO UPDATE SET value = excluded.value;
-
--- name: store_bytes()
--- What the tables of the store take on disk, with their indexes; how much of it is empty only the server knows.
-SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint, 0::bigint FROM pg_class
-WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r';
-
--- name: release_pages()
--- Nothing to be done here: the server's own autovacuum lets the space be used again.
-SELECT 1;
-
 -- name: check_file()
 -- The pages of the database are the server's affair (checksums, amcheck): a client has nothing to look at.
 SELECT 'ok';
@@ -136,16 +119,8 @@ SELECT id, size, data FROM objects WHERE id IN (
     SELECT substring(:ids::bytea FROM place FOR 32) FROM generate_series(1, length(:ids::bytea), 32) AS place);
 
 -- name: all_objects()
--- What the large values take.
-SELECT id, size, length(data) FROM objects;
-
--- name: count_objects()
--- How large the collector's memory must be.
-SELECT count(*) FROM objects;
-
--- name: objects_page(after, count)
--- The objects in pieces, with what each takes, for the collector.
-SELECT id, length(data) FROM objects WHERE id > :after ORDER BY id LIMIT :count;
+-- For collecting; locked, so that whoever writes one of them again waits and finds it gone, or is waited for and seen.
+SELECT id, size, length(data) FROM objects FOR UPDATE;
 
 -- name: object_ids(after, count)
 -- The objects in pieces, for verify.
@@ -155,21 +130,54 @@ SELECT id FROM objects WHERE id > :after ORDER BY id LIMIT :count;
 -- Whether a large value is there, without reading it.
 SELECT 1 FROM objects WHERE id = :id;
 
--- name: lock_objects(ids)
--- The objects of these ids that nobody is about to refer to; whoever wants to waits until we have decided.
-SELECT id FROM objects WHERE id IN (
-    SELECT substring(:ids::bytea FROM place FOR 32) FROM generate_series(1, length(:ids::bytea), 32) AS place)
-FOR UPDATE SKIP LOCKED;
-
 -- name: drop_object(id)
 -- Nobody refers to it any more.
 DELETE FROM objects WHERE id = :id;
 
--- name: count_dead_holders(boot, now)
--- How many the next statement would remove.
-SELECT count(*) FROM holders
-WHERE deadline < (extract(epoch FROM clock_timestamp()) * 1000)::bigint + 0 * :now::bigint AND :boot::text IS NOT NULL
-  AND NOT EXISTS (SELECT 1 FROM leases WHERE leases.holder = holders.id);
+-- name: stored_sizes(ids)
+-- What objects take on disk; their ids, 32 bytes each, one behind the other.
+SELECT id, length(data) FROM objects WHERE id IN (
+    SELECT substring(:ids::bytea FROM place FOR 32) FROM generate_series(1, length(:ids::bytea), 32) AS place);
+
+-- name: hold_objects(ids)
+-- Which of them are there, and stay there until this transaction ends: whoever collects waits.
+SELECT id FROM objects WHERE id IN (
+    SELECT substring(:ids::bytea FROM place FOR 32) FROM generate_series(1, length(:ids::bytea), 32) AS place) ORDER BY id FOR KEY SHARE;
+
+-- name: keep_upload(upload, at)
+-- An upload begins, or goes on: only after a look that it is there, because what a lost one had written may be gone.
+INSERT INTO uploads (id, at) VALUES (:upload, :at) ON CONFLICT (id) DO UPDATE SET at = excluded.at;
+
+-- name: add_pending(upload, ids)
+-- What an upload needs from now on; ids as above.
+INSERT INTO pending (upload, object)
+SELECT :upload::bigint, substring(:ids::bytea FROM place FOR 32)
+FROM generate_series(1, length(:ids::bytea), 32) AS place
+ON CONFLICT (upload, object) DO NOTHING;
+
+-- name: lock_upload(upload)
+-- Whether an upload is still there, so that all that it has written is; nobody takes it away meanwhile.
+SELECT at FROM uploads WHERE id = :upload FOR UPDATE;
+
+-- name: drop_upload(upload)
+-- An entry refers to what it has written.
+DELETE FROM uploads WHERE id = :upload;
+
+-- name: drop_pending(upload)
+-- An entry refers to them.
+DELETE FROM pending WHERE upload = :upload;
+
+-- name: drop_old_uploads(before)
+-- Nobody has gone on with them for so long.
+DELETE FROM uploads WHERE at < :before;
+
+-- name: drop_stray_pending()
+-- What is left of uploads that are gone.
+DELETE FROM pending WHERE NOT EXISTS (SELECT 1 FROM uploads WHERE uploads.id = pending.upload);
+
+-- name: all_pending()
+-- What must not be collected, although no entry refers to it yet.
+SELECT object FROM pending;
 
 -- name: drop_dead_holders(boot, now)
 -- What crashed processes left behind; here another boot id is another machine, and proves nothing: only time does.
@@ -349,16 +357,6 @@ WHERE owner = :owner AND namespace = :namespace AND key = :key;
 SELECT key, value, version, at FROM entries
 WHERE owner = :owner AND namespace = :namespace AND length(value) > 0 AND (expires = 0 OR expires > :now) ORDER BY key;
 
--- name: expired_entries(owner, now, count)
--- Keys whose time has run out, for the sweeper.
-SELECT namespace, key FROM entries
-WHERE owner = :owner AND expires > 0 AND expires <= :now AND length(value) > 0 ORDER BY expires, namespace, key LIMIT :count;
-
--- name: count_expired(owner, now)
--- How many they are, and what they take.
-SELECT count(*), coalesce(sum(length(value)), 0) FROM entries
-WHERE owner = :owner AND expires > 0 AND expires <= :now AND length(value) > 0;
-
 -- name: history_of(owner, namespace, key)
 -- Every change of a key, oldest first.
 SELECT revision, version, stream, seq, at FROM history
@@ -413,11 +411,6 @@ SELECT stream, seq, at, dropped FROM checkpoints WHERE owner = :owner AND name =
 -- What can be deleted of a name.
 SELECT version FROM checkpoints WHERE owner = :owner AND name = :name AND dropped = 0 ORDER BY version;
 
--- name: older_checkpoints(owner, name, skip, count)
--- Those behind the newest so many, with the entries that made them, for `keep_last`.
-SELECT c.version, e.kind, e.body FROM checkpoints AS c JOIN events AS e ON e.stream = c.stream AND e.seq = c.seq
-WHERE c.owner = :owner AND c.name = :name AND c.dropped = 0 ORDER BY c.version DESC LIMIT :count OFFSET :skip;
-
 -- name: checkpoints_of(owner)
 -- All of an agent, oldest first.
 SELECT name, version, stream, seq, at FROM checkpoints WHERE owner = :owner AND dropped = 0 ORDER BY at, stream, seq;
@@ -425,6 +418,49 @@ SELECT name, version, stream, seq, at FROM checkpoints WHERE owner = :owner AND 
 -- name: all_checkpoints()
 -- For rebuild.
 SELECT owner, name, version, stream, seq, at, dropped FROM checkpoints ORDER BY owner, name, version;
+
+-- name: put_artifact(owner, name, version, stream, seq, at)
+-- Fold of ArtifactSaved; that it was deleted may have been folded before.
+INSERT INTO artifacts (owner, name, version, stream, seq, at, dropped)
+VALUES (:owner, :name, :version, :stream, :seq, :at, 0)
+ON CONFLICT (owner, name, version) DO UPDATE SET stream = excluded.stream, seq = excluded.seq, at = excluded.at;
+
+-- name: drop_artifact(owner, name, version)
+-- Fold of ArtifactDropped.
+INSERT INTO artifacts (owner, name, version, stream, seq, at, dropped) VALUES (:owner, :name, :version, 0, 0, 0, 1)
+ON CONFLICT (owner, name, version) DO UPDATE SET dropped = 1;
+
+-- name: last_artifact(owner, name)
+-- The number before the next one.
+SELECT version FROM artifacts WHERE owner = :owner AND name = :name ORDER BY version DESC LIMIT 1;
+
+-- name: artifacts_of(owner)
+-- All of an agent, with their entries.
+SELECT name, version, it.at, kind, body FROM artifacts AS it JOIN events ON events.stream = it.stream AND events.seq = it.seq
+WHERE owner = :owner AND dropped = 0 ORDER BY name, version;
+
+-- name: versions_of_artifact(owner, name)
+-- All of a name, with their entries.
+SELECT name, version, it.at, kind, body FROM artifacts AS it JOIN events ON events.stream = it.stream AND events.seq = it.seq
+WHERE owner = :owner AND name = :name AND dropped = 0 ORDER BY version;
+
+-- name: newest_artifact(owner, name)
+-- What a name stands for.
+SELECT name, version, it.at, kind, body FROM artifacts AS it JOIN events ON events.stream = it.stream AND events.seq = it.seq
+WHERE owner = :owner AND name = :name AND dropped = 0 ORDER BY version DESC LIMIT 1;
+
+-- name: get_artifact(owner, name, version)
+-- One of them.
+SELECT name, version, it.at, kind, body FROM artifacts AS it JOIN events ON events.stream = it.stream AND events.seq = it.seq
+WHERE owner = :owner AND name = :name AND version = :version AND dropped = 0;
+
+-- name: artifact_names(owner)
+-- For who has mistyped one.
+SELECT DISTINCT name FROM artifacts WHERE owner = :owner AND dropped = 0 ORDER BY name;
+
+-- name: all_artifacts()
+-- For rebuild.
+SELECT owner, name, version, stream, seq, at, dropped FROM artifacts ORDER BY owner, name, version;
 
 -- name: add_question(stream, seq, about, kind, text, at)
 -- Fold of QuestionAsked.
@@ -499,3 +535,7 @@ DELETE FROM history;
 -- name: clear_checkpoints()
 -- Rebuild starts from nothing.
 DELETE FROM checkpoints;
+
+-- name: clear_artifacts()
+-- Rebuild starts from nothing.
+DELETE FROM artifacts;

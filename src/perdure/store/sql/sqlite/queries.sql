@@ -48,12 +48,6 @@ SELECT id, kind, name, at FROM streams ORDER BY id;
 -- The same in pieces.
 SELECT id, kind, name, at FROM streams WHERE id > :after ORDER BY id LIMIT :count;
 
--- name: stream_heads()
--- How long each stream is: what is appended later is new to who has read up to here.
-SELECT id, (SELECT max(events.id) & 4294967295 FROM events
-            WHERE events.id > (streams.id << 32) AND events.id < ((streams.id + 1) << 32))
-FROM streams ORDER BY id;
-
 -- name: count_streams()
 -- Signed with every seal, so that a stream removed later is missed.
 SELECT coalesce(max(id), 0) FROM streams;
@@ -87,19 +81,6 @@ SELECT value FROM meta WHERE key = :key;
 -- Set once, when the store is created.
 INSERT INTO meta (key, value) VALUES (:key, :value) ON CONFLICT (key) DO NOTHING;
 
--- name: note_meta(key, value)
--- A fact about the store that changes.
-INSERT INTO meta (key, value) VALUES (:key, :value) ON CONFLICT (key) DO UPDATE SET value = excluded.value;
-
--- name: store_bytes()
--- What the store takes on disk, without its log, and how much of that is empty.
-SELECT page_count * page_size, freelist_count * page_size
-FROM pragma_page_count, pragma_page_size, pragma_freelist_count;
-
--- name: release_pages()
--- Some empty pages go back to the file system: few at a time, because others wait to write.
-PRAGMA incremental_vacuum(1000);
-
 -- name: check_file()
 -- Whether the database itself is in order: pages, indexes and types of columns.
 SELECT integrity_check FROM pragma_integrity_check LIMIT 20;
@@ -127,16 +108,8 @@ WITH RECURSIVE places (place) AS (
 SELECT id, size, data FROM objects WHERE id IN (SELECT substr(:ids, place, 32) FROM places);
 
 -- name: all_objects()
--- What the large values take.
+-- For collecting.
 SELECT id, size, length(data) FROM objects;
-
--- name: count_objects()
--- How large the collector's memory must be.
-SELECT count(*) FROM objects;
-
--- name: objects_page(after, count)
--- The objects in pieces, with what each takes, for the collector.
-SELECT id, length(data) FROM objects WHERE id > :after ORDER BY id LIMIT :count;
 
 -- name: object_ids(after, count)
 -- The objects in pieces, for verify.
@@ -146,21 +119,59 @@ SELECT id FROM objects WHERE id > :after ORDER BY id LIMIT :count;
 -- Whether a large value is there, without reading it.
 SELECT 1 FROM objects WHERE id = :id;
 
--- name: lock_objects(ids)
--- The objects of these ids that nobody is about to refer to: here the transaction has the write lock anyway.
+-- name: drop_object(id)
+-- Nobody refers to it any more.
+DELETE FROM objects WHERE id = :id;
+
+-- name: stored_sizes(ids)
+-- What objects take on disk; their ids, 32 bytes each, one behind the other.
+SELECT id, length(data) FROM objects WHERE id IN (
+    WITH RECURSIVE places (place) AS (
+        SELECT 1 UNION ALL SELECT place + 32 FROM places WHERE place + 32 <= length(:ids))
+    SELECT substr(:ids, place, 32) FROM places);
+
+-- name: hold_objects(ids)
+-- Which of them are there, and stay there until this transaction ends.
 SELECT id FROM objects WHERE id IN (
     WITH RECURSIVE places (place) AS (
         SELECT 1 UNION ALL SELECT place + 32 FROM places WHERE place + 32 <= length(:ids))
     SELECT substr(:ids, place, 32) FROM places);
 
--- name: drop_object(id)
--- Nobody refers to it any more.
-DELETE FROM objects WHERE id = :id;
+-- name: keep_upload(upload, at)
+-- An upload begins, or goes on: only after a look that it is there, because what a lost one had written may be gone.
+INSERT INTO uploads (id, at) VALUES (:upload, :at) ON CONFLICT (id) DO UPDATE SET at = excluded.at;
 
--- name: count_dead_holders(boot, now)
--- How many the next statement would remove.
-SELECT count(*) FROM holders
-WHERE (boot <> :boot OR deadline < :now) AND NOT EXISTS (SELECT 1 FROM leases WHERE leases.holder = holders.id);
+-- name: add_pending(upload, ids)
+-- What an upload needs from now on; ids as above.
+INSERT INTO pending (upload, object)
+WITH RECURSIVE places (place) AS (
+    SELECT 1 UNION ALL SELECT place + 32 FROM places WHERE place + 32 <= length(:ids))
+SELECT :upload, substr(:ids, place, 32) FROM places WHERE TRUE
+ON CONFLICT (upload, object) DO NOTHING;
+
+-- name: lock_upload(upload)
+-- Whether an upload is still there, so that all that it has written is; nobody takes it away meanwhile.
+SELECT at FROM uploads WHERE id = :upload;
+
+-- name: drop_upload(upload)
+-- An entry refers to what it has written.
+DELETE FROM uploads WHERE id = :upload;
+
+-- name: drop_pending(upload)
+-- An entry refers to them.
+DELETE FROM pending WHERE upload = :upload;
+
+-- name: drop_old_uploads(before)
+-- Nobody has gone on with them for so long.
+DELETE FROM uploads WHERE at < :before;
+
+-- name: drop_stray_pending()
+-- What is left of uploads that are gone.
+DELETE FROM pending WHERE NOT EXISTS (SELECT 1 FROM uploads WHERE uploads.id = pending.upload);
+
+-- name: all_pending()
+-- What must not be collected, although no entry refers to it yet.
+SELECT object FROM pending;
 
 -- name: drop_dead_holders(boot, now)
 -- What crashed processes left behind; one that still has a lease stays, to be asked about.
@@ -328,16 +339,6 @@ WHERE owner = :owner AND namespace = :namespace AND key = :key;
 SELECT key, value, version, at FROM entries
 WHERE owner = :owner AND namespace = :namespace AND length(value) > 0 AND (expires = 0 OR expires > :now) ORDER BY key;
 
--- name: expired_entries(owner, now, count)
--- Keys whose time has run out, for the sweeper.
-SELECT namespace, key FROM entries
-WHERE owner = :owner AND expires > 0 AND expires <= :now AND length(value) > 0 ORDER BY expires, namespace, key LIMIT :count;
-
--- name: count_expired(owner, now)
--- How many they are, and what they take.
-SELECT count(*), coalesce(sum(length(value)), 0) FROM entries
-WHERE owner = :owner AND expires > 0 AND expires <= :now AND length(value) > 0;
-
 -- name: history_of(owner, namespace, key)
 -- Every change of a key, oldest first.
 SELECT revision, version, stream, seq, at FROM history
@@ -392,11 +393,6 @@ SELECT stream, seq, at, dropped FROM checkpoints WHERE owner = :owner AND name =
 -- What can be deleted of a name.
 SELECT version FROM checkpoints WHERE owner = :owner AND name = :name AND dropped = 0 ORDER BY version;
 
--- name: older_checkpoints(owner, name, skip, count)
--- Those behind the newest so many, with the entries that made them, for `keep_last`.
-SELECT c.version, e.kind, e.body FROM checkpoints AS c JOIN events AS e ON e.id = (c.stream << 32) | c.seq
-WHERE c.owner = :owner AND c.name = :name AND c.dropped = 0 ORDER BY c.version DESC LIMIT :count OFFSET :skip;
-
 -- name: checkpoints_of(owner)
 -- All of an agent, oldest first.
 SELECT name, version, stream, seq, at FROM checkpoints WHERE owner = :owner AND dropped = 0 ORDER BY at, stream, seq;
@@ -404,6 +400,49 @@ SELECT name, version, stream, seq, at FROM checkpoints WHERE owner = :owner AND 
 -- name: all_checkpoints()
 -- For rebuild.
 SELECT owner, name, version, stream, seq, at, dropped FROM checkpoints ORDER BY owner, name, version;
+
+-- name: put_artifact(owner, name, version, stream, seq, at)
+-- Fold of ArtifactSaved; that it was deleted may have been folded before.
+INSERT INTO artifacts (owner, name, version, stream, seq, at, dropped)
+VALUES (:owner, :name, :version, :stream, :seq, :at, 0)
+ON CONFLICT (owner, name, version) DO UPDATE SET stream = excluded.stream, seq = excluded.seq, at = excluded.at;
+
+-- name: drop_artifact(owner, name, version)
+-- Fold of ArtifactDropped.
+INSERT INTO artifacts (owner, name, version, stream, seq, at, dropped) VALUES (:owner, :name, :version, 0, 0, 0, 1)
+ON CONFLICT (owner, name, version) DO UPDATE SET dropped = 1;
+
+-- name: last_artifact(owner, name)
+-- The number before the next one.
+SELECT version FROM artifacts WHERE owner = :owner AND name = :name ORDER BY version DESC LIMIT 1;
+
+-- name: artifacts_of(owner)
+-- All of an agent, with their entries.
+SELECT name, version, it.at, kind, body FROM artifacts AS it JOIN events ON events.id = (it.stream << 32) | it.seq
+WHERE owner = :owner AND dropped = 0 ORDER BY name, version;
+
+-- name: versions_of_artifact(owner, name)
+-- All of a name, with their entries.
+SELECT name, version, it.at, kind, body FROM artifacts AS it JOIN events ON events.id = (it.stream << 32) | it.seq
+WHERE owner = :owner AND name = :name AND dropped = 0 ORDER BY version;
+
+-- name: newest_artifact(owner, name)
+-- What a name stands for.
+SELECT name, version, it.at, kind, body FROM artifacts AS it JOIN events ON events.id = (it.stream << 32) | it.seq
+WHERE owner = :owner AND name = :name AND dropped = 0 ORDER BY version DESC LIMIT 1;
+
+-- name: get_artifact(owner, name, version)
+-- One of them.
+SELECT name, version, it.at, kind, body FROM artifacts AS it JOIN events ON events.id = (it.stream << 32) | it.seq
+WHERE owner = :owner AND name = :name AND version = :version AND dropped = 0;
+
+-- name: artifact_names(owner)
+-- For who has mistyped one.
+SELECT DISTINCT name FROM artifacts WHERE owner = :owner AND dropped = 0 ORDER BY name;
+
+-- name: all_artifacts()
+-- For rebuild.
+SELECT owner, name, version, stream, seq, at, dropped FROM artifacts ORDER BY owner, name, version;
 
 -- name: add_question(stream, seq, about, kind, text, at)
 -- Fold of QuestionAsked.
@@ -474,3 +513,7 @@ DELETE FROM history;
 -- name: clear_checkpoints()
 -- Rebuild starts from nothing.
 DELETE FROM checkpoints;
+
+-- name: clear_artifacts()
+-- Rebuild starts from nothing.
+DELETE FROM artifacts;

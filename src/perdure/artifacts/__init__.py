@@ -1,0 +1,213 @@
+"""`agent.artifacts`: files, bytes and arrays of any size, in versions that share what they have in common.
+
+Written in a step, an effect or an item, a version lands with it; in the open it is durable when the call returns. The
+bytes may be in the store before: they belong to nobody until there is a version.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from .. import records as r
+from .. import trees
+from ..errors import ArtifactNotFound
+from ..failpoints import Site
+from ..journal.puts import Put, UploadLost
+from ..run.requests import Protocol, Read
+from ..run.writes import named
+from ..state import land, waiting_room
+from ..store.base import Row, Store
+from .reader import ArtifactReader, export, value_of
+from .saving import About, Progress, Saving
+from .sources import source_of
+
+if TYPE_CHECKING:
+    import os
+
+    from ..engine import Engine
+
+__all__ = [
+    "About", "ArtifactInfo", "ArtifactReader", "ArtifactUsage", "Owner", "Saving",
+    "begun", "delete", "exported", "listed", "load", "missing", "opened", "save", "usage", "versions",
+]  # fmt: skip
+
+_TRIES = 3
+
+
+class ArtifactInfo(msgspec.Struct, frozen=True):
+    """One version of an artifact."""
+
+    name: str
+    version: int
+    kind: str
+    """What it is read back as: "bytes", "file", "array" or "arrays"."""
+    size: int
+    digest: str
+    """SHA-256 of its bytes, as `sha256sum` prints it."""
+    at: datetime
+    labels: tuple[str, ...]
+    note: str
+
+
+class ArtifactUsage(msgspec.Struct, frozen=True):
+    """What one version takes in the store."""
+
+    info: ArtifactInfo
+    added: int
+    """Bytes that are stored for it, compressed, and that no version before it in the list needs."""
+
+
+class Owner(typing.Protocol):
+    """Whose artifacts are read: an agent at work, or one that is looked at."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def store(self) -> Store: ...
+
+    @property
+    def stream(self) -> int: ...
+
+    def is_known(self) -> bool:
+        """Whether the store knows it."""
+
+
+# -- writing ----------------------------------------------------------------------------------------------------------
+
+
+def save(
+    engine: Engine, name: str, data: Any, labels: Iterable[str], note: str, progress: Progress | None = None
+) -> Protocol[int]:
+    """Keep something under a name; its version, or 0 while it waits for the end of a step."""
+    about, source = About(name, labels, note), source_of(data)
+    for tries in range(_TRIES):
+        try:
+            return (yield from Saving(engine, about, source.kind).all_of(source, progress))
+        except UploadLost:
+            if not source.again or tries + 1 == _TRIES:
+                raise
+    raise AssertionError("the last try returns or raises")
+
+
+def begun(engine: Engine, name: str, labels: Iterable[str], note: str) -> Saving:
+    """A version that is fed block by block."""
+    return Saving(engine, About(name, labels, note), "bytes")
+
+
+def delete(engine: Engine, name: str, version: int | None) -> Protocol[int]:
+    """Delete one version, or all of a name; returns how many. Their numbers are not given again."""
+    found: list[ArtifactInfo] = yield Read(versions, (engine, name))
+    drops = tuple(it.version for it in found if version in (None, it.version))
+    if not drops:
+        return 0
+    put = Put(engine.stream, name, drops=drops)
+    room = waiting_room(engine)
+    if room is not None:
+        room.asks.append(put)
+    else:
+        yield from land(engine, Site.ARTIFACT, [put])
+    return len(drops)
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+def load(whose: Owner, name: str, version: int | None, to: str | os.PathLike[str] | None) -> Any:
+    """What was saved; or its bytes in a file."""
+    saved = _found(whose, name, version)
+    return value_of(whose.store, saved) if to is None else export(whose.store, saved, Path(to))
+
+
+def opened(whose: Owner, name: str, version: int | None) -> ArtifactReader:
+    """A file to read from."""
+    return ArtifactReader(whose.store, _found(whose, name, version))
+
+
+def exported(whose: Owner, name: str, version: int | None, path: Path, progress: Progress) -> r.ArtifactSaved:
+    """As `load` to a path, for people who watch."""
+    saved = _found(whose, name, version)
+    export(whose.store, saved, path, progress)
+    return saved
+
+
+def versions(whose: Owner, name: str) -> list[ArtifactInfo]:
+    """All versions of a name, oldest first."""
+    named(name, "an artifact's name")
+    rows = whose.store.read("versions_of_artifact", (whose.stream, name)) if whose.is_known() else []
+    return [_info(whose, row) for row in rows]
+
+
+def listed(whose: Owner, label: str | None) -> list[ArtifactInfo]:
+    """The newest version of every name, or the newest with a label."""
+    newest = {it.name: it for it in _all(whose) if label is None or label in it.labels}
+    return list(newest.values())
+
+
+def usage(whose: Owner) -> list[ArtifactUsage]:
+    """Every version with what it takes."""
+    if not whose.is_known():
+        return []
+    found, seen = list[ArtifactUsage](), set[bytes]()
+    for row in whose.store.read("artifacts_of", (whose.stream,)):
+        packed = _saved(whose, row).value
+        ids = list(trees.references(whose.store, packed, seen)) if packed else []
+        seen.update(ids)
+        found.append(ArtifactUsage(_info(whose, row), _stored_bytes(whose, ids)))
+    return found
+
+
+def _stored_bytes(whose: Owner, ids: Sequence[bytes]) -> int:
+    parts = [b"".join(ids[start : start + 512]) for start in range(0, len(ids), 512)]
+    return sum(size for part in parts for _, size in whose.store.read("stored_sizes", (part,)))
+
+
+def _all(whose: Owner) -> list[ArtifactInfo]:
+    rows = whose.store.read("artifacts_of", (whose.stream,)) if whose.is_known() else []
+    return [_info(whose, row) for row in rows]
+
+
+def _found(whose: Owner, name: str, version: int | None) -> r.ArtifactSaved:
+    named(name, "an artifact's name")
+    if version is not None and type(version) is not int:
+        raise TypeError(f"a version is a number from 1, not {version!r}")
+    rows: Sequence[Row] = []
+    if whose.is_known() and version is None:
+        rows = whose.store.read("newest_artifact", (whose.stream, name))
+    elif whose.is_known():
+        rows = whose.store.read("get_artifact", (whose.stream, name, version))
+    if not rows:
+        raise missing(whose, name, version)
+    return _saved(whose, rows[0])
+
+
+def missing(whose: Owner, name: str, version: int | None) -> ArtifactNotFound:
+    """What is said of one that is not there."""
+    import difflib
+
+    if there := [it.version for it in versions(whose, name)]:
+        numbers = f"{there[0]} to {there[-1]}" if len(there) > 1 else f"{there[0]}"
+        return ArtifactNotFound(f"artifact {name!r} has no version {version}", hint=f"there is {numbers}")
+    names = [str(one) for (one,) in whose.store.read("artifact_names", (whose.stream,))] if whose.is_known() else []
+    close = difflib.get_close_matches(name, names, n=3) or names[:5]
+    hint = f"there is {', '.join(map(repr, close))}" if names else "make one with agent.artifacts.save"
+    return ArtifactNotFound(f"agent {whose.name!r} has no artifact {name!r}", hint=hint)
+
+
+def _saved(whose: Owner, row: Row) -> r.ArtifactSaved:
+    """The record in a row with the entry of an artifact, which may have others in it."""
+    name, version, _, kind, body = row
+    landed: Sequence[r.Landing] = getattr(r.decode(kind, body), "landed", ())
+    wanted = (whose.stream, name, version)
+    return {(it.owner, it.name, it.version): it for it in landed if isinstance(it, r.ArtifactSaved)}[wanted]
+
+
+def _info(whose: Owner, row: Row) -> ArtifactInfo:
+    it, at = _saved(whose, row), datetime.fromtimestamp(row[2] / 1000, UTC)
+    return ArtifactInfo(it.name, it.version, it.kind, it.size, it.digest.hex(), at, it.labels, it.note)

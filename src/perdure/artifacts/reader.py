@@ -1,0 +1,193 @@
+"""Reading an artifact: a file that is in the store, verified as it is read."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ArtifactDamaged, ArtifactNotFound, CorruptValue, JournalDamaged
+from ..store.base import Store
+from ..trees.streams import Stream
+from .arrays import ALONE, read_arrays
+from .saving import Progress
+
+if TYPE_CHECKING:
+    from ..records import ArtifactSaved
+
+
+class ArtifactReader(io.RawIOBase):
+    """One version of an artifact, as a file to read from: `read`, `readinto`, `seek`, `tell`.
+
+    >>> with agent.artifacts.open("model") as file:
+    ...     head = file.read(100)
+
+    A few chunks are in memory at a time. Each is compared with its id, and the whole with its digest when it is read
+    from the beginning to the end. `for block in file` gives blocks of bytes, not lines; for lines of text wrap it:
+    `io.TextIOWrapper(io.BufferedReader(file))`.
+    """
+
+    def __init__(self, store: Store, saved: ArtifactSaved) -> None:
+        super().__init__()
+        self._store = store
+        self._saved = saved
+        self._position = 0
+        self._chunks: Iterator[tuple[int, bytes]] = iter(())
+        self._chunk, self._chunk_at = b"", -1
+        self._digest, self._digested = sha256(), 0
+        try:
+            self._stream = Stream(store, saved.value, saved.size)
+        except CorruptValue as error:
+            raise self._damaged(0, error) from error
+
+    @property
+    def name(self) -> str:
+        """Of the artifact."""
+        return self._saved.name
+
+    @property
+    def version(self) -> int:
+        """Which one of that name."""
+        return self._saved.version
+
+    @property
+    def size(self) -> int:
+        """How many bytes it has."""
+        return self._saved.size
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def seekable(self) -> bool:
+        """It is."""
+        return True
+
+    def tell(self) -> int:
+        """Where the next byte comes from."""
+        self._must_be_open()
+        return self._position
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Go to a place: from the beginning, from here, or from the end."""
+        self._must_be_open()
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self.size}
+        if whence not in base:
+            raise ValueError(f"whence is 0, 1 or 2, not {whence!r}")
+        if base[whence] + offset < 0:
+            raise ValueError(f"there is nothing before the beginning: {base[whence] + offset}")
+        self._position = base[whence] + offset
+        return self._position
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill a buffer, as far as there is something left; how many bytes it was."""
+        self._must_be_open()
+        view, filled = memoryview(buffer).cast("B"), 0
+        while filled < len(view) and (part := self._part(len(view) - filled)):
+            view[filled : filled + len(part)] = part
+            filled += len(part)
+        return filled
+
+    def readall(self) -> bytes:
+        """All that is left."""
+        self._must_be_open()
+        whole = io.BytesIO()
+        for block in self:
+            whole.write(block)
+        return whole.getvalue()
+
+    def __iter__(self) -> Iterator[bytes]:
+        """The reader itself, which gives blocks."""
+        self._must_be_open()
+        return self
+
+    def __next__(self) -> bytes:
+        """The next block: what is left of the chunk."""
+        part = self._part(self.size)
+        if not part:
+            raise StopIteration
+        return bytes(part)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r} version {self.version}, {self._position} of {self.size} bytes>"
+
+    def _must_be_open(self) -> None:
+        if self.closed:
+            raise ValueError("the reader is closed")
+
+    def _part(self, most: int) -> memoryview:
+        """What the chunk at hand has from here on."""
+        if self._position >= self.size or not most:
+            return memoryview(b"")
+        if not self._chunk_at <= self._position < self._chunk_at + len(self._chunk):
+            self._go_on()
+        start = self._position - self._chunk_at
+        part = memoryview(self._chunk)[start : start + most]
+        self._position += len(part)
+        return part
+
+    def _go_on(self) -> None:
+        """Get the chunk that holds the position: the next one, if it was read so far without a jump."""
+        if not self._chunk or self._position != self._chunk_at + len(self._chunk):
+            self._chunks = self._stream.chunks(self._position)
+        try:
+            self._chunk_at, self._chunk = next(self._chunks)
+        except (JournalDamaged, CorruptValue) as error:
+            raise self._damaged(self._stream.at, error) from error
+        if self._digested == self._chunk_at:
+            self._digest.update(self._chunk)
+            self._digested += len(self._chunk)
+            if self._digested == self.size and self._digest.digest() != self._saved.digest:
+                raise self._damaged(0, CorruptValue("the whole does not have the digest of what was saved"))
+
+    def _damaged(self, offset: int, error: JournalDamaged | CorruptValue) -> ArtifactDamaged | ArtifactNotFound:
+        saved = self._saved
+        which = f"artifact {saved.name!r}, version {saved.version}"
+        if not self._store.read("get_artifact", (saved.owner, saved.name, saved.version)):
+            return ArtifactNotFound(f"{which}, was deleted while it was read")
+        return ArtifactDamaged(
+            f"{which}, cannot be read from byte {offset} on: {error.message}",
+            name=saved.name, version=saved.version, offset=offset,
+        )  # fmt: skip
+
+
+def value_of(store: Store, saved: ArtifactSaved) -> Any:
+    """What was saved: bytes, an array or a dict of arrays."""
+    reader = ArtifactReader(store, saved)
+    if saved.kind not in ("array", "arrays"):
+        return reader.readall()
+    arrays = read_arrays(reader, saved.size)
+    return arrays if saved.kind == "arrays" else arrays[ALONE]
+
+
+def export(store: Store, saved: ArtifactSaved, path: Path, progress: Progress | None = None) -> Path:
+    """Write it to a file, which is there as a whole or not at all."""
+    if path.is_dir():
+        raise IsADirectoryError(f"{str(path)!r} is a folder; say how the file in it is to be called")
+    part = path.with_name(f".{path.name[:100]}.{store.clock.salt().hex()[:12]}.part")
+    try:
+        with part.open("xb") as file:
+            for block in (reader := ArtifactReader(store, saved)):
+                file.write(block)
+                if progress is not None:
+                    progress(reader.tell(), saved.size)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    finally:
+        with suppress(FileNotFoundError):  # as it should be
+            part.unlink()
+    _sync_folder(path.parent)
+    return path
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,167 @@
+"""An artifact on its way into the store: blocks come in, and batches of chunks go out, in constant memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from .. import objects
+from .. import records as r
+from ..errors import NotStorable, ValueTooLarge
+from ..failpoints import Site
+from ..journal.puts import Chunk, Put, Upload
+from ..limits import ARTIFACT_BYTES_MAX, ARTIFACT_NOTE_CHARACTERS_MAX, UPLOAD_BATCH_BYTES
+from ..run.requests import Protocol, Read, Submit
+from ..run.writes import named
+from ..state import land, waiting_room
+from ..store.base import holds
+from ..trees.streams import Cutter, Growing
+from .sources import BLOCK_BYTES, Source, parts_of
+
+if TYPE_CHECKING:
+    from ..engine import Engine
+
+Progress = Callable[[int, int], None]
+"""Is told how many bytes are done, and of how many; 0 when nobody knows."""
+
+_SMALL_BYTES = 1024 * 1024
+"""What is not more goes into the commit of its version."""
+
+
+class About:
+    """What is said of a version, checked."""
+
+    def __init__(self, name: str, labels: Iterable[str], note: str) -> None:
+        if not named(name, "an artifact's name"):
+            raise ValueError("an artifact's name has at least one character")
+        if isinstance(labels, str):
+            raise TypeError(f"labels are several: labels=[{labels!r}]")
+        if not isinstance(note, str):
+            raise TypeError(f"a note is a str, not {note!r}")
+        if len(note) > ARTIFACT_NOTE_CHARACTERS_MAX or not holds(note):
+            raise NotStorable(
+                f"a note has at most {ARTIFACT_NOTE_CHARACTERS_MAX} characters, no NUL and no lone surrogate"
+            )
+        self.name = name
+        self.labels = tuple(named(label, "a label") for label in labels)
+        self.note = note
+
+
+class Saving:
+    """One version that is being written; `finish` makes it one."""
+
+    def __init__(self, engine: Engine, about: About, kind: str) -> None:
+        waiting_room(engine)  # whoever is cut off from writing hears it before the work
+        self._engine = engine
+        self._about = about
+        self._kind = kind
+        self._cutter = Cutter()
+        self._digest = sha256()
+        self._tree: Growing | None = None
+        self._blocks: list[bytes] = []
+        self._blocked = 0
+        self._batch: dict[bytes, bytes] = {}
+        self._batched = 0
+        self._upload = 0
+        self.size = 0
+        self.written = 0
+        """Chunks that were not there."""
+
+    # -- bytes in -----------------------------------------------------------------------------------------------------
+
+    def all_of(self, source: Source, progress: Progress | None = None) -> Protocol[int]:
+        """Everything that a source has; the version then."""
+        parts = (part for block in source.blocks() for part in parts_of(block))
+        while (yield Read(self._fill, (parts,))):
+            if progress is not None:
+                progress(self.size, source.size)
+            yield from self._flush()
+        return (yield from self.finish())
+
+    def _fill(self, parts: Iterator[memoryview]) -> bool:
+        """Take parts until a batch is full; whether it is."""
+        return any(self._take(part) for part in parts)
+
+    def feed(self, block: object) -> Protocol[None]:
+        """The next block, from who has no source."""
+        for part in parts_of(block):
+            if self._blocked + len(part) < BLOCK_BYTES:
+                self._take(part)
+            elif (yield Read(self._take, (part,))):
+                yield from self._flush()
+
+    def _take(self, part: memoryview) -> bool:
+        """One part more; whether the batch is full. It is copied: its owner may use the memory again."""
+        self.size += len(part)
+        if self.size > ARTIFACT_BYTES_MAX:
+            raise ValueTooLarge(f"an artifact has at most {ARTIFACT_BYTES_MAX} bytes")
+        self._blocks.append(bytes(part))
+        self._blocked += len(part)
+        if self._blocked >= BLOCK_BYTES:
+            self._cut()
+        return self._batched >= UPLOAD_BATCH_BYTES
+
+    def _cut(self) -> None:
+        data = b"".join(self._blocks)
+        self._blocks, self._blocked = [], 0
+        self._digest.update(data)
+        for chunk in self._cutter.feed(data):
+            self._growing.add(chunk)
+
+    @property
+    def _growing(self) -> Growing:
+        if self._tree is None:
+            self._engine.ensure_agent()
+            self._tree = Growing(self._engine.store, self._put)
+        return self._tree
+
+    def _put(self, identity: bytes, content: bytes) -> None:
+        if identity not in self._batch:
+            self._batch[identity] = content
+            self._batched += len(content)
+
+    # -- commits out --------------------------------------------------------------------------------------------------
+
+    def _flush(self) -> Protocol[None]:
+        """Commit what has come together."""
+        first = not self._upload
+        if first:
+            self._upload = int.from_bytes(self._engine.store.clock.salt()[:8], "big") >> 1 or 1
+        chunks: Sequence[Chunk] = yield Read(self._chunks)
+        self.written += yield Submit(Upload(self._engine.store, self._upload, chunks, first=first))
+
+    def _chunks(self) -> list[Chunk]:
+        """The batch, compressed where it seems to be new. The commit looks again."""
+        batch, self._batch, self._batched = self._batch, {}, 0
+        store, zstd = self._engine.store, objects.compressor()
+        known = {identity for identity, _ in store.read("stored_sizes", (b"".join(batch),))} if batch else set()
+        return [
+            Chunk(identity, content, b"" if identity in known else objects.compress(content, zstd))
+            for identity, content in batch.items()
+        ]
+
+    def finish(self) -> Protocol[int]:
+        """Make it a version, now or with the step around the caller; its number, or 0 while it waits."""
+        packed, owner = yield Read(self._end)
+        if self._batch and (self._upload or self._batched > _SMALL_BYTES):
+            yield from self._flush()
+        made = () if self._upload else [chunk.statement for chunk in (yield Read(self._chunks))]
+        about = self._about
+        put = Put(
+            owner, about.name, packed, self.size, self._digest.digest(), self._kind,
+            about.labels, about.note, objects=made, upload=self._upload,
+        )  # fmt: skip
+        room = waiting_room(self._engine)
+        if room is not None:
+            room.asks.append(put)
+            return 0
+        [saved] = yield from land(self._engine, Site.ARTIFACT, [put])
+        assert isinstance(saved, r.ArtifactSaved)
+        return saved.version
+
+    def _end(self) -> tuple[bytes, int]:
+        self._cut()
+        for chunk in self._cutter.finish():
+            self._growing.add(chunk)
+        return self._growing.finish(), self._engine.stream

@@ -1,0 +1,182 @@
+"""Streams of bytes as trees: cut by content, written and read in constant memory.
+
+The nodes are those of `nodes.py`, so that whoever follows references needs to know nothing of it; the number of items
+of a piece is its length in bytes, which leads to any place. What is cut where depends on the bytes alone, and not on
+the blocks in which they come: two versions share all pieces away from their differences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Final, TypeAlias
+from zlib import crc32
+
+from msgspec.msgpack import Ext
+
+from .. import objects
+from ..errors import CorruptValue
+from ..store.base import Store
+from .nodes import ENCODE, OBJECT_BYTES_MAX, Link, Piece, Ref, read_node
+from .split import TREE
+
+CHUNK_LEAST: Final = 8 * 1024
+CHUNK_MOST: Final = 128 * 1024
+"""Bytes of a chunk; usually 32 KB. A change adds one or two of them, and a row for each has its price."""
+
+_CLASSES: Final = bytes((byte * 37 + (byte >> 4) * 37) % 256 >> 5 for byte in range(256))
+_CANDIDATE: Final = b"\x07\x04\x00"
+"""Three bytes of these classes, of eight, may be a cut: a table and a search that Python has in C, and looks at one
+place of 400 itself. The numbers were chosen so that it is about as many in text, JSON, digits, base64, integers and
+floating point numbers."""
+
+_WINDOW: Final = 48
+_CHANCE: Final = (400 << 32) // (24 * 1024)
+"""A candidate is a cut when the hash of the bytes before it is below this."""
+
+_GROUP_LEAST: Final = 16
+_GROUP_MOST: Final = 128
+_GROUP_CHANCE: Final = 8
+"""Pieces of a node: after the least, one of 32 is the last."""
+
+_ROOT_MOST: Final = 16
+"""Pieces that stand in the entry itself."""
+
+_LEVELS_MAX: Final = 16
+_AHEAD_MAX: Final = 32
+"""Chunks that are fetched at once, by who reads one after the other."""
+
+Put: TypeAlias = Callable[[bytes, bytes], None]
+"""Takes the id and the content of an object."""
+
+
+class Cutter:
+    """Blocks of any length in, chunks out."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, block: bytes) -> Iterator[bytes]:
+        """The chunks that are certain by now."""
+        data = self._rest + block if self._rest else block
+        marks, begin = data.translate(_CLASSES), 0
+        while (end := _cut(data, marks, begin)) or len(data) - begin > CHUNK_MOST:
+            end = end or begin + CHUNK_MOST
+            yield data[begin:end]
+            begin = end
+        self._rest = data[begin:]
+
+    def finish(self) -> Iterator[bytes]:
+        """The last one, if anything is left."""
+        rest, self._rest = self._rest, b""
+        if rest:
+            yield rest
+
+
+def _cut(data: bytes, marks: bytes, begin: int) -> int:
+    """Where the chunk ends that begins there; 0 when these bytes do not tell."""
+    at, view = begin + CHUNK_LEAST, memoryview(data)
+    while (at := marks.find(_CANDIDATE, at, begin + CHUNK_MOST)) >= 0:
+        at += len(_CANDIDATE)
+        if crc32(view[at - _WINDOW : at]) < _CHANCE:
+            return at
+    return 0
+
+
+class Growing:
+    """The tree of a stream, as far as it has come: a few pieces on each level."""
+
+    def __init__(self, store: Store, put: Put) -> None:
+        self._store = store
+        self._put = put
+        self._levels: list[list[tuple[int, Link]]] = [[]]
+
+    def add(self, chunk: bytes) -> None:
+        """The next chunk."""
+        self._link(0, len(chunk), Link(Ref.LEAF, self._object(chunk)))
+
+    def finish(self) -> bytes:
+        """What stands for the whole, in an entry; nothing for no bytes."""
+        level = 0
+        while level < len(self._levels) - 1 or len(self._levels[level]) > _ROOT_MOST:
+            if self._levels[level]:
+                self._close(level)
+            level += 1
+        return TREE + _node(self._levels[-1]) if self._levels[-1] else b""
+
+    def _link(self, level: int, size: int, link: Link) -> None:
+        if level == len(self._levels):
+            self._levels.append([])
+        pieces = self._levels[level]
+        pieces.append((size, link))
+        last = len(pieces) >= _GROUP_LEAST and link.identity[0] < _GROUP_CHANCE
+        if last or len(pieces) == _GROUP_MOST:
+            self._close(level)
+
+    def _close(self, level: int) -> None:
+        pieces, self._levels[level] = self._levels[level], []
+        identity = self._object(_node(pieces))
+        self._link(level + 1, sum(size for size, _ in pieces), Link(Ref.GROUP, identity))
+
+    def _object(self, content: bytes) -> bytes:
+        identity = objects.identify(self._store, content)
+        self._put(identity, content)
+        return identity
+
+
+def _node(pieces: Sequence[tuple[int, Link]]) -> bytes:
+    return ENCODE([part for size, link in pieces for part in (size, Ext(int(link.kind), link.identity))])
+
+
+class Stream:
+    """A stored stream, from any place on. Nothing that is read is trusted."""
+
+    def __init__(self, store: Store, packed: bytes, size: int) -> None:
+        self._store = store
+        self._pieces = read_node(packed[1:]) if packed else []
+        if packed and packed[:1] != TREE:
+            raise CorruptValue("a stored stream is none")
+        _must_be(self._pieces, size)
+        self.at = 0
+        """Where it is reading: what a message says when that fails."""
+
+    def chunks(self, start: int = 0) -> Iterator[tuple[int, bytes]]:
+        """Each chunk with its place, beginning with the one that holds `start`."""
+        leaves, ahead = self._leaves(self._pieces, 0, start, 0), 1
+        while batch := list(islice(leaves, ahead)):
+            yield from self._fetched(batch)
+            ahead = min(2 * ahead, _AHEAD_MAX)
+
+    def _leaves(self, pieces: Sequence[Piece], at: int, start: int, level: int) -> Iterator[tuple[int, Piece]]:
+        if level > _LEVELS_MAX:
+            raise CorruptValue("a stored stream has more levels than any that Perdure writes")
+        for size, body in pieces:
+            end = at + size
+            if end > start:
+                self.at = at
+                if isinstance(body, bytes) or body.kind == Ref.LEAF:
+                    yield at, (size, body)
+                else:
+                    node = objects.fetch(self._store, body.identity)
+                    if len(node) > OBJECT_BYTES_MAX:
+                        raise CorruptValue("a stored node is larger than any that Perdure writes")
+                    inner = read_node(node)
+                    _must_be(inner, size)
+                    yield from self._leaves(inner, at, start, level + 1)
+            at = end
+
+    def _fetched(self, batch: Sequence[tuple[int, Piece]]) -> Iterator[tuple[int, bytes]]:
+        wanted = {body.identity for _, (_, body) in batch if isinstance(body, Link)}
+        found = objects.rows_of(self._store, wanted)
+        for at, (size, body) in batch:
+            self.at = at
+            if isinstance(body, Link):
+                body = objects.content(self._store, body.identity, found.get(body.identity, []))
+            if len(body) != size:
+                raise CorruptValue(f"a chunk has {len(body)} bytes, and not {size}")
+            yield at, body
+
+
+def _must_be(pieces: Sequence[Piece], size: int) -> None:
+    if sum(length for length, _ in pieces) != size or not all(length for length, _ in pieces):
+        raise CorruptValue("the pieces of a stored stream are not as long as it says")

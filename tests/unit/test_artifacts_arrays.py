@@ -1,0 +1,182 @@
+"""Arrays as artifacts: exactly what was saved, in the layout that safetensors reads; hostile headers are refused."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure import Agent, CorruptValue, NotStorable, UnknownType
+from perdure.artifacts import arrays, tensors
+from perdure.errors import ValueProblem
+from perdure.trees.streams import CHUNK_LEAST, CHUNK_MOST, Cutter
+
+WEIGHTS = {
+    "flag": np.array([True, False, True]),
+    "layer.0": np.random.default_rng(1).standard_normal((300, 500)).astype("f4"),
+    "scalar": np.array(2.5),
+    "empty": np.zeros((0, 3), "f2"),
+    "turned": np.asfortranarray(np.arange(24.0).reshape(2, 3, 4)),
+    "every other": np.arange(20)[::2],
+    "z": np.array([1 + 2j], "c8"),
+    "größe": np.arange(-3, 4, dtype="i1"),
+}
+
+
+def same(a: dict[str, Any], b: dict[str, Any]) -> None:
+    assert list(a) == list(b)
+    for name, array in a.items():
+        assert (array.dtype, array.shape) == (b[name].dtype, b[name].shape)
+        np.testing.assert_array_equal(array, b[name])
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Agent:
+    return Agent("learner", store=tmp_path / "perdure.db")
+
+
+def test_arrays_come_back_exactly(agent: Agent) -> None:
+    agent.artifacts.save("weights", WEIGHTS)
+    same(agent.artifacts.load("weights"), WEIGHTS)
+    for name, array in WEIGHTS.items():
+        agent.artifacts.save(f"one {name}", array)
+        same({name: agent.artifacts.load(f"one {name}")}, {name: array})
+    agent.artifacts.save("none", {})
+    assert agent.artifacts.load("none") == {}
+    agent.artifacts.load("weights")["layer.0"][0, 0] = 7  # one's own, and writable
+    assert [it.kind for it in agent.artifacts.list()][-2:] == ["array", "arrays"]
+
+
+def test_one_changed_layer_adds_little(agent: Agent) -> None:
+    weights = {f"layer.{n}": np.random.default_rng(n).standard_normal((200, 500)).astype("f4") for n in range(20)}
+    agent.artifacts.save("weights", weights)
+    weights["layer.7"][3, 3] += 1
+    agent.artifacts.save("weights", weights)
+    first, second = agent.artifacts.usage()
+    assert first.added > 7_000_000
+    assert second.added < 300_000
+    same(agent.artifacts.load("weights"), weights)
+
+
+def test_safetensors_reads_ours_and_we_read_theirs(agent: Agent, tmp_path: Path) -> None:
+    theirs: Any = pytest.importorskip("safetensors.numpy")
+    plain = {name: np.array(array, order="C") for name, array in WEIGHTS.items()}
+    agent.artifacts.save("weights", WEIGHTS)
+    path = agent.artifacts.load("weights", to=tmp_path / "weights.safetensors")
+    found = theirs.load_file(path)
+    same({name: found[name] for name in WEIGHTS}, WEIGHTS)
+    made = theirs.save(plain, metadata={"format": "np"})
+    read = arrays.read_arrays(io.BytesIO(made), len(made))  # type: ignore[arg-type]
+    same({name: read[name] for name in WEIGHTS}, WEIGHTS)
+
+
+def test_the_layout_is_the_published_one() -> None:
+    array = np.array([[1, 2], [3, 4]], "<u2")
+    size, blocks = arrays.blocks_of({"a": array, "b": np.array([1.0])})
+    whole = b"".join(map(bytes, blocks))
+    header = b'{"a":{"dtype":"U16","shape":[2,2],"data_offsets":[8,16]},'
+    header += b'"b":{"dtype":"F64","shape":[1],"data_offsets":[0,8]}}'
+    header += b" " * (-len(header) % 8)
+    assert whole == len(header).to_bytes(8, "little") + header + np.array([1.0]).tobytes() + array.tobytes()
+    assert size == len(whole)
+
+
+def test_what_has_no_place_there_is_refused(agent: Agent) -> None:
+    for strange in (np.array(["text"]), np.array([1], ">i4"), np.array([1j]), np.array([None]), np.zeros(1, "M8[s]")):
+        with pytest.raises(NotStorable, match="astype"):
+            agent.artifacts.save("a", {"x": strange})
+    for name in (7, "__metadata__", "\ud800"):
+        with pytest.raises(NotStorable, match="name of an array"):
+            agent.artifacts.save("a", {name: np.zeros(1)})
+
+
+# -- hostile headers --------------------------------------------------------------------------------------------------
+
+
+def entry(begin: Any, end: Any, shape: Any = None, dtype: Any = "U8", **more: Any) -> dict[str, Any]:
+    shape = [end - begin] if shape is None else shape
+    return {"dtype": dtype, "shape": shape, "data_offsets": [begin, end], **more}
+
+
+HOSTILE: dict[str, Any] = {
+    "overlap": {"a": entry(0, 6), "b": entry(4, 10)},
+    "twice the same": {"a": entry(0, 10), "b": entry(0, 10)},
+    "a gap": {"a": entry(0, 4), "b": entry(5, 10)},
+    "out of range": {"a": entry(0, 11)},
+    "too little": {"a": entry(0, 9)},
+    "backwards": {"a": entry(0, 10), "b": entry(10, 4, [6])},
+    "negative": {"a": entry(-1, 9, [10])},
+    "shape": {"a": entry(0, 10, [11])},
+    "overflow": {"a": entry(0, 10, [1 << 61, 16])},
+    "minus shape": {"a": entry(0, 10, [-2, -5])},
+    "dimensions": {"a": entry(0, 10, [10] + [1] * 40)},
+    "true": {"a": entry(0, 10, [True, 10])},
+    "float": {"a": entry(0, 10, [10.0])},
+    "offsets": {"a": {"dtype": "U8", "shape": [10], "data_offsets": [0, 5, 10]}},
+    "more": {"a": entry(0, 10, extra=1)},
+    "list": [entry(0, 10)],
+    "no entry": {"a": 7},
+    "nothing": {},
+}
+
+
+@pytest.mark.parametrize("table", HOSTILE.values(), ids=HOSTILE.keys())
+def test_a_hostile_header_is_refused(table: Any) -> None:
+    with pytest.raises(CorruptValue):
+        tensors.read_header(json.dumps(table).encode(), 10)
+
+
+@pytest.mark.parametrize("text", [b'{"a":1,"a":1}', b"{", b"\xff{}", b"[" * 100_000, b'{"a":' + b"9" * 9999 + b"}"])
+def test_a_header_that_is_none_is_refused(text: bytes) -> None:
+    with pytest.raises(CorruptValue, match="cannot be read"):
+        tensors.read_header(text, 10)
+
+
+def test_a_huge_header_is_not_read() -> None:
+    for length in (0, 1, 100, 1 << 30, 1 << 63):
+        with pytest.raises(CorruptValue, match="impossible length"):
+            tensors.header_bytes(length.to_bytes(8, "little"), 50)
+    assert tensors.header_bytes((42).to_bytes(8, "little"), 50) == 42
+    with pytest.raises(UnknownType, match="BF16.*numpy has no such numbers"):
+        tensors.read_header(json.dumps({"a": entry(0, 10, [5], "BF16")}).encode(), 10)
+
+
+@given(st.data())
+def test_a_changed_header_is_refused_or_read(data: st.DataObject) -> None:
+    _, blocks = arrays.blocks_of({"a": np.arange(4, dtype="u2"), "b": np.ones(2, "?")})
+    whole = bytearray(b"".join(map(bytes, blocks)))
+    for _ in range(data.draw(st.integers(1, 3))):
+        whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
+    with contextlib.suppress(ValueProblem):
+        arrays.read_arrays(io.BytesIO(bytes(whole)), len(whole))  # type: ignore[arg-type]
+
+
+# -- cutting ----------------------------------------------------------------------------------------------------------
+
+
+def chunks(data: bytes, sizes: list[int]) -> list[bytes]:
+    cutter, found, at = Cutter(), list[bytes](), 0
+    for size in [*sizes, len(data)]:
+        found += cutter.feed(data[at : at + size])
+        at += size
+    return [*found, *cutter.finish()]
+
+
+@given(
+    st.integers(0, 500_000), st.lists(st.integers(0, 200_000), max_size=4), st.sampled_from(["noise", "zeros", "text"])
+)
+def test_cuts_depend_on_the_bytes_and_not_on_the_blocks(size: int, sizes: list[int], kind: str) -> None:
+    whole = {"noise": np.random.default_rng(5).bytes(size), "zeros": bytes(size), "text": b"a line of text\n" * size}
+    data = whole[kind][:size]
+    found = chunks(data, sizes)
+    assert b"".join(found) == data
+    assert found == chunks(data, [])
+    assert all(CHUNK_LEAST <= len(chunk) <= CHUNK_MOST for chunk in found[:-1])
+    assert not found or 0 < len(found[-1]) <= CHUNK_MOST

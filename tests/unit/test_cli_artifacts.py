@@ -1,0 +1,91 @@
+"""`perdure artifacts ls|get|put|rm`."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure import Agent
+from perdure.cli.main import main
+
+
+@pytest.fixture
+def told(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Run a command in an empty folder beside a store; gives its output, what it says of an error, or its JSON."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str, code: int = 0) -> Any:
+        assert main(["artifacts", *arguments, "--store", "perdure.db"]) == code
+        caught = capsys.readouterr()
+        return json.loads(caught.out) if "--json" in arguments and not code else caught.out + caught.err
+
+    return run
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Agent:
+    return Agent("learner", store=tmp_path / "perdure.db")
+
+
+def test_put_list_get_and_remove(agent: Agent, told: Any, tmp_path: Path) -> None:
+    data = random.Random(1).randbytes(3_000_000)
+    Path("model.bin").write_bytes(data)
+    agent.state.set("a", "k", 1)
+    assert told("ls") == "no artifacts\n"
+    assert told("put", "models/best", "model.bin", "--note", "after\nepoch 3", "--label", "good") == (
+        "saved models/best, version 1, 3.0 MB\n"
+    )
+    Path("model.bin").write_bytes(data[:-5] + b"other")
+    assert told("put", "models/best", "model.bin", "--json")["version"] == 2
+    listed = told("ls")
+    assert "models/best  1        learner  file  3.0 MB  3.0 MB" in listed
+    assert "good; after\\nepoch 3" in listed
+    assert "2 versions, 6.0 MB, stored in 3." in listed
+    first, second = told("ls", "--json")
+    assert (first["labels"], first["size"], second["version"]) == (["good"], 3_000_000, 2)
+    assert second["added"] < 300_000 < first["added"]
+    assert told("get", "models/best", "--version", "1").startswith(
+        "wrote best: models/best, version 1, 3.0 MB, verified"
+    )
+    assert Path("best").read_bytes() == data
+    assert "--force" in told("get", "models/best", code=2)
+    assert told("get", "models/best", "--force", "--json")["version"] == 2
+    assert Path("best").read_bytes() == data[:-5] + b"other"
+    assert told("rm", "models/best", "--version", "1", "--json")["deleted"] == 1
+    assert "no version 1" in told("rm", "models/best", "--version", "1", code=2)
+    assert told("rm", "models/best") == "deleted 1 version of models/best\n"
+    assert told("ls") == "no artifacts\n"
+
+
+def test_it_streams_through_pipes(agent: Agent, told: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    agent.state.set("a", "k", 1)
+    out = io.TextIOWrapper(io.BytesIO())
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"from a pipe")))
+    told("put", "piped", "-")
+    with monkeypatch.context() as patched:
+        patched.setattr(sys, "stdout", out)
+        assert main(["artifacts", "get", "piped", "-", "--store", "perdure.db"]) == 0
+    assert out.buffer.getvalue() == b"from a pipe"  # type: ignore[attr-defined]
+
+
+def test_it_says_what_is_missing(told: Any, agent: Agent) -> None:
+    Path("x").write_bytes(b"x")
+    agent.runs.list()
+    assert "--agent NAME" in told("put", "a", "x", code=2)
+    assert told("put", "weights", "x", "--agent", "learner") == "saved weights, version 1, 1 bytes\n"
+    assert "hint: there is 'weights'" in told("get", "weight", code=2)
+    Agent("other", store="perdure.db").artifacts.save("weights", b"2")
+    assert "several agents have an artifact of that name: learner, other" in told("get", "weights", code=2)
+    assert "say for which agent" in told("put", "a", "x", code=2)
+    assert told("get", "weights", "--agent", "other", "--json")["size"] == 1
+    assert Path("weights").read_bytes() == b"2"
+    assert "no agent has an artifact 'nothing'" in told("rm", "nothing", code=2)
+    Path("weights").unlink()
+    told("put", "a/..", "x", "--agent", "other")
+    assert "name a PATH" in told("get", "a/..", code=2)
