@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from .measures import chain, checkpoints, concurrent, counts, resume, state, values
+from .measures import chain, checkpoints, concurrent, counts, flat, resume, state, values
 
 MEASURES: dict[str, Callable[..., dict[str, Any]]] = {
     "counts": counts.single_operations,
@@ -22,6 +22,7 @@ MEASURES: dict[str, Callable[..., dict[str, Any]]] = {
     "values": values.values,
     "state": state.state,
     "checkpoints": checkpoints.checkpoints,
+    "flat": flat.flat,
 }
 
 

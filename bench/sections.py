@@ -9,7 +9,7 @@ from statistics import median
 from time import perf_counter
 from typing import Any
 
-from .failures import MeasurementFailed
+from .failures import MeasurementFailed, NoServer
 from .lab import Lab, run
 from .rows import Bar, Row, at_least, at_most, exactly
 
@@ -153,6 +153,25 @@ def checkpoints(lab: Lab) -> Iterator[Row]:
     yield Row("checkpoints", "restore of any of them", it["restore_ms"], "ms", note="on average")
 
 
+def flat(lab: Lab) -> Iterator[Row]:
+    """`agent.state` with a million keys beside ten thousand, on both stores."""
+    size = {"small": 10_000, "large": 50_000 if lab.quick else 1_000_000, "calls": 200 if lab.quick else 1000}
+    yield from _flat("SQLite", lab.measure("flat", **size), size["large"])
+    try:
+        url = lab.server.url(lab.server.new_database())
+    except NoServer as error:
+        yield Row("flat", "PostgreSQL", None, note=str(error))
+        return
+    yield from _flat("PostgreSQL", lab.measure("flat", url=url, **size), size["large"])
+
+
+def _flat(store: str, it: dict[str, Any], keys: int) -> Iterator[Row]:
+    for name, ratio in it["ratios"].items():
+        what = f"{store}: {name} with {keys:,} keys, in times of 10,000"
+        yield Row("flat", what, ratio, "", at_most(1.5, 2), False, f"{it['us'][name]:,.0f} µs; 1 is flat")
+    yield Row("flat", f"{store}: keys per second on the way there", it["sets_per_second"])
+
+
 def startup(lab: Lab) -> Iterator[Row]:
     """Imports and the command line, with everything in the page cache."""
     rounds = 3 if lab.quick else 11
@@ -196,6 +215,7 @@ SECTIONS: dict[str, Section] = {
     "resume": resume,
     "state": state,
     "checkpoints": checkpoints,
+    "flat": flat,
     "conversation": conversation,
     "startup": startup,
 }

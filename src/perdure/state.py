@@ -22,6 +22,7 @@ from .limits import SEAL_EVENTS
 from .run.requests import Protocol, Read, Submit
 from .run.scope import Buffer, current
 from .run.writes import named
+from .store.base import Rows
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -215,26 +216,40 @@ def get(engine: Engine, space: str, key: str, default: Any) -> Protocol[Any]:
     return seen.value if seen.there else default
 
 
-def items(engine: Engine, space: str) -> Protocol[list[tuple[str, Any]]]:
-    """All keys of a namespace with their values, in the order of the keys."""
+def items(engine: Engine, space: str, after: str | None, limit: int | None) -> Protocol[list[tuple[str, Any]]]:
+    """All keys of a namespace with their values, in the order of the keys; or so many of them after a key."""
     named(space, "a namespace")
+    if limit is not None and (type(limit) is not int or limit < 1):
+        raise ValueError(f"limit={limit!r}: how many keys at most, from 1")
     if not (yield Read(engine.is_known)):
         return []
+    first = None if after is None else named(after, "a key")
     waiting = [ask for ask in _all_waiting(engine) if ask.place[:2] == (engine.stream, space)]
-    found: list[tuple[str, Any]] = yield Read(_items, (engine, space, waiting))
+    found: list[tuple[str, Any]] = yield Read(_items, (engine, space, waiting, first, limit))
     return found
 
 
-def _items(engine: Engine, space: str, waiting: Sequence[Ask]) -> list[tuple[str, Any]]:
-    store = engine.store
-    rows = store.read("entries_of", (engine.stream, space, store.clock.wall_ms()))
-    found = {key: objects.unpack(store, value) for key, value, _, _ in rows}
-    for place in dict.fromkeys(ask.place for ask in waiting):
+def _items(
+    engine: Engine, space: str, waiting: Sequence[Ask], after: str | None, limit: int | None
+) -> list[tuple[str, Any]]:
+    places = [place for place in dict.fromkeys(ask.place for ask in waiting) if after is None or place[2] > after]
+    # What waits may remove as many keys as it has.
+    count = _EVER if limit is None else limit + len(places)
+    rows = _page(engine, space, after, count)
+    found = {key: objects.unpack(engine.store, value) for key, value, *_ in rows}
+    last = rows[-1][0] if len(rows) == count else None
+    for place in places:
         seen = look(engine, place, [ask for ask in waiting if ask.place == place])
         found.pop(place[2], None)
-        if seen.there:
+        if seen.there and (last is None or place[2] <= last):
             found[place[2]] = seen.value
-    return sorted(found.items(), key=lambda pair: pair[0])
+    return sorted(found.items(), key=lambda pair: pair[0])[:limit]
+
+
+def _page(engine: Engine, space: str, after: str | None, count: int) -> Rows:
+    beyond = int(after is not None)
+    where = (engine.stream, space, engine.store.clock.wall_ms())
+    return engine.store.read("entries_page", (*where, after or "", beyond, count))
 
 
 def latest(engine: Engine, at: Place) -> StateVersion:

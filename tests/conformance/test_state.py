@@ -336,3 +336,38 @@ async def test_the_asynchronous_side_is_the_same(store_url: str) -> None:
     assert await agent.state.at(1).items("a") == [("k", 1)]
     assert [change async for change in agent.state.watch("a", "k", timeout=0.03)] == []
     await agent.close()
+
+
+def test_a_large_namespace_is_read_page_by_page(store_url: str) -> None:
+    agent = agent_at(store_url)
+    keys = sorted(["", "a", "Z", "ä", "日", "𝄞", *(f"k{number:02}" for number in range(20))])
+    with agent.state.transaction() as t:
+        for number, key in enumerate(keys):
+            t.set("s", key, number)
+    agent.state.set("s", "k05", None, ttl=0.001)
+    agent.state.delete("s", "k06")
+    time.sleep(0.01)
+    expected = [(key, number) for number, key in enumerate(keys) if key not in ("k05", "k06")]
+    found: list[tuple[str, int]] = []
+    while page := agent.state.items("s", after=found[-1][0] if found else None, limit=7):
+        assert len(page) <= 7
+        found += page
+    assert found == expected == agent.state.items("s")
+    assert agent.state.items("s", after="zzz") == [pair for pair in expected if pair[0] > "zzz"]
+    with agent.run("r"):
+
+        @agent.step
+        def within() -> None:
+            agent.state.delete("s", "k00")
+            agent.state.set("s", "k001", -1)
+            agent.state.set("s", "zz", -2)
+            assert agent.state.items("s", after="k0", limit=2) == [("k001", -1), ("k01", dict(expected)["k01"])]
+            whole = sorted([*(pair for pair in expected if pair[0] != "k00"), ("k001", -1), ("zz", -2)])
+            for limit in range(1, len(whole) + 2):
+                assert agent.state.items("s", limit=limit) == whole[:limit]
+
+        within()
+    for wrong in (0, -1, "7", True):
+        with pytest.raises(ValueError, match="how many keys"):
+            agent.state.items("s", limit=wrong)  # type: ignore[arg-type]
+    agent.close()

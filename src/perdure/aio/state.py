@@ -54,9 +54,14 @@ class AsyncAgentState:
         """Remove a key; whether it was there. Its history stays."""
         return await self._do(state.delete(self._engine, await self._place(ns, key), if_version))
 
-    async def items(self, ns: str) -> builtins.list[tuple[str, Any]]:
-        """Every key of a namespace with its value, in the order of the keys."""
-        return await self._do(state.items(self._engine, ns))
+    async def items(
+        self, ns: str, *, after: str | None = None, limit: int | None = None
+    ) -> builtins.list[tuple[str, Any]]:
+        """Every key of a namespace with its value, in the order of the keys.
+
+        Of a large one, page by page: `limit` keys at most, those that come `after` the last key that you have.
+        """
+        return await self._do(state.items(self._engine, ns, after, limit))
 
     async def update(self, ns: str, key: str, fn: Callable[[Any], Any], ttl: Duration | None = None) -> Any:
         """Set a key to what `fn` makes of its value (None when it is not there), and return that.

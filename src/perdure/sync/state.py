@@ -53,9 +53,12 @@ class AgentState:
         """Remove a key; whether it was there. Its history stays."""
         return self._do(state.delete(self._engine, self._place(ns, key), if_version))
 
-    def items(self, ns: str) -> builtins.list[tuple[str, Any]]:
-        """Every key of a namespace with its value, in the order of the keys."""
-        return self._do(state.items(self._engine, ns))
+    def items(self, ns: str, *, after: str | None = None, limit: int | None = None) -> builtins.list[tuple[str, Any]]:
+        """Every key of a namespace with its value, in the order of the keys.
+
+        Of a large one, page by page: `limit` keys at most, those that come `after` the last key that you have.
+        """
+        return self._do(state.items(self._engine, ns, after, limit))
 
     def update(self, ns: str, key: str, fn: Callable[[Any], Any], ttl: Duration | None = None) -> Any:
         """Set a key to what `fn` makes of its value (None when it is not there), and return that.

@@ -339,6 +339,23 @@ WHERE owner = :owner AND namespace = :namespace AND key = :key;
 SELECT key, value, version, at FROM entries
 WHERE owner = :owner AND namespace = :namespace AND length(value) > 0 AND (expires = 0 OR expires > :now) ORDER BY key;
 
+-- name: expired_entries(owner, now, count)
+-- Keys whose time has run out, for the sweeper.
+SELECT namespace, key FROM entries
+WHERE owner = :owner AND expires > 0 AND expires <= :now AND length(value) > 0 ORDER BY expires, namespace, key LIMIT :count;
+
+-- name: count_expired(owner, now)
+-- How many they are, and what they take.
+SELECT count(*), coalesce(sum(length(value)), 0) FROM entries
+WHERE owner = :owner AND expires > 0 AND expires <= :now AND length(value) > 0;
+
+-- name: entries_page(owner, namespace, now, first, beyond, count)
+-- The same for a few keys, from the first on or beyond it: a namespace may have a million.
+SELECT key, value, version, at FROM entries
+WHERE owner = :owner AND namespace = :namespace AND key >= :first AND (:beyond = 0 OR key > :first)
+  AND length(value) > 0 AND (expires = 0 OR expires > :now)
+ORDER BY key LIMIT :count;
+
 -- name: history_of(owner, namespace, key)
 -- Every change of a key, oldest first.
 SELECT revision, version, stream, seq, at FROM history
