@@ -368,7 +368,7 @@ SELECT count(*), coalesce(sum(length(value)), 0) FROM entries
 WHERE owner = :owner AND expires > 0 AND expires <= :now AND length(value) > 0;
 
 -- name: entries_page(owner, namespace, now, first, beyond, count)
--- The same for a few keys, from the first on or beyond it: a namespace may have a million.
+-- The latest values of a few keys, from the first on or beyond it: a namespace may have a million.
 SELECT key, value, version, at FROM entries
 WHERE owner = :owner AND namespace = :namespace AND key >= :first AND (:beyond = 0 OR key > :first)
   AND length(value) > 0 AND (expires = 0 OR expires > :now)
