@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,6 +15,9 @@ from .codec.restored import Restored
 from .durations import Duration, seconds_of
 from .errors import CheckpointNotFound
 from .failpoints import Site
+from .journal.keeping import EVERYTHING, Keep, policies_in, stored_form
+from .journal.keeping import SPACE as RULES
+from .journal.landing import Ask
 from .journal.marks import Gone, Mark, Shelf
 from .run.core import RunCore
 from .run.requests import Protocol, Read
@@ -68,60 +71,87 @@ class Pace:
 # -- making -----------------------------------------------------------------------------------------------------------
 
 
-def create(engine: Engine, name: str, data: Any, labels: Iterable[str], meta: Any) -> Protocol[int]:
+class Wanted(msgspec.Struct, frozen=True):
+    """A checkpoint as it was asked for."""
+
+    name: str
+    data: Any
+    labels: tuple[str, ...] = ()
+    meta: Any = None
+    keep: Keep | None = None
+
+    @classmethod
+    def read(
+        cls, name: str, data: Any, labels: Iterable[str], meta: Any, keep_last: int | None, keep_for: Duration | None
+    ) -> Wanted:
+        """From the arguments of `create`."""
+        if isinstance(labels, str):
+            raise TypeError(f"labels={labels!r}: give a list of labels")
+        labelled = tuple(named(label, "a label") for label in labels)
+        keep = None if keep_last is None and keep_for is None else read_keep(keep_last, keep_for)
+        return cls(named(name, "a checkpoint's name"), data, labelled, meta, keep)
+
+
+def create(engine: Engine, wanted: Wanted) -> Protocol[int]:
     """Make one: now, or with the step, effect or item around the caller. Returns its version, or 0 while it waits."""
     room = waiting_room(engine)
+    rule = (yield Read(_new_rule, (engine, wanted))) if wanted.keep is not None else []
     if room is not None:
         # All of it is written: what it relies on might be deleted before the body ends.
-        mark, _ = yield Read(_mark, (engine, Shelf(), name, data, tuple(labels), meta))
-        room.asks.append(mark)
+        mark, _ = yield Read(_mark, (engine, Shelf(), wanted))
+        room.asks += [mark, *rule]
         return 0
     while True:
-        mark, ids = yield Read(_mark, (engine, engine.shelf, name, data, tuple(labels), meta))
+        mark, ids = yield Read(_mark, (engine, engine.shelf, wanted))
         try:
-            [made] = yield from land(engine, Site.CHECKPOINT, [mark])
+            landed = yield from land(engine, Site.CHECKPOINT, [mark, *rule])
         except Gone:
-            engine.shelf.forget(name)
+            engine.shelf.forget(wanted.name)
             continue
-        assert isinstance(made, r.CheckpointMade)
-        engine.shelf.remember(name, made.version, ids)
+        made = _made_in(landed)
+        engine.shelf.remember(wanted.name, made.version, ids)
         return made.version
 
 
-def _mark(
-    engine: Engine, shelf: Shelf, name: str, data: Any, labels: tuple[str, ...], meta: Any
-) -> tuple[Mark, frozenset[bytes]]:
+def _made_in(landed: Iterable[r.Landing]) -> r.CheckpointMade:
+    [made] = [it for it in landed if isinstance(it, r.CheckpointMade)]
+    return made
+
+
+def _mark(engine: Engine, shelf: Shelf, wanted: Wanted) -> tuple[Mark, frozenset[bytes]]:
     engine.ensure_agent()
-    known = shelf.known(named(name, "a checkpoint's name"))
-    tree = trees.pack(engine.store, data, f"checkpoint {name!r}", known.ids)
+    name, meta = wanted.name, wanted.meta
+    known = shelf.known(name)
+    tree = trees.pack(engine.store, wanted.data, f"checkpoint {name!r}", known.ids)
     noted, also = objects.pack(engine.store, meta, "meta") if meta is not None else (b"", ())
-    labelled = tuple(named(label, "a label") for label in labels)
-    mark = Mark(engine.stream, name, tree.packed, (*tree.objects, *also), labelled, noted, relies_on=known.version)
+    made = (*tree.objects, *also)
+    mark = Mark(engine.stream, name, tree.packed, made, wanted.labels, noted, relies_on=known.version, keep=wanted.keep)
     return mark, tree.ids
 
 
-def create_in_run(run: RunCore, name: str, data: Any, labels: Iterable[str], meta: Any) -> Protocol[None]:
+def create_in_run(run: RunCore, wanted: Wanted) -> Protocol[None]:
     """`run.checkpoint`: a recorded operation of the run, which is not made again when the run is resumed."""
-    frame = frame_of(run)
+    frame, name = frame_of(run), wanted.name
     if frame.buffer is not None:
         run.must_be_here()
-        mark, _ = yield Read(_mark, (run.engine, Shelf(), name, data, tuple(labels), meta))
-        frame.buffer.asks.append(mark)
+        rule = (yield Read(_new_rule, (run.engine, wanted))) if wanted.keep is not None else []
+        mark, _ = yield Read(_mark, (run.engine, Shelf(), wanted))
+        frame.buffer.asks += [mark, *rule]
         return
-    nth = frame.count(f"\0write {r.Op.CHECKPOINT}", named(name, "a checkpoint's name").encode())
+    nth = frame.count(f"\0write {r.Op.CHECKPOINT}", name.encode())
     if run.ledger.recorded_write(frame.path, r.Op.CHECKPOINT, name, nth) is not None:
         return
     run.must_be_open()
     wrote = r.Wrote(frame.path, r.Write(r.Op.CHECKPOINT, name))
+    rule = (yield Read(_new_rule, (run.engine, wanted))) if wanted.keep is not None else []
     while True:
-        mark, ids = yield Read(_mark, (run.engine, run.engine.shelf, name, data, tuple(labels), meta))
+        mark, ids = yield Read(_mark, (run.engine, run.engine.shelf, wanted))
         try:
-            [made] = yield from run.commit_with(Site.CHECKPOINT, [wrote], [mark])
+            landed = yield from run.commit_with(Site.CHECKPOINT, [wrote], [mark, *rule])
         except Gone:
             run.engine.shelf.forget(name)
             continue
-        assert isinstance(made, r.CheckpointMade)
-        run.engine.shelf.remember(name, made.version, ids)
+        run.engine.shelf.remember(name, _made_in(landed).version, ids)
         return
 
 
@@ -144,6 +174,71 @@ def _versions(engine: Engine, name: str, version: int | None) -> tuple[int, ...]
     """Those of a name that are there; or the one, if it is."""
     rows = engine.store.read("versions_of", (engine.stream, name)) if engine.is_known() else []
     return tuple(found for (found,) in rows if version in (None, found))
+
+
+# -- how long they are kept -------------------------------------------------------------------------------------------
+
+
+class Retention(msgspec.Struct, frozen=True):
+    """A rule of `agent.checkpoint.retention()`: which names, and what is kept of them. None says nothing."""
+
+    name: str
+    keep_last: int | None
+    keep_for: timedelta | None
+
+
+def read_keep(keep_last: int | None, keep_for: Duration | None) -> Keep:
+    """The rule in two arguments."""
+    if keep_last is not None and (type(keep_last) is not int or keep_last < 1):
+        raise ValueError(f"keep_last={keep_last!r}: give a whole number from 1; the newest one always stays")
+    milliseconds = 0 if keep_for is None else max(1, int(seconds_of(keep_for, "keep_for") * 1000))
+    return Keep(keep_last or 0, milliseconds)
+
+
+def _new_rule(engine: Engine, wanted: Wanted) -> list[Ask]:
+    """What makes the rule of a checkpoint durable, if it is another than the stored one."""
+    engine.ensure_agent()
+    return [] if rules_of(engine).get(wanted.name) == wanted.keep else [_rule(engine, wanted.name, wanted.keep)]
+
+
+def _rule(engine: Engine, pattern: str, keep: Keep | None) -> Ask:
+    place = (engine.stream, RULES, named(pattern, "a checkpoint's name"))
+    if keep is None:
+        return Ask(place)
+    packed, made = objects.pack(engine.store, stored_form(keep), "retention")
+    return Ask(place, packed, made)
+
+
+def rules_of(engine: Engine) -> dict[str, Keep]:
+    """The rules of an agent, by the pattern of names that each is about."""
+    if not engine.is_known():
+        return {}
+    return policies_in(engine.store.read("entries_of", (engine.stream, RULES, engine.store.clock.wall_ms())))
+
+
+def retain(engine: Engine, pattern: str, keep: Keep) -> Protocol[None]:
+    """Set the rule for a name or a pattern of names; one that says nothing takes the rule back."""
+    yield Read(engine.ensure_agent)
+    ask = _rule(engine, pattern, None if keep == EVERYTHING else keep)
+    room = waiting_room(engine)
+    if room is not None:
+        room.asks.append(ask)
+    else:
+        yield from land(engine, Site.STATE, [ask])
+
+
+def pinned(engine: Engine, name: str, version: int) -> bool:
+    """Whether a checkpoint has a label, and stays whatever the rule."""
+    [(stream, seq, _, _)] = engine.store.read("get_checkpoint", (engine.stream, name, version))
+    return bool(_entry(engine, stream, seq, name, version).labels)
+
+
+def retention(engine: Engine) -> list[Retention]:
+    """The rules, by name."""
+    return [
+        Retention(name, keep.last or None, timedelta(milliseconds=keep.milliseconds) if keep.milliseconds else None)
+        for name, keep in sorted(rules_of(engine).items())
+    ]
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------

@@ -1,51 +1,216 @@
-"""Taking away what no entry refers to any more."""
+"""Taking away large values that no entry refers to any more.
+
+First everything that is referred to is marked, beside whoever is at work. Then the rest goes, piece by piece, each in a
+short transaction which first looks at what was appended since the marks were made: an object that a commit has begun to
+refer to meanwhile stays.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import msgspec
+
 from . import trees
 from .failpoints import Site
-from .limits import UPLOAD_GRACE_SECONDS
-from .objects import dropped_in, packed_in
+from .limits import GC_BATCH, UPLOAD_GRACE_SECONDS
+from .objects import ID_BYTES, Dropped, dropped_in, packed_in
 from .records import decode
-from .store.base import Script, Statement, Store, Unit
+from .store.base import Row, Script, Statement, Store, Unit
+
+Progress = Callable[[int, int], None]
+"""Told now and then how much is done, and of how much."""
+
+Forgotten = Callable[[int, int], bool]
+"""Whether an entry, by stream and number, is looked past."""
+
+PAGE_ENTRIES = 500
+_WORDS = 4
+_FILTER_BITS_MIN = 1 << 20
+_BITS_PER_OBJECT = 32
+
+
+class Collected(msgspec.Struct, frozen=True):
+    """How many objects went, and the bytes that they took."""
+
+    objects: int = 0
+    bytes: int = 0
+
+
+class Filter:
+    """Remembers ids in four bytes each; may take one for known that is not, and never the other way round.
+
+    An id is a hash already, so that its own words say which bits are set.
+    """
+
+    def __init__(self, ids: int) -> None:
+        bits = _FILTER_BITS_MIN
+        while bits < ids * _BITS_PER_OBJECT:
+            bits *= 2
+        self._mask = bits - 1
+        self._bits = bytearray(bits // 8)
+
+    def add(self, identity: bytes) -> None:
+        """Remember it."""
+        for place in self._places(identity):
+            self._bits[place >> 3] |= 1 << (place & 7)
+
+    def __contains__(self, identity: bytes) -> bool:
+        return all(self._bits[place >> 3] >> (place & 7) & 1 for place in self._places(identity))
+
+    def _places(self, identity: bytes) -> Iterator[int]:
+        for word in range(_WORDS):
+            yield int.from_bytes(identity[8 * word : 8 * word + 8], "big") & self._mask
+
+
+class Marks:
+    """What is referred to, and how far the streams were read to know that."""
+
+    def __init__(self, store: Store, dropped: Iterable[Dropped] = (), grace: float = UPLOAD_GRACE_SECONDS) -> None:
+        self._store = store
+        self._used = Filter(store.read("count_objects")[0][0])
+        self._opened: set[bytes] = set()
+        """Nodes of trees that were looked into: exact, because what is below a node is marked through it alone."""
+        self._heads: dict[int, int] = {}
+        self._dropped = dropped_in(store.read("all_checkpoints"), store.read("all_artifacts")) | set(dropped)
+        self._pending = {identity for (identity,) in store.read("all_pending", (_before(store, grace),))}
+        """What uploads have written, and no entry refers to yet."""
+
+    def __contains__(self, identity: bytes) -> bool:
+        return identity in self._used or identity in self._pending
+
+    def catch_up(
+        self,
+        heads: Sequence[Row],
+        forgotten: Forgotten | None = None,
+        progress: Progress | None = None,
+    ) -> Script[None]:
+        """Mark what was appended since the last time. `forgotten` are entries to be looked past."""
+        for number, (stream, head) in enumerate(heads):
+            seq, last = self._heads.get(stream, 0), head or 0
+            while seq < last:
+                [page] = yield [Statement("events_page", (stream, seq + 1, PAGE_ENTRIES))]
+                rows = [row for row in page if row[0] <= last]
+                if not rows:
+                    break
+                yield from self._mark([row for row in rows if not (forgotten and forgotten(stream, row[0]))])
+                seq = rows[-1][0]
+            self._heads[stream] = max(last, self._heads.get(stream, 0))
+            if progress is not None and number % 100 == 0:
+                progress(number, len(heads))
+
+    def _mark(self, rows: Iterable[Row]) -> Script[None]:
+        roots: set[bytes] = set()
+        for _, kind, _, body, _, _ in rows:
+            if body is not None:
+                roots.update(packed_in(decode(kind, body), self._dropped))
+        for identity in (yield from trees.reachable(self._store, roots, opened=self._opened)):
+            self._used.add(identity)
+
+
+def marked(
+    store: Store,
+    progress: Progress | None = None,
+    dropped: Iterable[Dropped] = (),
+    forgotten: Forgotten | None = None,
+) -> Marks:
+    """Everything that is referred to now; without some checkpoints and entries, for who asks what would be if."""
+    marks = Marks(store, dropped)
+    _read(store, marks.catch_up(store.read("stream_heads"), forgotten, progress))
+    return marks
+
+
+def unused(store: Store, marks: Marks) -> Iterator[list[Row]]:
+    """The objects that are not marked, with what each takes, in pieces."""
+    after = b""
+    while page := store.read("objects_page", (after, GC_BATCH)):
+        after = page[-1][0]
+        found = [(identity, size) for identity, size in page if identity not in marks]
+        if found:
+            yield found
+
+
+def collect(store: Store, progress: Progress | None = None) -> Collected:
+    """Remove every object that no entry refers to. Interrupted, it has removed some of them."""
+    store.submit(_Forget(store))
+    marks = marked(store, progress)
+    objects = taken = 0
+    for found in unused(store, marks):
+        gone = store.submit(_Sweep(marks, found))
+        objects, taken = objects + gone.objects, taken + gone.bytes
+    return Collected(objects, taken)
+
+
+class _Forget(Unit[None]):
+    """Uploads that nobody has gone on with for long: what they have written may go."""
+
+    site = Site.COLLECT
+
+    def __init__(self, store: Store, grace: float = UPLOAD_GRACE_SECONDS) -> None:
+        self._before = _before(store, grace)
+
+    def script(self) -> Script[None]:
+        yield [Statement("drop_old_uploads", (self._before,)), Statement("drop_stray_pending")]
+
+
+def _before(store: Store, grace: float) -> int:
+    """Uploads that were last heard of before that are given up."""
+    return store.clock.wall_ms() - int(grace * 1000)
+
+
+class _Sweep(Unit[Collected]):
+    """Remove objects, unless somebody has begun to refer to them. What is gone is gone, however often it is done."""
+
+    site = Site.COLLECT
+    long = True
+
+    def __init__(self, marks: Marks, found: Sequence[Row]) -> None:
+        self._marks = marks
+        self._found = found
+
+    def script(self) -> Script[Collected]:
+        # The locks first, then the look at what is new: a commit that has written one of these objects again has either
+        # ended, and is seen; or has it locked, and we leave it alone; or waits for us, and writes it anew.
+        ids = b"".join(identity for identity, _ in self._found)
+        [rows] = yield [Statement("lock_objects", (ids,))]
+        # Uploads before the journal: what leaves the first goes to the second.
+        [pending, heads] = yield [Statement("pending_among", (ids,)), Statement("stream_heads")]
+        yield from self._marks.catch_up(heads)
+        ours = {bytes(identity) for (identity,) in rows} - {bytes(identity) for (identity,) in pending}
+        gone = [(identity, size) for identity, size in self._found if identity in ours and identity not in self._marks]
+        yield [Statement("drop_object", (identity,)) for identity, _ in gone]
+        return Collected(len(gone), sum(size for _, size in gone))
 
 
 class Collect(Unit[int]):
-    """Remove every object that no entry refers to; returns the bytes freed.
-
-    Runs inside one transaction, so that no commit can begin to refer to an object that is about to go. What an upload
-    has written stays while somebody goes on with it, and some time longer, for the next try.
-    """
+    """All of it in one transaction, for small stores and tests; returns the bytes freed."""
 
     site = Site.COLLECT
-    long = True  # and what is gone is gone, however often it is done
+    long = True
 
     def __init__(self, store: Store, grace: float = UPLOAD_GRACE_SECONDS) -> None:
-        self._store = store
-        self._grace = grace
+        self._marks = Marks(store, grace=grace)
+        self._forget = _Forget(store, grace)
 
     def script(self) -> Script[int]:
-        before = self._store.clock.wall_ms() - int(self._grace * 1000)
-        # The order matters on a server, where others commit meanwhile: first the objects are locked, so that nobody
-        # can begin to refer to one of them; then what uploads need is read, and then the journal, to which they go.
-        *_, objects, pending, streams, checkpoints, artifacts = yield [
-            Statement("drop_old_uploads", (before,)),
-            Statement("drop_stray_pending"),
-            Statement("all_objects"),
-            Statement("all_pending"),
-            Statement("all_streams"),
-            Statement("all_checkpoints"),
-            Statement("all_artifacts"),
-        ]
-        dropped = dropped_in(checkpoints, artifacts)
-        roots: set[bytes] = set()
-        for stream, *_ in streams:
-            [rows] = yield [Statement("events_of", (stream, 0))]
-            for _, kind, _, body, _, _ in rows:
-                if body is not None:
-                    roots.update(packed_in(decode(kind, body), dropped))
-        used = yield from trees.reachable(self._store, roots)
-        used.update(identity for (identity,) in pending)
-        unused = [(identity, size) for identity, _, size in objects if identity not in used]
-        yield [Statement("drop_object", (identity,)) for identity, _ in unused]
-        return sum(size for _, size in unused)
+        yield from self._forget.script()
+        freed, after = 0, b""
+        while True:
+            [page] = yield [Statement("objects_page", (after, GC_BATCH))]
+            if not page:
+                return freed
+            after = page[-1][0]
+            freed += (yield from _Sweep(self._marks, page).script()).bytes
+
+
+def _read(store: Store, script: Script[None]) -> None:
+    """Perform a script that only reads, outside of any transaction."""
+    try:
+        asked = next(script)
+        while True:
+            asked = script.send([store.read(query.name, query.args) for query in asked])
+    except StopIteration:
+        return
+
+
+assert ID_BYTES == 8 * _WORDS

@@ -105,6 +105,8 @@ class Engine:
         self.strict = strict or os.environ.get("PERDURE_STRICT", "") not in ("", "0")
         self.open_runs = 0
         self.shelf = Shelf()
+        self.unswept = 0
+        """Commits of state since keys were last looked for whose time has run out."""
         self.clock = clock
         self._options = (durability, clock)
         self._key_source = key

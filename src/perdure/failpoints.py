@@ -43,6 +43,7 @@ class Site(StrEnum):
     ARTIFACT = "artifact.write"
     SEAL = "stream.seal"
     COLLECT = "objects.collect"
+    SHRINK = "store.shrink"
     REBUILD = "journal.rebuild"
     BACKUP = "store.backup"
 

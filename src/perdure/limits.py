@@ -89,3 +89,18 @@ LEAVE_SECONDS_MAX = 2.0
 
 POOL_CONNECTIONS = 10
 """To one server, for one process; `pool_size=` in the URL says otherwise."""
+
+KEEP_LAST_DROPS_MAX = 20
+"""Checkpoints that `keep_last` drops when one is made; whatever more there is, `gc` drops."""
+
+SWEEP_WRITES = 100
+"""Every so many commits of state in the open, keys whose time has run out are taken along."""
+
+SWEEP_KEYS_MAX = 50
+"""How many of them in one commit."""
+
+GC_BATCH = 500
+"""Keys, checkpoints or objects that one transaction of `gc` removes: others write in between."""
+
+VACUUM_BYTES_MAX = 256 * 1024 * 1024
+"""A file of an older version is written anew by `gc` up to this size: nobody else can write meanwhile."""

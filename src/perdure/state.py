@@ -17,8 +17,9 @@ from . import records as r
 from .durations import Duration, seconds_of
 from .errors import Abandoned, VersionConflict
 from .failpoints import Site
+from .journal.keeping import SPACE as RULES
 from .journal.landing import Ask, Entry, Land, Place, Space, Wanted
-from .limits import SEAL_EVENTS
+from .limits import SEAL_EVENTS, SWEEP_KEYS_MAX, SWEEP_WRITES
 from .run.requests import Protocol, Read, Submit
 from .run.scope import Buffer, current
 from .run.writes import named
@@ -92,8 +93,26 @@ def change(engine: Engine, asks: Sequence[Ask]) -> Protocol[list[r.StateChange]]
 def _commit(
     engine: Engine, asks: Sequence[Ask], revisions: dict[Space, int] | None = None
 ) -> Protocol[list[r.StateChange]]:
-    landed = yield from land(engine, Site.STATE, asks, revisions)
-    return [it for it in landed if isinstance(it, r.StateChange)]
+    mine = {ask.place for ask in asks}
+    swept = [ask for ask in (yield from _overdue(engine)) if ask.place not in mine]
+    landed = yield from land(engine, Site.STATE, [*asks, *swept], revisions)
+    return [it for it in landed if isinstance(it, r.StateChange) and (it.owner, it.space, it.key) in mine]
+
+
+def _overdue(engine: Engine) -> Protocol[list[Ask]]:
+    """Now and then, keys whose time has run out, to be removed with what is written anyway: no commit of their own."""
+    engine.unswept += 1
+    if engine.unswept < SWEEP_WRITES:
+        return []
+    engine.unswept = 0
+    found: list[Ask] = yield Read(overdue, (engine, SWEEP_KEYS_MAX))
+    return found
+
+
+def overdue(engine: Engine, count: int) -> list[Ask]:
+    """What would remove keys whose time has run out, unless somebody sets them again meanwhile."""
+    rows = engine.store.read("expired_entries", (engine.stream, engine.store.clock.wall_ms(), count))
+    return [Ask((engine.stream, space, key), sweeps=True) for space, key in rows]
 
 
 def land(
@@ -355,6 +374,7 @@ def _reverting(engine: Engine, to: When, space: str | None) -> tuple[list[Ask], 
     engine.ensure_agent()
     asks, owner = list[Ask](), engine.stream
     revisions: dict[str, int] = dict(engine.store.read("spaces_of", (owner,)))
+    revisions.pop(RULES, None)  # how long things are kept is no part of what the agent knew then
     if space is None and not isinstance(to, datetime) and len(revisions) > 1:
         names = ", ".join(map(repr, revisions))
         raise ValueError(f"versions are counted for each namespace: name one with ns=, of {names}")

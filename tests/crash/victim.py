@@ -271,6 +271,7 @@ async def collect(cast: Cast) -> None:
     commit = store.submit_async if cast.palette.is_async else store.submit
     await out(commit(Litter(cast)))
     assert await out(commit(Collect(store))) > 0
+    store.shrink()
 
 
 async def journey(cast: Cast) -> None:

@@ -19,7 +19,7 @@ LAYERS = {
     "surface": "cli demo testing server dashboard mcp adapters __main__",
     "package": "__init__",
     "facade": "agent aio sync",
-    "nouns": "engine run runs state checkpoints workflows memory workspace context artifacts",
+    "nouns": "engine run runs state checkpoints retention workflows memory workspace context artifacts",
     "truth": "journal objects trees collect leases keys",
     "store": "store",
     "values": "records codec errors clock durations limits failpoints process interrupts locks",

@@ -10,7 +10,8 @@ from types import TracebackType
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from .. import interrupts
-from ..checkpoints import create_in_run
+from ..checkpoints import Wanted, create_in_run
+from ..durations import Duration
 from ..engine import Engine
 from ..errors import NotDurable
 from ..limits import RETRY_BACKOFF_SECONDS
@@ -131,12 +132,22 @@ class AsyncRun:
         """The conversation of the run."""
         return AsyncMessages(self._core)
 
-    async def checkpoint(self, name: str, data: Any, *, labels: Iterable[str] = (), meta: Any = None) -> None:
+    async def checkpoint(
+        self,
+        name: str,
+        data: Any,
+        *,
+        labels: Iterable[str] = (),
+        meta: Any = None,
+        keep_last: int | None = None,
+        keep_for: Duration | None = None,
+    ) -> None:
         """Keep a value under a name, for `agent.checkpoint.restore`; when the run is resumed it is not made again.
 
         >>> await run.checkpoint("booked", {"progress": 0.8})
         """
-        await self._do(create_in_run(self._core, name, data, labels, meta))
+        wanted = Wanted.read(name, data, labels, meta, keep_last, keep_for)
+        await self._do(create_in_run(self._core, wanted))
 
     async def event(self, kind: str, payload: Any = None) -> None:
         """Note something in the journal.

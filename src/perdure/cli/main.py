@@ -68,6 +68,12 @@ def _migrate() -> click.Command:
     return migrate
 
 
+def _gc() -> click.Command:
+    from .gc import gc
+
+    return gc
+
+
 def _backup() -> click.Command:
     from .keeping import backup
 
@@ -102,6 +108,7 @@ COMMANDS: dict[str, tuple[Callable[[], click.Command], str]] = {
     "verify": (_verify, "Look for entries that were edited, removed or reordered."),
     "rebuild": (_rebuild, "Make the views anew from the journal."),
     "migrate": (_migrate, "Bring an old store forward, or say what that would do."),
+    "gc": (_gc, "Show what is not needed any more, and free it."),
     "backup": (_backup, "Copy a store that is in use, and verify the copy."),
     "adopt": (_adopt, "Go on with a store that was moved or copied."),
     "demo": (_demo, "Watch an agent survive kill -9."),

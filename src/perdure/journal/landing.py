@@ -35,6 +35,8 @@ class Ask(msgspec.Struct, frozen=True):
     """Refused unless the key has this version; 0 is a key that is not there."""
     writes: bool = True
     """False where a transaction only relies on what it has read."""
+    sweeps: bool = False
+    """Deletes the key only if its time has run out, and stays out of the way of whoever has set it again."""
 
     @property
     def path(self) -> str:
@@ -94,7 +96,8 @@ class Land(Append):
         resolving = _Resolving(self._store, asks, self._revisions)
         changes = yield from resolving.run()
         # Locks are taken in one order by everybody: first those of the state, then of checkpoints, then of artifacts.
-        marks, made = yield from decided([ask for ask in self._asks if isinstance(ask, Mark)])
+        now = self._store.clock.wall_ms()
+        marks, made = yield from decided([ask for ask in self._asks if isinstance(ask, Mark)], now)
         puts, also = yield from decided_puts([ask for ask in self._asks if isinstance(ask, Put)])
         self.landed = (*changes, *marks, *puts)
         first, *rest = self._entries
@@ -147,7 +150,7 @@ class _Resolving:
             found = Entry(entry.value, stored.version + 1 if entry.value else 0)
         if ask.if_version is not None and ask.if_version != found.version:
             yield from self._refuse(ask, found)
-        if not ask.writes:
+        if not ask.writes or (ask.sweeps and (entry is not stored or found.value)):
             return entry
         packed, made = ask.packed, ask.objects
         if ask.make is not None:

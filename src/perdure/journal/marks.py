@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
 from .. import records
 from ..errors import StoreBusy
-from ..store.base import Script, Statement
+from ..limits import KEEP_LAST_DROPS_MAX
+from ..store.base import Rows, Script, Statement
+from .keeping import SPACE, Keep, keep_of, policies_in
 
 
 class Mark(msgspec.Struct, frozen=True):
@@ -23,6 +25,8 @@ class Mark(msgspec.Struct, frozen=True):
     relies_on: int = 0
     """A version whose objects were not written again: it must still be there."""
     drops: tuple[int, ...] = ()
+    keep: Keep | None = None
+    """How long versions of this name are kept; None is what the agent's rules say."""
 
     @property
     def place(self) -> tuple[int, str]:
@@ -59,26 +63,74 @@ class Gone(StoreBusy):
     """The version that was relied on has been deleted: what it had must be written again."""
 
 
-def decided(marks: Sequence[Mark]) -> Script[tuple[list[records.Landing], list[Statement]]]:
+def decided(marks: Sequence[Mark], now: int) -> Script[tuple[list[records.Landing], list[Statement]]]:
     """What they come to, numbered under the locks of their names; and the objects that go with it."""
     if not marks:
         return [], []
     places = sorted({mark.place for mark in marks})
+    owners = sorted({mark.owner for mark in marks})
     # Who deletes takes the same lock: what is relied on stays until we have committed.
     rows = yield [
         *(Statement("lock_space", (owner, f"checkpoint {name}")) for owner, name in places),
         *(Statement("last_checkpoint", place) for place in places),
         *(Statement("get_checkpoint", (*mark.place, mark.relies_on)) for mark in marks),
+        *(Statement("entries_of", (owner, SPACE, now)) for owner in owners),
     ]
     last = {place: found[0][0] if found else 0 for place, found in zip(places, rows[len(places) :], strict=False)}
+    relied = rows[2 * len(places) : 2 * len(places) + len(marks)]
+    rules = {owner: policies_in(found) for owner, found in zip(owners, rows[-len(owners) :], strict=True)}
     landed: list[records.Landing] = []
     made: list[Statement] = []
-    for mark, relied in zip(marks, rows[2 * len(places) :], strict=True):
-        if mark.relies_on and (not relied or relied[0][3]):
+    for mark, found in zip(marks, relied, strict=True):
+        if mark.relies_on and (not found or found[0][3]):
             raise Gone
         landed += [records.CheckpointDropped(*mark.place, version) for version in mark.drops]
         if mark.packed:
             last[mark.place] += 1
             landed.append(records.CheckpointMade(*mark.place, last[mark.place], mark.packed, mark.labels, mark.meta))
             made += mark.objects
+    landed += yield from _outnumbered(marks, rules, last)
     return landed, made
+
+
+def _outnumbered(
+    marks: Sequence[Mark], rules: Mapping[int, Mapping[str, Keep]], last: Mapping[tuple[int, str], int]
+) -> Script[list[records.Landing]]:
+    """The versions that go because newer ones have come: `keep_last`, applied when one is made."""
+    counts = {}
+    for mark in marks:
+        keep = mark.keep or keep_of(rules[mark.owner], mark.name)
+        if mark.packed and keep.last:
+            counts[mark.place] = keep.last
+    made = {
+        place: sum(bool(mark.packed) - len(mark.drops) for mark in marks if mark.place == place) for place in counts
+    }
+    asked = {
+        place: Statement("older_checkpoints", (*place, max(0, count - made[place]), KEEP_LAST_DROPS_MAX))
+        for place, count in counts.items()
+        if last[place] > count
+    }
+    if not asked:
+        return []
+    found = yield list(asked.values())
+    dropped = {(mark.place, version) for mark in marks for version in mark.drops}
+    return [
+        records.CheckpointDropped(*place, version)
+        for place, rows in zip(asked, found, strict=True)
+        for version in unpinned(place, rows)
+        if (place, version) not in dropped
+    ]
+
+
+def unpinned(place: tuple[int, str], rows: Rows) -> Iterator[int]:
+    """The versions without a label, of rows of (version, kind and body of the entry): a label pins a checkpoint."""
+    for version, kind, body in rows:
+        if body is not None and not any(_labels(records.decode(kind, body), (*place, version))):
+            yield version
+
+
+def _labels(record: records.Record, which: tuple[int, str, int]) -> Iterable[str]:
+    landed: Sequence[records.Landing] = getattr(record, "landed", ())
+    for it in landed:
+        if isinstance(it, records.CheckpointMade) and (it.owner, it.name, it.version) == which:
+            yield from it.labels

@@ -167,6 +167,10 @@ class Store(ABC):
         `progress` is told now and then how much is done, and of how much.
         """
 
+    def shrink(self, progress: Callable[[int, int], None] | None = None) -> None:
+        """Give empty space back to the file system, a little at a time. A server sees to that by itself."""
+        return
+
     @abstractmethod
     def close(self) -> None:
         """Give everything back. Calling it twice is fine."""

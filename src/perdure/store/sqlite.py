@@ -28,6 +28,7 @@ from .sqlite_file import (
     translate,
     translated,
 )
+from .sqlite_shrink import shrink
 from .turnstile import Turnstile
 
 T = TypeVar("T")
@@ -151,6 +152,10 @@ class SqliteStore(Store):
             finally:
                 disconnect(source)
         target.execute("PRAGMA journal_mode = DELETE").fetchall()
+
+    def shrink(self, progress: Callable[[int, int], None] | None = None) -> None:
+        if not self._one_connection:
+            shrink(self, self.path, self.durability, progress)
 
     def close(self) -> None:
         if self._closed:

@@ -11,12 +11,13 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Any, ParamSpec, TypeVar, overload
 
-from .. import codec, runs
-from ..checkpoints import Pace
+from .. import codec, retention, runs
+from ..checkpoints import Pace, read_keep
 from ..durations import Duration
 from ..engine import Engine, checked_name
 from ..keys import KeySource
 from ..limits import RETRY_BACKOFF_SECONDS
+from ..retention import GcReport
 from ..run.durable import Durable, make_durable
 from ..run.functions import Options
 from ..run.requests import drive_sync, reading
@@ -182,7 +183,15 @@ class Agent:
             self._engine, checked_name(id, "a run's id"), input, wait=wait, on_change=on_change, parallel=parallel
         )
 
-    def autosave(self, state: Callable[[], Any], *, every: Duration = 10, name: str = "autosave") -> Autosave:
+    def autosave(
+        self,
+        state: Callable[[], Any],
+        *,
+        every: Duration = 10,
+        name: str = "autosave",
+        keep_last: int | None = None,
+        keep_for: Duration | None = None,
+    ) -> Autosave:
         """For a program with a state object of its own: a checkpoint every 10 ticks, or every "5m".
 
         >>> with agent.autosave(lambda: vars(crawler), every=10) as saver:
@@ -190,8 +199,25 @@ class Agent:
         ...         saver.tick()
 
         A whole number counts ticks, everything else is a time. When the block ends well, the last state is saved too.
+        `keep_last` and `keep_for` are as in `checkpoint.create`.
         """
-        return Autosave(self.checkpoint, state, Pace(every, self._engine.clock), checked_name(name, "a name"))
+        pace = Pace(every, self._engine.clock)
+        read_keep(keep_last, keep_for)  # a mistake is told here, and not at the tenth tick
+        return Autosave(
+            self.checkpoint, state, pace, checked_name(name, "a name"), keep_last=keep_last, keep_for=keep_for
+        )
+
+    def gc(self, *, dry_run: bool = False) -> GcReport:
+        """Free what is not needed any more; with `dry_run`, only say what that is.
+
+        >>> print(agent.gc(dry_run=True))
+        would free 3 expired keys of state, 12 old checkpoints, 40 unreferenced objects
+
+        This agent's keys whose time has run out, its checkpoints that no rule keeps, and whatever nobody in the store
+        refers to. A SQLite file becomes smaller. Others may be at work; it can be interrupted anywhere.
+        """
+        engine = self._engine
+        return drive_sync(engine.store, reading(lambda: retention.gc(engine.store, [engine], dry_run=dry_run)))
 
     def close(self) -> None:
         """Give the store back. Needed only before the process goes on without this agent."""

@@ -9,7 +9,8 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from .. import checkpoints
-from ..checkpoints import CheckpointInfo, Pace, Which
+from ..checkpoints import CheckpointInfo, Pace, Retention, Wanted, Which
+from ..durations import Duration
 from ..engine import Engine
 from ..run.requests import drive_sync, reading
 from ..trees import Change
@@ -28,13 +29,38 @@ class Checkpoints:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def create(self, name: str, data: Any, *, labels: Iterable[str] = (), meta: Any = None) -> int:
+    def create(
+        self,
+        name: str,
+        data: Any,
+        *,
+        labels: Iterable[str] = (),
+        meta: Any = None,
+        keep_last: int | None = None,
+        keep_for: Duration | None = None,
+    ) -> int:
         """Keep a value under a name, and return its version: 1, then 2, and so on. Older ones are not touched.
 
         The whole value is looked at, so that no change is missed. Inside a step, an effect or an item the checkpoint
-        lands with it, and 0 is returned.
+        lands with it, and 0 is returned. `keep_last` and `keep_for` are remembered for this name, as with `retain`.
         """
-        return drive_sync(self._engine.store, checkpoints.create(self._engine, name, data, labels, meta))
+        wanted = Wanted.read(name, data, labels, meta, keep_last, keep_for)
+        return drive_sync(self._engine.store, checkpoints.create(self._engine, wanted))
+
+    def retain(self, name: str, *, keep_last: int | None = None, keep_for: Duration | None = None) -> None:
+        """Say how many versions of a name are kept, or for how long; without either, all of them again.
+
+        >>> agent.checkpoint.retain("crawl-*", keep_last=10, keep_for="30d")
+
+        `name` may be a pattern. `keep_last` is applied whenever one is made, `keep_for` by `gc`. The newest version of
+        a name, and every version with a label, stays whatever the rule.
+        """
+        keep = checkpoints.read_keep(keep_last, keep_for)
+        drive_sync(self._engine.store, checkpoints.retain(self._engine, name, keep))
+
+    def retention(self) -> builtins.list[Retention]:
+        """The rules that `retain` has set."""
+        return self._read(lambda: checkpoints.retention(self._engine))
 
     def restore(self, name: Which, version: int | None = None) -> Any:
         """The value again, as a copy; the newest of that name unless a version is given.
@@ -66,11 +92,22 @@ class Checkpoints:
 class Autosave:
     """What `agent.autosave` returns: call `tick` in your loop, and it saves when it is time."""
 
-    def __init__(self, checkpoint: Checkpoints, state: Callable[[], Any], pace: Pace, name: str) -> None:
+    def __init__(
+        self,
+        checkpoint: Checkpoints,
+        state: Callable[[], Any],
+        pace: Pace,
+        name: str,
+        *,
+        keep_last: int | None = None,
+        keep_for: Duration | None = None,
+    ) -> None:
         self._checkpoint = checkpoint
         self._state = state
         self._pace = pace
         self._name = name
+        self._keep_last = keep_last
+        self._keep_for = keep_for
 
     def tick(self) -> bool:
         """A piece of work is done, and the state is whole; whether it was saved."""
@@ -81,7 +118,8 @@ class Autosave:
 
     def save(self) -> int:
         """Save now; returns the version."""
-        version = self._checkpoint.create(self._name, self._state())
+        state = self._state()
+        version = self._checkpoint.create(self._name, state, keep_last=self._keep_last, keep_for=self._keep_for)
         self._pace.begin()
         return version
 

@@ -11,7 +11,8 @@ from types import TracebackType
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from .. import interrupts
-from ..checkpoints import create_in_run
+from ..checkpoints import Wanted, create_in_run
+from ..durations import Duration
 from ..engine import Engine
 from ..errors import NotDurable
 from ..limits import RETRY_BACKOFF_SECONDS
@@ -114,12 +115,22 @@ class Run:
         """The conversation of the run."""
         return Messages(self._core)
 
-    def checkpoint(self, name: str, data: Any, *, labels: Iterable[str] = (), meta: Any = None) -> None:
+    def checkpoint(
+        self,
+        name: str,
+        data: Any,
+        *,
+        labels: Iterable[str] = (),
+        meta: Any = None,
+        keep_last: int | None = None,
+        keep_for: Duration | None = None,
+    ) -> None:
         """Keep a value under a name, for `agent.checkpoint.restore`; when the run is resumed it is not made again.
 
         >>> run.checkpoint("booked", {"progress": 0.8})
         """
-        self._do(create_in_run(self._core, name, data, labels, meta))
+        wanted = Wanted.read(name, data, labels, meta, keep_last, keep_for)
+        self._do(create_in_run(self._core, wanted))
 
     def event(self, kind: str, payload: Any = None) -> None:
         """Note something in the journal.

@@ -37,11 +37,14 @@ def references(store: Store, packed: bytes, seen: Container[bytes] = frozenset()
         yield from done.value
 
 
-def reachable(store: Store, packed: Iterable[bytes], seen: Container[bytes] = frozenset()) -> Script[set[bytes]]:
+def reachable(
+    store: Store, packed: Iterable[bytes], seen: Container[bytes] = frozenset(), opened: set[bytes] | None = None
+) -> Script[set[bytes]]:
     """The same for many values, as a part of a script: what a collector must keep.
 
     Leaves are not opened, and types are not looked at. A node that is missing or damaged is an error, and not
-    taken for one without references: who collects would remove what is below it.
+    taken for one without references: who collects would remove what is below it. Nodes of `opened` were looked into
+    before, and are not again; those that are now join them.
     """
     found: set[bytes] = set()
     nodes: set[bytes] = set()
@@ -50,7 +53,7 @@ def reachable(store: Store, packed: Iterable[bytes], seen: Container[bytes] = fr
             _note(read_node(one[1:]), found, nodes, seen)
         elif identity := objects.reference(one):
             found.add(identity)
-    opened: set[bytes] = set()
+    opened = set() if opened is None else opened
     while wanted := sorted(nodes - opened):
         for start in range(0, len(wanted), _ASKED_MAX):
             batch = wanted[start : start + _ASKED_MAX]

@@ -6,10 +6,23 @@ from tests.mutations.mutants.details import DETAILS
 from tests.mutations.mutants.effects import EFFECTS
 from tests.mutations.mutants.holders import HOLDERS
 from tests.mutations.mutants.journal import JOURNAL
+from tests.mutations.mutants.retention import OF_RETENTION
 from tests.mutations.mutants.runs import RUNS
 from tests.mutations.mutants.state import OF_CHECKPOINTS, OF_STATE
 from tests.mutations.mutants.store import STORE
 from tests.mutations.mutants.values import VALUES
 from tests.mutations.mutants.verify import VERIFY
 
-MUTANTS = (*RUNS, *DETAILS, *EFFECTS, *HOLDERS, *JOURNAL, *VERIFY, *OF_STATE, *OF_CHECKPOINTS, *STORE, *VALUES)
+MUTANTS = (
+    *RUNS,
+    *DETAILS,
+    *EFFECTS,
+    *HOLDERS,
+    *JOURNAL,
+    *VERIFY,
+    *OF_STATE,
+    *OF_CHECKPOINTS,
+    *OF_RETENTION,
+    *STORE,
+    *VALUES,
+)

@@ -24,7 +24,7 @@ class Named(msgspec.Struct, frozen=True):
     @property
     def returns(self) -> bool:
         """Whether rows come back."""
-        return self.text.startswith("SELECT") or "RETURNING" in self.text
+        return self.text.startswith(("SELECT", "PRAGMA")) or "RETURNING" in self.text
 
 
 _HERE = Path(__file__).parent

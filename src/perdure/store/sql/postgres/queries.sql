@@ -59,6 +59,10 @@ SELECT id, kind, name, at FROM streams ORDER BY id;
 -- The same in pieces.
 SELECT id, kind, name, at FROM streams WHERE id > :after ORDER BY id LIMIT :count;
 
+-- name: stream_heads()
+-- How long each stream is: what is appended later is new to who has read up to here.
+SELECT id, (SELECT max(seq) FROM events WHERE stream = streams.id) FROM streams ORDER BY id;
+
 -- name: count_streams()
 -- Signed with every seal, so that a stream removed later is missed.
 SELECT coalesce(max(id), 0) FROM streams;
@@ -92,6 +96,19 @@ SELECT value FROM meta WHERE key = :key;
 -- Set once, when the store is created.
 INSERT INTO meta (key, value) VALUES (:key, :value) ON CONFLICT (key) DO NOTHING;
 
+-- name: note_meta(key, value)
+-- A fact about the store that changes.
+INSERT INTO meta (key, value) VALUES (:key, :value) ON CONFLICT (key) DO UPDATE SET value = excluded.value;
+
+-- name: store_bytes()
+-- What the tables of the store take on disk, with their indexes; how much of it is empty only the server knows.
+SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint, 0::bigint FROM pg_class
+WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r';
+
+-- name: release_pages()
+-- Nothing to be done here: the server's own autovacuum lets the space be used again.
+SELECT 1;
+
 -- name: check_file()
 -- The pages of the database are the server's affair (checksums, amcheck): a client has nothing to look at.
 SELECT 'ok';
@@ -119,8 +136,16 @@ SELECT id, size, data FROM objects WHERE id IN (
     SELECT substring(:ids::bytea FROM place FOR 32) FROM generate_series(1, length(:ids::bytea), 32) AS place);
 
 -- name: all_objects()
--- For collecting; locked, so that whoever writes one of them again waits and finds it gone, or is waited for and seen.
-SELECT id, size, length(data) FROM objects FOR UPDATE;
+-- What the large values take.
+SELECT id, size, length(data) FROM objects;
+
+-- name: count_objects()
+-- How large the collector's memory must be.
+SELECT count(*) FROM objects;
+
+-- name: objects_page(after, count)
+-- The objects in pieces, with what each takes, for the collector.
+SELECT id, length(data) FROM objects WHERE id > :after ORDER BY id LIMIT :count;
 
 -- name: object_ids(after, count)
 -- The objects in pieces, for verify.
@@ -129,6 +154,12 @@ SELECT id FROM objects WHERE id > :after ORDER BY id LIMIT :count;
 -- name: has_object(id)
 -- Whether a large value is there, without reading it.
 SELECT 1 FROM objects WHERE id = :id;
+
+-- name: lock_objects(ids)
+-- The objects of these ids that nobody is about to refer to; whoever wants to waits until we have decided.
+SELECT id FROM objects WHERE id IN (
+    SELECT substring(:ids::bytea FROM place FOR 32) FROM generate_series(1, length(:ids::bytea), 32) AS place)
+FOR UPDATE SKIP LOCKED;
 
 -- name: drop_object(id)
 -- Nobody refers to it any more.
@@ -175,9 +206,20 @@ DELETE FROM uploads WHERE at < :before;
 -- What is left of uploads that are gone.
 DELETE FROM pending WHERE NOT EXISTS (SELECT 1 FROM uploads WHERE uploads.id = pending.upload);
 
--- name: all_pending()
+-- name: pending_among(ids)
+-- Which of these objects an upload needs by now.
+SELECT object FROM pending WHERE object IN (
+    SELECT substring(:ids::bytea FROM place FOR 32) FROM generate_series(1, length(:ids::bytea), 32) AS place);
+
+-- name: all_pending(before)
 -- What must not be collected, although no entry refers to it yet.
-SELECT object FROM pending;
+SELECT object FROM pending JOIN uploads ON uploads.id = pending.upload WHERE uploads.at >= :before;
+
+-- name: count_dead_holders(boot, now)
+-- How many the next statement would remove.
+SELECT count(*) FROM holders
+WHERE deadline < (extract(epoch FROM clock_timestamp()) * 1000)::bigint + 0 * :now::bigint AND :boot::text IS NOT NULL
+  AND NOT EXISTS (SELECT 1 FROM leases WHERE leases.holder = holders.id);
 
 -- name: drop_dead_holders(boot, now)
 -- What crashed processes left behind; here another boot id is another machine, and proves nothing: only time does.
@@ -427,6 +469,11 @@ SELECT stream, seq, at, dropped FROM checkpoints WHERE owner = :owner AND name =
 -- name: versions_of(owner, name)
 -- What can be deleted of a name.
 SELECT version FROM checkpoints WHERE owner = :owner AND name = :name AND dropped = 0 ORDER BY version;
+
+-- name: older_checkpoints(owner, name, skip, count)
+-- Those behind the newest so many, with the entries that made them, for `keep_last`.
+SELECT c.version, e.kind, e.body FROM checkpoints AS c JOIN events AS e ON e.stream = c.stream AND e.seq = c.seq
+WHERE c.owner = :owner AND c.name = :name AND c.dropped = 0 ORDER BY c.version DESC LIMIT :count OFFSET :skip;
 
 -- name: checkpoints_of(owner)
 -- All of an agent, oldest first.

@@ -48,6 +48,12 @@ SELECT id, kind, name, at FROM streams ORDER BY id;
 -- The same in pieces.
 SELECT id, kind, name, at FROM streams WHERE id > :after ORDER BY id LIMIT :count;
 
+-- name: stream_heads()
+-- How long each stream is: what is appended later is new to who has read up to here.
+SELECT id, (SELECT max(events.id) & 4294967295 FROM events
+            WHERE events.id > (streams.id << 32) AND events.id < ((streams.id + 1) << 32))
+FROM streams ORDER BY id;
+
 -- name: count_streams()
 -- Signed with every seal, so that a stream removed later is missed.
 SELECT coalesce(max(id), 0) FROM streams;
@@ -81,6 +87,19 @@ SELECT value FROM meta WHERE key = :key;
 -- Set once, when the store is created.
 INSERT INTO meta (key, value) VALUES (:key, :value) ON CONFLICT (key) DO NOTHING;
 
+-- name: note_meta(key, value)
+-- A fact about the store that changes.
+INSERT INTO meta (key, value) VALUES (:key, :value) ON CONFLICT (key) DO UPDATE SET value = excluded.value;
+
+-- name: store_bytes()
+-- What the store takes on disk, without its log, and how much of that is empty.
+SELECT page_count * page_size, freelist_count * page_size
+FROM pragma_page_count, pragma_page_size, pragma_freelist_count;
+
+-- name: release_pages()
+-- Some empty pages go back to the file system: few at a time, because others wait to write.
+PRAGMA incremental_vacuum(1000);
+
 -- name: check_file()
 -- Whether the database itself is in order: pages, indexes and types of columns.
 SELECT integrity_check FROM pragma_integrity_check LIMIT 20;
@@ -108,8 +127,16 @@ WITH RECURSIVE places (place) AS (
 SELECT id, size, data FROM objects WHERE id IN (SELECT substr(:ids, place, 32) FROM places);
 
 -- name: all_objects()
--- For collecting.
+-- What the large values take.
 SELECT id, size, length(data) FROM objects;
+
+-- name: count_objects()
+-- How large the collector's memory must be.
+SELECT count(*) FROM objects;
+
+-- name: objects_page(after, count)
+-- The objects in pieces, with what each takes, for the collector.
+SELECT id, length(data) FROM objects WHERE id > :after ORDER BY id LIMIT :count;
 
 -- name: object_ids(after, count)
 -- The objects in pieces, for verify.
@@ -118,6 +145,13 @@ SELECT id FROM objects WHERE id > :after ORDER BY id LIMIT :count;
 -- name: has_object(id)
 -- Whether a large value is there, without reading it.
 SELECT 1 FROM objects WHERE id = :id;
+
+-- name: lock_objects(ids)
+-- The objects of these ids that nobody is about to refer to: here the transaction has the write lock anyway.
+SELECT id FROM objects WHERE id IN (
+    WITH RECURSIVE places (place) AS (
+        SELECT 1 UNION ALL SELECT place + 32 FROM places WHERE place + 32 <= length(:ids))
+    SELECT substr(:ids, place, 32) FROM places);
 
 -- name: drop_object(id)
 -- Nobody refers to it any more.
@@ -169,9 +203,21 @@ DELETE FROM uploads WHERE at < :before;
 -- What is left of uploads that are gone.
 DELETE FROM pending WHERE NOT EXISTS (SELECT 1 FROM uploads WHERE uploads.id = pending.upload);
 
--- name: all_pending()
+-- name: pending_among(ids)
+-- Which of these objects an upload needs by now.
+SELECT object FROM pending WHERE object IN (
+    WITH RECURSIVE places (place) AS (
+        SELECT 1 UNION ALL SELECT place + 32 FROM places WHERE place + 32 <= length(:ids))
+    SELECT substr(:ids, place, 32) FROM places);
+
+-- name: all_pending(before)
 -- What must not be collected, although no entry refers to it yet.
-SELECT object FROM pending;
+SELECT object FROM pending JOIN uploads ON uploads.id = pending.upload WHERE uploads.at >= :before;
+
+-- name: count_dead_holders(boot, now)
+-- How many the next statement would remove.
+SELECT count(*) FROM holders
+WHERE (boot <> :boot OR deadline < :now) AND NOT EXISTS (SELECT 1 FROM leases WHERE leases.holder = holders.id);
 
 -- name: drop_dead_holders(boot, now)
 -- What crashed processes left behind; one that still has a lease stays, to be asked about.
@@ -409,6 +455,11 @@ SELECT stream, seq, at, dropped FROM checkpoints WHERE owner = :owner AND name =
 -- name: versions_of(owner, name)
 -- What can be deleted of a name.
 SELECT version FROM checkpoints WHERE owner = :owner AND name = :name AND dropped = 0 ORDER BY version;
+
+-- name: older_checkpoints(owner, name, skip, count)
+-- Those behind the newest so many, with the entries that made them, for `keep_last`.
+SELECT c.version, e.kind, e.body FROM checkpoints AS c JOIN events AS e ON e.id = (c.stream << 32) | c.seq
+WHERE c.owner = :owner AND c.name = :name AND c.dropped = 0 ORDER BY c.version DESC LIMIT :count OFFSET :skip;
 
 -- name: checkpoints_of(owner)
 -- All of an agent, oldest first.

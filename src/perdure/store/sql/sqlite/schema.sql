@@ -175,6 +175,9 @@ CREATE TABLE checkpoints (
     PRIMARY KEY (owner, name, version)
 ) STRICT, WITHOUT ROWID;
 
+-- Keys that will run out, in the order in which they do: the sweeper looks at no others.
+CREATE INDEX entries_expiring ON entries (owner, expires) WHERE expires > 0;
+
 -- View: the artifacts of the agents, and the entry of the journal that has each. One that was deleted stays, marked, so
 -- that its number is not given again.
 CREATE TABLE artifacts (

@@ -1,4 +1,4 @@
--- oldest: 3
+-- oldest: 4
 
 -- View: the artifacts of the agents, and the entry of the journal that has each. One that was deleted stays, marked, so
 -- that its number is not given again.

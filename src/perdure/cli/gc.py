@@ -1,0 +1,101 @@
+"""`perdure gc`: shows what is not needed any more, then frees it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING
+
+import click
+
+from ..engine import Engine
+from ..errors import StoreUnavailable
+from ..retention import GcReport
+from ..retention import gc as free
+from .output import Output, clean, is_terminal, size
+from .stores import agent_option, common, existing_store, said_again, url_of
+
+if TYPE_CHECKING:
+    from ..store.base import Store
+
+
+@click.command()
+@click.option("--yes", is_flag=True, help="Free it without asking.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be freed.")
+@agent_option
+@common
+def gc(yes: bool, dry_run: bool, agent: str | None, url: str | None, as_json: bool) -> int:
+    """Show what is not needed any more, and free it.
+
+    Keys of state whose time has run out, checkpoints that no rule keeps, large values that nothing refers to, rows of
+    dead processes. Asks before it frees anything; where there is nobody to ask, it only shows, unless you say --yes.
+    Agents may be at work meanwhile. It can be interrupted anywhere, and started again.
+    """
+    if yes and dry_run:
+        raise click.UsageError("--dry-run only shows, --yes frees: say one of them")
+    out = Output(as_json)
+    with _engines(url, agent) as (store, engines):
+        report = _done(out, store, engines, dry_run=True)
+        if not as_json:
+            _tell(out, report)
+        if yes or (not dry_run and not report.nothing and _agreed(out, url, agent)):
+            report = _done(out, store, engines, dry_run=False)
+            if not as_json:
+                _tell_freed(out, report)
+    if as_json:
+        out.json(_as_json(report))
+    return 0
+
+
+@contextmanager
+def _engines(url: str | None, agent: str | None) -> Iterator[tuple[Store, list[Engine]]]:
+    """The store, and the agents that are meant: all of them, unless one is named."""
+    located = url_of(url)
+    with existing_store(located) as store:
+        names = [str(name) for name, *_ in store.read("all_agents") if agent in (None, name)]
+    if agent is not None and not names:
+        raise StoreUnavailable(clean(f"the store has no agent {agent!r}"), hint="`perdure runs` shows which there are")
+    engines = [
+        Engine(name, store=located, durability="full", strict=False, key=None, single_home=False) for name in names
+    ]
+    try:
+        with existing_store(located) if not engines else nullcontext(engines[0].store) as store:
+            yield store, engines
+    finally:
+        for engine in engines:
+            engine.close()
+
+
+def _done(out: Output, store: Store, engines: list[Engine], *, dry_run: bool) -> GcReport:
+    with out.progress("looking" if dry_run else "freeing") as bar:
+        return free(store, engines, dry_run=dry_run, progress=lambda what, done, total: bar(done, total))
+
+
+def _agreed(out: Output, url: str | None, agent: str | None) -> bool:
+    if out.as_json or not (is_terminal(sys.stdout) and sys.stdin.isatty()):
+        if not out.as_json:
+            out.line(clean(f"nothing was freed; to free it: perdure gc --yes{said_again(url, agent)}"))
+        return False
+    return click.confirm("free it?", default=False)
+
+
+def _tell(out: Output, report: GcReport) -> None:
+    if report.nothing:
+        out.line(f"nothing to free; the store takes {size(report.bytes_before)}")
+        return
+    found = [(many, part) for _, many, part in report.parts() if part.count]
+    rows = [(what, str(part.count), size(part.bytes) if part.bytes else "") for what, part in found]
+    out.table(("WHAT", "COUNT", "BYTES"), rows)
+
+
+def _tell_freed(out: Output, report: GcReport) -> None:
+    out.line(f"{report}; the store took {size(report.bytes_before)}, and takes {size(report.bytes_after)} now")
+
+
+def _as_json(report: GcReport) -> dict[str, object]:
+    names = ("state", "checkpoints", "objects", "holders")
+    parts = {name: getattr(report, name) for name in names}
+    counts = {name: {"count": part.count, "bytes": part.bytes} for name, part in parts.items()}
+    sizes = {"bytes_before": report.bytes_before, "bytes_after": report.bytes_after}
+    return {"dry_run": report.dry_run, **counts, **sizes}

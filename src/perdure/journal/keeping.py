@@ -1,0 +1,48 @@
+"""How long checkpoints are kept: rules by name, which are state of the agent themselves, and journalled as such."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+import msgspec
+
+from .. import codec
+from ..objects import reference
+
+SPACE = "perdure:retention"
+"""The namespace of an agent's state that has its rules; a key is the pattern of names that it is about."""
+
+
+class Keep(msgspec.Struct, frozen=True):
+    """A rule: the newest so many, and those younger than so many milliseconds. 0 says nothing."""
+
+    last: int = 0
+    milliseconds: int = 0
+
+
+EVERYTHING = Keep()
+
+
+def stored_form(keep: Keep) -> dict[str, int]:
+    """The rule as a value of the state."""
+    return {"last": keep.last, "milliseconds": keep.milliseconds}
+
+
+def policies_in(rows: Sequence[tuple[Any, ...]]) -> dict[str, Keep]:
+    """The rules in rows of `entries_of`, by pattern."""
+    return {key: _rule(value) for key, value, *_ in rows if not reference(value)}
+
+
+def _rule(packed: bytes) -> Keep:
+    found = codec.decode(packed[1:])
+    return Keep(int(found["last"]), int(found["milliseconds"]))
+
+
+def keep_of(policies: Mapping[str, Keep], name: str) -> Keep:
+    """The rule for a name: its own, else that of the longest pattern that fits; else everything is kept."""
+    if name in policies:
+        return policies[name]
+    fitting = [pattern for pattern in policies if fnmatchcase(name, pattern)]
+    return policies[max(fitting, key=lambda pattern: (len(pattern), pattern))] if fitting else EVERYTHING

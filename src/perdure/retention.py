@@ -1,0 +1,189 @@
+"""What is not needed any more, and freeing it: `agent.gc()` and `perdure gc`.
+
+Everything that goes is told beforehand (`dry_run`), and goes in short commits: it can be interrupted anywhere, and
+others go on beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from . import checkpoints, collect, state
+from .failpoints import Site
+from .journal.keeping import keep_of
+from .journal.marks import Mark
+from .limits import GC_BATCH
+from .process import this_process
+from .run.requests import drive_sync
+from .store.base import Script, Statement, Store, Unit
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+Progress = Callable[[str, int, int], None]
+"""Told now and then what is being done, how much of it is done, and of how much."""
+
+
+class Part(msgspec.Struct, frozen=True):
+    """How many things of a kind, and the bytes that they take."""
+
+    count: int = 0
+    bytes: int = 0
+
+
+class GcReport(msgspec.Struct, frozen=True):
+    """What `gc` has freed, or would free with `dry_run=True`."""
+
+    dry_run: bool
+    state: Part = Part()
+    """Keys whose time had run out."""
+    checkpoints: Part = Part()
+    """Versions that the rules of `checkpoint.retain` do not keep. Their bytes are among those of the objects."""
+    objects: Part = Part()
+    """Large values, and parts of checkpoints, that nothing refers to."""
+    holders: Part = Part()
+    """Rows of processes that are gone."""
+    bytes_before: int = 0
+    """What the store took on disk."""
+    bytes_after: int = 0
+
+    @property
+    def nothing(self) -> bool:
+        """Whether there was nothing to free."""
+        return not any(part.count for part in (self.state, self.checkpoints, self.objects, self.holders))
+
+    def __str__(self) -> str:
+        found = [f"{part.count} {one if part.count == 1 else many}" for one, many, part in self.parts() if part.count]
+        verb = "would free" if self.dry_run else "freed"
+        return f"{verb} {', '.join(found)}" if found else "nothing to free"
+
+    def parts(self) -> Iterator[tuple[str, str, Part]]:
+        """Each kind of thing in words, for one and for many."""
+        yield "expired key of state", "expired keys of state", self.state
+        yield "old checkpoint", "old checkpoints", self.checkpoints
+        yield "unreferenced object", "unreferenced objects", self.objects
+        yield "dead holder", "dead holders", self.holders
+
+
+def gc(
+    store: Store,
+    engines: Sequence[Engine],
+    *,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+) -> GcReport:
+    """Free what these agents do not need any more, and what nobody in the store refers to."""
+    tell = progress or (lambda what, done, total: None)
+    before = _bytes_of(store)
+    known = [engine for engine in engines if engine.is_known()]
+    drops = {engine.name: list(outdated(engine)) for engine in known}
+    checkpoints_found = Part(sum(len(marks.drops) for found in drops.values() for marks in found))
+    if dry_run:
+        gone = [
+            ("CheckpointMade", *mark.place, version)
+            for found in drops.values()
+            for mark in found
+            for version in mark.drops
+        ]
+        marks = collect.marked(store, lambda done, total: tell("looking", done, total), gone)
+        sizes = [size for page in collect.unused(store, marks) for _, size in page]
+        objects = Part(len(sizes), sum(sizes))
+        return GcReport(True, _expired(known), checkpoints_found, objects, _dead(store), before, before)
+    swept = _sweep(known, tell)
+    for engine in known:
+        _drop(engine, drops[engine.name], tell)
+    freed = collect.collect(store, lambda done, total: tell("looking for unreferenced objects", done, total))
+    holders = store.submit(_Bury(store))
+    store.shrink(lambda done, total: tell("shrinking", done, total))
+    objects = Part(freed.objects, freed.bytes)
+    return GcReport(False, swept, checkpoints_found, objects, Part(holders), before, _bytes_of(store))
+
+
+def _bytes_of(store: Store) -> int:
+    return int(store.read("store_bytes")[0][0])
+
+
+# -- state ------------------------------------------------------------------------------------------------------------
+
+
+def _expired(engines: Sequence[Engine]) -> Part:
+    found = [engine.store.read("count_expired", (engine.stream, engine.store.clock.wall_ms()))[0] for engine in engines]
+    return Part(sum(int(count) for count, _ in found), sum(int(size) for _, size in found))
+
+
+def _sweep(engines: Sequence[Engine], tell: Progress) -> Part:
+    """Delete keys whose time has run out, as entries of the journal like any other change."""
+    expected = _expired(engines)
+    done = 0
+    for engine in engines:
+        while asks := state.overdue(engine, GC_BATCH):
+            landed = drive_sync(engine.store, state.land(engine, Site.STATE, asks))
+            done += len(landed)
+            tell("expired keys", done, max(done, expected.count))
+            if len(landed) < len(asks) and not landed:
+                break  # all of them were set again at this very moment
+    return Part(done, expected.bytes)
+
+
+# -- checkpoints ------------------------------------------------------------------------------------------------------
+
+
+def outdated(engine: Engine) -> Iterator[Mark]:
+    """What drops the versions that an agent's rules do not keep, name by name."""
+    rules = checkpoints.rules_of(engine)
+    if not rules:
+        return
+    now = engine.store.clock.wall_ms()
+    versions: dict[str, list[tuple[int, int]]] = {}
+    for name, version, _, _, at in engine.store.read("checkpoints_of", (engine.stream,)):
+        versions.setdefault(name, []).append((version, at))
+    for name, found in versions.items():
+        keep = keep_of(rules, name)
+        newest_first = sorted(found, reverse=True)
+        old = [
+            version
+            for place, (version, at) in enumerate(newest_first)
+            if place and ((keep.last and place >= keep.last) or (keep.milliseconds and at + keep.milliseconds <= now))
+        ]
+        drops = tuple(version for version in old if not checkpoints.pinned(engine, name, version))
+        if drops:
+            yield Mark(engine.stream, name, drops=drops)
+
+
+def _drop(engine: Engine, marks: Sequence[Mark], tell: Progress) -> None:
+    for number, mark in enumerate(marks, start=1):
+        for start in range(0, len(mark.drops), GC_BATCH):
+            piece = msgspec.structs.replace(mark, drops=mark.drops[start : start + GC_BATCH])
+            drive_sync(engine.store, state.land(engine, Site.CHECKPOINT, [piece]))
+        engine.shelf.forget(mark.name)
+        tell("old checkpoints", number, len(marks))
+
+
+# -- holders ----------------------------------------------------------------------------------------------------------
+
+
+def _dead(store: Store) -> Part:
+    return Part(int(store.read("count_dead_holders", _now(store))[0][0]))
+
+
+def _now(store: Store) -> tuple[str, int]:
+    return this_process().boot, store.clock.boot_ms()
+
+
+class _Bury(Unit[int]):
+    """Rows of dead processes go; one that lives comes back with its next beat. Returns how many there were."""
+
+    site = Site.HEARTBEAT
+
+    def __init__(self, store: Store) -> None:
+        self._now = _now(store)
+
+    def script(self) -> Script[int]:
+        [[(count,)], _] = yield [
+            Statement("count_dead_holders", self._now),
+            Statement("drop_dead_holders", self._now),
+        ]
+        return int(count)
