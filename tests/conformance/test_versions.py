@@ -157,6 +157,7 @@ def test_an_entry_of_a_later_version_is_refused_and_not_skipped(
     with monkeypatch.context() as later, agent.run("r") as run:
         later.setitem(records.KIND_OF, type(entry), int(kind))
         later.setattr("perdure.journal.append.fold", lambda *_: ())
+        run.state["large"] = "so that there is something to collect " * 500
         store.submit(Append(Site.WRITE, run._core.head, [entry], store.clock))
     for read in (
         lambda: agent.runs.get("r"),
