@@ -31,21 +31,23 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as work, Cluster() as cluster:
         file, server = Path(work) / "perdure.db", cluster.url("release")
         for store, outside in ((str(file), "sqlite.txt"), (server, "postgres.txt")):
-            write(given.source.resolve(), store, folder / outside, Path(work))
+            parts = write(given.source.resolve(), store, folder / outside, Path(work))
+        (folder / "parts.txt").write_text(parts, encoding="utf-8")
         compact(file, folder / "sqlite.db")
         (folder / "postgres.sql").write_text(dump.dumped(server, given.source), encoding="utf-8")
     for path in sorted(folder.iterdir()):
         print(f"{path.relative_to(ROOT)}: {path.stat().st_size:,} bytes")
 
 
-def write(source: Path, store: str, outside: Path, home: Path) -> None:
-    """Everything, and last a process that is killed in the middle of a run."""
+def write(source: Path, store: str, outside: Path, home: Path) -> str:
+    """Everything, and last a process that is killed in the middle of a run; the nouns that the release has, by line."""
     outside.unlink(missing_ok=True)
     environment = {**os.environ, "PYTHONPATH": str(source), "HOME": str(home)}
     program = [sys.executable, str(Path(__file__).with_name("writer.py")), store, str(outside)]
-    subprocess.run(program, env=environment, check=True)
+    parts = subprocess.run(program, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
     doomed = subprocess.run([*program, "unfinished"], env=environment, check=False)
     assert doomed.returncode == -signal.SIGKILL, f"it ended with {doomed.returncode}"
+    return parts
 
 
 def compact(file: Path, target: Path) -> None:

@@ -67,6 +67,7 @@ def write(agent: Agent) -> None:
     for name, part in PARTS.items():
         if hasattr(agent, name):
             part(agent)
+            print(name)
 
 
 def state(agent: Any) -> None:
@@ -90,7 +91,14 @@ def checkpoint(agent: Any) -> None:
     agent.checkpoint.delete("dropped")
 
 
-PARTS = {"state": state, "checkpoint": checkpoint}
+def artifacts(agent: Any) -> None:
+    agent.artifacts.save("report", LARGE.encode(), note="a draft")
+    agent.artifacts.save("report", LARGE.encode() + NOISE, labels=["best"])
+    agent.artifacts.save("dropped", NOISE)
+    agent.artifacts.delete("dropped")
+
+
+PARTS = {"state": state, "checkpoint": checkpoint, "artifacts": artifacts}
 """What releases have added since the first, by the attribute of the agent."""
 
 
