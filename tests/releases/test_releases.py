@@ -239,7 +239,10 @@ def test_a_copy_never_takes_the_place_of_another(
     shutil.copy(STORES / "schema-1/sqlite.db", path)
     (tmp_path / "perdure.db.schema-1").write_text("another copy")
     assert main(["migrate", "--check", "--store", str(path)]) == 1
-    assert "perdure.db.schema-1.2 first" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "perdure.db.schema-1.2 first" in said
+    assert "2 keeping: adds spaces, entries, history, checkpoints\n" in said
+    assert "retention: changes no rows\n" in said, "the table that gets an index is empty then"
     assert main(["migrate", "--store", str(path)]) == 0
     assert "it has schema" in capsys.readouterr().out
     assert (tmp_path / "perdure.db.schema-1").read_text() == "another copy"

@@ -41,7 +41,7 @@ def migrate(check: bool, no_backup: bool, url: str | None, as_json: bool) -> int
     if as_json:
         out.json(_facts(shown, found, copy, done=not check))
     else:
-        _tell(out, found, copy, check, said_again(url))
+        _tell(out, found, path, copy, check, said_again(url))
     return 1 if check and found.steps else 0
 
 
@@ -86,7 +86,11 @@ def _facts(shown: str, found: Versions, copy: Path | None, done: bool) -> dict[s
     return {**told, "backup": str(copy) if copy is not None else None, "done": done}
 
 
-def _tell(out: Output, found: Versions, copy: Path | None, check: bool, options: str) -> None:
+def _size(path: str | None) -> str:
+    return f": {size(os.path.getsize(path))}" if path is not None else ""
+
+
+def _tell(out: Output, found: Versions, path: str | None, copy: Path | None, check: bool, options: str) -> None:
     if not found.steps:
         newer = found.found > found.known
         out.line("it is newer, and made for this version too" if newer else "nothing to do: it is up to date")
@@ -94,7 +98,7 @@ def _tell(out: Output, found: Versions, copy: Path | None, check: bool, options:
     for step in found.steps:
         out.line(f"  {step.number} {step.name}: {_what(step)}")
     slow = any(step.goes_through for step in found.steps)
-    cost = "takes longer the larger the store is" if slow else "takes milliseconds, whatever the size of the store"
+    cost = f"takes longer the larger the store is{_size(path)}" if slow else "takes milliseconds, whatever its size"
     if not check:
         out.line(f"done: {counted(len(found.steps), 'step')} in one transaction; it has schema {found.known} now")
         if copy is not None:
@@ -103,6 +107,8 @@ def _tell(out: Output, found: Versions, copy: Path | None, check: bool, options:
     out.line(f"to do: {counted(len(found.steps), 'step')} in one transaction, all or nothing; it {cost}")
     if copy is not None:
         out.line(clean(f"`perdure migrate{options}` does it, and copies the file to {copy} first"))
+    elif path is not None:
+        out.line(clean(f"`perdure migrate{options} --no-backup` does it, without a copy of the file"))
     else:
         out.line(clean(f"make a backup with your own tools (pg_dump), then `perdure migrate{options}` does it"))
 
@@ -111,4 +117,4 @@ def _what(step: Step) -> str:
     parts = [f"adds {', '.join(step.adds)}"] if step.adds else []
     parts += [f"adds a column to {', '.join(step.widens)}"] if step.widens else []
     parts += [f"goes through {', '.join(step.goes_through)}"] if step.goes_through else []
-    return "; ".join(parts) or "changes no table"
+    return "; ".join(parts) or "changes no rows"

@@ -55,10 +55,16 @@ class Versions(msgspec.Struct, frozen=True):
 def compared(dialect: str, found: int, oldest: int) -> Versions:
     """A store of that schema beside this program."""
     history = sql.history(dialect)
-    return Versions(found, oldest, len(history), tuple(_step(*one) for one in history[found:]))
+    steps, new = list[Step](), set[str]()
+    for number, name, text in history[found:]:
+        step = _step(number, name, text, new)
+        steps.append(step)
+        new.update(step.adds)
+    return Versions(found, oldest, len(history), tuple(steps))
 
 
-def _step(number: int, name: str, text: str) -> Step:
+def _step(number: int, name: str, text: str, new: set[str]) -> Step:
+    """What a migration does; in a table of `new`, which an earlier step has added, there is nothing to go through."""
     statements = [" ".join(piece.split()) for piece in _COMMENT.sub("", text).split(";")]
     adds = [name for statement in statements for name in _NEW_TABLE.findall(statement)]
     widens = [name for statement in statements for name in _WIDER.findall(statement)]
@@ -67,6 +73,6 @@ def _step(number: int, name: str, text: str) -> Step:
         for statement in statements
         if not _WIDER.match(statement)
         for name in _TOUCHED.findall(statement)
-        if name not in adds
+        if name not in adds and name not in new
     ]
     return Step(number, name, tuple(adds), tuple(dict.fromkeys(widens)), tuple(dict.fromkeys(through)))
