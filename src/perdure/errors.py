@@ -28,7 +28,8 @@
     │   ├── Diverged                 PD307  the code asks for another effect than recorded
     │   ├── NothingToAnswer          PD308  no open question under that run
     │   ├── AlreadyAnswered          PD309  somebody else was first
-    │   └── RunNotFinished           PD310  there is no result yet
+    │   ├── RunNotFinished           PD310  there is no result yet
+    │   └── BudgetExceeded           PD311  the run has spent what it may
     └── CallProblem                  steps and effects
         ├── NotDurable               PD401  outside a run
         ├── EffectInsideStep         PD402  an effect within something repeatable
@@ -258,6 +259,13 @@ class RunNotFinished(RunProblem):
 
     code = "PD310"
     hint = "open it again under the same id to continue it"
+
+
+class BudgetExceeded(RunProblem):
+    """The run has spent its budget, so nothing new is begun in it."""
+
+    code = "PD311"
+    hint = "what is done is kept: open the run again with a higher budget_usd= to go on"
 
 
 class CallProblem(PerdureError):

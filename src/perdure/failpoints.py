@@ -35,6 +35,7 @@ class Site(StrEnum):
     EFFECT_DOUBT = "effect.doubt"
     ITEM_DONE = "item.done"
     WRITE = "run.write"
+    CREDIT = "run.credit"
     QUESTION = "run.question"
     ANSWER = "run.answer"
     STATE = "state.write"

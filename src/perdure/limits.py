@@ -104,3 +104,9 @@ GC_BATCH = 500
 
 VACUUM_BYTES_MAX = 256 * 1024 * 1024
 """A file of an older version is written anew by `gc` up to this size: nobody else can write meanwhile."""
+
+TOKENS_MAX = 10**12
+"""Of one call of a model."""
+
+COST_USD_MAX = 1_000_000
+"""Of one call, and of a budget."""

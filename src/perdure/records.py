@@ -36,6 +36,7 @@ class Op(IntEnum):
     EVENT = 4
     RESULT = 5
     CHECKPOINT = 6
+    USAGE = 7
 
 
 class Write(Record, frozen=True):
@@ -111,6 +112,47 @@ Landing = StateChange | CheckpointMade | CheckpointDropped | ArtifactSaved | Art
 """What a step, an effect, an item or a call in the open may write to the agent. Kinds are told apart by their tag."""
 
 
+class Usage(Record, frozen=True):
+    """What calls of a model came to, as its provider reported it; one call, or the sum of several."""
+
+    model: str
+    provider: str = ""
+    step: str = ""
+    """The step or effect that made the calls; empty outside of them."""
+    calls: int = 1
+    unpriced: int = 0
+    """Calls of which nobody knows the cost: they are not in `cost`."""
+    input_tokens: int = 0
+    """All of them, those from the cache too."""
+    output_tokens: int = 0
+    cached_input_tokens: int = 0
+    cache_write_tokens: int = 0
+    cost: int = 0
+    """In billionths of a dollar, by the prices of the day when it was recorded."""
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.model,
+            self.provider,
+            self.step,
+            self.calls + other.calls,
+            self.unpriced + other.unpriced,
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cached_input_tokens + other.cached_input_tokens,
+            self.cache_write_tokens + other.cache_write_tokens,
+            self.cost + other.cost,
+        )
+
+
+class Saved(Record, frozen=True):
+    """What was remembered and not done again: steps, their time, and their calls of one model."""
+
+    steps: int
+    took_us: int
+    usage: Usage
+
+
 class Status(StrEnum):
     """Where a run is. `CRASHED` is never stored: it is a running one whose holder is dead."""
 
@@ -176,6 +218,7 @@ class StepDone(Record, frozen=True):
     result: bytes
     writes: tuple[Write, ...] = ()
     landed: tuple[Landing, ...] = ()
+    usage: tuple[Usage, ...] = ()
 
 
 class AttemptFailed(Record, frozen=True):
@@ -224,6 +267,7 @@ class EffectDone(Record, frozen=True):
     writes: tuple[Write, ...] = ()
     note: str = ""
     landed: tuple[Landing, ...] = ()
+    usage: tuple[Usage, ...] = ()
 
 
 class EffectFailed(Record, frozen=True):
@@ -249,6 +293,7 @@ class ItemDone(Record, frozen=True):
     """Path of the item's own scope."""
     writes: tuple[Write, ...] = ()
     landed: tuple[Landing, ...] = ()
+    usage: tuple[Usage, ...] = ()
 
 
 class Wrote(Record, frozen=True):
@@ -257,6 +302,7 @@ class Wrote(Record, frozen=True):
     scope: str
     write: Write
     landed: tuple[Landing, ...] = ()
+    usage: tuple[Usage, ...] = ()
 
 
 class QuestionAsked(Record, frozen=True):
@@ -287,6 +333,18 @@ class Landed(Record, frozen=True):
     landed: tuple[Landing, ...]
 
 
+class Spent(Record, frozen=True):
+    """Usage of what did not land: an attempt that failed, a body that was cancelled, an item that was left."""
+
+    usage: tuple[Usage, ...]
+
+
+class Replayed(Record, frozen=True):
+    """A run that was opened again has gone past this without doing it again; each call once in each opening."""
+
+    saved: tuple[Saved, ...]
+
+
 class Kind(IntEnum):
     """The stored number of each kind of entry."""
 
@@ -310,6 +368,8 @@ class Kind(IntEnum):
     QUESTION_CLOSED = 18
     ANSWERED = 19
     LANDED = 20
+    SPENT = 21
+    REPLAYED = 22
 
 
 CLASS_OF: dict[int, type[Record]] = {
@@ -333,6 +393,8 @@ CLASS_OF: dict[int, type[Record]] = {
     Kind.QUESTION_CLOSED: QuestionClosed,
     Kind.ANSWERED: Answered,
     Kind.LANDED: Landed,
+    Kind.SPENT: Spent,
+    Kind.REPLAYED: Replayed,
 }
 KIND_OF: dict[type[Record], int] = {record: int(kind) for kind, record in CLASS_OF.items()}
 _DECODERS = {kind: msgspec.msgpack.Decoder(record) for kind, record in CLASS_OF.items()}

@@ -20,6 +20,7 @@ from .run.core import View
 from .run.doubt import Done
 from .run.ledger import Ledger
 from .store.base import Store
+from .usage import Savings, Usage, savings_lines, savings_of, usage_lines, usage_of
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -72,6 +73,10 @@ class RunInfo(msgspec.Struct, frozen=True):
     questions: list[Question]
     events: list[r.Event]
     finished: bool
+    usage: Usage
+    """What its models have cost."""
+    savings: Savings
+    """What resuming it has saved."""
 
     def __repr__(self) -> str:
         return f"<RunInfo {self.id!r} of {self.agent!r}: {self.status}, {len(self.events)} entries>"
@@ -106,12 +111,17 @@ def find_runs(store: Store, run_id: str) -> list[RunSummary]:
     return [_summary(store, row) for row in store.read("find_runs", (run_id,))]
 
 
-def get_run(store: Store, agent: str, run_id: str, unpack: Callable[[bytes], Any] | None = None) -> RunInfo:
-    """A run with all that it has recorded. `unpack` is for readers who do not have the types of its values."""
+def must_exist(store: Store, agent: str, run_id: str) -> tuple[Any, ...]:
+    """The row of a run."""
     rows = store.read("get_run", (agent, run_id))
     if not rows:
         raise RunNotFound(f"agent {agent!r} has no run {run_id!r}")
-    summary = _summary(store, rows[0])
+    return rows[0]
+
+
+def get_run(store: Store, agent: str, run_id: str, unpack: Callable[[bytes], Any] | None = None) -> RunInfo:
+    """A run with all that it has recorded. `unpack` is for readers who do not have the types of its values."""
+    summary = _summary(store, must_exist(store, agent, run_id))
     events, _ = read_events(store.identity, summary.stream, store.read("events_of", (summary.stream, 0)))
     ledger = Ledger(events)
     assert ledger.started is not None
@@ -127,6 +137,8 @@ def get_run(store: Store, agent: str, run_id: str, unpack: Callable[[bytes], Any
         questions=[Question(*row) for row in store.read("open_questions", (summary.stream,))],
         events=events,
         finished=ledger.finished is not None,
+        usage=usage_of(usage_lines(store, agent, run_id)),
+        savings=savings_of(savings_lines(store, agent, run_id)),
     )
 
 
@@ -166,12 +178,10 @@ def _summary(store: Store, row: tuple[Any, ...]) -> RunSummary:
 
 def result_of(store: Store, agent: str, run_id: str) -> Any:
     """The result of a finished run, without replaying it."""
-    rows = store.read("get_run", (agent, run_id))
-    if not rows:
-        raise RunNotFound(f"agent {agent!r} has no run {run_id!r}")
-    stream, status, outcome = rows[0][0], rows[0][3], rows[0][9]
+    row = must_exist(store, agent, run_id)
+    stream, status, outcome = row[0], row[3], row[9]
     if status != r.Status.FINISHED:
-        raise RunNotFinished(f"run {run_id!r} is {_summary(store, rows[0]).status}")
+        raise RunNotFinished(f"run {run_id!r} is {_summary(store, row).status}")
     [(_, kind, _, body, _, _)] = store.read("event_at", (stream, outcome))
     record = r.decode(kind, body)
     assert isinstance(record, r.RunFinished)

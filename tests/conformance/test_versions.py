@@ -123,12 +123,9 @@ class Later(records.Record, frozen=True):
     value: bytes = b""
 
 
-class LaterWrote(records.Record, frozen=True):
-    """`Wrote` with one field more."""
+class LaterWrote(records.Wrote, frozen=True):
+    """With one field more."""
 
-    scope: str
-    write: records.Write
-    landed: tuple[records.Landing, ...] = ()
     more: int = 0
 
 
@@ -141,7 +138,7 @@ class LaterLanding(records.Record, frozen=True, tag=99):
 A_WRITE = records.Write(records.Op.SET, "k", b"\x00\x01")
 LATER: dict[str, tuple[int, records.Record]] = {
     "kind": (99, Later()),
-    "field": (records.Kind.WROTE, LaterWrote("", A_WRITE, (), 1)),
+    "field": (records.Kind.WROTE, LaterWrote("", A_WRITE, more=1)),
     "landing": (records.Kind.LANDED, records.Landed((LaterLanding(1),))),  # type: ignore[arg-type]
     "write": (records.Kind.WROTE, records.Wrote("", records.Write(99, "k"))),  # type: ignore[arg-type]
 }

@@ -7,6 +7,7 @@ the outside world tell it. Whatever happens to it, it must come to the same outc
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import random
@@ -80,6 +81,7 @@ async def read_and_think(cast: Cast, run: Any) -> None:
         await out(run.state.incr("thoughts"))
         await out(run.messages.append({"role": "assistant", "content": subject}))
         await out(run.event("PLANNED", {"subject": subject}))
+        await out(run.usage(model="planner", input_tokens=100, output_tokens=10, cost_usd=0.5))
         await out(cast.agent.state.incr("trip", "plans"))
         await out(cast.agent.state.set("trip", "plan", LARGE, if_version=0))
         await out(cast.agent.checkpoint.create("planned", {"plan": LARGE, "next": subject}))
@@ -118,6 +120,7 @@ async def write_in_the_open(cast: Cast, run: Any) -> None:
     await out(run.messages.append({"role": "user", "content": "go on", "large": LARGE}))
     cast.ack("message", str(len(run.messages)))
     await out(run.event("DECIDED", {"token": run.state["token"]}))
+    await out(run.usage(model="writer", input_tokens=1000, cost_usd=0.25))
     cast.ack("event")
     await out(cast.agent.state.set("trip", "where", "in the open"))
     async with entered(cast.agent.state.transaction()) as both:
@@ -233,6 +236,7 @@ async def loop(cast: Cast, run: Any) -> None:
         async for part in Over(run.each(["x", "y"], name="parts")):
             run.state[f"{item['id']}{part}"] = await out(look_at(item["id"] + part))
             await out(run.messages.append(f"{item['id']}{part}"))
+            await out(run.usage(model="reader", input_tokens=7, cost_usd=0.125))
             await out(cast.agent.state.update("trip", "parts", lambda seen, name=part: [*(seen or []), name]))
             if part == "y":
                 await out(run.item_done())
@@ -246,7 +250,19 @@ async def nest(cast: Cast, run: Any) -> None:
     async def deliver(name: str, *, key: str) -> str:
         return cast.world.act(name, key)
 
-    async with entered(cast.agent.run("errand", wait=0)) as errand:
+    async def pack(what: str) -> str:
+        await out(errand.usage(model="packer", input_tokens=len(what), cost_usd=0.125))
+        return what
+
+    packed = cast.step("pack", pack)
+    with contextlib.suppress(ConnectionError):
+        async with entered(cast.agent.run("errand", wait=0)) as errand:
+            await out(packed("box"))
+            if cast.first_time("errand"):
+                raise ConnectionError("no van today")
+    async with entered(cast.agent.run("errand", wait=0, budget_usd=1)) as errand:
+        await out(packed("box"))  # remembered, and then a new one: what that saved is kept first
+        await out(packed("parcel"))
         await out(errand.state.set("parcel", LARGE))
         errand.result = await out(cast.effect("deliver", deliver)("delivered"))
     cast.ack("delivered")
@@ -343,6 +359,7 @@ async def report(cast: Cast) -> None:
             "result": info.result,
             "state": state,
             "messages": info.messages,
+            "usage": [info.usage.calls, info.usage.input_tokens, info.usage.cost_usd],
             "in doubt": [effect.name for effect in info.in_doubt],
             "torn": _torn(info),
         }

@@ -19,10 +19,10 @@ LAYERS = {
     "surface": "cli demo testing server dashboard mcp adapters __main__",
     "package": "__init__",
     "facade": "agent aio sync",
-    "nouns": "engine run runs state checkpoints retention workflows memory workspace context artifacts",
+    "nouns": "engine run runs state checkpoints usage retention workflows memory workspace context artifacts",
     "truth": "journal objects trees collect leases keys",
     "store": "store",
-    "values": "records codec errors clock durations limits failpoints process interrupts locks",
+    "values": "records prices codec errors clock durations limits failpoints process interrupts locks",
 }
 
 LAYER_OF = {unit: layer for layer, units in LAYERS.items() for unit in units.split()}
@@ -31,7 +31,7 @@ DEPTH_OF = {layer: depth for depth, layer in enumerate(LAYERS)}
 FOR_PEOPLE = frozenset({"rich", "click"})
 """Slow to import, and of no use to a library: only the surface has them."""
 
-LATE_ONLY = frozenset({"numpy", "pydantic", "pydantic_core", "attr", "attrs", "psycopg", "pytest"})
+LATE_ONLY = frozenset({"numpy", "pydantic", "pydantic_core", "attr", "attrs", "psycopg", "pytest", "genai_prices"})
 """Never needed unless the user has them: imported inside a function, once a value or a URL of theirs has been seen."""
 
 LATE_MODULES = {"psycopg": "perdure.store.postgres", "pytest": "perdure.testing.plugin"}

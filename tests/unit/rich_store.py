@@ -37,6 +37,10 @@ def fill(path: Path) -> None:
             raise ValueError("not yet")
         return len(seen)
 
+    @agent.step
+    def think() -> None:
+        run.usage(model="gpt-4o", input_tokens=1200, output_tokens=300, cost_usd=0.25)
+
     @agent.effect
     def book(flight: str, *, key: str) -> str:
         if flight == "lost":
@@ -64,14 +68,25 @@ def fill(path: Path) -> None:
         search("LAX")
         raise KeyboardInterrupt
     for run_id in ("answered", "waiting", "in-doubt"):
-        with contextlib.suppress(InDoubt), agent.run(run_id):
+        with contextlib.suppress(InDoubt), agent.run(run_id) as run:
+            if run_id == "answered":
+                think()
             book("lost")
         if run_id != "in-doubt":
             with contextlib.suppress(RunWaiting), agent.run(run_id, wait=0):
                 book("lost")
     agent.runs.answer("answered", done="AB12", by="ann")
     with agent.run("answered") as run:
+        think()
         run.result = book("lost")
+    _keep(agent)
+    store = agent._engine.store
+    store.submit(Collect(store))
+    agent.close()
+
+
+def _keep(agent: Agent) -> None:
+    """What is written to the agent in the open."""
     agent.state.set("trip", "page", 1)
     agent.state.update("trip", "pages", lambda seen: [LARGE])
     agent.state.delete("trip", "page")
@@ -82,9 +97,6 @@ def fill(path: Path) -> None:
     agent.artifacts.save("model", NOISE * 39 + b"edited")
     agent.artifacts.save("page", [LARGE.encode()] * 200)
     agent.artifacts.delete("model", version=1)
-    store = agent._engine.store
-    store.submit(Collect(store))
-    agent.close()
 
 
 @cache

@@ -8,6 +8,7 @@ from __future__ import annotations
 import builtins
 import os
 from collections.abc import Callable, Coroutine, Iterable
+from decimal import Decimal
 from typing import Any, ParamSpec, TypeVar, overload
 
 from .. import codec, retention, runs
@@ -20,6 +21,8 @@ from ..retention import GcReport
 from ..run.durable import Durable, make_durable
 from ..run.functions import Options
 from ..run.requests import drive_async, reading
+from ..store.base import Store
+from ..usage import Savings, Usage, budget_of, savings_lines, savings_of, usage_lines, usage_of
 from .artifacts import AsyncArtifacts
 from .checkpoints import AsyncAutosave, AsyncCheckpoints
 from .run import ASYNC, AsyncRun, Exceptions
@@ -190,17 +193,51 @@ class AsyncAgent:
         wait: float | None = None,
         on_change: str = "error",
         parallel: bool = False,
+        budget_usd: float | Decimal | None = None,
     ) -> AsyncRun:
         """Start a run, or resume the one with this id: it is the same call.
 
         Waiting for a person blocks, or raises `RunWaiting` after `wait` seconds. `on_change="rerun"` lets effects
-        run that differ from the recorded ones. `parallel` allows several child runs of one run at a time.
+        run that differ from the recorded ones. `parallel` allows several child runs of one run at a time. Once it has
+        spent `budget_usd`, over all of its openings, nothing new begins in it: `BudgetExceeded`.
         """
         if on_change not in ("error", "rerun"):
             raise ValueError(f'on_change={on_change!r}: choose "error" or "rerun"')
         return AsyncRun(
-            self._engine, checked_name(id, "a run's id"), input, wait=wait, on_change=on_change, parallel=parallel
+            self._engine,
+            checked_name(id, "a run's id"),
+            input,
+            wait=wait,
+            on_change=on_change,
+            parallel=parallel,
+            budget=budget_of(budget_usd),
         )
+
+    async def usage(self, *, run: str | None = None) -> Usage:
+        """What the models have cost: totals, and the same by run, model, day and step; of all runs, or of one.
+
+        >>> print(await agent.usage())
+        >>> (await agent.usage()).by_model["gpt-4o"].cost_usd
+        """
+        return await self._read(lambda: usage_of(usage_lines(*self._whose(run))))
+
+    async def savings(self, *, run: str | None = None) -> Savings:
+        """What resuming has saved, of all runs or of one: steps, calls, tokens, money and seconds.
+
+        Counted are the finished steps and effects that a restart from zero would have run again: each once for each
+        time that the run was opened again and came past it. Reading a finished run saves nothing.
+
+        >>> print(await agent.savings())
+        """
+        return await self._read(lambda: savings_of(savings_lines(*self._whose(run))))
+
+    def _whose(self, run: str | None) -> tuple[Store, str, str]:
+        if run is not None:
+            runs.must_exist(self._engine.store, self._engine.name, run)
+        return self._engine.store, self._engine.name, run or ""
+
+    async def _read(self, call: Callable[[], R]) -> R:
+        return await drive_async(self._engine.store, reading(call))
 
     def autosave(
         self,

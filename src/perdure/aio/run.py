@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
+from decimal import Decimal
 from functools import wraps
 from types import TracebackType
 from typing import Any, Generic, ParamSpec, TypeVar
 
-from .. import interrupts
+from .. import interrupts, usage
 from ..checkpoints import Wanted, create_in_run
 from ..durations import Duration
 from ..engine import Engine
@@ -155,6 +156,30 @@ class AsyncRun:
         >>> await run.event("DECISION_MADE", {"why": "cheapest"})
         """
         await self._do(write(self._core, Op.EVENT, kind, payload, f"event {kind}"))
+
+    async def usage(
+        self,
+        *,
+        model: str,
+        input_tokens: int = 0,
+        output_tokens: int = 0,
+        cached_input_tokens: int = 0,
+        cache_write_tokens: int = 0,
+        cost_usd: float | Decimal | None = None,
+        provider: str = "",
+    ) -> None:
+        """Record what one call of a model came to, with the figures that its provider reported.
+
+        >>> await run.usage(model="gpt-4o", input_tokens=1200, output_tokens=300)
+
+        Call it in the step that makes the call: it lands with it, and when that fails it is counted all the same.
+        `input_tokens` counts all of them, those from and to the cache too. The price is that of today's list in
+        `perdure[cost]`, unless you give `cost_usd`. Without either the cost is unknown, which is not 0.
+        """
+        tokens = (input_tokens, output_tokens, cached_input_tokens, cache_write_tokens)
+        made = usage.reported(model, provider, *tokens)
+        cost = None if cost_usd is None else usage.dollars("cost_usd", cost_usd)
+        await self._do(usage.record(self._core, made, cost))
 
     async def step(
         self,

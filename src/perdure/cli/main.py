@@ -44,6 +44,18 @@ def _answer() -> click.Command:
     return answer
 
 
+def _usage_command() -> click.Command:
+    from .cost import usage
+
+    return usage
+
+
+def _savings() -> click.Command:
+    from .cost import savings
+
+    return savings
+
+
 def _doctor() -> click.Command:
     from .doctor import doctor
 
@@ -104,6 +116,8 @@ COMMANDS: dict[str, tuple[Callable[[], click.Command], str]] = {
     "show": (_show, "Show a run: what it did, what it has, what it waits for."),
     "answer": (_answer, "Say what became of an effect in doubt."),
     "artifacts": (_artifacts, "List, get, put and remove artifacts: files and learned weights."),
+    "usage": (_usage_command, "What calls of models have cost."),
+    "savings": (_savings, "What resuming has saved: the amnesia tax not paid."),
     "doctor": (_doctor, "Look for what could go wrong, and say how to mend it."),
     "verify": (_verify, "Look for entries that were edited, removed or reordered."),
     "rebuild": (_rebuild, "Make the views anew from the journal."),

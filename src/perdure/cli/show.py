@@ -12,6 +12,7 @@ import msgspec
 
 from ..records import Status
 from ..runs import EffectInDoubt, RunInfo, get_run
+from ..usage import Totals
 from .output import Output, ago, clean, shown, when
 from .stores import agent_option, common, existing_store, one_run, said_again, tolerant
 from .timeline import in_words
@@ -80,6 +81,8 @@ def _print_facts(out: Output, info: RunInfo, now: int) -> None:
         ("input", shown(info.input)),
         ("result", shown(info.result) if info.finished else ""),
         ("messages", str(len(info.messages))),
+        ("usage", str(info.usage) if info.usage.calls else ""),
+        ("saved", str(info.savings) if info.savings.steps else ""),
     ]
     out.table(("FACT", "VALUE"), [fact for fact in facts if fact[1]])
 
@@ -146,10 +149,16 @@ def _as_json(info: RunInfo, told: Sequence[str], doubts: Sequence[Doubt], last: 
         "result": info.result,
         "state": info.state,
         "messages": info.messages,
+        "usage": _totals(info.usage),
+        "savings": _totals(info.savings),
         "in_doubt": [_doubt_as_json(doubt) for doubt in doubts],
         "questions": [{"seq": it.seq, "text": it.text, "at": when(it.at)} for it in info.questions],
         "entries": entries[-last:] if last else entries,
     }
+
+
+def _totals(it: Totals) -> dict[str, Any]:
+    return {name: value for name, value in msgspec.structs.asdict(it).items() if not name.startswith("by_")}
 
 
 def _doubt_as_json(doubt: Doubt) -> dict[str, Any]:

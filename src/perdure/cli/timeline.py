@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import records as r
-from .output import clean, shown, size
+from ..prices import NANOS
+from ..usage import in_dollars
+from .output import clean, counted, shown, size
 
 Unpack = Callable[[bytes], Any]
 VALUE_CHARACTERS_MAX = 80
@@ -31,6 +33,13 @@ def _took(microseconds: int) -> str:
     return f"{microseconds / 1e6:.1f} s" if microseconds >= 1_000_000 else f"{microseconds / 1e3:.1f} ms"
 
 
+def _usage(it: r.Usage) -> str:
+    cost = in_dollars(it.cost / NANOS) if it.calls > it.unpriced else "cost unknown"
+    unknown = f" + {it.unpriced} of unknown cost" if 0 < it.unpriced < it.calls else ""
+    tokens = f"{it.input_tokens:,} tokens in, {it.output_tokens:,} out"
+    return f"{counted(it.calls, 'call')} of {clean(it.model)}: {tokens}, {cost}{unknown}"
+
+
 class _Teller:
     """Knows the values and the names that entries refer to."""
 
@@ -50,7 +59,7 @@ class _Teller:
         return self._names.get(intent, f"of entry {intent}")
 
     def _with(self, it: r.StepDone | r.EffectDone | r.ItemDone) -> str:
-        parts = [*map(self._write, it.writes), *map(self._landed, it.landed)]
+        parts = [*map(self._write, it.writes), *map(self._landed, it.landed), *map(_usage, it.usage)]
         return f", with {'; '.join(parts)}" if parts else ""
 
     def _landed(self, it: r.Landing) -> str:
@@ -109,7 +118,13 @@ class _Teller:
         return f"item {clean(it.scope.rstrip('/'))} done{self._with(it)}"
 
     def wrote(self, it: r.Wrote) -> str:
-        return "; ".join(map(self._landed, it.landed)) or self._write(it.write)
+        return "; ".join([*map(self._landed, it.landed), *map(_usage, it.usage)]) or self._write(it.write)
+
+    def replayed(self, it: r.Replayed) -> str:
+        steps = counted(sum(one.steps for one in it.saved), "step")
+        called = [_usage(one.usage) for one in it.saved if one.usage.calls]
+        spared = "; ".join([_took(sum(one.took_us for one in it.saved)), *called])
+        return f"went on past {steps} without running them again: {spared}"
 
     def finished(self, it: r.RunFinished) -> str:
         return f"finished, result {self._value(it.result)}"
@@ -131,6 +146,8 @@ _WORDS: dict[type[r.Record], Callable[[_Teller, Any], str]] = {
     r.EffectDoubted: _Teller.doubted,
     r.ItemDone: _Teller.item,
     r.Wrote: _Teller.wrote,
+    r.Spent: lambda teller, it: f"spent on what did not land: {'; '.join(map(_usage, it.usage))}",
+    r.Replayed: _Teller.replayed,
     r.QuestionAsked: lambda teller, it: f"asks: {clean(it.text)}",
     r.QuestionClosed: lambda teller, it: f"answer taken: {clean(it.verdict)}",
 }

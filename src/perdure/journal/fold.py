@@ -12,8 +12,23 @@ from ..store.base import Statement
 RUN_STATE = ""
 """The namespace of `run.state`; named ones belong to the agent."""
 
-VIEWS = ("agents", "runs", "state", "questions", "answers", "spaces", "entries", "history", "checkpoints", "artifacts")
+VIEWS = (
+    "agents",
+    "runs",
+    "state",
+    "questions",
+    "answers",
+    "spaces",
+    "entries",
+    "history",
+    "checkpoints",
+    "artifacts",
+    "usage",
+    "savings",
+)
 """Every table that `rebuild` can make anew from the journal."""
+
+DAY_MS = 86_400_000
 
 Fold = Callable[[int, int, int, Any], Sequence[Statement]]
 
@@ -36,7 +51,35 @@ def _writes(stream: int, at: int, writes: Sequence[r.Write]) -> list[Statement]:
 
 def _wrote_with(stream: int, seq: int, at: int, it: r.StepDone | r.EffectDone | r.ItemDone) -> Sequence[Statement]:
     writes = _writes(stream, at, it.writes) if it.writes else ()
-    return [*writes, *_landed(stream, seq, at, it)] if it.landed else writes
+    if not it.landed and not it.usage:
+        return writes
+    return [*writes, *_landed(stream, seq, at, it), *_used(stream, at, it.usage)]
+
+
+def _counts(it: r.Usage) -> tuple[int, ...]:
+    tokens = it.input_tokens, it.output_tokens, it.cached_input_tokens, it.cache_write_tokens
+    return it.calls, it.unpriced, *tokens, it.cost
+
+
+def _used(stream: int, at: int, usage: Sequence[r.Usage]) -> list[Statement]:
+    return [
+        Statement("add_usage", (stream, it.step, it.model, it.provider, at // DAY_MS, *_counts(it))) for it in usage
+    ]
+
+
+def _replayed(stream: int, seq: int, at: int, it: r.Replayed) -> list[Statement]:
+    return [
+        Statement(
+            "add_savings",
+            (stream, one.usage.model, one.usage.provider, at // DAY_MS, one.steps, one.took_us, *_counts(one.usage)),
+        )
+        for one in it.saved
+    ]
+
+
+def _wrote(stream: int, seq: int, at: int, it: r.Wrote) -> list[Statement]:
+    changes = [*_writes(stream, at, (it.write,)), *_landed(stream, seq, at, it)]
+    return changes + _used(stream, at, it.usage)
 
 
 _Landing = r.StepDone | r.EffectDone | r.ItemDone | r.Wrote | r.Landed
@@ -99,7 +142,9 @@ _FOLDS: dict[type[r.Record], Fold] = {
     r.StepDone: _wrote_with,
     r.EffectDone: _wrote_with,
     r.ItemDone: _wrote_with,
-    r.Wrote: lambda stream, seq, at, it: [*_writes(stream, at, (it.write,)), *_landed(stream, seq, at, it)],
+    r.Wrote: _wrote,
+    r.Spent: lambda stream, seq, at, it: _used(stream, at, it.usage),
+    r.Replayed: _replayed,
     r.QuestionAsked: _asked,
     r.QuestionClosed: _closed,
     r.Answered: _answered,

@@ -31,6 +31,8 @@ _RUN_COLUMNS = "stream agent id status input_digest parent started_at changed_at
 _ENTRY_COLUMNS = "owner namespace key value version revision at expires"
 _HISTORY_COLUMNS = "owner namespace key revision version stream seq at"
 _CHECKPOINT_COLUMNS = "owner name version stream seq at dropped"
+_SAVINGS_COLUMNS = "stream model provider day steps took_us"
+_COUNTS = tuple("calls unpriced input_tokens output_tokens cached_input_tokens cache_write_tokens cost".split())
 TABLES = {
     "agents": View("all_agents", ("name", "stream", "public_key", "at"), 1, "clear_agents"),
     "runs": View("all_runs", tuple(_RUN_COLUMNS.split()), 1, "clear_runs"),
@@ -42,6 +44,8 @@ TABLES = {
     "history": View("all_history", tuple(_HISTORY_COLUMNS.split()), 4, "clear_history"),
     "checkpoints": View("all_checkpoints", tuple(_CHECKPOINT_COLUMNS.split()), 3, "clear_checkpoints"),
     "artifacts": View("all_artifacts", tuple(_CHECKPOINT_COLUMNS.split()), 3, "clear_artifacts"),
+    "usage": View("all_usage", ("stream", "step", "model", "provider", "day", *_COUNTS), 5, "clear_usage"),
+    "savings": View("all_savings", tuple(_SAVINGS_COLUMNS.split()) + _COUNTS, 4, "clear_savings"),
 }
 assert tuple(TABLES) == VIEWS
 

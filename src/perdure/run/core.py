@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from .. import locks, objects
 from .. import records as r
-from ..errors import Abandoned, Diverged, RunFinished
+from ..errors import Abandoned, Diverged, PerdureError, RunFinished
 from ..failpoints import Site
 from ..journal.append import Append, Head
 from ..journal.landing import Land, Wanted
 from ..limits import SEAL_EVENTS
 from ..store.base import Statement
+from .account import Account
 from .functions import EXPLICIT
 from .ledger import Ledger, Recorded
 from .requests import Protocol, Read, Submit
@@ -61,6 +62,7 @@ class RunCore:
         self.head = head
         self.resumed = resumed
         self.finished = ledger.finished is not None
+        self.account = Account(ledger, credits=resumed and not self.finished)
         self.on_change = "error"
         self.wait: float | None = None
         self.lapses = 0
@@ -104,6 +106,9 @@ class RunCore:
     ) -> Protocol[int]:
         """Append entries to this run's stream; returns the number of the last one. `asks` land with the first."""
         self.must_be_open()
+        notes = self.account.take()
+        if notes:
+            return (yield from self._commit_with_notes(notes, site, entries, objects, also, seal, asks))
         signer = self.engine.signer if seal or self.head.seq - self.head.sealed >= SEAL_EVENTS else None
         if asks:
             yield from self.commit_with(site, entries, asks, objects)
@@ -121,6 +126,24 @@ class RunCore:
         unit = Land(site, self.head, entries, self.store, asks, objects=objects, signer=signer)
         yield Submit(unit)
         return unit.landed
+
+    def _commit_with_notes(
+        self,
+        notes: Sequence[r.Record],
+        site: Site,
+        entries: Sequence[r.Record],
+        objects: Sequence[Statement],
+        also: Sequence[Statement],
+        seal: bool,
+        asks: Sequence[Wanted],
+    ) -> Protocol[int]:
+        """What the account has to note goes along; before the entries, so that the last one is theirs."""
+        together = (*entries, *notes) if asks else (*notes, *entries)
+        try:
+            return (yield from self.commit(site, *together, objects=objects, also=also, seal=seal, asks=asks))
+        except PerdureError:  # nothing of it was written; after any other exception nobody knows, and twice is worse
+            self.account.put_back(notes)
+            raise
 
     def must_be_open(self) -> None:
         """Nothing new happens in a finished run, nor in one that this process has left."""

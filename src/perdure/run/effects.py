@@ -11,12 +11,13 @@ from typing import Any
 from .. import records as r
 from ..errors import Diverged, InDoubt, NotDone, StepTimeout, StoreProblem, ValueProblem
 from ..failpoints import Site
+from .account import must_afford
 from .doubt import Verdict, ask_check, settle, unsettled_effect
 from .ledger import Recorded
 from .outcomes import EffectCall, begin_again, record_done, record_failed
 from .requests import Invoke, Protocol
 from .scope import Buffer, Frame
-from .steps import describe, pause_before_retry, raised_again, wait_until
+from .steps import describe, pause_before_retry, raised_again, used_in, wait_until
 
 
 def call_effect(it: EffectCall) -> Protocol[Any]:
@@ -33,6 +34,7 @@ def _match_or_begin(it: EffectCall, arguments: dict[str, Any], ident: bytes) -> 
     run, frame = it.run, it.frame
     recorded, nth = run.match(frame, it.function.name, ident)
     if recorded is not None and recorded.done:
+        run.account.credit(recorded)
         run.land(frame, recorded.take_writes())
         return (yield from run.load(recorded.result))
     if recorded is not None and recorded.failed and run.ledger.went_past(recorded):
@@ -53,6 +55,7 @@ def _bring_about(it: EffectCall, call: r.Call, recorded: Recorded | None, argume
     run = it.run
     if recorded is None or not recorded.key:
         yield from _refuse_divergence(it, arguments)
+        must_afford(run)
         recorded = yield from _intend(it, call, arguments)
     elif recorded.in_doubt:
         verdict = yield from settle(it, recorded)
@@ -115,6 +118,7 @@ def _execute(it: EffectCall, call: r.Call, recorded: Recorded) -> Protocol[Any]:
         try:
             result = yield Invoke(it.function.call, it.args, it.with_key(recorded.key), body, it.options.timeout)
         except Exception as error:  # any exception may come after the effect has happened
+            run.account.lose(used_in(body, call.name))
             attempts += 1
             again = attempts <= it.options.retries
             # Our own timeout is no word of the author's: the body may still be at work.
@@ -126,11 +130,15 @@ def _execute(it: EffectCall, call: r.Call, recorded: Recorded) -> Protocol[Any]:
             if verdict.done:
                 return verdict.value
             continue
+        except BaseException:
+            run.account.lose(used_in(body, call.name))
+            raise
         took_us = (time.perf_counter_ns() - begun) // 1000
         assert body.buffer is not None
         try:
             packed, objects = run.pack(result, f"{it.function.name}()")
         except ValueProblem as error:
+            run.account.lose(used_in(body, call.name))
             return (yield from _result_is_lost(it, recorded, error))
         yield from record_done(it, recorded, packed, objects, "body", body.buffer, took_us=took_us)
         return result

@@ -61,6 +61,8 @@ class Loop:
     def close(self) -> None:
         """Leave the open item, done or not: after `break`, the code is in the enclosing scope again."""
         if self._item is not None:
+            if self._item.alive and self._item.buffer is not None:
+                self.run.account.lose(self._item.buffer.usage)  # left before it was done: spent all the same
             self._item.alive = False
             if FRAME.get() is self._item:
                 FRAME.set(self._outer)
@@ -73,6 +75,7 @@ class Loop:
         return f"{self._prefix}{label}" + (f".{nth}" if nth else "") + "/"
 
     def _skip(self, path: str) -> None:
+        self.run.account.credit_item(path)
         for writes in self.run.ledger.landed.get(path, ()):
             self.run.land(self._outer, writes)
 
@@ -112,7 +115,7 @@ def finish_item(item: Frame) -> Protocol[None]:
     """The item is done: its own writes land with that."""
     assert item.buffer is not None
     writes = item.buffer.landing()
-    done, buffer = r.ItemDone(item.path, writes), item.buffer
+    done, buffer = r.ItemDone(item.path, writes, (), item.buffer.usage), item.buffer
     yield from item.run.commit(Site.ITEM_DONE, done, objects=buffer.objects, asks=buffer.asks)
     item.alive = False
     assert item.parent is not None

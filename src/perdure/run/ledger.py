@@ -6,7 +6,7 @@ Built once when a run is opened, then consumed as the code executes again. No I/
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -46,6 +46,10 @@ class Recorded(msgspec.Struct, eq=False, gc=False):
     """The body is at work in this process."""
     happened: bool = False
     """It ended well, and what it returned could not be stored."""
+    took_us: int = 0
+    usage: tuple[r.Usage, ...] = ()
+    credited: bool = False
+    """This opening of the run has gone past it; or it was made in it."""
 
     @property
     def in_doubt(self) -> bool:
@@ -74,6 +78,8 @@ class Ledger:
         self.items: set[str] = set()
         self.landed: dict[str, list[tuple[r.Write, ...]]] = {}
         """All writes that landed inside an item, by the item's scope: a skipped item applies them."""
+        self.item_usage: dict[str, tuple[r.Usage, ...]] = {}
+        """Of the bodies of done items, by the item's scope."""
         self.operations: dict[tuple[str, int, str], list[r.Write]] = {}
         """Writes in the open, by scope, operation and key, in order."""
         self.questions: dict[int, int] = {}
@@ -83,6 +89,7 @@ class Ledger:
         """The recorded failures that ended attempts, or at which attempts ended."""
         self._failures: list[int] = []
         """Those of the latest attempt."""
+        self._within: dict[str, list[Recorded]] | None = None
         self.latest_start = 0
         """The largest `since`: something was begun after that entry."""
         for event in events:
@@ -122,7 +129,7 @@ class Ledger:
 
     def track(self, recorded: Recorded, nth: int) -> None:
         """Keep a call that is being made now, so that later ones can be compared with it."""
-        recorded.consumed = True
+        recorded.consumed = recorded.credited = True
         calls = self.calls.setdefault((recorded.path, recorded.name, recorded.ident), [])
         calls[nth:] = [recorded]
         if recorded.effect:
@@ -139,6 +146,15 @@ class Ledger:
         recorded.fence = 0
         self.effects[recorded.path, recorded.name].remove(recorded)
         self.calls[recorded.path, recorded.name, recorded.ident].remove(recorded)
+
+    def done_within(self, item: str) -> list[Recorded]:
+        """Every done call in the scope of an item, and of the items in it."""
+        if self._within is None:
+            self._within = {}
+            for (path, _, _), calls in self.calls.items():
+                for outer in scopes_around(path):
+                    self._within.setdefault(outer, []).extend(one for one in calls if one.done)
+        return self._within.get(item, [])
 
     def close(self, recorded: Recorded) -> None:
         """A done effect that the code has asked for is not looked at again: a new one must not pay for the old ones."""
@@ -163,10 +179,8 @@ class Ledger:
         return calls[call.nth]
 
     def _land(self, path: str, writes: tuple[r.Write, ...]) -> None:
-        inside = ""
-        for part in path.split("/")[:-1]:
-            inside += part + "/"
-            self.landed.setdefault(inside, []).append(writes)
+        for outer in scopes_around(path):
+            self.landed.setdefault(outer, []).append(writes)
 
     def _on_started(self, event: r.Event, it: r.RunStarted) -> None:
         self.started = it
@@ -194,7 +208,9 @@ class Ledger:
         else:
             recorded = self._call(call, effect=False)
             recorded.seq, recorded.since, recorded.done, recorded.failed = event.seq, it.since, True, 0
-        recorded.result = it.result
+        recorded.result, recorded.took_us = it.result, it.took_us
+        if it.usage:
+            recorded.usage = it.usage
         if it.since > self.latest_start:
             self.latest_start = it.since
         if it.writes:
@@ -235,6 +251,7 @@ class Ledger:
     def _on_effect_done(self, event: r.Event, it: r.EffectDone) -> None:
         recorded = self.by_intent[it.intent]
         recorded.done, recorded.failed, recorded.result, recorded.writes = True, 0, it.result, it.writes
+        recorded.took_us, recorded.usage = it.took_us, it.usage
         if it.how == "answer" or (it.how == "check" and not it.note):
             self.latest_start = max(self.latest_start, event.seq - 1)  # found in doubt: the code came here just now
         if it.writes:
@@ -251,6 +268,8 @@ class Ledger:
 
     def _on_item(self, event: r.Event, it: r.ItemDone) -> None:
         self.items.add(it.scope)
+        if it.usage:
+            self.item_usage[it.scope] = it.usage
         self.latest_start = max(self.latest_start, event.seq - 1)
         if it.writes:
             self._land(it.scope, it.writes)
@@ -268,6 +287,14 @@ class Ledger:
     def _on_question_closed(self, event: r.Event, it: r.QuestionClosed) -> None:
         self.questions = {about: seq for about, seq in self.questions.items() if seq != it.question}
         self.latest_start = max(self.latest_start, event.seq - 1)
+
+
+def scopes_around(path: str) -> Iterator[str]:
+    """The scopes of the items that a scope lies in, from the outermost to itself; the run is not one."""
+    inside = ""
+    for part in path.split("/")[:-1]:
+        inside += part + "/"
+        yield inside
 
 
 def _operation_key(write: r.Write) -> str:

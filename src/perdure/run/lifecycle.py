@@ -14,7 +14,8 @@ from ..errors import EffectInsideStep, InputChanged, LeaseLost, RunBusy, RunWait
 from ..failpoints import Site
 from ..journal.append import Append, Head, walk_events
 from ..leases import read_lease
-from ..store.base import Overtaken, Script, Statement, Unit
+from ..store.base import Overtaken, Script, Statement, Store, Unit
+from .account import Budget, write_credit
 from .core import RunCore
 from .ledger import Ledger
 from .requests import Protocol, Read, Submit
@@ -117,7 +118,14 @@ class Claim(Unit[Claimed]):
 
 
 def open_run(
-    engine: Engine, run_id: str, given: Any, *, wait: float | None, on_change: str, parallel: bool
+    engine: Engine,
+    run_id: str,
+    given: Any,
+    *,
+    wait: float | None,
+    on_change: str,
+    parallel: bool,
+    budget: int | None = None,
 ) -> Protocol[RunCore]:
     """Claim a run and read what is recorded of it."""
     outer = current()
@@ -129,6 +137,9 @@ def open_run(
     try:
         claimed: Claimed = yield Submit(claim)
         ledger, head = yield Read(_load, (engine, claimed))
+        if claimed.fence and outer is not None:
+            yield from write_credit(outer.run)  # the child is new work of its parent
+        spent = (yield Read(_spent, (engine.store, head.stream))) if budget is not None else None
     except BaseException as error:
         # Cancelled while it became ours, or it cannot be read: there is no block whose end would give it back.
         if claim.head is not None:
@@ -137,10 +148,20 @@ def open_run(
     run = RunCore(engine, run_id, ledger, head, resumed=claimed.resumed)
     run.wait, run.on_change, run.lapses = wait, on_change, claim.lapses
     run.root.parent = outer
+    if linked and outer is not None:
+        run.account.budgets = outer.run.account.budgets
+    if budget is not None and spent is not None:
+        run.account.budgets += (Budget(run_id, budget, *spent),)
     if outer is not None:
         outer.run.child = run
     engine.opened(run)
     return run
+
+
+def _spent(store: Store, stream: int) -> tuple[int, set[str]]:
+    """What the run and those that are part of it have spent, and on which models nobody knows how much."""
+    rows = store.read("spent_by", (stream,))
+    return sum(cost for _, cost, _ in rows), {model for model, _, unpriced in rows if unpriced}
 
 
 def _give_back(engine: Engine, head: Head, error: BaseException) -> Protocol[None]:

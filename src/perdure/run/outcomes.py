@@ -11,6 +11,7 @@ from .. import records as r
 from ..errors import VersionConflict
 from ..failpoints import Site
 from ..store.base import Statement
+from .account import must_afford
 from .core import RunCore
 from .functions import Function, Options
 from .ledger import Recorded
@@ -43,6 +44,7 @@ class EffectCall(msgspec.Struct, frozen=True):
 
 def begin_again(run: RunCore, recorded: Recorded, reason: str) -> Protocol[None]:
     """Renew an intent, fenced and durable, before its body starts once more."""
+    must_afford(run)
     recorded.fence, recorded.failed, recorded.at = run.head.fence, 0, run.clock.wall_ms()
     recorded.happened = False
     again = r.EffectAgain(recorded.seq, reason, recorded.fence)
@@ -63,7 +65,7 @@ def record_done(
 ) -> Protocol[None]:
     """The outcome: result and everything written inside, durable together when this returns."""
     writes = buffer.landing()
-    done = r.EffectDone(recorded.seq, took_us, how, packed, writes, note)
+    done = r.EffectDone(recorded.seq, took_us, how, packed, writes, note, (), buffer.used(recorded.name))
     more, made = [r.QuestionClosed(closes, "done")] if closes else [], (*objects, *buffer.objects)
     lost: VersionConflict | None = None
     try:

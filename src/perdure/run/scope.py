@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from ..errors import Abandoned, NotDurable
 from ..journal.landing import Wanted
-from ..records import Op, Write
+from ..records import Op, Usage, Write
 from ..store.base import Statement
 
 if TYPE_CHECKING:
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 class Buffer:
     """Writes that wait for the end of a step, an effect or an item, to land with it or be dropped with it."""
 
-    __slots__ = ("asks", "objects", "result", "state", "writes")
+    __slots__ = ("asks", "objects", "result", "state", "usage", "writes")
 
     def __init__(self) -> None:
         self.writes: list[Write] = []
@@ -27,6 +29,8 @@ class Buffer:
         self.objects: list[Statement] = []
         self.state: dict[str, Write] = {}
         self.result: Write | None = None
+        self.usage: tuple[Usage, ...] = ()
+        """What the calls of models in it came to: spent, whether it lands or not."""
 
     def add(self, write: Write, objects: Sequence[Statement]) -> None:
         """Keep a write; of several to one key, the last."""
@@ -51,6 +55,10 @@ class Buffer:
             return ()
         last = {id(write) for write in (*self.state.values(), self.result)}
         return tuple(w for w in self.writes if w.op in (Op.MESSAGE, Op.EVENT) or id(w) in last)
+
+    def used(self, step: str) -> tuple[Usage, ...]:
+        """The usage, as that of a step or an effect."""
+        return tuple(msgspec.structs.replace(one, step=step) for one in self.usage) if self.usage else ()
 
 
 class Frame:

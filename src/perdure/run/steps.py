@@ -11,6 +11,7 @@ from ..errors import PerdureError, StepTimeout, StoreProblem, VersionConflict
 from ..failpoints import Site
 from ..limits import RETRY_BACKOFF_SECONDS_MAX
 from ..store.base import Statement, holds
+from .account import must_afford, write_credit
 from .core import RunCore
 from .functions import Function, Options
 from .ledger import Recorded
@@ -27,6 +28,7 @@ def call_step(
     ident = function.ident(arguments, options)
     recorded, nth = run.match(frame, function.name, ident)
     if recorded is not None and recorded.done:
+        run.account.credit(recorded)
         run.land(frame, recorded.take_writes())
         return (yield from run.load(recorded.result))
     if recorded is not None and recorded.failed and run.ledger.went_past(recorded):
@@ -55,33 +57,47 @@ def _execute(
     """Run the body until it succeeds or its retries are used up."""
     run, since = frame.run, frame.run.head.seq
     run.must_be_open()
+    if run.account.owes_credit:
+        yield from write_credit(run)
     while True:
+        must_afford(run)
         body = frame.body("step")
         begun = time.perf_counter_ns()
         try:
             result = yield Invoke(function.call, args, kwargs, body, options.timeout)
             packed, objects = run.pack(result, f"{function.name}()")
         except Exception as error:  # the user's code may raise anything, and all of it is an outcome
+            run.account.lose(used_in(body, call.name))
             attempts += 1
             if attempts > options.retries or _is_ours(error):
                 yield from _give_up(run, call, since, error)
                 raise
             yield from pause_before_retry(run, call, attempts, options.backoff, error)
             continue
+        except BaseException:  # cancelled, interrupted: nothing is recorded of it but what it has cost
+            run.account.lose(used_in(body, call.name))
+            raise
         assert body.buffer is not None
         writes = body.buffer.landing()
         took_us = (time.perf_counter_ns() - begun) // 1000
         # The step's completion: result and everything written inside, durable together when this line is passed.
-        done, made = r.StepDone(call, since, took_us, packed, writes), (*objects, *body.buffer.objects)
+        usage = body.buffer.used(call.name)
+        done, made = r.StepDone(call, since, took_us, packed, writes, (), usage), (*objects, *body.buffer.objects)
         try:
             yield from run.commit(Site.STEP_DONE, done, objects=made, asks=body.buffer.asks)
         except VersionConflict as error:
+            run.account.lose(usage)
             yield from _give_up(run, call, since, error, packed, objects)  # the result was paid for, and is kept
             raise
         run.land(frame, writes)
         if options.id is not None:
             run.ledger.track_step(call, packed)
         return result
+
+
+def used_in(body: Frame, name: str) -> tuple[r.Usage, ...]:
+    """What a body has spent, however it ended."""
+    return body.buffer.used(name) if body.buffer is not None else ()
 
 
 def _is_ours(error: Exception) -> bool:

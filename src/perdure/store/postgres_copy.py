@@ -47,6 +47,10 @@ _VIEWS = {
     "VALUES (?, ?, ?, ?, ?, ?, ?)",
     "all_artifacts": "INSERT INTO artifacts (owner, name, version, stream, seq, at, dropped) "
     "VALUES (?, ?, ?, ?, ?, ?, ?)",
+    "all_usage": "INSERT INTO usage (stream, step, model, provider, day, calls, unpriced, input_tokens, output_tokens, "
+    "cached_input_tokens, cache_write_tokens, cost) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    "all_savings": "INSERT INTO savings (stream, model, provider, day, steps, took_us, calls, unpriced, input_tokens, "
+    "output_tokens, cached_input_tokens, cache_write_tokens, cost) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     "all_leases": "INSERT INTO leases (stream, fence, holder) VALUES (?, ?, NULL)",
     "all_seals": "INSERT INTO seals (stream, seq, chain, streams, public_key, signature) VALUES (?, ?, ?, ?, ?, ?)",
 }

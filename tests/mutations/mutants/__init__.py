@@ -6,6 +6,7 @@ from tests.mutations.mutants.details import DETAILS
 from tests.mutations.mutants.effects import EFFECTS
 from tests.mutations.mutants.holders import HOLDERS
 from tests.mutations.mutants.journal import JOURNAL
+from tests.mutations.mutants.money import MONEY
 from tests.mutations.mutants.retention import OF_RETENTION
 from tests.mutations.mutants.runs import RUNS
 from tests.mutations.mutants.state import OF_CHECKPOINTS, OF_STATE
@@ -25,4 +26,5 @@ MUTANTS = (
     *OF_RETENTION,
     *STORE,
     *VALUES,
+    *MONEY,
 )

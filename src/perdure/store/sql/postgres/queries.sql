@@ -560,6 +560,66 @@ SELECT verdict, value, by, at FROM answers WHERE stream = :stream AND about = :a
 -- For rebuild.
 SELECT stream, about, verdict, value, by, at FROM answers ORDER BY stream, about;
 
+-- name: add_usage(stream, step, model, provider, day, calls, unpriced, input_tokens, output_tokens, cached_input_tokens, cache_write_tokens, cost)
+-- Fold of Usage in an entry.
+INSERT INTO usage (stream, step, model, provider, day, calls, unpriced, input_tokens, output_tokens,
+    cached_input_tokens, cache_write_tokens, cost)
+VALUES (:stream, :step, :model, :provider, :day, :calls, :unpriced, :input_tokens, :output_tokens,
+    :cached_input_tokens, :cache_write_tokens, :cost)
+ON CONFLICT (stream, step, model, provider, day) DO UPDATE SET
+    calls = usage.calls + excluded.calls,
+    unpriced = usage.unpriced + excluded.unpriced,
+    input_tokens = usage.input_tokens + excluded.input_tokens,
+    output_tokens = usage.output_tokens + excluded.output_tokens,
+    cached_input_tokens = usage.cached_input_tokens + excluded.cached_input_tokens,
+    cache_write_tokens = usage.cache_write_tokens + excluded.cache_write_tokens,
+    cost = usage.cost + excluded.cost;
+
+-- name: usage_of(agent, run)
+-- What calls of models came to; '' is every agent, every run.
+SELECT agent, id, step, model, provider, day, calls, unpriced, input_tokens, output_tokens, cached_input_tokens, cache_write_tokens, cost
+FROM usage JOIN runs ON runs.stream = usage.stream
+WHERE (:agent::text = '' OR agent = :agent) AND (:run::text = '' OR id = :run) ORDER BY usage.stream, step, model, provider, day;
+
+-- name: spent_by(stream)
+-- For a budget: what a run and the runs inside it have spent on each model.
+WITH RECURSIVE family (stream) AS (
+    SELECT :stream::bigint UNION SELECT runs.stream FROM family JOIN runs ON runs.parent = family.stream AND runs.parent <> 0)
+SELECT model, sum(cost)::bigint, sum(unpriced)::bigint FROM family JOIN usage ON usage.stream = family.stream GROUP BY model;
+
+-- name: all_usage()
+-- For rebuild.
+SELECT stream, step, model, provider, day, calls, unpriced, input_tokens, output_tokens, cached_input_tokens, cache_write_tokens, cost FROM usage
+ORDER BY stream, step, model, provider, day;
+
+-- name: add_savings(stream, model, provider, day, steps, took_us, calls, unpriced, input_tokens, output_tokens, cached_input_tokens, cache_write_tokens, cost)
+-- Fold of Replayed.
+INSERT INTO savings (stream, model, provider, day, steps, took_us, calls, unpriced, input_tokens, output_tokens,
+    cached_input_tokens, cache_write_tokens, cost)
+VALUES (:stream, :model, :provider, :day, :steps, :took_us, :calls, :unpriced, :input_tokens, :output_tokens,
+    :cached_input_tokens, :cache_write_tokens, :cost)
+ON CONFLICT (stream, model, provider, day) DO UPDATE SET
+    steps = savings.steps + excluded.steps,
+    took_us = savings.took_us + excluded.took_us,
+    calls = savings.calls + excluded.calls,
+    unpriced = savings.unpriced + excluded.unpriced,
+    input_tokens = savings.input_tokens + excluded.input_tokens,
+    output_tokens = savings.output_tokens + excluded.output_tokens,
+    cached_input_tokens = savings.cached_input_tokens + excluded.cached_input_tokens,
+    cache_write_tokens = savings.cache_write_tokens + excluded.cache_write_tokens,
+    cost = savings.cost + excluded.cost;
+
+-- name: savings_of(agent, run)
+-- What resuming has saved; '' is every agent, every run.
+SELECT agent, id, model, provider, day, steps, took_us, calls, unpriced, input_tokens, output_tokens, cached_input_tokens, cache_write_tokens, cost
+FROM savings JOIN runs ON runs.stream = savings.stream
+WHERE (:agent::text = '' OR agent = :agent) AND (:run::text = '' OR id = :run) ORDER BY savings.stream, model, provider, day;
+
+-- name: all_savings()
+-- For rebuild.
+SELECT stream, model, provider, day, steps, took_us, calls, unpriced, input_tokens, output_tokens, cached_input_tokens, cache_write_tokens, cost FROM savings
+ORDER BY stream, model, provider, day;
+
 -- name: lock_journal()
 -- Nobody else writes while the views are made anew.
 LOCK TABLE events IN SHARE ROW EXCLUSIVE MODE;
@@ -603,3 +663,11 @@ DELETE FROM checkpoints;
 -- name: clear_artifacts()
 -- Rebuild starts from nothing.
 DELETE FROM artifacts;
+
+-- name: clear_usage()
+-- Rebuild starts from nothing.
+DELETE FROM usage;
+
+-- name: clear_savings()
+-- Rebuild starts from nothing.
+DELETE FROM savings;

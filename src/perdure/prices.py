@@ -1,0 +1,71 @@
+"""What a call of a model costs, by the price list of `genai-prices`, which comes with that package.
+
+Nothing here asks the network. Who does not have the package, or uses a model that it does not know, gets no price
+and not the price 0.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+
+from .records import Usage
+
+NANOS = 1_000_000_000
+"""Of a dollar."""
+
+
+def priced(usage: Usage, at: int) -> Usage:
+    """The same with its cost, at a time in milliseconds since 1970; as it is when nobody knows it."""
+    for model, provider in _readings(usage):
+        found = _price(usage, model, provider, at)
+        if found is not None:
+            return found
+    return usage
+
+
+def _readings(usage: Usage) -> list[tuple[str, str | None]]:
+    """What a name may mean: "openai:gpt-4o" and "openai/gpt-4o" name the provider too."""
+    readings: list[tuple[str, str | None]] = [(usage.model, usage.provider or None)]
+    for mark in ":/":
+        provider, found, model = usage.model.partition(mark)
+        if found and provider and model and not usage.provider:
+            readings.append((model, provider))
+    return readings
+
+
+def _price(usage: Usage, model: str, provider: str | None, at: int) -> Usage | None:
+    try:
+        import genai_prices
+    except ImportError:
+        return None
+    counts = {
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "cache_read_tokens": usage.cached_input_tokens,
+        "cache_write_tokens": usage.cache_write_tokens,
+    }
+    tokens = genai_prices.Usage(**{name: count for name, count in counts.items() if count})
+    when = datetime.fromtimestamp(at / 1000, UTC)
+    try:
+        found = genai_prices.calc_price(tokens, model, provider_id=provider, genai_request_timestamp=when)
+    except (LookupError, ValueError):
+        return None
+    if not _covers(found.model_price, usage):
+        return None
+    return msgspec.structs.replace(usage, cost=nanos_of(found.total_price), unpriced=0)
+
+
+def _covers(price: Any, usage: Usage) -> bool:
+    """Whether it is a price of tokens: some are listed without one, and would come out as 0."""
+    no_input = usage.input_tokens > 0 and getattr(price, "input_mtok", None) is None
+    no_output = usage.output_tokens > 0 and getattr(price, "output_mtok", None) is None
+    return not no_input and not no_output and (usage.input_tokens > 0 or usage.output_tokens > 0)
+
+
+def nanos_of(dollars: float | Decimal) -> int:
+    """Dollars as whole billionths, as they are written: 0.1 is 100,000,000 of them."""
+    return int((Decimal(str(dollars)) * NANOS).to_integral_value())

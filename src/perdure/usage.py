@@ -1,0 +1,278 @@
+"""What models have cost, and what resuming has saved: recorded by `run.usage`, added up for people."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+from functools import partial
+from typing import Any, TypeVar
+
+import msgspec
+
+from . import prices
+from . import records as r
+from .failpoints import Site
+from .journal.fold import DAY_MS
+from .limits import COST_USD_MAX, NAME_CHARACTERS_MAX, TOKENS_MAX
+from .run.core import RunCore
+from .run.requests import Protocol, Read
+from .run.scope import frame_of
+from .store.base import Store, holds
+
+# -- recording --------------------------------------------------------------------------------------------------------
+
+
+def record(run: RunCore, usage: r.Usage, cost_usd: float | Decimal | None) -> Protocol[None]:
+    """`run.usage`: a recorded operation of the run, which is not counted again when the run is resumed."""
+    frame = frame_of(run)
+    if frame.buffer is None:
+        nth = frame.count(f"\0write {r.Op.USAGE}", usage.model.encode())
+        if run.ledger.recorded_write(frame.path, r.Op.USAGE, usage.model, nth) is not None:
+            return
+        run.must_be_open()
+    else:
+        run.must_be_here()
+    made = usage
+    if cost_usd is not None:
+        made = msgspec.structs.replace(usage, cost=prices.nanos_of(cost_usd), unpriced=0)
+    elif run.ledger.finished is None:
+        made = yield Read(prices.priced, (usage, run.clock.wall_ms()))
+    for budget in run.account.budgets:
+        budget.spend(made)
+    if frame.buffer is not None:
+        frame.buffer.usage += (made,)
+        return
+    wrote = r.Wrote(frame.path, r.Write(r.Op.USAGE, made.model), usage=(made,))
+    yield from run.commit(Site.WRITE, wrote)
+
+
+def reported(
+    model: object,
+    provider: object,
+    input_tokens: int,
+    output_tokens: int,
+    cached_input_tokens: int,
+    cache_write_tokens: int,
+) -> r.Usage:
+    """What a caller says about one call, looked at; its cost is not known yet."""
+    for what, name in (("model", model), ("provider", provider)):
+        if not isinstance(name, str):
+            raise TypeError(f"usage({what}=) is a str, not {name!r}")
+        if len(name) > NAME_CHARACTERS_MAX or not holds(name) or (what == "model" and not name):
+            raise ValueError(f"usage({what}=) is a name of up to {NAME_CHARACTERS_MAX} characters, unlike {name!r}")
+    counts = (input_tokens, output_tokens, cached_input_tokens, cache_write_tokens)
+    for what, count in zip(("input", "output", "cached_input", "cache_write"), counts, strict=True):
+        if type(count) is not int:
+            raise TypeError(f"usage({what}_tokens=) is a whole number, not {count!r}")
+        if not 0 <= count <= TOKENS_MAX:
+            raise ValueError(f"usage({what}_tokens={count}): from 0 to {TOKENS_MAX:,}")
+    if cached_input_tokens + cache_write_tokens > input_tokens:
+        raise ValueError(
+            f"usage(): {cached_input_tokens + cache_write_tokens} tokens from and to the cache, of {input_tokens} in "
+            "all: input_tokens counts those too. Where a provider counts them apart, add them up"
+        )
+    return r.Usage(str(model), str(provider), "", 1, 1, *counts)
+
+
+def dollars(what: str, given: object) -> float | Decimal:
+    """An amount of money, looked at."""
+    if isinstance(given, bool) or not isinstance(given, int | float | Decimal):
+        raise TypeError(f"{what} is a number of dollars, not {given!r}")
+    if not math.isfinite(given) or not 0 <= given <= COST_USD_MAX:
+        raise ValueError(f"{what}={given}: from 0 to {COST_USD_MAX:,} dollars")
+    return Decimal(given) if isinstance(given, int) else given
+
+
+def budget_of(given: object) -> int | None:
+    """A budget in billionths of a dollar."""
+    if given is None:
+        return None
+    budget = prices.nanos_of(dollars("budget_usd", given))
+    if budget <= 0:
+        raise ValueError(f"budget_usd={given}: a run that may spend nothing cannot begin; give more than 0")
+    return budget
+
+
+# -- adding up --------------------------------------------------------------------------------------------------------
+
+
+class Totals(msgspec.Struct, frozen=True, kw_only=True):
+    """Calls of models, their tokens and their cost.
+
+    `cost_usd` is the sum of what is known: `unpriced_calls` says how many calls are not in it, and it is None when
+    nobody knows the cost of any of them.
+    """
+
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_input_tokens: int = 0
+    """Of the input tokens, those that came from the provider's cache."""
+    cache_write_tokens: int = 0
+    cost_usd: float | None = 0.0
+    unpriced_calls: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """In and out."""
+        return self.input_tokens + self.output_tokens
+
+    @property
+    def money(self) -> str:
+        """The cost in words, which say what is not known of it."""
+        if self.cost_usd is None:
+            return "cost unknown"
+        unknown = f" + {self.unpriced_calls:,} of unknown cost" if self.unpriced_calls else ""
+        return in_dollars(self.cost_usd) + unknown
+
+    def __str__(self) -> str:
+        calls = f"{self.calls:,} call{'' if self.calls == 1 else 's'}"
+        return f"{calls}, {self.input_tokens:,} tokens in, {self.output_tokens:,} out, {self.money}"
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self}>"
+
+
+class SavedTotals(Totals, frozen=True, kw_only=True):
+    """What was not done again: steps and effects, and the calls of models in them."""
+
+    steps: int = 0
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        steps = f"{self.steps:,} step{'' if self.steps == 1 else 's'} not run again"
+        return f"{steps}: {super().__str__()}, {in_time(self.seconds)}"
+
+
+class Usage(Totals, frozen=True, kw_only=True):
+    """What `agent.usage()` returns: the totals, and the same by run, model, day (UTC) and step.
+
+    >>> agent.usage().by_model["gpt-4o"].cost_usd
+    """
+
+    by_run: dict[str, Totals] = {}
+    by_model: dict[str, Totals] = {}
+    by_day: dict[str, Totals] = {}
+    by_step: dict[str, Totals] = {}
+
+
+class Savings(SavedTotals, frozen=True, kw_only=True):
+    """What `agent.savings()` returns: the totals, and the same by run, model and day (UTC).
+
+    >>> agent.savings().by_run["trip-42"].seconds
+    """
+
+    by_run: dict[str, SavedTotals] = {}
+    by_model: dict[str, SavedTotals] = {}
+    by_day: dict[str, SavedTotals] = {}
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One row of a view: what belongs to one run, step, model and day."""
+
+    agent: str
+    run: str
+    step: str
+    model: str
+    day: str
+    usage: r.Usage
+    steps: int = 0
+    took_us: int = 0
+
+
+T = TypeVar("T", bound=Totals)
+
+
+def grouped(kind: Callable[[Sequence[Line]], T], lines: Iterable[Line], by: str) -> dict[str, T]:
+    """The totals for each run, model, day, step or agent; the days in their order, the others by their names."""
+    groups: dict[str, list[Line]] = {}
+    for line in lines:
+        groups.setdefault(getattr(line, by), []).append(line)
+    return {name: kind(groups[name]) for name in sorted(groups)}
+
+
+def _summed(lines: Sequence[Line]) -> dict[str, Any]:
+    whole = r.Usage("", calls=0)
+    for line in lines:
+        whole += line.usage
+    known = whole.calls > whole.unpriced or not whole.calls
+    return {
+        "calls": whole.calls,
+        "input_tokens": whole.input_tokens,
+        "output_tokens": whole.output_tokens,
+        "cached_input_tokens": whole.cached_input_tokens,
+        "cache_write_tokens": whole.cache_write_tokens,
+        "cost_usd": whole.cost / prices.NANOS if known else None,
+        "unpriced_calls": whole.unpriced,
+    }
+
+
+def totals_of(lines: Sequence[Line]) -> Totals:
+    """What they come to."""
+    return Totals(**_summed(lines))
+
+
+def saved_of(lines: Sequence[Line]) -> SavedTotals:
+    """What they come to."""
+    seconds = sum(line.took_us for line in lines) / 1e6
+    return SavedTotals(**_summed(lines), steps=sum(line.steps for line in lines), seconds=seconds)
+
+
+def usage_of(lines: Sequence[Line]) -> Usage:
+    """The whole answer of `agent.usage()`."""
+    by = partial(grouped, totals_of, lines)
+    return Usage(**_summed(lines), by_run=by("run"), by_model=by("model"), by_day=by("day"), by_step=by("step"))
+
+
+def savings_of(lines: Sequence[Line]) -> Savings:
+    """The whole answer of `agent.savings()`."""
+    by, whole = partial(grouped, saved_of, lines), msgspec.structs.asdict(saved_of(lines))
+    return Savings(**whole, by_run=by("run"), by_model=by("model"), by_day=by("day"))
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+def usage_lines(store: Store, agent: str = "", run: str = "") -> list[Line]:
+    """What is recorded; of one agent, of one run."""
+    return [
+        Line(whose, of, step, model, _day(day), r.Usage(model, provider, step, *counts))
+        for whose, of, step, model, provider, day, *counts in store.read("usage_of", (agent, run))
+    ]
+
+
+def savings_lines(store: Store, agent: str = "", run: str = "") -> list[Line]:
+    """What was saved; of one agent, of one run."""
+    return [
+        Line(whose, of, "", model, _day(day), r.Usage(model, provider, "", *counts), steps, took_us)
+        for whose, of, model, provider, day, steps, took_us, *counts in store.read("savings_of", (agent, run))
+    ]
+
+
+def _day(number: int) -> str:
+    return datetime.fromtimestamp(number * DAY_MS / 1000, UTC).date().isoformat()
+
+
+def in_dollars(amount: float) -> str:
+    """Money for people: cents, and more where there are less than a dollar's worth of them.
+
+    >>> in_dollars(1234.5), in_dollars(0.0123), in_dollars(0.00001)
+    ('$1,234.50', '$0.0123', '<$0.0001')
+    """
+    if 0 < amount < 0.00005:
+        return "<$0.0001"
+    return f"${amount:,.2f}" if amount >= 1 or amount == 0 else f"${amount:.4f}"
+
+
+def in_time(seconds: float) -> str:
+    """A time for people.
+
+    >>> in_time(0.25), in_time(75), in_time(7325)
+    ('0.2 s', '1 min 15 s', '2 h 2 min')
+    """
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min {rest} s"

@@ -1,0 +1,267 @@
+"""`run.usage`, `agent.usage`, `agent.savings` and budgets: money that was spent is counted once, and kept."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from perdure import AsyncAgent, BudgetExceeded, NotDone, RunNotFound, VersionConflict
+from perdure.failpoints import Moment, Site
+from perdure.journal import rebuild
+
+from .kit import World, agent_at, die, in_child, killed_at
+
+
+def counted(it: Any) -> tuple[int, int, float | None]:
+    return it.calls, it.input_tokens, it.cost_usd
+
+
+def in_order(agent: Any) -> None:
+    assert rebuild.check(agent._engine.store) == []
+
+
+def test_usage_is_counted_once_wherever_it_is_reported(store_url: str) -> None:
+    agent = agent_at(store_url)
+
+    def think(tokens: int) -> int:
+        run.usage(model="big", input_tokens=tokens, output_tokens=7, cached_input_tokens=2, cost_usd=0.5, provider="p")
+        return tokens
+
+    for stops in (True, False, False):  # left in the middle, finished, read
+        try:
+            with agent.run("r") as run:
+                run.step(think, 10)
+                run.usage(model="small", input_tokens=1, cost_usd=0.1)
+                run.usage(model="small", input_tokens=2, cost_usd=0.2)
+                for item in run.each([100, 200]):
+                    run.usage(model="small", input_tokens=item, cost_usd=0)
+                run.effect(think, 20, name="act")
+                if stops:
+                    raise ValueError
+        except ValueError:
+            pass
+    usage = agent.usage()
+    assert counted(usage) == (6, 333, 1.3)
+    assert (usage.output_tokens, usage.cached_input_tokens, usage.tokens, usage.unpriced_calls) == (14, 4, 347, 0)
+    assert {name: counted(it) for name, it in usage.by_model.items()} == {"big": (2, 30, 1.0), "small": (4, 303, 0.3)}
+    assert {name: it.calls for name, it in usage.by_step.items()} == {"": 4, "act": 1, "think": 1}
+    assert [(len(day), it.calls) for day, it in usage.by_day.items()] == [(len("2026-11-16"), 6)]
+    assert agent.usage(run="r") == agent.runs.get("r").usage == usage
+    assert counted(agent_at(store_url, "other").usage()) == (0, 0, 0.0)
+    with pytest.raises(RunNotFound):
+        agent.usage(run="x")
+    in_order(agent)
+
+
+def test_what_a_failed_attempt_has_spent_is_kept_and_what_it_wrote_is_not(store_url: str) -> None:
+    agent, tries = agent_at(store_url), list[int]()
+
+    def spend(cents: int) -> None:
+        run.usage(model="m", cost_usd=cents / 100)
+        run.state["dropped"] = 1
+
+    def flaky() -> str:
+        spend(1)
+        tries.append(1)
+        if len(tries) < 3:
+            raise ConnectionError
+        run.state["dropped"] = 0
+        return "ok"
+
+    def hopeless(cents: int, error: str) -> None:
+        spend(cents)
+        raise {"NotDone": NotDone, "LookupError": LookupError}.get(error, KeyboardInterrupt)
+
+    def races() -> None:
+        spend(1000)
+        agent.state.set("ns", "k", 1, if_version=5)
+
+    with pytest.raises(KeyboardInterrupt), agent.run("r") as run:
+        run.step(flaky, retries=2, backoff=0)
+        with pytest.raises(LookupError):
+            run.step(hopeless, 10, "LookupError", name="refused")
+        with pytest.raises(NotDone):
+            run.effect(hopeless, 10, "NotDone", name="declined")
+        with pytest.raises(VersionConflict):
+            run.step(races)
+        for _ in run.each(["left"]):
+            spend(10000)
+            run.step(hopeless, 100000, "", name="cancelled")
+    info = agent.runs.get("r")
+    assert info.usage.cost_usd == pytest.approx(1110.23)
+    by_step = {name: it.cost_usd for name, it in info.usage.by_step.items()}
+    assert by_step == {"": 100, "cancelled": 1000, "flaky": 0.03, "races": 10, "refused": 0.1, "declined": 0.1}
+    assert info.state == {"dropped": 0}
+    in_order(agent)
+
+
+def test_a_killed_body_is_not_counted_and_its_next_try_is(store_url: str) -> None:
+    def program() -> None:
+        agent = agent_at(store_url)
+
+        def think() -> None:
+            run.usage(model="m", input_tokens=3, cost_usd=1)
+
+        with agent.run("r") as run:
+            run.step(think, name="first")
+            run.step(think, name="second")
+
+    for moment in Moment:
+        killed_at(program, Site.STEP_DONE, moment, 2 if moment is Moment.BEFORE else 1)
+    program()
+    agent = agent_at(store_url)
+    assert counted(agent.usage()) == (2, 6, 2.0)
+    # Opened four times, each time past the first step; and the last time past the second one too.
+    assert (agent.savings().steps, agent.savings().cost_usd) == (5, 5.0)
+    in_order(agent)
+
+
+def test_only_what_the_code_asks_for_again_is_credited_and_once_for_each_opening(store_url: str) -> None:
+    agent = agent_at(store_url)
+
+    def opened(*asked: str, new: str, run_id: str = "r") -> None:
+        with pytest.raises(ValueError, match="stop"), agent.run(run_id) as run:
+            for name in asked:
+                run.step(lambda: run.usage(model="m", input_tokens=1, cost_usd=1), id=name, name="s")
+                run.step(lambda: None, id=name, name="s")  # the same call
+            for _ in range(2):
+                run.step(lambda: None, id=new, name="s")
+            raise ValueError("stop")
+
+    opened("a", "b", "c", new="1")
+    assert agent.savings().steps == 0
+    opened("a", "c", new="2")
+    assert (agent.savings().steps, agent.savings().calls, agent.savings().cost_usd) == (2, 2, 2.0)
+    opened("a", "b", "c", new="3")
+    saved = agent.savings()
+    assert (saved.steps, saved.calls, saved.by_run["r"].steps, list(saved.by_model)) == (5, 5, 5, ["m"])
+    opened("a", new="1", run_id="other")
+    assert agent.savings(run="other").steps == 0
+    in_order(agent)
+
+
+def test_a_child_that_goes_on_is_new_work_of_its_parent(store_url: str) -> None:
+    def program() -> None:
+        agent = agent_at(store_url)
+        with agent.run("parent") as run:
+            run.step(lambda: 1, name="before")
+            with agent.run("child") as child:
+                child.step(lambda: 1, name="inside")
+                child.step(die, name="killed")
+
+    for _ in range(3):
+        assert in_child(program) != 0
+    saved = agent_at(store_url).savings()
+    assert {name: it.steps for name, it in saved.by_run.items()} == {"parent": 2, "child": 2}
+
+
+# -- budgets ------------------------------------------------------------------------------------------------------
+
+
+def test_a_budget_stops_before_the_next_call_and_survives_a_kill(store_url: str, world: World) -> None:
+    def program(budget: float | None, dies: bool = False) -> None:
+        agent = agent_at(store_url)
+
+        def pay(number: int) -> int:
+            world.do(f"pay {number}")
+            run.usage(model="m", cost_usd=1)
+            if number == 2 and not world.count("tried"):
+                world.do("tried")
+                raise ConnectionError
+            return number
+
+        with agent.run("r", budget_usd=budget) as run:
+            for number in (1, 2):
+                run.step(pay, number, retries=1, backoff=0)
+            run.usage(model="m", cost_usd=0.25)
+            if dies:
+                die()
+            run.effect(pay, 3)
+            run.step(pay, 4)
+
+    assert in_child(lambda: program(3.5, dies=True)) != 0
+    paid = ["pay 1", "pay 2", "tried", "pay 2"]
+    assert world.all() == paid
+    with pytest.raises(BudgetExceeded, match=r"\$3\.2500 of its budget of \$3\.2500") as stopped:
+        program(3.25)
+    assert "budget_usd=" in stopped.value.hint
+    agent = agent_at(store_url)
+    info = agent.runs.get("r")
+    assert (info.status, info.in_doubt, world.all()) == ("failed", [], paid), "no intent stands"
+    assert "BudgetExceeded" in agent.runs.list()[0].error
+    with pytest.raises(BudgetExceeded):
+        program(4)
+    assert world.all() == [*paid, "pay 3"]
+    program(4.5)
+    assert world.all() == [*paid, "pay 3", "pay 4"]
+    assert agent.usage().cost_usd == 5.25
+    program(None)
+    in_order(agent)
+
+
+def test_children_spend_the_budget_of_their_parent(store_url: str) -> None:
+    agent = agent_at(store_url)
+
+    def program(budget: float) -> None:
+        with agent.run("parent", budget_usd=budget) as run:
+            for name in ("a", "b"):
+                with agent.run(name) as child:
+                    for number in range(2):
+                        child.step(lambda: child.usage(model="m", cost_usd=1), name=f"{number}")
+            run.step(lambda: None, name="end")
+
+    with pytest.raises(BudgetExceeded, match="'parent'"):
+        program(3)
+    assert agent.usage().cost_usd == 3
+    with pytest.raises(BudgetExceeded, match="'parent'"):
+        program(3)
+    program(4.5)
+    assert agent.usage().cost_usd == 4
+
+
+def test_under_a_budget_every_call_needs_a_price(store_url: str) -> None:
+    agent = agent_at(store_url)
+    for _ in range(2):
+        with (
+            pytest.raises(BudgetExceeded, match="'nobody-knows-it'") as stopped,
+            agent.run("r", budget_usd=5) as run,
+        ):
+            run.step(lambda: run.usage(model="nobody-knows-it", input_tokens=1), name="first")
+            run.step(lambda: None, name="next")
+    assert "cost_usd=" in stopped.value.hint
+    with agent.run("r") as run:
+        run.step(lambda: None, name="next")
+    for wrong, error in ((0, ValueError), (-1, ValueError), ("5", TypeError), (float("inf"), ValueError)):
+        with pytest.raises(error, match="budget_usd"):
+            agent.run("s", budget_usd=wrong)
+
+
+async def test_the_async_side_counts_the_same(store_url: str) -> None:
+    agent = AsyncAgent("tester", store=store_url)
+
+    @agent.step
+    async def think(number: int) -> int:
+        await run.usage(model="m", input_tokens=number, cost_usd=1)
+        return number
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.5), agent.run("r") as run:
+            await asyncio.gather(*[think(n) for n in (1, 2, 3)])
+            await think(0)
+            await run.usage(model="m", cost_usd=1)
+            await asyncio.sleep(60)
+    for budget in (5, 6):
+        try:
+            async with agent.run("r", budget_usd=budget) as run:
+                await asyncio.gather(*[think(n) for n in (1, 2, 3)])
+                await think(0)
+                await run.usage(model="m", cost_usd=1)
+                await think(4)
+        except BudgetExceeded:
+            assert budget == 5
+    usage, saved = await agent.usage(), await agent.savings()
+    assert counted(usage) == (6, 10, 6.0)
+    assert (saved.steps, saved.calls, saved.input_tokens, saved.cost_usd) == (8, 8, 12, 8.0)
+    await agent.close()
