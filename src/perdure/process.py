@@ -13,7 +13,7 @@ from functools import cache
 import msgspec
 
 
-class Holder(msgspec.Struct, frozen=True, array_like=True):
+class Holder(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """The identity of a process that holds leases."""
 
     boot: str
