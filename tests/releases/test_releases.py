@@ -101,8 +101,10 @@ def test_it_is_migrated_and_sound(release: Path, store_url: str) -> None:
     assert versions_of(store_url).found == known
 
 
-def test_its_runs_are_all_there(agent: Agent) -> None:
+def test_its_runs_are_all_there(agent: Agent, release: Path) -> None:
     expected = {"finished": "finished", "child": "finished", "failed": "failed", "interrupted": "interrupted"}
+    if has(release, "usage"):
+        expected["paid"] = "finished"
     found = {run.id: str(run.status) for run in agent.runs.list()}
     assert found == {**expected, "waiting": "waiting", "unfinished": "crashed"}
     finished = agent.runs.get("finished")
@@ -178,6 +180,16 @@ def test_its_artifacts_are_there_and_go_on(agent: Agent, release: Path, store_ur
         assert agent.artifacts.load("report", version=1) == LARGE.encode()
         assert agent.artifacts.load("report") == LARGE.encode() + NOISE
         assert agent.artifacts.save("report", LARGE.encode()) == 3
+    must_be_sound(store_url)
+
+
+def test_what_it_has_paid_is_still_known(agent: Agent, release: Path, store_url: str) -> None:
+    paid = agent.usage()
+    figures = (1, 1200, 300, 0.5) if has(release, "usage") else (0, 0, 0, 0)
+    assert (paid.calls, paid.input_tokens, paid.output_tokens, paid.cost_usd) == figures
+    with agent.run("paid again") as run:
+        run.usage(model="gpt-4o", input_tokens=800, cost_usd=0.25)
+    assert agent.usage().input_tokens == figures[1] + 800
     must_be_sound(store_url)
 
 

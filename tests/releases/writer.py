@@ -98,7 +98,16 @@ def artifacts(agent: Any) -> None:
     agent.artifacts.delete("dropped")
 
 
-PARTS = {"state": state, "checkpoint": checkpoint, "artifacts": artifacts}
+def usage(agent: Any) -> None:
+    def ask() -> str:
+        run.usage(model="gpt-4o", input_tokens=1200, output_tokens=300, cost_usd=0.5)
+        return "an answer"
+
+    with agent.run("paid") as run:
+        run.result = run.step(ask)
+
+
+PARTS = {"state": state, "checkpoint": checkpoint, "artifacts": artifacts, "usage": usage}
 """What releases have added since the first, by the attribute of the agent."""
 
 
