@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from .measures import chain, checkpoints, concurrent, counts, flat, resume, state, values
+from .measures import chain, checkpoints, concurrent, counts, events, flat, resume, state, values
 
 MEASURES: dict[str, Callable[..., dict[str, Any]]] = {
     "counts": counts.single_operations,
@@ -23,6 +23,7 @@ MEASURES: dict[str, Callable[..., dict[str, Any]]] = {
     "state": state.state,
     "checkpoints": checkpoints.checkpoints,
     "flat": flat.flat,
+    "events": events.events,
 }
 
 

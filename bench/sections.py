@@ -172,6 +172,20 @@ def _flat(store: str, it: dict[str, Any], keys: int) -> Iterator[Row]:
     yield Row("flat", f"{store}: keys per second on the way there", it["sets_per_second"])
 
 
+def events(lab: Lab) -> Iterator[Row]:
+    """`agent.events` in the open, with few events in the store and with many."""
+    few, many = (3000, 30_000) if lab.quick else (10_000, 200_000)
+    it = lab.measure("events", pairs=lab.pairs, size=20, few=few, many=many, reads=50)
+    spread = it["ratio_spread"]
+    note = f"middle half of {len(spread)} pairs: {spread[len(spread) // 4]:.2f} to {spread[-len(spread) // 4]:.2f}"
+    yield Row("events", "append in the open, in bare commits", it["ratio"], "", note=note)
+    yield Row("events", "events per second, 5,000 in one commit", it["per_second"])
+    yield Row("events", "reading the last 100", it["page_ms"], "ms", note="processor time")
+    for name, of in (("append", "append"), ("limit", "read(limit=100)"), ("kind", "read(kind=)"), ("follow", "follow")):
+        what = f"{of}: processor time with {many:,} events, as a multiple of that with {few:,}"
+        yield Row("events", what, it["growth"][name], "", at_most(1.3, 2), False)
+
+
 def startup(lab: Lab) -> Iterator[Row]:
     """Imports and the command line, with everything in the page cache."""
     rounds = 3 if lab.quick else 11
@@ -216,6 +230,7 @@ SECTIONS: dict[str, Section] = {
     "state": state,
     "checkpoints": checkpoints,
     "flat": flat,
+    "events": events,
     "conversation": conversation,
     "startup": startup,
 }

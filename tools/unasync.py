@@ -45,6 +45,7 @@ PAIRS: Pairs = [
     ("src/perdure/aio/state.py", "src/perdure/sync/state.py"),
     ("src/perdure/aio/checkpoints.py", "src/perdure/sync/checkpoints.py"),
     ("src/perdure/aio/artifacts.py", "src/perdure/sync/artifacts.py"),
+    ("src/perdure/aio/events.py", "src/perdure/sync/events.py"),
 ]
 
 # In this order. `\b` keeps them to whole words.

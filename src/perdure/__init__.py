@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from . import errors
+from . import errors, kinds
 from .codec import stored, upcaster
 from .errors import (
     Abandoned,
@@ -28,6 +28,7 @@ from .errors import (
     CorruptValue,
     Diverged,
     EffectInsideStep,
+    EventInvalid,
     InDoubt,
     InputChanged,
     JournalDamaged,
@@ -63,6 +64,7 @@ from .errors import (
     WrongAgent,
     WrongStore,
 )
+from .events.reading import Event
 from .run.doubt import Done, Unknown
 from .run.functions import Key
 from .sync import Agent, Run
@@ -87,6 +89,8 @@ __all__ = [
     "Diverged",
     "Done",
     "EffectInsideStep",
+    "Event",
+    "EventInvalid",
     "InDoubt",
     "InputChanged",
     "JournalDamaged",
@@ -125,6 +129,7 @@ __all__ = [
     "WrongAgent",
     "WrongStore",
     "errors",
+    "kinds",
     "stored",
     "upcaster",
 ]

@@ -14,7 +14,7 @@ import msgspec
 from . import trees
 from .failpoints import Site
 from .limits import GC_BATCH, UPLOAD_GRACE_SECONDS
-from .objects import ID_BYTES, Dropped, dropped_in, packed_in
+from .objects import ID_BYTES, Dropped, dropped_in, packed_in, reference
 from .records import decode
 from .store.base import Row, Script, Statement, Store, Unit
 
@@ -86,6 +86,8 @@ class Marks:
         progress: Progress | None = None,
     ) -> Script[None]:
         """Mark what was appended since the last time. `forgotten` are entries to be looked past."""
+        [kept] = yield [Statement("all_replays")]
+        yield from self._refer({packed for (packed,) in kept if reference(packed)})
         for number, (stream, head) in enumerate(heads):
             seq, last = self._heads.get(stream, 0), head or 0
             while seq < last:
@@ -104,6 +106,9 @@ class Marks:
         for _, kind, _, body, _, _ in rows:
             if body is not None:
                 roots.update(packed_in(decode(kind, body), self._dropped))
+        yield from self._refer(roots)
+
+    def _refer(self, roots: set[bytes]) -> Script[None]:
         for identity in (yield from trees.reachable(self._store, roots, opened=self._opened)):
             self._used.add(identity)
 

@@ -12,9 +12,11 @@ from . import keys
 from . import records as r
 from .clock import SYSTEM_CLOCK, Clock
 from .errors import PerdureError, StoreMoved, StoreMovedWarning
+from .events.schemas import Kinds
 from .failpoints import Site
 from .journal.append import Append, Head
 from .journal.marks import Shelf
+from .journal.rebuild import refresh
 from .leases import Tenancy
 from .limits import NAME_CHARACTERS_MAX
 from .locks import rlock
@@ -107,6 +109,7 @@ class Engine:
         self.shelf = Shelf()
         self.unswept = 0
         """Commits of state since keys were last looked for whose time has run out."""
+        self.kinds = Kinds()
         self.clock = clock
         self._options = (durability, clock)
         self._key_source = key
@@ -131,6 +134,7 @@ class Engine:
             place = _enter(self.url, *self._options)
             try:
                 _check_home(place.store, self._single_home)
+                refresh(place.store)
             except PerdureError:
                 _leave(place)
                 raise

@@ -5,7 +5,8 @@
     │   ├── NotStorable              PD101  refused at the call, with the path to it
     │   ├── CorruptValue             PD102  stored bytes that no encoder of ours wrote
     │   ├── UnknownType              PD103  a stored type that nobody registered here
-    │   └── ValueTooLarge            PD104  over a limit of perdure.limits
+    │   ├── ValueTooLarge            PD104  over a limit of perdure.limits
+    │   └── EventInvalid             PD105  an event does not fit the schema of its kind
     ├── StoreProblem                 the place where everything lives
     │   ├── StoreUnavailable         PD201  cannot be opened here
     │   ├── StoreBusy                PD202  another process kept the write lock too long
@@ -100,6 +101,12 @@ class ValueTooLarge(ValueProblem, ValueError):
     """The value is over a limit."""
 
     code = "PD104"
+
+
+class EventInvalid(ValueProblem, ValueError):
+    """The event does not fit the schema of its kind."""
+
+    code = "PD105"
 
 
 class StoreProblem(PerdureError):

@@ -42,6 +42,8 @@ class Site(StrEnum):
     CHECKPOINT = "checkpoint.write"
     UPLOAD = "artifact.chunks"
     ARTIFACT = "artifact.write"
+    EVENT = "event.append"
+    REPLAY = "event.replay"
     SEAL = "stream.seal"
     COLLECT = "objects.collect"
     SHRINK = "store.shrink"

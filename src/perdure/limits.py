@@ -50,6 +50,18 @@ FORK_SECONDS_MAX = 5.0
 SEAL_EVENTS = 1000
 """A stream is sealed at the end of each run and after this many events."""
 
+EVENTS_OF_ENTRY_MAX = 100
+"""Events that are appended in one go share entries of the journal; one of them is read with all of its entry."""
+
+EVENTS_OF_PAGE_MAX = 500
+"""Events that a reader has in memory."""
+
+REPLAY_EVENTS = 1000
+"""After how many events the result of a replay is kept."""
+
+REPLAYS_KEPT = 8
+"""How many of them."""
+
 WAIT_POLL_SECONDS = 0.02
 """How often a waiting run looks whether the store has changed."""
 

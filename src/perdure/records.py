@@ -46,6 +46,8 @@ class Write(Record, frozen=True):
     key: str
     value: bytes = b""
     position: int = 0
+    version: int = 0
+    """Of the schema of an event; 0 when its kind has none."""
 
 
 class StateChange(Record, frozen=True, tag=1):
@@ -108,8 +110,24 @@ class ArtifactDropped(Record, frozen=True, tag=5):
     version: int
 
 
-Landing = StateChange | CheckpointMade | CheckpointDropped | ArtifactSaved | ArtifactDropped
+class Happened(Record, frozen=True, tag=6):
+    """Something that an agent notes; `key` of an EVENT write is its `kind`."""
+
+    owner: int
+    kind: str
+    value: bytes
+    version: int = 0
+    """Of the schema; 0 when the kind has none."""
+    run: int = 0
+    """The stream of the run around it, if any."""
+
+
+Landing = StateChange | CheckpointMade | CheckpointDropped | ArtifactSaved | ArtifactDropped | Happened
 """What a step, an effect, an item or a call in the open may write to the agent. Kinds are told apart by their tag."""
+
+
+LANDED_PLACE = 1 << 20
+"""Events are found by their place in an entry: its writes are counted from 0, what has landed with it from here."""
 
 
 class Usage(Record, frozen=True):

@@ -122,6 +122,8 @@ async def write_in_the_open(cast: Cast, run: Any) -> None:
     await out(run.event("DECIDED", {"token": run.state["token"]}))
     await out(run.usage(model="writer", input_tokens=1000, cost_usd=0.25))
     cast.ack("event")
+    await out(cast.agent.events.append("OPENED", {"token": LARGE}))
+    assert await out(cast.agent.events.replay(lambda seen, _: seen + 1, 0, snapshot="count", every=2)) >= 2
     await out(cast.agent.state.set("trip", "where", "in the open"))
     async with entered(cast.agent.state.transaction()) as both:
         await out(both.set("trip", "left", run.state["token"]))

@@ -81,6 +81,7 @@ def has(release: Path, part: str) -> bool:
 
 def must_be_sound(url: str) -> None:
     store = open_store(url)
+    rebuild.refresh(store)  # as an agent and every command does
     report = verify(store)
     assert report.ok, report.findings
     assert rebuild.check(store) == []

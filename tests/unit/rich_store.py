@@ -12,7 +12,7 @@ from pathlib import Path
 
 import apsw
 
-from perdure import Agent, InDoubt, RunWaiting
+from perdure import Agent, InDoubt, RunWaiting, kinds
 from perdure.collect import Collect
 from perdure.store import open_store
 from perdure.store.base import Store
@@ -97,6 +97,8 @@ def _keep(agent: Agent) -> None:
     agent.artifacts.save("model", NOISE * 39 + b"edited")
     agent.artifacts.save("page", [LARGE.encode()] * 200)
     agent.artifacts.delete("model", version=1)
+    agent.events.append_many([("PAGE_SEEN", {"page": LARGE}), kinds.Decision("go on", why="it is cheap")])
+    agent.events.replay(lambda seen, event: [*seen, event.data], [], snapshot="all", every=1)
 
 
 @cache

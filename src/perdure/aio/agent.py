@@ -25,6 +25,7 @@ from ..store.base import Store
 from ..usage import Savings, Usage, budget_of, savings_lines, savings_of, usage_lines, usage_of
 from .artifacts import AsyncArtifacts
 from .checkpoints import AsyncAutosave, AsyncCheckpoints
+from .events import AsyncEvents
 from .run import ASYNC, AsyncRun, Exceptions
 from .state import AsyncAgentState
 
@@ -62,6 +63,7 @@ class AsyncAgent:
         self.state = AsyncAgentState(self._engine)
         self.checkpoint = AsyncCheckpoints(self._engine)
         self.artifacts = AsyncArtifacts(self._engine)
+        self.events = AsyncEvents(self._engine)
 
     @property
     def name(self) -> str:

@@ -15,6 +15,7 @@ from ..checkpoints import Wanted, create_in_run
 from ..durations import Duration
 from ..engine import Engine
 from ..errors import NotDurable
+from ..events.writing import note
 from ..limits import RETRY_BACKOFF_SECONDS
 from ..records import Op
 from ..run.core import RunCore
@@ -150,12 +151,13 @@ class AsyncRun:
         wanted = Wanted.read(name, data, labels, meta, keep_last, keep_for)
         await self._do(create_in_run(self._core, wanted))
 
-    async def event(self, kind: str, payload: Any = None) -> None:
-        """Note something in the journal.
+    async def event(self, kind: Any, payload: Any = None) -> None:
+        """Note something, for `agent.events.read`; when the run is resumed it is not noted again.
 
         >>> await run.event("DECISION_MADE", {"why": "cheapest"})
+        >>> await run.event(kinds.Decision("take the 9am", why="cheapest"))
         """
-        await self._do(write(self._core, Op.EVENT, kind, payload, f"event {kind}"))
+        await self._do(note(self._core, kind, payload))
 
     async def usage(
         self,

@@ -13,6 +13,7 @@ import click
 from ..engine import AddHome, home_of
 from ..errors import JournalDamaged, StoreUnavailable
 from ..journal.findings import Report, Severity
+from ..journal.rebuild import refresh
 from ..journal.verify import verify
 from ..keys import folder_of
 from ..store import DATABASE_NAME, FOLDER_NAME, is_postgres, locate, open_store, sqlite_path, without_password
@@ -84,11 +85,19 @@ def _make_file(url: str, own_folder: bool) -> tuple[str, bool]:
 def _make_on_server(url: str) -> bool:
     """Whether it is new."""
     try:
-        open_store(url, create=False).close()
+        _bring_forward(open_store(url, create=False))
     except StoreUnavailable:
         open_store(url).close()  # if it was not for want of a store, this fails in the same way
         return True
     return False
+
+
+def _bring_forward(store: Store) -> None:
+    """A store that was there; an old one has got new tables just now."""
+    try:
+        refresh(store)
+    finally:
+        store.close()
 
 
 def _tell_what_next(out: Output, url: str | None) -> None:

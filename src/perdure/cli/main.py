@@ -38,6 +38,12 @@ def _show() -> click.Command:
     return show
 
 
+def _events() -> click.Command:
+    from .events import events
+
+    return events
+
+
 def _answer() -> click.Command:
     from .answer import answer
 
@@ -114,6 +120,7 @@ COMMANDS: dict[str, tuple[Callable[[], click.Command], str]] = {
     "init": (_init, "Make a store in this folder."),
     "runs": (_runs, "List the runs, the one that was started, resumed or ended last first."),
     "show": (_show, "Show a run: what it did, what it has, what it waits for."),
+    "events": (_events, "Show what agents have noted, the newest last."),
     "answer": (_answer, "Say what became of an effect in doubt."),
     "artifacts": (_artifacts, "List, get, put and remove artifacts: files and learned weights."),
     "usage": (_usage_command, "What calls of models have cost."),

@@ -10,6 +10,7 @@ import click
 
 from .. import __version__
 from ..errors import StorageFull
+from ..journal.rebuild import refresh
 from ..store import Versions, file_of, is_postgres, open_store, versions_of, without_password
 from ..store.versions import Step
 from .keeping import sync_folder
@@ -49,7 +50,11 @@ def _bring_forward(out: Output, url: str, path: str | None, copy: Path | None) -
     if path is not None and copy is not None:
         with out.progress("copying") as progress:
             _keep_copy(path, copy, progress)
-    open_store(url, create=False).close()
+    store = open_store(url, create=False)
+    try:
+        refresh(store)
+    finally:
+        store.close()
 
 
 def _keep_copy(path: str, copy: Path, progress: Callable[[int, int], None]) -> None:

@@ -12,6 +12,7 @@ import click
 
 from .. import objects
 from ..errors import RunNotFound, StoreUnavailable, ValueProblem
+from ..journal.rebuild import refresh
 from ..runs import RunSummary, find_runs
 from ..store import is_embedded, is_postgres, locate, open_store, sqlite_path, without_password
 from .output import Unreadable, clean
@@ -70,6 +71,7 @@ def existing_store(url: str | None) -> Iterator[Store]:
     """Open a store that is there. Reading registers nobody as a holder of leases."""
     store = open_store(url_of(url), create=False)
     try:
+        refresh(store)
         yield store
     finally:
         store.close()

@@ -71,6 +71,8 @@ class _Teller:
             return f"artifact {shown(it.name)}, version {it.version}, {size(it.size)}"
         if isinstance(it, r.ArtifactDropped):
             return f"artifact {shown(it.name)}, version {it.version}, deleted"
+        if isinstance(it, r.Happened):
+            return f"event {clean(it.kind)} {self._value(it.value)}"
         key = f"agent's state[{shown(it.space)}][{shown(it.key)}]"
         return f"{key} = {self._value(it.value)}" if it.value else f"{key} deleted"
 

@@ -25,6 +25,7 @@ VIEWS = (
     "artifacts",
     "usage",
     "savings",
+    "happenings",
 )
 """Every table that `rebuild` can make anew from the journal."""
 
@@ -39,18 +40,20 @@ def fold(stream: int, seq: int, at: int, record: r.Record) -> Sequence[Statement
     return change(stream, seq, at, record) if change is not None else ()
 
 
-def _writes(stream: int, at: int, writes: Sequence[r.Write]) -> list[Statement]:
+def _writes(stream: int, seq: int, at: int, writes: Sequence[r.Write]) -> list[Statement]:
     changes = []
-    for write in writes:
+    for place, write in enumerate(writes):
         if write.op == r.Op.SET:
             changes.append(Statement("put_state", (stream, RUN_STATE, write.key, write.value, at)))
         elif write.op == r.Op.DELETE:
             changes.append(Statement("drop_state", (stream, RUN_STATE, write.key)))
+        elif write.op == r.Op.EVENT:
+            changes.append(Statement("add_run_happening", (write.key, stream, seq, place, at)))
     return changes
 
 
 def _wrote_with(stream: int, seq: int, at: int, it: r.StepDone | r.EffectDone | r.ItemDone) -> Sequence[Statement]:
-    writes = _writes(stream, at, it.writes) if it.writes else ()
+    writes = _writes(stream, seq, at, it.writes) if it.writes else ()
     if not it.landed and not it.usage:
         return writes
     return [*writes, *_landed(stream, seq, at, it), *_used(stream, at, it.usage)]
@@ -78,7 +81,7 @@ def _replayed(stream: int, seq: int, at: int, it: r.Replayed) -> list[Statement]
 
 
 def _wrote(stream: int, seq: int, at: int, it: r.Wrote) -> list[Statement]:
-    changes = [*_writes(stream, at, (it.write,)), *_landed(stream, seq, at, it)]
+    changes = [*_writes(stream, seq, at, (it.write,)), *_landed(stream, seq, at, it)]
     return changes + _used(stream, at, it.usage)
 
 
@@ -87,7 +90,11 @@ _Landing = r.StepDone | r.EffectDone | r.ItemDone | r.Wrote | r.Landed
 
 def _landed(stream: int, seq: int, at: int, it: _Landing) -> Sequence[Statement]:
     changes, revisions = list[Statement](), dict[tuple[int, str], int]()
-    for one in it.landed:
+    for place, one in enumerate(it.landed):
+        if isinstance(one, r.Happened):
+            where = (stream, seq, r.LANDED_PLACE + place)
+            changes.append(Statement("add_happening", (one.owner, one.run, one.kind, *where, at)))
+            continue
         if isinstance(one, r.CheckpointMade):
             changes.append(Statement("put_checkpoint", (one.owner, one.name, one.version, stream, seq, at)))
             continue

@@ -45,7 +45,14 @@ class Ask(msgspec.Struct, frozen=True):
         return f"state[{space!r}][{key!r}]"
 
 
-Wanted = Ask | Mark | Put
+class Settled(msgspec.Struct, frozen=True):
+    """Something that lands as it is: nothing about it is decided inside the commit."""
+
+    landing: records.Landing
+    objects: Sequence[Statement] = ()
+
+
+Wanted = Ask | Mark | Put | Settled
 """What is to be written to an agent."""
 
 
@@ -99,11 +106,13 @@ class Land(Append):
         now = self._store.clock.wall_ms()
         marks, made = yield from decided([ask for ask in self._asks if isinstance(ask, Mark)], now)
         puts, also = yield from decided_puts([ask for ask in self._asks if isinstance(ask, Put)])
-        self.landed = (*changes, *marks, *puts)
+        settled = [ask for ask in self._asks if isinstance(ask, Settled)]
+        self.landed = (*changes, *marks, *puts, *(ask.landing for ask in settled))
         first, *rest = self._entries
         if not self.landed and isinstance(first, records.Landed):
             return self.head.seq
         self.bring([msgspec.structs.replace(first, landed=self.landed), *rest])
+        made += [put for ask in settled for put in ask.objects]
         self.objects = [*self._made, *resolving.objects, *made, *also]
         return (yield from super().script())
 

@@ -7,10 +7,12 @@ changed a view by hand, or that the fold has a bug.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
+from ..errors import StoreUnavailable
 from ..failpoints import Site
 from ..records import Event
 from ..store.base import Rows, Script, Statement, Store, Unit
@@ -33,6 +35,7 @@ _HISTORY_COLUMNS = "owner namespace key revision version stream seq at"
 _CHECKPOINT_COLUMNS = "owner name version stream seq at dropped"
 _SAVINGS_COLUMNS = "stream model provider day steps took_us"
 _COUNTS = tuple("calls unpriced input_tokens output_tokens cached_input_tokens cache_write_tokens cost".split())
+_HAPPENING_COLUMNS = "owner stream seq place run kind at"
 TABLES = {
     "agents": View("all_agents", ("name", "stream", "public_key", "at"), 1, "clear_agents"),
     "runs": View("all_runs", tuple(_RUN_COLUMNS.split()), 1, "clear_runs"),
@@ -46,6 +49,7 @@ TABLES = {
     "artifacts": View("all_artifacts", tuple(_CHECKPOINT_COLUMNS.split()), 3, "clear_artifacts"),
     "usage": View("all_usage", ("stream", "step", "model", "provider", "day", *_COUNTS), 5, "clear_usage"),
     "savings": View("all_savings", tuple(_SAVINGS_COLUMNS.split()) + _COUNTS, 4, "clear_savings"),
+    "happenings": View("all_happenings", tuple(_HAPPENING_COLUMNS.split()), 4, "clear_happenings"),
 }
 assert tuple(TABLES) == VIEWS
 
@@ -83,6 +87,16 @@ def rebuild(store: Store) -> int:
     Raises JournalDamaged, and changes nothing, when the journal itself does not verify.
     """
     return store.submit(_Rebuild(store.identity))
+
+
+def refresh(store: Store) -> None:
+    """Make the views anew if a migration has added one that old entries belong to.
+
+    On a server a role that may not do that leaves it to one that may.
+    """
+    if store.read("get_meta", ("stale",)):
+        with suppress(*(() if store.one_host else (StoreUnavailable,))):
+            store.submit(_Rebuild(store.identity, stale_only=True))
 
 
 class _Snapshot(Unit[tuple[dict[str, Rows], dict[int, int]]]):
@@ -133,15 +147,22 @@ class _Rebuild(Unit[int]):
     site = Site.REBUILD
     long = True
 
-    def __init__(self, store: str) -> None:
+    def __init__(self, store: str, *, stale_only: bool = False) -> None:
         self._store = store
+        self._stale_only = stale_only
 
     def script(self) -> Script[int]:
-        yield [Statement("lock_journal"), *(Statement(view.clear) for view in TABLES.values())]
+        yield [Statement("lock_journal")]
+        [stale] = yield [Statement("get_meta", ("stale",))]
+        if self._stale_only and not stale:
+            return 0  # another process was quicker
+        yield [*(Statement(view.clear) for view in TABLES.values())]
+        yield [Statement("clear_replays")]
         [streams] = yield [Statement("all_streams")]
         entries = 0
         for stream, *_ in streams:
             entries += yield from self._stream(stream)
+        yield [Statement("number_happenings"), Statement("drop_meta", ("stale",))]
         return entries
 
     def _stream(self, stream: int) -> Script[int]:

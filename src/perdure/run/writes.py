@@ -15,7 +15,7 @@ from .requests import Protocol
 from .scope import Frame, frame_of
 
 
-def write(run: RunCore, op: r.Op, key: str, value: Any, path: str) -> Protocol[None]:
+def write(run: RunCore, op: r.Op, key: str, value: Any, path: str, version: int = 0) -> Protocol[None]:
     """One write, wherever the code is: it lands with the step or item around it, or now."""
     frame = frame_of(run)
     named(key, f"{path}: a name")
@@ -27,7 +27,7 @@ def write(run: RunCore, op: r.Op, key: str, value: Any, path: str) -> Protocol[N
     else:
         run.must_be_here()  # in a finished run too: what is only buffered may be dropped, as it was the first time
     packed, objects = (b"", ()) if op == r.Op.DELETE else run.pack(value, path)
-    made = r.Write(op, key, packed, _position(run, op))
+    made = r.Write(op, key, packed, _position(run, op), version)
     if frame.buffer is not None:
         frame.buffer.add(made, objects)
         return

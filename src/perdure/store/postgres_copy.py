@@ -51,6 +51,8 @@ _VIEWS = {
     "cached_input_tokens, cache_write_tokens, cost) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     "all_savings": "INSERT INTO savings (stream, model, provider, day, steps, took_us, calls, unpriced, input_tokens, "
     "output_tokens, cached_input_tokens, cache_write_tokens, cost) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    "copy_happenings": "INSERT INTO happenings (owner, arrival, stream, seq, place, run, kind, at) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
     "all_leases": "INSERT INTO leases (stream, fence, holder) VALUES (?, ?, NULL)",
     "all_seals": "INSERT INTO seals (stream, seq, chain, streams, public_key, signature) VALUES (?, ?, ?, ?, ?, ?)",
 }

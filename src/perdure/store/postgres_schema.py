@@ -8,6 +8,7 @@ from __future__ import annotations
 import secrets
 import time
 import warnings
+from contextlib import suppress
 
 import msgspec
 
@@ -90,7 +91,16 @@ def prepared(link: Link, place: Place, create: bool) -> Facts:
     if facts is None:
         raise StoreUnavailable(f"{place.shown} has lost what was made in it just now")
     Versions(facts.version, facts.oldest, len(history), ()).refuse_newer()
+    _count_on(link, place)
     return facts
+
+
+def _count_on(link: Link, place: Place) -> None:
+    """Events are in the order of transactions: one that was moved here goes on behind those of the old server."""
+    if not _talk(link, place, [Statement("moved_arrivals")])[-1].rows:
+        return
+    with suppress(ServerError):  # who may only read leaves it to those who write
+        _talk(link, place, [Statement("raise_arrivals")])
 
 
 def found(link: Link, place: Place) -> Facts:

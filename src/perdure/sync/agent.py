@@ -26,6 +26,7 @@ from ..store.base import Store
 from ..usage import Savings, Usage, budget_of, savings_lines, savings_of, usage_lines, usage_of
 from .artifacts import Artifacts
 from .checkpoints import Autosave, Checkpoints
+from .events import Events
 from .run import ASYNC, Exceptions, Run
 from .state import AgentState
 
@@ -63,6 +64,7 @@ class Agent:
         self.state = AgentState(self._engine)
         self.checkpoint = Checkpoints(self._engine)
         self.artifacts = Artifacts(self._engine)
+        self.events = Events(self._engine)
 
     @property
     def name(self) -> str:

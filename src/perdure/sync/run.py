@@ -16,6 +16,7 @@ from ..checkpoints import Wanted, create_in_run
 from ..durations import Duration
 from ..engine import Engine
 from ..errors import NotDurable
+from ..events.writing import note
 from ..limits import RETRY_BACKOFF_SECONDS
 from ..records import Op
 from ..run.core import RunCore
@@ -133,12 +134,13 @@ class Run:
         wanted = Wanted.read(name, data, labels, meta, keep_last, keep_for)
         self._do(create_in_run(self._core, wanted))
 
-    def event(self, kind: str, payload: Any = None) -> None:
-        """Note something in the journal.
+    def event(self, kind: Any, payload: Any = None) -> None:
+        """Note something, for `agent.events.read`; when the run is resumed it is not noted again.
 
         >>> run.event("DECISION_MADE", {"why": "cheapest"})
+        >>> run.event(kinds.Decision("take the 9am", why="cheapest"))
         """
-        self._do(write(self._core, Op.EVENT, kind, payload, f"event {kind}"))
+        self._do(note(self._core, kind, payload))
 
     def usage(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutations.mutants.details import DETAILS
 from tests.mutations.mutants.effects import EFFECTS
+from tests.mutations.mutants.events import OF_EVENTS
 from tests.mutations.mutants.holders import HOLDERS
 from tests.mutations.mutants.journal import JOURNAL
 from tests.mutations.mutants.money import MONEY
@@ -23,6 +24,7 @@ MUTANTS = (
     *VERIFY,
     *OF_STATE,
     *OF_CHECKPOINTS,
+    *OF_EVENTS,
     *OF_RETENTION,
     *STORE,
     *VALUES,

@@ -526,6 +526,174 @@ SELECT DISTINCT name FROM artifacts WHERE owner = :owner AND dropped = 0 ORDER B
 -- For rebuild.
 SELECT owner, name, version, stream, seq, at, dropped FROM artifacts ORDER BY owner, name, version;
 
+-- name: add_happening(owner, run, kind, stream, seq, place, at)
+-- Fold of Happened. Arrival is the number of this transaction: nobody waits for anybody.
+INSERT INTO happenings (owner, arrival, stream, seq, place, run, kind, at)
+SELECT :owner::bigint, base + pg_current_xact_id()::text::bigint, :stream::bigint, :seq::bigint, :place::bigint,
+       :run::bigint, :kind::text, :at::bigint
+FROM arrivals;
+
+-- name: add_run_happening(kind, stream, seq, place, at)
+-- Fold of an EVENT write of a run.
+INSERT INTO happenings (owner, arrival, stream, seq, place, run, kind, at)
+SELECT agents.stream, base + pg_current_xact_id()::text::bigint, :stream::bigint, :seq::bigint, :place::bigint,
+       :stream::bigint, :kind::text, :at::bigint
+FROM runs JOIN agents ON agents.name = runs.agent CROSS JOIN arrivals WHERE runs.stream = :stream::bigint;
+
+-- name: settled_arrivals()
+-- Below which arrival nothing can come any more: all transactions before it have ended.
+SELECT base + pg_snapshot_xmin(pg_current_snapshot())::text::bigint FROM arrivals;
+
+-- name: moved_arrivals()
+-- Whether there are events of transactions that this server has not had yet: the store was moved here from another one.
+SELECT 1 FROM arrivals WHERE base + pg_snapshot_xmax(pg_current_snapshot())::text::bigint <= (
+    SELECT max(newest) FROM agents CROSS JOIN LATERAL (
+        SELECT max(arrival) AS newest FROM happenings WHERE owner = agents.stream) AS latest);
+
+-- name: raise_arrivals()
+-- Then they are counted on from the newest event. Whoever comes second finds the condition false.
+UPDATE arrivals SET base = 1 + (
+    SELECT max(newest) FROM agents CROSS JOIN LATERAL (
+        SELECT max(arrival) AS newest FROM happenings WHERE owner = agents.stream) AS latest)
+WHERE base + pg_snapshot_xmax(pg_current_snapshot())::text::bigint <= (
+    SELECT max(newest) FROM agents CROSS JOIN LATERAL (
+        SELECT max(arrival) AS newest FROM happenings WHERE owner = agents.stream) AS latest);
+
+-- name: drop_meta(key)
+-- It is not so any more.
+DELETE FROM meta WHERE key = :key;
+
+-- name: number_happenings()
+-- The end of rebuild: by time, as nobody knows any more how they arrived. Later ones come behind all of these.
+WITH numbered AS (
+    UPDATE happenings SET arrival = ranked.number FROM (
+        SELECT owner, stream, seq, place, row_number() OVER (PARTITION BY owner ORDER BY at, stream, seq, place) AS number
+        FROM happenings) AS ranked
+    WHERE happenings.owner = ranked.owner AND happenings.stream = ranked.stream AND happenings.seq = ranked.seq
+      AND happenings.place = ranked.place RETURNING 1)
+UPDATE arrivals SET base = base + (SELECT count(*) FROM numbered);
+
+-- name: events_among(which)
+-- Many entries at once; which is a JSON list of [stream, seq].
+SELECT stream, seq, kind, body FROM events
+WHERE (stream, seq) IN (SELECT (it ->> 0)::bigint, (it ->> 1)::bigint FROM jsonb_array_elements(:which::jsonb) AS it);
+
+-- name: thin_replays(owner, key, keep)
+-- Only the newest are of use.
+DELETE FROM replays WHERE owner = :owner AND key = :key AND (arrival, stream, seq, place) NOT IN (
+    SELECT arrival, stream, seq, place FROM replays WHERE owner = :owner AND key = :key
+    ORDER BY arrival DESC, stream DESC, seq DESC, place DESC LIMIT :keep);
+
+-- name: happenings_of(owner, arrival, stream, seq, place, arrival_to, stream_to, seq_to, place_to, count)
+-- A piece of an agent's events, in order.
+SELECT arrival, happenings.stream, seq, place, coalesce(runs.id, ''), kind, at
+FROM happenings LEFT JOIN runs ON runs.stream = happenings.run
+WHERE owner = :owner AND (arrival, happenings.stream, seq, place) > (:arrival, :stream, :seq, :place)
+  AND (arrival, happenings.stream, seq, place) <= (:arrival_to, :stream_to, :seq_to, :place_to)
+ORDER BY arrival, happenings.stream, seq, place LIMIT :count;
+
+-- name: happenings_of_kind(owner, kind, arrival, stream, seq, place, arrival_to, stream_to, seq_to, place_to, count)
+-- The same of one kind.
+SELECT arrival, happenings.stream, seq, place, coalesce(runs.id, ''), kind, at
+FROM happenings LEFT JOIN runs ON runs.stream = happenings.run
+WHERE owner = :owner AND kind = :kind AND (arrival, happenings.stream, seq, place) > (:arrival, :stream, :seq, :place)
+  AND (arrival, happenings.stream, seq, place) <= (:arrival_to, :stream_to, :seq_to, :place_to)
+ORDER BY arrival, happenings.stream, seq, place LIMIT :count;
+
+-- name: happenings_of_run(owner, run, kind, arrival, stream, seq, place, arrival_to, stream_to, seq_to, place_to, count)
+-- The same of one run, and of one kind if it is named. Of a sum no index is used: that of the run is the right one.
+SELECT arrival, happenings.stream, seq, place, coalesce(runs.id, ''), kind, at
+FROM happenings LEFT JOIN runs ON runs.stream = happenings.run
+WHERE run = :run AND run > 0 AND owner + 0 = :owner AND (kind = :kind OR :kind = '')
+  AND (arrival, happenings.stream, seq, place) > (:arrival, :stream, :seq, :place)
+  AND (arrival, happenings.stream, seq, place) <= (:arrival_to, :stream_to, :seq_to, :place_to)
+ORDER BY arrival, happenings.stream, seq, place LIMIT :count;
+
+-- name: happenings_of_last(owner, arrival, stream, seq, place, arrival_to, stream_to, seq_to, place_to, count)
+-- A piece of an agent's events, the newest first.
+SELECT arrival, happenings.stream, seq, place, coalesce(runs.id, ''), kind, at
+FROM happenings LEFT JOIN runs ON runs.stream = happenings.run
+WHERE owner = :owner AND (arrival, happenings.stream, seq, place) > (:arrival, :stream, :seq, :place)
+  AND (arrival, happenings.stream, seq, place) <= (:arrival_to, :stream_to, :seq_to, :place_to)
+ORDER BY arrival DESC, happenings.stream DESC, seq DESC, place DESC LIMIT :count;
+
+-- name: happenings_of_kind_last(owner, kind, arrival, stream, seq, place, arrival_to, stream_to, seq_to, place_to, count)
+-- The same of one kind.
+SELECT arrival, happenings.stream, seq, place, coalesce(runs.id, ''), kind, at
+FROM happenings LEFT JOIN runs ON runs.stream = happenings.run
+WHERE owner = :owner AND kind = :kind AND (arrival, happenings.stream, seq, place) > (:arrival, :stream, :seq, :place)
+  AND (arrival, happenings.stream, seq, place) <= (:arrival_to, :stream_to, :seq_to, :place_to)
+ORDER BY arrival DESC, happenings.stream DESC, seq DESC, place DESC LIMIT :count;
+
+-- name: happenings_of_run_last(owner, run, kind, arrival, stream, seq, place, arrival_to, stream_to, seq_to, place_to, count)
+-- The same of one run, and of one kind if it is named. Of a sum no index is used: that of the run is the right one.
+SELECT arrival, happenings.stream, seq, place, coalesce(runs.id, ''), kind, at
+FROM happenings LEFT JOIN runs ON runs.stream = happenings.run
+WHERE run = :run AND run > 0 AND owner + 0 = :owner AND (kind = :kind OR :kind = '')
+  AND (arrival, happenings.stream, seq, place) > (:arrival, :stream, :seq, :place)
+  AND (arrival, happenings.stream, seq, place) <= (:arrival_to, :stream_to, :seq_to, :place_to)
+ORDER BY arrival DESC, happenings.stream DESC, seq DESC, place DESC LIMIT :count;
+
+-- name: last_happening(owner, arrival)
+-- The newest event below an arrival: where somebody begins who wants what comes from now on.
+SELECT arrival, stream, seq, place FROM happenings WHERE owner = :owner AND arrival < :arrival
+ORDER BY arrival DESC, stream DESC, seq DESC, place DESC LIMIT 1;
+
+-- name: happening_from(owner, at)
+-- Where a time is in the order: its first event.
+SELECT arrival, stream, seq, place FROM happenings WHERE owner = :owner AND at >= :at
+ORDER BY at, arrival, stream, seq, place LIMIT 1;
+
+-- name: has_happening(owner, arrival, stream, seq, place)
+-- Whether an event has still the place that somebody knows.
+SELECT 1 FROM happenings
+WHERE owner = :owner AND arrival = :arrival AND stream = :stream AND seq = :seq AND place = :place;
+
+-- name: find_happening(owner, at, stream, seq, place)
+-- Where it is now, when it has been numbered anew.
+SELECT arrival FROM happenings
+WHERE owner = :owner AND at = :at AND stream = :stream AND seq = :seq AND place = :place;
+
+-- name: kinds_of(owner)
+-- What kinds of events an agent has, each with one look: for who has mistyped one.
+WITH RECURSIVE kinds (kind) AS (
+    SELECT (SELECT min(kind) FROM happenings WHERE owner = :owner)
+    UNION ALL
+    SELECT (SELECT min(happenings.kind) FROM happenings WHERE owner = :owner AND happenings.kind > kinds.kind)
+    FROM kinds WHERE kinds.kind IS NOT NULL)
+SELECT kind FROM kinds WHERE kind IS NOT NULL LIMIT 1000;
+
+-- name: all_happenings()
+-- For rebuild; without arrivals, which are not in the journal.
+SELECT owner, stream, seq, place, run, kind, at FROM happenings ORDER BY stream, seq, place;
+
+-- name: copy_happenings()
+-- For a copy of the store.
+SELECT owner, arrival, stream, seq, place, run, kind, at FROM happenings ORDER BY owner, arrival, stream, seq, place;
+
+-- name: last_replay(owner, key, arrival, stream, seq, place)
+-- The last kept result of a replay up to a place.
+SELECT arrival, stream, seq, place, value FROM replays
+WHERE owner = :owner AND key = :key AND (arrival, stream, seq, place) <= (:arrival, :stream, :seq, :place)
+ORDER BY arrival DESC, stream DESC, seq DESC, place DESC LIMIT 1;
+
+-- name: put_replay(owner, key, arrival, stream, seq, place, value)
+-- Keep one; who was quicker has kept the same.
+INSERT INTO replays (owner, key, arrival, stream, seq, place, value)
+VALUES (:owner, :key, :arrival, :stream, :seq, :place, :value) ON CONFLICT DO NOTHING;
+
+-- name: all_replays()
+-- What they refer to, for collecting.
+SELECT value FROM replays;
+
+-- name: clear_replays()
+-- They are bound to numbers that rebuild gives anew.
+DELETE FROM replays;
+
+-- name: clear_happenings()
+-- Rebuild starts from nothing.
+DELETE FROM happenings;
+
 -- name: add_question(stream, seq, about, kind, text, at)
 -- Fold of QuestionAsked.
 INSERT INTO questions (stream, seq, about, kind, text, at, open)

@@ -1,0 +1,87 @@
+"""Following events as they come, whoever appends them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..limits import EVENTS_OF_PAGE_MAX, WAIT_POLL_SECONDS, WAIT_POLL_SECONDS_MAX
+from ..run.requests import Pause, Protocol, Read
+from ..store.base import Store
+from .positions import BEGINNING, END, Position, settled_end
+from .reading import Asked, Book, Event
+
+
+class Follower:
+    """Somebody who waits for events. Each is given once and in order; none that was committed later comes before it."""
+
+    def __init__(
+        self,
+        store: Store,
+        open_book: Callable[[], Book | None],
+        wanted: Asked,
+        seconds: float | None = None,
+        stop: Callable[[], bool] | None = None,
+    ) -> None:
+        self._store = store
+        self._open_book = open_book
+        self._wanted = wanted
+        self._seconds = seconds
+        self._stop = stop or (lambda: False)
+        self._changed = store.watch(0) if store.one_host else lambda: True
+        self._after: Position | None = None
+        self._maybe = False
+        """After a page there may be another one, though nothing has changed since."""
+
+    def begin(self) -> Position:
+        """Whoever wants what comes from now on means this moment; returns where it is."""
+        book = self._open_book()
+        self._after = BEGINNING
+        if book is None:
+            return BEGINNING  # its first event is still to come
+        since = book.position(self._wanted.since)
+        if since is None or since == END:
+            settled = settled_end(self._store)
+            rows = self._store.read("last_happening", (book.owner, settled.arrival))
+            since = Position(*rows[0]) if rows else BEGINNING
+        self._after = since
+        return since
+
+    def more(self) -> Protocol[list[Event]]:
+        """The next events, as soon as there are any; none when it is over."""
+        waited, pause = 0.0, WAIT_POLL_SECONDS
+        # A look at a file costs next to nothing; a server is asked less and less often.
+        most = WAIT_POLL_SECONDS if self._store.one_host else WAIT_POLL_SECONDS_MAX / 5
+        while not self._stop():
+            found: list[Event] = yield Read(self.look)
+            if found:
+                return found
+            if self._seconds is not None and waited >= self._seconds:
+                break
+            yield Pause(pause)
+            waited += pause
+            pause = min(pause * 1.5, most)
+        return []
+
+    def look(self) -> list[Event]:
+        """What has come since the last look."""
+        if self._after is None:
+            self.begin()
+        assert self._after is not None
+        if not self._changed() and not self._maybe:
+            return []
+        book = self._open_book()
+        run = self._run(book) if book is not None else None
+        if book is None or run is None:
+            return []
+        rows = book.rows(self._wanted.kinds, run, self._after, settled_end(self._store), EVENTS_OF_PAGE_MAX)
+        self._maybe = bool(rows)
+        if rows:
+            self._after = Position(*rows[-1][:4])
+        return book.events(rows, typed=self._wanted.typed)
+
+    def _run(self, book: Book) -> int | None:
+        """The run that is followed; it may be started later."""
+        if self._wanted.run is None:
+            return 0
+        rows = self._store.read("get_run", (book.agent, self._wanted.run))
+        return int(rows[0][0]) if rows else None

@@ -1,0 +1,234 @@
+"""Reading events: page by page, each page two queries, whatever it has."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from .. import codec, objects
+from .. import records as r
+from ..errors import RunNotFound
+from ..limits import EVENTS_OF_PAGE_MAX
+from ..store.base import Row, Store
+from .positions import BEGINNING, END, Position, at_time, placed, read_token
+from .schemas import Kinds
+
+if TYPE_CHECKING:
+    from ..engine import Engine
+
+FIRST_PAGE = 50
+"""Who takes a few only should not wait for many."""
+
+
+class Event(msgspec.Struct, frozen=True):
+    """Something that an agent has noted."""
+
+    kind: str
+    payload: Any
+    """An instance of the class that is registered for the kind, else what was given."""
+    at: datetime
+    run: str | None
+    """The id of the run in which it was noted, if any."""
+    position: str
+    """Where it is in the order: a text to be kept, compared and given to `since=` and `until=`."""
+    extra: dict[str, Any] = {}
+    """Fields that were stored and that the class does not have: a newer program has added them."""
+    data: Any = None
+    """The payload as it is stored: a dict of fields where `payload` is an object."""
+    version: int = 0
+    """Of the schema with which it was written; 0 is none."""
+
+    def __repr__(self) -> str:
+        more = "".join(f", {name}={value!r}" for name, value in (("run", self.run), ("extra", self.extra)) if value)
+        return f"Event({self.kind!r}, {self.payload!r}, at={self.at.isoformat(timespec='milliseconds')}{more})"
+
+
+When = str | datetime | Event
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """Which events somebody wants."""
+
+    kinds: tuple[str, ...] = ()
+    """None: all of them."""
+    run: str | None = None
+    since: When | None = None
+    until: When | None = None
+    limit: int | None = None
+    last: int | None = None
+    typed: bool = True
+
+
+def asked(
+    kinds: Kinds,
+    kind: Any = None,
+    run: str | None = None,
+    since: When | None = None,
+    until: When | None = None,
+    *,
+    limit: int | None = None,
+    last: int | None = None,
+    typed: bool = True,
+) -> Asked:
+    """Check what somebody asks for, at the call."""
+    wanted = () if kind is None else [kind] if isinstance(kind, str | type) else list(kind)
+    for name, count in (("limit", limit), ("last", last)):
+        if count is not None and (type(count) is not int or count < 0):
+            raise ValueError(f"{name}={count!r}: a number from 0")
+    if limit is not None and last is not None:
+        raise ValueError("limit= takes the first ones, last= the newest: give one of them")
+    for name, when in (("since", since), ("until", until)):
+        if isinstance(when, str):
+            read_token(when)
+        elif when is not None and not isinstance(when, datetime | Event):
+            raise TypeError(f"{name}= is the position of an event, an event or a datetime, not {when!r}")
+    names = tuple(dict.fromkeys(kinds.name_of(one) for one in wanted))
+    return Asked(names, run, since, until, limit, last, typed)
+
+
+class Book:
+    """The events of one agent."""
+
+    def __init__(
+        self, store: Store, owner: int, agent: str, kinds: Kinds, unpack: Callable[[bytes], Any] | None = None
+    ) -> None:
+        self.store = store
+        self.owner = owner
+        self.agent = agent
+        self._kinds = kinds
+        self._unpack = unpack
+
+    def position(self, when: When | None, *, after: bool = False) -> Position | None:
+        """What a user means by a position or a time."""
+        if when is None:
+            return None
+        if isinstance(when, datetime):
+            return at_time(self.store, self.owner, when, after=after)
+        return placed(self.store, self.owner, read_token(when if isinstance(when, str) else when.position))
+
+    def run_stream(self, run: str) -> int:
+        """The run of that id."""
+        rows = self.store.read("get_run", (self.agent, run))
+        if not rows:
+            known = [row[2] for row in self.store.read("all_runs") if row[1] == self.agent]
+            close = difflib.get_close_matches(run, known, n=3)
+            hint = f"there is {', '.join(map(repr, close))}" if close else ""
+            raise RunNotFound(f"agent {self.agent!r} has no run {run!r}", hint=hint)
+        return int(rows[0][0])
+
+    def rows(
+        self, kinds: Sequence[str], run: int, after: Position, to: Position, count: int, *, newest: bool = False
+    ) -> list[Row]:
+        """The first of a piece, or the newest of it, in order."""
+        found: list[Row] = []
+        for kind in kinds or ("",):
+            whose: tuple[Any, ...] = (self.owner, kind) if kind else (self.owner,)
+            query = "happenings_of_kind" if kind else "happenings_of"
+            if run:
+                query, whose = "happenings_of_run", (self.owner, run, kind)
+            found += self.store.read(query + ("_last" if newest else ""), (*whose, *after, *to, count))
+        found.sort(key=lambda row: row[:4], reverse=newest)
+        del found[count:]
+        return found[::-1] if newest else found
+
+    def events(self, rows: Sequence[Row], *, typed: bool) -> list[Event]:
+        """The events of some rows. One whose entry has been erased is left out."""
+        which = list(dict.fromkeys((stream, seq) for _, stream, seq, *_ in rows))
+        bodies = self.store.read("events_among", (json.dumps(which),)) if which else []
+        entries = {(stream, seq): r.decode(kind, body) for stream, seq, kind, body in bodies if body is not None}
+        noted = [(row, _noted(entries[row[1:3]], row[3])) for row in rows if row[1:3] in entries]
+        values = self._values([packed for _, (packed, _) in noted])
+        return [
+            self._event(row, value, version, typed) for (row, (_, version)), value in zip(noted, values, strict=True)
+        ]
+
+    def _values(self, packed: Sequence[bytes]) -> list[Any]:
+        if self._unpack is not None:
+            return [self._unpack(one) for one in packed]
+        large = {identity for one in packed if (identity := objects.reference(one))}
+        found = objects.fetch_many(self.store, large) if large else {}
+        return [codec.decode(found[one[1:]] if objects.reference(one) else one[1:]) for one in packed]
+
+    def _event(self, row: Row, value: Any, version: int, typed: bool) -> Event:
+        *place, run, kind, at = row
+        payload, extra = self._kinds.payload(kind, version, value) if typed else (value, {})
+        when = datetime.fromtimestamp(at / 1000, UTC)
+        return Event(kind, payload, when, run or None, Position(*place).token, extra, value, version)
+
+
+def _noted(record: r.Record, place: int) -> tuple[bytes, int]:
+    """The packed payload of an event in an entry, and the version of its schema."""
+    if place >= r.LANDED_PLACE:
+        happened = record.landed[place - r.LANDED_PLACE]  # type: ignore[attr-defined]
+        return happened.value, happened.version
+    write = record.write if isinstance(record, r.Wrote) else record.writes[place]  # type: ignore[attr-defined]
+    return write.value, write.version
+
+
+def book_of(engine: Engine) -> Book | None:
+    """The events of an agent; None when the store does not know it yet."""
+    return Book(engine.store, engine.stream, engine.name, engine.kinds) if engine.is_known() else None
+
+
+class Pages:
+    """What somebody has asked for, one page after the other. Blocks: to be turned where that does not matter."""
+
+    def __init__(self, open_book: Callable[[], Book | None], wanted: Asked) -> None:
+        self._open_book = open_book
+        self._wanted = wanted
+        self._book: Book | None = None
+        self._run = 0
+        self.to = END
+        self._left = wanted.limit
+        self._size = FIRST_PAGE
+        self._ended = False
+        self.after = BEGINNING
+        """The last event that was read."""
+
+    def begin(self, after: Position | None = None) -> Book | None:
+        """Find out where it begins and ends; `after` is instead of the beginning."""
+        book = self._book = self._open_book()
+        if book is not None:
+            if self._wanted.run is not None:
+                self._run = book.run_stream(self._wanted.run)
+            self.after = after or book.position(self._wanted.since) or BEGINNING
+            self.to = book.position(self._wanted.until, after=True) or END
+        return book
+
+    def turn(self) -> list[Event]:
+        """The next page; empty at the end."""
+        book = self._book or self.begin()
+        if book is None or self._ended:
+            return []
+        rows = self._rows(book)
+        while rows:
+            self.after = Position(*rows[-1][:4])
+            if found := book.events(rows, typed=self._wanted.typed):
+                return found
+            rows = self._rows(book)  # all of them were erased
+        return []
+
+    def _rows(self, book: Book) -> list[Row]:
+        wanted, count = self._wanted, self._size
+        if wanted.last is not None:
+            self._ended = True
+            return book.rows(wanted.kinds, self._run, self.after, self.to, wanted.last, newest=True)
+        if self._left is not None:
+            count = min(count, self._left)
+        if not count or self._ended:
+            return []
+        rows = book.rows(wanted.kinds, self._run, self.after, self.to, count)
+        self._left = None if self._left is None else self._left - len(rows)
+        self._ended = len(rows) < count
+        self._size = EVENTS_OF_PAGE_MAX
+        return rows
+
+
+def known_kinds(store: Store, owners: Iterable[int]) -> list[str]:
+    """Which kinds there are, for who has asked for another."""
+    return sorted({kind for owner in owners for (kind,) in store.read("kinds_of", (owner,))})

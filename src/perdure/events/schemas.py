@@ -1,0 +1,245 @@
+"""Kinds of events that have a schema: payloads are checked when they are stored, and come back with their type.
+
+Stored are the fields, never the name of a class: who does not have the class reads a dict, and what a newer program
+has added is kept.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from enum import Enum
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from ..codec.fields import Shape
+from ..codec.models import PydanticModel
+from ..codec.refusals import Refusal, type_name
+from ..codec.registry import Entry, bring_forward, entry_of
+from ..codec.shapes import NamedTupleObject, StructObject, shape_of
+from ..errors import EventInvalid, NotStorable, UnknownType
+from ..kinds import VOCABULARY
+
+_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+
+
+class Noted(msgspec.Struct, frozen=True):
+    """An event as it is stored; a version of 0 is one without a schema."""
+
+    kind: str
+    value: Any
+    version: int = 0
+
+
+class Schema(msgspec.Struct, frozen=True):
+    """What the payloads of a kind look like."""
+
+    kind: str
+    cls: type
+    version: int
+    shape: Shape
+    ready: bool = False
+    """Of our vocabulary: what was not written as one of it is left as it is."""
+
+    @property
+    def names(self) -> list[str]:
+        """The fields, as they are stored."""
+        if isinstance(self.shape, StructObject):
+            return list(self.cls.__struct_encode_fields__)  # type: ignore[attr-defined]
+        return list(self.shape.names(self.cls) or ())
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """All that means something to the class: its fields, other names for them, the tag of a Struct."""
+        cls: Any = self.cls
+        if isinstance(self.shape, PydanticModel):
+            fields = cls.model_fields.values()
+            return frozenset([*self.names, *(it.alias for it in fields if it.alias)])
+        if isinstance(self.shape, StructObject) and cls.__struct_config__.tag is not None:
+            return frozenset([*self.names, cls.__struct_config__.tag_field])
+        return frozenset(self.names)
+
+    def fields(self, payload: Any) -> dict[str, Any]:
+        """The fields to be stored of a payload, which is checked: an object of the class, or a mapping."""
+        if isinstance(payload, self.cls):
+            fields = _fields_of(payload, self.shape)
+            self._made(fields)
+            return fields
+        given = {} if payload is None else payload
+        if not isinstance(given, Mapping):
+            raise self._invalid(f"Expected `{self.cls.__name__}` or a dict, got `{type_name(type(payload))}`", {})
+        given = dict(given)
+        keys = self.keys
+        extra = {} if self.shape.accepts(self.cls) else {k: v for k, v in given.items() if k not in keys}
+        return _fields_of(self._made(given), self.shape) | extra
+
+    def payload(self, fields: dict[str, Any], version: int) -> tuple[Any, dict[str, Any]]:
+        """The payload with its type, and the fields that this program does not know."""
+        if version < self.version:
+            fields = bring_forward(Entry(self.kind, self.version, self.cls, None), version, dict(fields))
+        if self.shape.accepts(self.cls):
+            return self._made(fields), {}
+        keys = self.keys
+        known = {name: value for name, value in fields.items() if name in keys}
+        try:
+            return self._made(known), {name: value for name, value in fields.items() if name not in keys}
+        except EventInvalid as error:
+            if version <= self.version:
+                error.hint = f"{error.hint}; or read it as it is stored with typed=False"
+                raise
+            raise UnknownType(
+                f"{error.message}; it was written with version {version}, and this program knows {self.version}",
+                hint="upgrade the code: it is older than the data; or read with typed=False",
+            ) from error
+
+    def _made(self, fields: dict[str, Any]) -> Any:
+        if isinstance(self.shape, PydanticModel):
+            return self._modelled(fields)
+        try:
+            return msgspec.convert(fields, self.cls, dec_hook=_as_it_is)
+        except msgspec.ValidationError as error:
+            raise self._invalid(str(error), fields) from error
+
+    def _modelled(self, fields: dict[str, Any]) -> Any:
+        from pydantic import ValidationError
+
+        model: Any = self.cls
+        by_name = {"by_name": True} if any(field.alias for field in model.model_fields.values()) else {}
+        try:
+            return model.model_validate(fields, **by_name)
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise self._invalid(f"{'.'.join(map(str, first['loc']))}: {first['msg']}", fields) from error
+
+    def _invalid(self, why: str, fields: Mapping[str, Any]) -> EventInvalid:
+        hint = f"{self.cls.__name__} has {', '.join(self.names) or 'no fields'}"
+        missing = [name for name in self.names if name not in fields]
+        for name in fields:
+            if name not in self.names and (close := difflib.get_close_matches(str(name), missing, n=1)):
+                hint = f"did you mean {close[0]!r} by {name!r}? {hint}"
+        return EventInvalid(f"{self.kind}: {why}", hint=hint)
+
+
+def _as_it_is(kind: type, value: Any) -> Any:
+    """Types that msgspec does not know, and our codec stores."""
+    if isinstance(value, kind):
+        return value
+    raise msgspec.ValidationError(f"Expected `{kind.__name__}`, got `{type_name(type(value))}`")
+
+
+# -- taking apart -----------------------------------------------------------------------------------------------------
+
+
+def _fields_of(value: Any, shape: Shape) -> dict[str, Any]:
+    try:
+        fields = shape.take(value)
+    except Refusal as refusal:
+        raise EventInvalid(f"{type_name(type(value))}: {refusal}") from refusal
+    plain = {name: _plain(field) for name, field in fields.items()}
+    if not isinstance(shape, StructObject):
+        return plain
+    cls = type(value)
+    stored = dict(zip(cls.__struct_fields__, cls.__struct_encode_fields__, strict=True))
+    tag = cls.__struct_config__.tag
+    tagged = {cls.__struct_config__.tag_field: tag} if tag is not None else {}
+    return tagged | {stored[name]: field for name, field in plain.items()}
+
+
+def _plain(value: Any) -> Any:
+    """A value whose parts need no class to be read, unless they are registered with `stored`."""
+    cls = type(value)
+    if cls is dict:
+        return {_plain(key): _plain(item) for key, item in value.items()}
+    if cls in (list, tuple, set, frozenset):
+        return cls(_plain(item) for item in value)
+    if cls.__module__ == "builtins" or entry_of(cls) is not None:
+        return value
+    if isinstance(value, Enum):
+        return value.value
+    shape = shape_of(cls)
+    if shape is None:
+        return value  # the codec knows it, or refuses it with the path to it
+    fields = _fields_of(value, shape)
+    return tuple(fields.values()) if isinstance(shape, NamedTupleObject) else fields
+
+
+# -- the kinds of an agent --------------------------------------------------------------------------------------------
+
+
+class Kinds:
+    """The kinds that an agent has schemas for in this process, and our vocabulary."""
+
+    def __init__(self) -> None:
+        self._by_name = dict(_vocabulary())
+        self._by_class = {schema.cls: schema for schema in self._by_name.values()}
+
+    def add(self, kind: str | None, cls: type, version: int) -> None:
+        """Payloads of this kind are instances of this class from now on."""
+        schema = _schema(kind or _WORD.sub("_", cls.__name__).upper(), cls, version)
+        self._by_name[schema.kind] = self._by_class[cls] = schema
+
+    def noted(self, kind: Any, payload: Any) -> Noted:
+        """An event to be stored, in whichever way it was given: a kind and a payload, or an object alone."""
+        if isinstance(kind, str):
+            schema = self._by_name.get(kind)
+            if schema is None or (schema.ready and not isinstance(payload, schema.cls)):
+                return Noted(kind, payload)
+            return Noted(kind, schema.fields(payload), schema.version)
+        schema = self._by_class.get(kind if isinstance(kind, type) else type(kind))
+        if schema is None:
+            raise TypeError(
+                f"a kind is a str, or an object whose class is registered with agent.events.kind(), not {kind!r}"
+            )
+        return Noted(schema.kind, schema.fields(payload if isinstance(kind, type) else kind), schema.version)
+
+    def payload(self, kind: str, version: int, value: Any) -> tuple[Any, dict[str, Any]]:
+        """What is read of a stored event: its payload, and fields that its class does not have here."""
+        schema = self._by_name.get(kind)
+        if schema is None or (schema.ready and not version) or type(value) is not dict:
+            return value, {}
+        return schema.payload(value, version or 1)
+
+    def name_of(self, kind: Any) -> str:
+        """The name of a kind, given by it or by its class."""
+        if isinstance(kind, str) and kind:
+            return kind
+        if kind in self._by_class:
+            return self._by_class[kind].kind
+        raise TypeError(f"kind= is the name of a kind, or a class registered with agent.events.kind(), not {kind!r}")
+
+
+def _schema(kind: Any, cls: Any, version: int, *, ready: bool = False) -> Schema:
+    if not isinstance(kind, str) or not kind:
+        raise TypeError(f"a kind is a str, not {kind!r}")
+    if type(version) is not int or version < 1:
+        raise ValueError(f"the version of {kind!r} is a number from 1, not {version!r}")
+    shape = shape_of(cls) if isinstance(cls, type) else None
+    if shape is None or isinstance(shape, NamedTupleObject) or shape.names(cls) is None or issubclass(cls, Enum):
+        raise NotStorable(
+            f"the schema of {kind!r} is a dataclass, an attrs class, a msgspec Struct or a pydantic model, not {cls!r}"
+        )
+    if isinstance(shape, StructObject) and cls.__struct_config__.array_like:
+        raise NotStorable(f"{type_name(cls)} is array_like: its fields have no names in the store")
+    if not isinstance(shape, PydanticModel):
+        _try(kind, cls)
+    return Schema(kind, cls, version, shape, ready)
+
+
+def _try(kind: str, cls: type) -> None:
+    """Annotations that cannot be read are told now, and not when the first event comes."""
+    try:
+        msgspec.convert({}, cls, dec_hook=_as_it_is)
+    except msgspec.ValidationError:
+        pass  # it has fields that must be given
+    except (NameError, TypeError) as error:
+        raise NotStorable(
+            f"the annotations of {type_name(cls)}, the schema of {kind!r}, cannot be read: {error}"
+        ) from error
+
+
+@cache
+def _vocabulary() -> Mapping[str, Schema]:
+    return {name: _schema(name, cls, 1, ready=True) for name, cls in VOCABULARY.items()}

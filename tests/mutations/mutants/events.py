@@ -1,0 +1,99 @@
+"""`agent.events`: landing, order, what is kept of a replay, schemas."""
+
+from __future__ import annotations
+
+from tests.mutations.mutant import mutant
+
+EVENTS = "conformance/test_events.py::"
+KINDS = "conformance/test_events_kinds.py::"
+
+OF_EVENTS = (
+    mutant(
+        "an-event-lands-at-once",
+        "an event of a step that was killed is there, and comes a second time",
+        EVENTS + "test_it_lands_with_the_work_once_wherever_it_is_killed",
+        "events/writing.py",
+        "room, frame = waiting_room(engine), current()",
+        "room, frame = None, current()",
+    ),
+    mutant(
+        "anothers-event-is-lost",
+        "an event of another agent is acknowledged in a step and not there",
+        EVENTS + "test_it_lands_with_the_work_once_wherever_it_is_killed",
+        "journal/landing.py",
+        "settled = [ask for ask in self._asks if isinstance(ask, Settled)]",
+        "settled: list[Settled] = []",
+    ),
+    mutant(
+        "run-events-in-no-view",
+        "what a run has noted cannot be read",
+        EVENTS + "test_a_part_of_them_is_read",
+        "journal/fold.py",
+        "elif write.op == r.Op.EVENT:",
+        "elif False:",
+    ),
+    mutant(
+        "a-page-begins-with-the-last-event",
+        "an event is read twice where one page ends",
+        EVENTS + "test_many_are_all_or_none_and_are_read_in_pages",
+        "events/reading.py",
+        "            self.after = Position(*rows[-1][:4])\n            if found",
+        "            self.after = Position(*rows[-1][:4]).before\n            if found",
+    ),
+    mutant(
+        "arrivals-given-twice",
+        "events of one commit have one place in the order, and of two streams one comes before what was read",
+        EVENTS + "test_nothing_is_missed_or_given_twice_while_many_write",
+        "store/sql/sqlite/queries.sql",
+        "VALUES (:owner, max(coalesce((SELECT max(arrival) FROM happenings WHERE owner = :owner), 0) + 1, :at),",
+        "VALUES (:owner, 1,",
+    ),
+    mutant(
+        "rebuilt-in-the-order-of-streams",
+        "after a rebuild, positions that were kept lead elsewhere",
+        EVENTS + "test_a_position_outlives_a_rebuild",
+        "events/positions.py",
+        "            return position._replace(arrival=arrival)\n",
+        "            break\n",
+    ),
+    mutant(
+        "an-old-fold-is-believed",
+        "a reducer that was changed goes on from what the old one has made",
+        EVENTS + "test_a_changed_reducer_begins_anew",
+        "events/replaying.py",
+        'codec.encode(fold.initial, "initial"), *_code_of(fold.reducer)):',
+        'codec.encode(fold.initial, "initial")):',
+    ),
+    mutant(
+        "a-kept-fold-is-collected",
+        "a large result of a replay is kept, and its content was thrown away",
+        "unit/test_rebuild.py::test_what_replays_have_kept_is_not_collected",
+        "collect.py",
+        "{packed for (packed,) in kept if reference(packed)}",
+        "set()",
+    ),
+    mutant(
+        "unknown-fields-dropped",
+        "what a newer program has added to an event is lost when an older one passes it on",
+        KINDS + "test_what_a_newer_program_has_added_is_kept",
+        "events/schemas.py",
+        "return _fields_of(self._made(given), self.shape) | extra",
+        "return _fields_of(self._made(given), self.shape)",
+    ),
+    mutant(
+        "an-object-is-believed",
+        "an object whose fields have other types than its class says is stored",
+        KINDS + "test_what_does_not_fit_is_refused_at_the_call",
+        "events/schemas.py",
+        "            fields = _fields_of(payload, self.shape)\n            self._made(fields)\n",
+        "            fields = _fields_of(payload, self.shape)\n",
+    ),
+    mutant(
+        "who-follows-does-not-wait",
+        "an event of an older transaction is never given to who follows",
+        "postgres/test_events.py::test_an_older_transaction_that_comes_late_is_not_missed",
+        "events/following.py",
+        "rows = book.rows(self._wanted.kinds, run, self._after, settled_end(self._store), EVENTS_OF_PAGE_MAX)",
+        "rows = book.rows(self._wanted.kinds, run, self._after, END, EVENTS_OF_PAGE_MAX)",
+    ),
+)
