@@ -186,6 +186,17 @@ def events(lab: Lab) -> Iterator[Row]:
         yield Row("events", what, it["growth"][name], "", at_most(1.3, 2), False)
 
 
+def artifacts(lab: Lab) -> Iterator[Row]:
+    """A large file as an artifact, in and out."""
+    it = lab.measure("artifacts", megabytes=16 if lab.quick else 256)
+    plain = f"a plain copy with one sync: {it['plain']:,.0f} MB/s"
+    yield Row("artifacts", "saved", it["in"], "MB/s", note=plain)
+    yield Row("artifacts", "saved again, as after a crash", it["again"], "MB/s", note="read and cut, and not written")
+    yield Row("artifacts", "loaded into a file, verified and synced", it["out"], "MB/s", note=plain)
+    note = "16 bytes inserted in the middle"
+    yield Row("artifacts", "bytes that a small edit adds", it["added"], "B", at_most(150_000), False, note)
+
+
 def startup(lab: Lab) -> Iterator[Row]:
     """Imports and the command line, with everything in the page cache."""
     rounds = 3 if lab.quick else 11
@@ -231,6 +242,7 @@ SECTIONS: dict[str, Section] = {
     "checkpoints": checkpoints,
     "flat": flat,
     "events": events,
+    "artifacts": artifacts,
     "conversation": conversation,
     "startup": startup,
 }

@@ -15,6 +15,7 @@ from . import trees
 from .failpoints import Site
 from .limits import GC_BATCH, UPLOAD_GRACE_SECONDS
 from .objects import ID_BYTES, Dropped, dropped_in, packed_in, reference
+from .process import this_process
 from .records import decode
 from .store.base import Row, Script, Statement, Store, Unit
 
@@ -73,7 +74,7 @@ class Marks:
         """Nodes of trees that were looked into: exact, because what is below a node is marked through it alone."""
         self._heads: dict[int, int] = {}
         self._dropped = dropped_in(store.read("all_checkpoints"), store.read("all_artifacts")) | set(dropped)
-        self._pending = {identity for (identity,) in store.read("all_pending", (_before(store, grace),))}
+        self._pending = {identity for (identity,) in store.read("all_pending", _given_up(store, grace))}
         """What uploads have written, and no entry refers to yet."""
 
     def __contains__(self, identity: bytes) -> bool:
@@ -147,20 +148,20 @@ def collect(store: Store, progress: Progress | None = None) -> Collected:
 
 
 class _Forget(Unit[None]):
-    """Uploads that nobody has gone on with for long: what they have written may go."""
+    """Uploads that nobody has gone on with for long, and whose process is gone: what they have written may go."""
 
     site = Site.COLLECT
 
     def __init__(self, store: Store, grace: float = UPLOAD_GRACE_SECONDS) -> None:
-        self._before = _before(store, grace)
+        self._given_up = _given_up(store, grace)
 
     def script(self) -> Script[None]:
-        yield [Statement("drop_old_uploads", (self._before,)), Statement("drop_stray_pending")]
+        yield [Statement("drop_old_uploads", self._given_up), Statement("drop_stray_pending")]
 
 
-def _before(store: Store, grace: float) -> int:
-    """Uploads that were last heard of before that are given up."""
-    return store.clock.wall_ms() - int(grace * 1000)
+def _given_up(store: Store, grace: float) -> tuple[int, str, int]:
+    """Uploads that were last heard of before the first are given up, unless their holder lives: by boot and time."""
+    return store.clock.wall_ms() - int(grace * 1000), this_process().boot, store.clock.boot_ms()
 
 
 class _Sweep(Unit[Collected]):

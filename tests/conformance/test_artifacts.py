@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from perdure import Agent, ArtifactDamaged, ArtifactNotFound, AsyncAgent, NotStorable, artifacts
@@ -41,6 +42,12 @@ def blocks(data: bytes, size: int = 100_000) -> Iterator[bytes]:
 def collected(agent: Agent, grace: float | None = None) -> int:
     store: Any = agent._engine.store
     return int(store.submit(Collect(store) if grace is None else Collect(store, grace)))
+
+
+def buried(store_url: str) -> None:
+    """As if the processes that have written so far were long dead."""
+    with Behind(store_url) as raw:
+        raw.execute("UPDATE holders SET deadline = 0")
 
 
 def written(agent: Agent, name: str, data: bytes) -> int:
@@ -102,10 +109,10 @@ def test_what_is_none_is_refused(store_url: str, tmp_path: Path) -> None:
     with pytest.raises(ArtifactNotFound, match=r"no version 2 \(there is 1\)"):
         agent.artifacts.load("weights-7b", 2)
     for wrong, match in (
-        (7, "not a int"),
-        ({"a": 1}, "'a' is a int"),
+        (7, "not a value of type int"),
+        ({"a": 1}, "'a' is a value of type int"),
         (io.StringIO("text"), "'rb'"),
-        ([b"a", 7], "gives bytes, not a int"),
+        ([b"a", 7], "gives bytes, not a value of type int"),
     ):
         with pytest.raises(NotStorable, match=match):
             agent.artifacts.save("wrong", wrong)
@@ -178,6 +185,9 @@ def test_damage_is_told_with_its_place(store_url: str, tmp_path: Path) -> None:
     agent.artifacts.save("a", data)
     store: Any = agent._engine.store
     offset, chunk = next((at, chunk) for at, chunk in agent.artifacts.open("a")._stream.chunks() if at > MB)
+    forged = msgspec.structs.replace(artifacts._found(agent._engine, "a", 2), digest=bytes(32))
+    with pytest.raises(ArtifactDamaged, match="the whole"):
+        artifacts.ArtifactReader(store, forged).read()
     with Behind(store_url) as raw:
         raw.execute("UPDATE objects SET data = ? WHERE id = ?", (b"\0" + bytes(len(chunk)), identify(store, chunk)))
     for attempt in (lambda: agent.artifacts.load("a"), lambda: agent.artifacts.load("a", to=tmp_path / "a")):
@@ -259,6 +269,7 @@ def test_killed_in_the_middle_it_goes_on(store_url: str) -> None:
 def test_what_a_killed_upload_has_written_is_found_and_later_collected(store_url: str) -> None:
     agent, data = agent_at(store_url), noise(14 * MB)
     killed_at(lambda: agent_at(store_url).artifacts.save("a", data), Site.UPLOAD, Moment.BEFORE, 3)
+    buried(store_url)
     assert collected(agent) == 0, "not so soon"
     assert collected(agent, EXPIRED) > 9 * MB
     killed_at(lambda: agent_at(store_url).artifacts.save("a", data), Site.UPLOAD, Moment.BEFORE, 3)
@@ -282,6 +293,7 @@ def test_a_collector_leaves_a_running_upload_alone(store_url: str) -> None:
     with agent.artifacts.writer("new") as file:
         file.write(data[: 5 * MB])  # they are there already, and are needed from now on
         assert in_child(elsewhere) == 0
+        assert collected(agent, EXPIRED) == 0, "its process lives, however long it takes"
         file.write(data[5 * MB :])
     assert agent.artifacts.load("new") == data
     in_order(store_url)
@@ -289,17 +301,26 @@ def test_a_collector_leaves_a_running_upload_alone(store_url: str) -> None:
 
 def test_an_upload_that_was_given_up_is_never_half_a_version(store_url: str) -> None:
     agent, data = agent_at(store_url), noise(10 * MB)
-    for after in (5 * MB, 10 * MB):
 
-        def slow(after: int = after) -> Iterator[bytes]:
-            yield data[:after]
-            assert collected(agent, EXPIRED) > 3 * MB  # as if it had stood still for a day
-            yield data[after:]
+    def slow() -> Iterator[bytes]:
+        yield data[: 7 * MB]
+        buried(store_url)
+        assert collected(agent, EXPIRED) > 3 * MB  # as if it had been stopped for a day
+        yield data[7 * MB :]
 
-        with pytest.raises(UploadLost, match="save it again"):
-            agent.artifacts.save("a", slow())
-        assert agent.artifacts.list() == []
-    assert agent.artifacts.save("a", data) == 1
+    def late(wait: bool) -> None:
+        agent.artifacts.save("a", data)
+        if wait:
+            buried(store_url)
+            assert collected(agent, EXPIRED) > 9 * MB
+
+    with pytest.raises(UploadLost, match="save it again"):
+        agent.artifacts.save("a", slow())
+    with pytest.raises(UploadLost), agent.run("r") as run:
+        run.step(late, True, id="late")
+    assert agent.artifacts.list() == []
+    with agent.run("r") as run:
+        run.step(late, False, id="late")
     assert agent.artifacts.load("a") == data
     in_order(store_url)
 

@@ -92,6 +92,9 @@ def test_what_has_no_place_there_is_refused(agent: Agent) -> None:
     for strange in (np.array(["text"]), np.array([1], ">i4"), np.array([1j]), np.array([None]), np.zeros(1, "M8[s]")):
         with pytest.raises(NotStorable, match="astype"):
             agent.artifacts.save("a", {"x": strange})
+    for other in (np.ma.masked_array([1, 2], [0, 1]), np.float64(1), {"a": np.ma.masked_array([1])}):
+        with pytest.raises(NotStorable, match=r"numpy\.asarray"):
+            agent.artifacts.save("a", other)
     for name in (7, "__metadata__", "\ud800"):
         with pytest.raises(NotStorable, match="name of an array"):
             agent.artifacts.save("a", {name: np.zeros(1)})

@@ -23,9 +23,9 @@ _BLOCK_BYTES: Final = 1024 * 1024
 
 
 def is_array(value: object) -> bool:
-    """Whether it is an array of numpy, if anybody has imported that."""
+    """Whether it is an array of numpy itself, if anybody has imported that: of a masked one the mask would be lost."""
     numpy = sys.modules.get("numpy")
-    return numpy is not None and isinstance(value, numpy.ndarray)
+    return numpy is not None and hasattr(numpy, "ndarray") and type(value) in (numpy.ndarray, numpy.memmap)
 
 
 def blocks_of(arrays: Mapping[str, Array]) -> tuple[int, Iterator[Any]]:

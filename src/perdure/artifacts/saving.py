@@ -129,7 +129,9 @@ class Saving:
         if first:
             self._upload = int.from_bytes(self._engine.store.clock.salt()[:8], "big") >> 1 or 1
         chunks: Sequence[Chunk] = yield Read(self._chunks)
-        self.written += yield Submit(Upload(self._engine.store, self._upload, chunks, first=first))
+        # As a holder this process is known to live: a body may go on for days after it has saved something.
+        engine = self._engine
+        self.written += yield Submit(Upload(engine.tenancy, engine.store.clock, self._upload, chunks, first=first))
 
     def _chunks(self) -> list[Chunk]:
         """The batch, compressed where it seems to be new. The commit looks again."""

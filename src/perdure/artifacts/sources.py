@@ -39,25 +39,29 @@ def source_of(data: Any) -> Source:
     if is_array(data):
         return _of_arrays("array", {ALONE: data})
     if isinstance(data, Mapping):
-        strange = [name for name, value in data.items() if not is_array(value)]
-        if strange:
-            raise NotStorable(
-                f"a dict of arrays of numpy can be saved, and {strange[0]!r} is {_kind(data[strange[0]])}",
-                hint="agent.checkpoint and agent.state keep other values",
-            )
+        for name, value in data.items():
+            if not is_array(value):
+                raise _refusal(f"a dict of arrays of numpy can be saved, and {name!r} is {_kind(value)}", value)
         return _of_arrays("arrays", data)
+    if hasattr(data, "__array__"):
+        raise _refusal(f"an array of numpy can be saved, and this is {_kind(data)}", data)
     if hasattr(data, "read"):
         return Source("bytes", lambda: _of_file(data), again=False)
     if isinstance(data, Iterable):
         return Source("bytes", lambda: iter(data), again=False)
-    raise NotStorable(
-        f"an artifact is bytes, a path, an array, a dict of arrays, a file or an iterator of bytes, not {_kind(data)}",
-        hint="agent.checkpoint and agent.state keep other values; a tensor of torch has .numpy()",
-    )
+    kinds = "bytes, a path, an array of numpy, a dict of them, a binary file or an iterator of bytes"
+    raise _refusal(f"an artifact is {kinds}, not {_kind(data)}", data)
+
+
+def _refusal(text: str, value: object) -> NotStorable:
+    """With what to do: tensors of other packages and masked arrays say how they become an array of numpy."""
+    if hasattr(value, "__array__"):
+        return NotStorable(text, hint="numpy.asarray(value) makes one of it")
+    return NotStorable(text, hint="agent.checkpoint and agent.state keep other values")
 
 
 def _kind(value: object) -> str:
-    return f"a {type(value).__name__}"
+    return f"a value of type {type(value).__name__}"
 
 
 def _of_path(path: Path) -> Source:

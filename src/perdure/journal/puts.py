@@ -1,7 +1,8 @@
 """Artifacts that are wanted or not wanted any more, decided inside the commit; and how their bytes get there before.
 
 An artifact may be too large for one commit. Its chunks are committed in batches, each under the number of its upload:
-while that is there, a collector leaves them alone. The commit of the version ends the upload.
+while that is there, a collector leaves them alone. It stays while the process lives that holds it, and for a time after
+the last batch. The commit of the version ends it.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from collections.abc import Sequence
 import msgspec
 
 from .. import objects, records
+from ..clock import Clock
 from ..errors import StoreBusy
 from ..failpoints import Site
-from ..store.base import Last, Script, Statement, Store, Unit
+from ..leases import Tenancy
+from ..store.base import Last, Script, Statement, Unit
 
 
 class Put(msgspec.Struct, frozen=True):
@@ -98,8 +101,9 @@ class Upload(Unit[int]):
 
     site = Site.UPLOAD
 
-    def __init__(self, store: Store, number: int, chunks: Sequence[Chunk], *, first: bool) -> None:
-        self._store = store
+    def __init__(self, tenancy: Tenancy, clock: Clock, number: int, chunks: Sequence[Chunk], *, first: bool) -> None:
+        self._tenancy = tenancy
+        self._clock = clock
         self._number = number
         self._chunks = chunks
         self._first = first
@@ -108,7 +112,8 @@ class Upload(Unit[int]):
         number, ids = self._number, b"".join(chunk.identity for chunk in self._chunks)
         there, *_, held = yield [
             Statement("lock_upload", (number,)),
-            Statement("keep_upload", (number, self._store.clock.wall_ms())),
+            self._tenancy.presence(self._clock.boot_ms()),
+            Statement("keep_upload", (number, self._clock.wall_ms(), self._tenancy.holder)),
             Statement("add_pending", (number, ids)),
             Statement("hold_objects", (ids,)),
         ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.mutations.mutants.artifacts import ARTIFACTS
 from tests.mutations.mutants.details import DETAILS
 from tests.mutations.mutants.effects import EFFECTS
 from tests.mutations.mutants.events import OF_EVENTS
@@ -26,6 +27,7 @@ MUTANTS = (
     *OF_CHECKPOINTS,
     *OF_EVENTS,
     *OF_RETENTION,
+    *ARTIFACTS,
     *STORE,
     *VALUES,
     *MONEY,

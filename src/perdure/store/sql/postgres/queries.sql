@@ -175,9 +175,9 @@ SELECT id, length(data) FROM objects WHERE id IN (
 SELECT id FROM objects WHERE id IN (
     SELECT substring(:ids::bytea FROM place FOR 32) FROM generate_series(1, length(:ids::bytea), 32) AS place) ORDER BY id FOR KEY SHARE;
 
--- name: keep_upload(upload, at)
+-- name: keep_upload(upload, at, holder)
 -- An upload begins, or goes on: only after a look that it is there, because what a lost one had written may be gone.
-INSERT INTO uploads (id, at) VALUES (:upload, :at) ON CONFLICT (id) DO UPDATE SET at = excluded.at;
+INSERT INTO uploads (id, at, holder) VALUES (:upload, :at, :holder) ON CONFLICT (id) DO UPDATE SET at = excluded.at;
 
 -- name: add_pending(upload, ids)
 -- What an upload needs from now on; ids as above.
@@ -198,9 +198,11 @@ DELETE FROM uploads WHERE id = :upload;
 -- An entry refers to them.
 DELETE FROM pending WHERE upload = :upload;
 
--- name: drop_old_uploads(before)
--- Nobody has gone on with them for so long.
-DELETE FROM uploads WHERE at < :before;
+-- name: drop_old_uploads(before, boot, now)
+-- Nobody has gone on with them for so long, and the process is gone.
+DELETE FROM uploads WHERE at < :before AND NOT EXISTS (
+    SELECT 1 FROM holders WHERE holders.id = uploads.holder AND :boot::text IS NOT NULL
+      AND deadline >= (extract(epoch FROM clock_timestamp()) * 1000)::bigint + 0 * :now::bigint);
 
 -- name: drop_stray_pending()
 -- What is left of uploads that are gone.
@@ -211,9 +213,11 @@ DELETE FROM pending WHERE NOT EXISTS (SELECT 1 FROM uploads WHERE uploads.id = p
 SELECT object FROM pending WHERE object IN (
     SELECT substring(:ids::bytea FROM place FOR 32) FROM generate_series(1, length(:ids::bytea), 32) AS place);
 
--- name: all_pending(before)
+-- name: all_pending(before, boot, now)
 -- What must not be collected, although no entry refers to it yet.
-SELECT object FROM pending JOIN uploads ON uploads.id = pending.upload WHERE uploads.at >= :before;
+SELECT object FROM pending JOIN uploads ON uploads.id = pending.upload
+WHERE uploads.at >= :before OR EXISTS (SELECT 1 FROM holders WHERE holders.id = uploads.holder AND deadline >=
+    (extract(epoch FROM clock_timestamp()) * 1000)::bigint + 0 * :now::bigint AND :boot::text IS NOT NULL);
 
 -- name: count_dead_holders(boot, now)
 -- How many the next statement would remove.

@@ -171,9 +171,9 @@ SELECT id FROM objects WHERE id IN (
         SELECT 1 UNION ALL SELECT place + 32 FROM places WHERE place + 32 <= length(:ids))
     SELECT substr(:ids, place, 32) FROM places);
 
--- name: keep_upload(upload, at)
+-- name: keep_upload(upload, at, holder)
 -- An upload begins, or goes on: only after a look that it is there, because what a lost one had written may be gone.
-INSERT INTO uploads (id, at) VALUES (:upload, :at) ON CONFLICT (id) DO UPDATE SET at = excluded.at;
+INSERT INTO uploads (id, at, holder) VALUES (:upload, :at, :holder) ON CONFLICT (id) DO UPDATE SET at = excluded.at;
 
 -- name: add_pending(upload, ids)
 -- What an upload needs from now on; ids as above.
@@ -195,9 +195,10 @@ DELETE FROM uploads WHERE id = :upload;
 -- An entry refers to them.
 DELETE FROM pending WHERE upload = :upload;
 
--- name: drop_old_uploads(before)
--- Nobody has gone on with them for so long.
-DELETE FROM uploads WHERE at < :before;
+-- name: drop_old_uploads(before, boot, now)
+-- Nobody has gone on with them for so long, and the process is gone.
+DELETE FROM uploads WHERE at < :before AND NOT EXISTS (
+    SELECT 1 FROM holders WHERE holders.id = uploads.holder AND boot = :boot AND deadline >= :now);
 
 -- name: drop_stray_pending()
 -- What is left of uploads that are gone.
@@ -210,9 +211,10 @@ SELECT object FROM pending WHERE object IN (
         SELECT 1 UNION ALL SELECT place + 32 FROM places WHERE place + 32 <= length(:ids))
     SELECT substr(:ids, place, 32) FROM places);
 
--- name: all_pending(before)
+-- name: all_pending(before, boot, now)
 -- What must not be collected, although no entry refers to it yet.
-SELECT object FROM pending JOIN uploads ON uploads.id = pending.upload WHERE uploads.at >= :before;
+SELECT object FROM pending JOIN uploads ON uploads.id = pending.upload
+WHERE uploads.at >= :before OR EXISTS (SELECT 1 FROM holders WHERE holders.id = uploads.holder AND boot = :boot AND deadline >= :now);
 
 -- name: count_dead_holders(boot, now)
 -- How many the next statement would remove.

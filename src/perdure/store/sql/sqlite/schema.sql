@@ -191,10 +191,12 @@ CREATE TABLE artifacts (
     PRIMARY KEY (owner, name, version)
 ) STRICT, WITHOUT ROWID;
 
--- Artifacts on their way into the store. Not a view: it says what must not be collected, although no entry has it yet.
+-- Artifacts on their way into the store, and whose they are. Not a view: it says what must not be collected, although no
+-- entry has it yet.
 CREATE TABLE uploads (
-    id INTEGER PRIMARY KEY,
-    at INTEGER NOT NULL
+    id     INTEGER PRIMARY KEY,
+    at     INTEGER NOT NULL,
+    holder INTEGER NOT NULL
 ) STRICT;
 
 -- The objects that they have come to so far.

@@ -13,10 +13,12 @@ CREATE TABLE artifacts (
     PRIMARY KEY (owner, name, version)
 );
 
--- Artifacts on their way into the store. Not a view: it says what must not be collected, although no entry has it yet.
+-- Artifacts on their way into the store, and whose they are. Not a view: it says what must not be collected, although no
+-- entry has it yet.
 CREATE TABLE uploads (
-    id BIGINT PRIMARY KEY,
-    at BIGINT NOT NULL
+    id     BIGINT PRIMARY KEY,
+    at     BIGINT NOT NULL,
+    holder BIGINT NOT NULL
 );
 
 -- The objects that they have come to so far.
