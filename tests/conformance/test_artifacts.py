@@ -249,12 +249,11 @@ def test_killed_in_the_middle_it_goes_on(store_url: str) -> None:
     def program() -> None:
         agent_at(store_url).artifacts.save("a", data)
 
-    for place in [(Site.UPLOAD, moment, 2) for moment in Moment] + [(Site.UPLOAD, Moment.AFTER, 3)]:
-        killed_at(program, *place)
+    for moment in Moment:
+        killed_at(program, Site.UPLOAD, moment, 2)
         agent = agent_at(store_url)
         assert agent.artifacts.list() == []
         collected(agent)
-        in_order(store_url)
     there = len(agent._engine.store.read("object_ids", (b"", 10_000)))
     assert there > 200, "10 MB were committed before the kill, and are kept"
     for number, moment in enumerate(Moment):
@@ -366,7 +365,7 @@ def test_savers_and_collectors_at_once(store_url: str) -> None:
 def test_a_large_file_takes_little_memory(store_url: str, tmp_path: Path) -> None:
     path = tmp_path / "large"
     with path.open("wb") as file:
-        for seed in range(48):
+        for seed in range(40):
             file.write(noise(MB, seed))
 
     def program() -> None:
@@ -376,9 +375,9 @@ def test_a_large_file_takes_little_memory(store_url: str, tmp_path: Path) -> Non
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         agent.artifacts.save("large", path)
         agent.artifacts.load("large", to=tmp_path / "copy")
-        assert sum(map(len, agent.artifacts.open("large"))) == 48 * MB
+        assert sum(map(len, agent.artifacts.open("large"))) == 40 * MB
         grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-        assert grown < 30, f"{grown} MB"
+        assert grown < 25, f"{grown} MB"
 
     assert in_child(program) == 0
     assert (tmp_path / "copy").read_bytes() == path.read_bytes()
