@@ -26,16 +26,16 @@ def main() -> None:
     parser.add_argument("name", help="the release, as the folder below tests/fixtures/stores is called")
     parser.add_argument("--source", type=Path, default=ROOT / "src", help="the src folder of the release's tree")
     given = parser.parse_args()
-    folder = STORES / given.name
-    folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as work, Cluster() as cluster:
-        file, server = Path(work) / "perdure.db", cluster.url("release")
+        made, file, server = Path(work) / "made", Path(work) / "perdure.db", cluster.url("release")
+        made.mkdir()
         for store, outside in ((str(file), "sqlite.txt"), (server, "postgres.txt")):
-            parts = write(given.source.resolve(), store, folder / outside, Path(work))
-        (folder / "parts.txt").write_text(parts, encoding="utf-8")
-        compact(file, folder / "sqlite.db")
-        (folder / "postgres.sql").write_text(dump.dumped(server, given.source), encoding="utf-8")
-    for path in sorted(folder.iterdir()):
+            parts = write(given.source.resolve(), store, made / outside, Path(work))
+        (made / "parts.txt").write_text(parts, encoding="utf-8")
+        compact(file, made / "sqlite.db")
+        (made / "postgres.sql").write_text(dump.dumped(server, given.source), encoding="utf-8")
+        shutil.copytree(made, STORES / given.name, dirs_exist_ok=True)
+    for path in sorted((STORES / given.name).iterdir()):
         print(f"{path.relative_to(ROOT)}: {path.stat().st_size:,} bytes")
 
 

@@ -184,6 +184,19 @@ def test_its_artifacts_are_there_and_go_on(agent: Agent, release: Path, store_ur
     must_be_sound(store_url)
 
 
+def test_its_events_are_there_and_go_on(agent: Agent, release: Path, store_url: str) -> None:
+    """Those that runs have noted before there was `agent.events` too."""
+    before = has(release, "events")
+    [decision] = agent.events.read(run="finished")
+    assert (decision.kind, decision.payload) == ("DECISION", {"why": "cheapest"})
+    orders = [(event.payload["order"], event.payload["flight"]) for event in agent.events.read(kind="ORDER_PLACED")]
+    assert orders == ([(number, flight()) for number in range(3)] if before else [])
+    agent.events.append("ORDER_PLACED", {"order": 3, "flight": flight()})
+    kinds = [event.kind for event in agent.events.read()]
+    assert kinds == ["DECISION", *["ORDER_PLACED"] * (4 if before else 1)]
+    must_be_sound(store_url)
+
+
 def test_what_it_has_paid_is_still_known(agent: Agent, release: Path, store_url: str) -> None:
     paid = agent.usage()
     figures = (1, 1200, 300, 0.5) if has(release, "usage") else (0, 0, 0, 0)
@@ -256,6 +269,7 @@ def test_a_copy_never_takes_the_place_of_another(
     assert "perdure.db.schema-1.2 first" in said
     assert "2 keeping: adds spaces, entries, history, checkpoints\n" in said
     assert "retention: changes no rows\n" in said, "the table that gets an index is empty then"
+    assert "6 events: adds happenings, replays; makes the views anew from the journal\n" in said
     assert main(["migrate", "--store", str(path)]) == 0
     assert "it has schema" in capsys.readouterr().out
     assert (tmp_path / "perdure.db.schema-1").read_text() == "another copy"

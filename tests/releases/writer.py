@@ -107,7 +107,13 @@ def usage(agent: Any) -> None:
         run.result = run.step(ask)
 
 
-PARTS = {"state": state, "checkpoint": checkpoint, "artifacts": artifacts, "usage": usage}
+def events(agent: Any) -> None:
+    for number in range(3):
+        agent.events.append("ORDER_PLACED", {"order": number, "flight": flight()})
+    assert agent.events.replay(lambda total, event: total + event.payload.get("order", 0), 0) == 3
+
+
+PARTS = {"state": state, "checkpoint": checkpoint, "artifacts": artifacts, "usage": usage, "events": events}
 """What releases have added since the first, by the attribute of the agent."""
 
 

@@ -102,7 +102,7 @@ def _tell(out: Output, found: Versions, path: str | None, copy: Path | None, che
         return
     for step in found.steps:
         out.line(f"  {step.number} {step.name}: {_what(step)}")
-    slow = any(step.goes_through for step in found.steps)
+    slow = any(step.goes_through or step.makes_views_anew for step in found.steps)
     cost = f"takes longer the larger the store is{_size(path)}" if slow else "takes milliseconds, whatever its size"
     if not check:
         out.line(f"done: {counted(len(found.steps), 'step')} in one transaction; it has schema {found.known} now")
@@ -122,4 +122,5 @@ def _what(step: Step) -> str:
     parts = [f"adds {', '.join(step.adds)}"] if step.adds else []
     parts += [f"adds a column to {', '.join(step.widens)}"] if step.widens else []
     parts += [f"goes through {', '.join(step.goes_through)}"] if step.goes_through else []
+    parts += ["makes the views anew from the journal"] if step.makes_views_anew else []
     return "; ".join(parts) or "changes no rows"

@@ -29,6 +29,8 @@ class Step(msgspec.Struct, frozen=True):
     """Tables that get a column more, as quickly."""
     goes_through: tuple[str, ...]
     """Tables of which every row may be looked at or written anew; nobody else writes meanwhile."""
+    makes_views_anew: bool = False
+    """Whether old entries belong to a view that it adds: then all views are made anew from the journal, after it."""
 
 
 class Versions(msgspec.Struct, frozen=True):
@@ -68,11 +70,12 @@ def _step(number: int, name: str, text: str, new: set[str]) -> Step:
     statements = [" ".join(piece.split()) for piece in _COMMENT.sub("", text).split(";")]
     adds = [name for statement in statements for name in _NEW_TABLE.findall(statement)]
     widens = [name for statement in statements for name in _WIDER.findall(statement)]
+    anew = any("INSERT INTO meta" in statement and "'stale'" in statement for statement in statements)
     through = [
         name
         for statement in statements
         if not _WIDER.match(statement)
         for name in _TOUCHED.findall(statement)
-        if name not in adds and name not in new
+        if name not in (*adds, *new, "meta")
     ]
-    return Step(number, name, tuple(adds), tuple(dict.fromkeys(widens)), tuple(dict.fromkeys(through)))
+    return Step(number, name, tuple(adds), tuple(dict.fromkeys(widens)), tuple(dict.fromkeys(through)), anew)
