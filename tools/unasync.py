@@ -46,6 +46,7 @@ PAIRS: Pairs = [
     ("src/perdure/aio/checkpoints.py", "src/perdure/sync/checkpoints.py"),
     ("src/perdure/aio/artifacts.py", "src/perdure/sync/artifacts.py"),
     ("src/perdure/aio/events.py", "src/perdure/sync/events.py"),
+    ("src/perdure/aio/workflows.py", "src/perdure/sync/workflows.py"),
 ]
 
 # In this order. `\b` keeps them to whole words.

@@ -7,6 +7,7 @@ import os
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 from . import keys
 from . import records as r
@@ -25,6 +26,9 @@ from .run.core import RunCore
 from .run.scope import Frame
 from .store import file_of, is_embedded, locate, open_store, without_password
 from .store.base import Last, Script, Statement, Store, Unit, holds
+
+if TYPE_CHECKING:
+    from .run.durable import Durable
 
 
 class Place:
@@ -47,6 +51,11 @@ class Place:
             with self._lock:
                 if self._tenancy is None:
                     self._tenancy = Tenancy(self.store)
+        return self._tenancy
+
+    @property
+    def tenancy_if_any(self) -> Tenancy | None:
+        """For who only reads."""
         return self._tenancy
 
     def own_stream(self, agent: str, signer: Callable[[], keys.SigningKey | None]) -> Head:
@@ -110,6 +119,12 @@ class Engine:
         self.unswept = 0
         """Commits of state since keys were last looked for whose time has run out."""
         self.kinds = Kinds()
+        self.functions: dict[str, Durable[..., Any]] = {}
+        """The steps and effects that were declared, by name: what the actions of a workflow are bound to."""
+        self.claims: dict[tuple[int, str, str], int] = {}
+        """Steps of workflows that this agent has started here, and under which claim."""
+        self.jobs: set[tuple[int, str, str]] = set()
+        """Those of them that a `resume` in this process works at."""
         self.clock = clock
         self._options = (durability, clock)
         self._key_source = key
@@ -230,6 +245,7 @@ class Engine:
             self.__dict__.pop("_known", None)
             self.__dict__.pop("_stream", None)
             self.shelf = Shelf()
+            self.claims.clear()
         if place is not None:
             _leave(place)
 

@@ -31,17 +31,25 @@
     │   ├── AlreadyAnswered          PD309  somebody else was first
     │   ├── RunNotFinished           PD310  there is no result yet
     │   └── BudgetExceeded           PD311  the run has spent what it may
-    └── CallProblem                  steps and effects
-        ├── NotDurable               PD401  outside a run
-        ├── EffectInsideStep         PD402  an effect within something repeatable
-        ├── WrongAgent               PD403  a step of one agent in a run of another
-        ├── InDoubt                  PD404  nobody knows whether the effect happened
-        ├── StepFailed               PD405  a recorded exception of an unregistered type
-        ├── StepTimeout              PD406  also a TimeoutError
-        ├── Abandoned                PD407  a timed-out body tried to write
-        ├── VersionConflict          PD408  a key of the state has another version by now
-        ├── CheckpointNotFound       PD409  no checkpoint of that name
-        └── ArtifactNotFound         PD410  no artifact of that name
+    ├── CallProblem                  steps and effects
+    │   ├── NotDurable               PD401  outside a run
+    │   ├── EffectInsideStep         PD402  an effect within something repeatable
+    │   ├── WrongAgent               PD403  a step of one agent in a run of another
+    │   ├── InDoubt                  PD404  nobody knows whether the effect happened
+    │   ├── StepFailed               PD405  a recorded exception of an unregistered type
+    │   ├── StepTimeout              PD406  also a TimeoutError
+    │   ├── Abandoned                PD407  a timed-out body tried to write
+    │   ├── VersionConflict          PD408  a key of the state has another version by now
+    │   ├── CheckpointNotFound       PD409  no checkpoint of that name
+    │   └── ArtifactNotFound         PD410  no artifact of that name
+    └── WorkflowProblem              workflows and their steps
+        ├── WorkflowNotFound         PD501  no workflow, or no step, of that name
+        ├── WorkflowInvalid          PD502  steps that make no plan: a cycle, a name twice
+        ├── WorkflowChanged          PD503  the step is another one in a newer version
+        ├── StepClaimed              PD504  somebody who is alive is at it
+        ├── StepNotReady             PD505  waits for other steps, or is done
+        ├── UnknownAction            PD506  nothing is registered under that name
+        └── WorkflowBlocked          PD507  nothing that is left can be done now
 
 `NotDone` is not an error of Perdure but a word of yours: raise it in an effect to say
 that nothing happened. Warnings: `NotDurableWarning`, `StoreMovedWarning`.
@@ -367,6 +375,54 @@ class ArtifactNotFound(CallProblem, LookupError):
     """There is no artifact of that name."""
 
     code = "PD410"
+
+
+class WorkflowProblem(PerdureError):
+    """Something about a workflow or one of its steps."""
+
+
+class WorkflowNotFound(WorkflowProblem, LookupError):
+    """There is no workflow, or no step, of that name."""
+
+    code = "PD501"
+
+
+class WorkflowInvalid(WorkflowProblem, ValueError):
+    """The steps do not make a workflow."""
+
+    code = "PD502"
+
+
+class WorkflowChanged(WorkflowProblem):
+    """In the newest version of the workflow this step is another one."""
+
+    code = "PD503"
+    hint = "get the workflow again and decide anew"
+
+
+class StepClaimed(WorkflowProblem):
+    """Somebody who is alive is at this step."""
+
+    code = "PD504"
+    hint = "take another of wf.ready_steps(), or wait; the step of a process that died is free at once"
+
+
+class StepNotReady(WorkflowProblem):
+    """The step cannot be started now."""
+
+    code = "PD505"
+
+
+class UnknownAction(WorkflowProblem, LookupError):
+    """Nothing is registered under the name of this action."""
+
+    code = "PD506"
+
+
+class WorkflowBlocked(WorkflowProblem):
+    """Nothing that is left of the workflow can be done now."""
+
+    code = "PD507"
 
 
 class NotDone(Exception):

@@ -44,6 +44,7 @@ class Site(StrEnum):
     ARTIFACT = "artifact.write"
     EVENT = "event.append"
     REPLAY = "event.replay"
+    WORKFLOW = "workflow.write"
     SEAL = "stream.seal"
     COLLECT = "objects.collect"
     SHRINK = "store.shrink"

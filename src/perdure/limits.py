@@ -32,6 +32,9 @@ INLINE_BYTES_MAX = 4096
 NAME_CHARACTERS_MAX = 512
 """Names of agents, steps, keys of state, kinds of events, run ids."""
 
+WORKFLOW_STEPS_MAX = 10_000
+"""Of one workflow: every change of a step looks at all of them."""
+
 BATCH_COMMITS_MAX = 256
 """Commits that one transaction may carry."""
 

@@ -12,6 +12,7 @@ from enum import IntEnum, StrEnum
 
 import msgspec
 
+from . import plan_records
 from .errors import JournalDamaged, StoreTooNew
 from .process import Holder
 
@@ -19,12 +20,12 @@ SALT_BYTES = 16
 """An entry's body begins with that many random bytes, so that the digest of an erased one tells nothing."""
 
 
-class Record(msgspec.Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=True):
-    """An entry's content.
-
-    What a later version has added is refused, and not left out: who leaves it out would make views without it, and
-    collect the objects that only it refers to.
-    """
+Record = plan_records.Record
+StepStatus = plan_records.StepStatus
+Standing = plan_records.Standing
+PlannedStep = plan_records.PlannedStep
+WorkflowMade = plan_records.WorkflowMade
+WorkflowMoved = plan_records.WorkflowMoved
 
 
 class Op(IntEnum):
@@ -122,7 +123,16 @@ class Happened(Record, frozen=True, tag=6):
     """The stream of the run around it, if any."""
 
 
-Landing = StateChange | CheckpointMade | CheckpointDropped | ArtifactSaved | ArtifactDropped | Happened
+Landing = (
+    StateChange
+    | CheckpointMade
+    | CheckpointDropped
+    | ArtifactSaved
+    | ArtifactDropped
+    | Happened
+    | WorkflowMade
+    | WorkflowMoved
+)
 """What a step, an effect, an item or a call in the open may write to the agent. Kinds are told apart by their tag."""
 
 

@@ -108,6 +108,21 @@ def pages(it: Program) -> None:
     it.at_most_again("pages.txt", [str(page) for page in range(1, 41)])
 
 
+def workflow(it: Program) -> None:
+    """`agent.workflows.create(...)` with four steps, gone on with at step 3: by the program, and by `resume()`."""
+    # Made, two steps started and completed, the third one started.
+    assert it.start(failpoints.kill_at(f"{Site.WORKFLOW}:{Moment.AFTER}#6")) is None
+    assert it.start(failpoints.kill_at(f"{Site.WORKFLOW}:{Moment.BEGUN}#1")) is None
+    assert it.begun() == "3 write"
+    assert it.start(failpoints.kill_at(f"{Site.STEP_DONE}:{Moment.BEFORE}#3")) is None
+    assert it.outside("work.txt") == ["scrape", "analyse", "write", "check", "site", "mail", "chat"]
+    assert it.start(failpoints.kill_at(f"{Site.WORKFLOW}:{Moment.BEGUN}#1")) is None
+    assert it.begun() == "sending: 50% done"
+    assert it.survive(seed=5, most=12)[-1] == "feed is done 100%"
+    places = ["site", "mail", "chat", "feed"]
+    it.at_most_again("work.txt", ["scrape", "analyse", "write", "check", *places])
+
+
 def checkpoints(it: Program) -> None:
     """`agent.checkpoint.create("analysis-30pct", ...)`, and `.restore(...).next_action`."""
     assert it.start(failpoints.kill_at(f"{Site.CHECKPOINT}:{Moment.AFTER}#3")) is None
@@ -138,6 +153,7 @@ def deploy(it: Program) -> None:
 
 PROGRAMS = {
     "05_pages.py": pages,
+    "06_workflow.py": workflow,
     "07_checkpoints.py": checkpoints,
     "08_reviews.py": reviews,
     "09_deploy.py": deploy,

@@ -246,6 +246,25 @@ async def loop(cast: Cast, run: Any) -> None:
     cast.ack("loop")
 
 
+async def follow_a_plan(cast: Cast, run: Any) -> None:
+    """A workflow: one step in the style of state, completed with a step around it, and the rest by `resume`."""
+
+    async def announce(name: str, *, key: str) -> str:
+        return cast.world.act(name, key)
+
+    async def noted() -> None:
+        await out(flow.complete("look", result=LARGE))
+
+    cast.effect("announce", announce, check=cast.booked)
+    plan = [{"step": "look"}, {"step": "announce", "args": ["announced"]}]
+    flow = await out(cast.agent.workflows.create("voyage", plan))
+    if (await out(flow.step("look"))).status != "completed":
+        await out(flow.start("look"))
+    await out(cast.step("noted", noted)())
+    assert (await out(flow.resume(wait=0)))["look"] == LARGE
+    cast.ack("announced")
+
+
 async def nest(cast: Cast, run: Any) -> None:
     """A run inside the run, with an effect that nobody can check."""
 
@@ -306,6 +325,7 @@ async def journey(cast: Cast) -> None:
         rebuild.rebuild(engine.store)
         if not engine.store.one_host:  # the copy of a file has no commit that could be killed
             engine.store.backup(f"{cast.world.folder}/backup-{os.urandom(4).hex()}.db")
+        await follow_a_plan(cast, run)
         await nest(cast, run)
         run.result = {"state": sorted(filter(_is_certain, run.state)), "messages": len(run.messages), "large": LARGE}
 
@@ -373,6 +393,8 @@ async def report(cast: Cast) -> None:
     found["restored"] = [await out(cast.agent.checkpoint.restore(it.name, it.version)) for it in made]
     found["artifacts"] = [[it.name, it.version, it.digest] for it in await out(cast.agent.artifacts.list())]
     found["loaded"] = await out(cast.agent.artifacts.load("plan")) == WEIGHTS
+    flow = await out(cast.agent.workflows.get("voyage"))
+    found["workflow"] = [[it.step, it.status, it.claimed_by] for it in flow.steps]
     found["views that differ from the journal"] = [str(one) for one in rebuild.check(store)]
     found["damage"] = [str(one) for one in verify(store).findings if one.severity == "damage"]
     folder = Path(cast.world.folder)

@@ -23,7 +23,7 @@ LAYERS = {
     "retention workflows memory workspace context artifacts",
     "truth": "journal objects trees collect leases keys",
     "store": "store",
-    "values": "records prices codec errors clock durations limits failpoints process interrupts locks",
+    "values": "records plan_records prices codec errors clock durations limits failpoints process interrupts locks",
 }
 
 LAYER_OF = {unit: layer for layer, units in LAYERS.items() for unit in units.split()}

@@ -99,6 +99,11 @@ def _keep(agent: Agent) -> None:
     agent.artifacts.delete("model", version=1)
     agent.events.append_many([("PAGE_SEEN", {"page": LARGE}), kinds.Decision("go on", why="it is cheap")])
     agent.events.replay(lambda seen, event: [*seen, event.data], [], snapshot="all", every=1)
+    flow = agent.workflows.create("report", ["search", {"action": "write", "args": {"page": LARGE}}, "send"])
+    flow.complete(1, result=NOISE)
+    flow.start(2)
+    flow.fail(2, note="no paper")
+    agent.workflows.create("report", ["search", "think", "send"])
 
 
 @cache

@@ -28,6 +28,7 @@ from .checkpoints import AsyncAutosave, AsyncCheckpoints
 from .events import AsyncEvents
 from .run import ASYNC, AsyncRun, Exceptions
 from .state import AsyncAgentState
+from .workflows import AsyncWorkflows
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -64,6 +65,7 @@ class AsyncAgent:
         self.checkpoint = AsyncCheckpoints(self._engine)
         self.artifacts = AsyncArtifacts(self._engine)
         self.events = AsyncEvents(self._engine)
+        self.workflows = AsyncWorkflows(self._engine)
 
     @property
     def name(self) -> str:
@@ -293,9 +295,11 @@ class AsyncAgent:
         options: Options,
     ) -> Any:
         def decorate(call: Callable[..., Any]) -> Durable[..., Any]:
-            return make_durable(
+            durable = make_durable(
                 self._engine, call, effect=effect, name=name, ignore=ignore, options=options, always_async=ASYNC
             )
+            self._engine.functions[durable.definition.name] = durable
+            return durable
 
         return decorate if function is None else decorate(function)
 

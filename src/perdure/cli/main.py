@@ -44,6 +44,12 @@ def _events() -> click.Command:
     return events
 
 
+def _workflows() -> click.Command:
+    from .workflows import workflows
+
+    return workflows
+
+
 def _answer() -> click.Command:
     from .answer import answer
 
@@ -120,11 +126,12 @@ COMMANDS: dict[str, tuple[Callable[[], click.Command], str]] = {
     "init": (_init, "Make a store in this folder."),
     "runs": (_runs, "List the runs, the one that was started, resumed or ended last first."),
     "show": (_show, "Show a run: what it did, what it has, what it waits for."),
-    "events": (_events, "Show what agents have noted, the newest last."),
-    "answer": (_answer, "Say what became of an effect in doubt."),
-    "artifacts": (_artifacts, "List, get, put and remove artifacts: files and learned weights."),
     "usage": (_usage_command, "What calls of models have cost."),
     "savings": (_savings, "What resuming has saved: the amnesia tax not paid."),
+    "events": (_events, "Show what agents have noted, the newest last."),
+    "workflows": (_workflows, "Show the workflows of the agents: a plan each, with a status for every step."),
+    "answer": (_answer, "Say what became of an effect in doubt."),
+    "artifacts": (_artifacts, "List, get, put and remove artifacts: files and learned weights."),
     "doctor": (_doctor, "Look for what could go wrong, and say how to mend it."),
     "verify": (_verify, "Look for entries that were edited, removed or reordered."),
     "rebuild": (_rebuild, "Make the views anew from the journal."),

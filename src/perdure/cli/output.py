@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.tree import Tree
 
 VALUE_CHARACTERS_MAX = 200
 """Of one value on a screen; JSON has all of it."""
@@ -164,6 +165,10 @@ class Output:
         for row in rows:
             table.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in row))
         self._console.print(table)
+
+    def tree(self, tree: Tree) -> None:
+        """A tree, in a terminal."""
+        self._console.print(tree, soft_wrap=True)
 
     @contextmanager
     def progress(self, what: str) -> Iterator[Callable[[int, int], None]]:

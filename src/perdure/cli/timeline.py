@@ -73,6 +73,10 @@ class _Teller:
             return f"artifact {shown(it.name)}, version {it.version}, deleted"
         if isinstance(it, r.Happened):
             return f"event {clean(it.kind)} {self._value(it.value)}"
+        if isinstance(it, r.WorkflowMade):
+            return f"workflow {shown(it.name)}, version {it.version}, {counted(len(it.steps), 'step')}"
+        if isinstance(it, r.WorkflowMoved):
+            return f"workflow {shown(it.name)}: step {clean(it.step)} {it.standing.status}"
         key = f"agent's state[{shown(it.space)}][{shown(it.key)}]"
         return f"{key} = {self._value(it.value)}" if it.value else f"{key} deleted"
 

@@ -16,4 +16,4 @@ class Restored(dict[str, Any]):
             return self[name]
         except KeyError:
             had = ", ".join(map(repr, self)) or "nothing"
-            raise AttributeError(f"the checkpoint has no {name!r}; it has {had}") from None
+            raise AttributeError(f"there is no {name!r} in it; it has {had}") from None

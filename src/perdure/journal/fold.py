@@ -7,6 +7,7 @@ from typing import Any
 
 from .. import records as r
 from ..errors import AlreadyAnswered
+from ..plan_records import encode_part
 from ..store.base import Statement
 
 RUN_STATE = ""
@@ -26,6 +27,8 @@ VIEWS = (
     "usage",
     "savings",
     "happenings",
+    "workflows",
+    "workflow_steps",
 )
 """Every table that `rebuild` can make anew from the journal."""
 
@@ -107,11 +110,23 @@ def _landed(stream: int, seq: int, at: int, it: _Landing) -> Sequence[Statement]
         if isinstance(one, r.ArtifactDropped):
             changes.append(Statement("drop_artifact", (one.owner, one.name, one.version)))
             continue
+        if isinstance(one, r.WorkflowMade | r.WorkflowMoved):
+            changes.append(_workflow(at, one))
+            continue
         key = (one.owner, one.space, one.key)
         changes.append(Statement("set_entry", (*key, one.value, one.version, one.revision, at, one.expires)))
         changes.append(Statement("add_history", (*key, one.revision, one.version, stream, seq, at)))
         revisions[one.owner, one.space] = one.revision
     return changes + [Statement("set_space", (*space, revision)) for space, revision in revisions.items()]
+
+
+def _workflow(at: int, it: r.WorkflowMade | r.WorkflowMoved) -> Statement:
+    place = (it.owner, it.name, it.version)
+    if isinstance(it, r.WorkflowMade):
+        return Statement("put_workflow", (*place, it.revision, encode_part(it.steps), at))
+    standing = it.standing
+    moved = (it.step, it.revision, standing.status.value, encode_part(standing), at)
+    return Statement("set_workflow_step", (*place, *moved))
 
 
 def _status(stream: int, status: r.Status, at: int, outcome: int = 0, error: str = "") -> list[Statement]:

@@ -13,6 +13,7 @@ from ..failpoints import Site
 from ..store.base import Script, Statement, Store
 from .append import Append, Head, Signer
 from .marks import Mark, decided
+from .plans import Draft, Move, decided_moves
 from .puts import Put, decided_puts
 
 Place = tuple[int, str, str]
@@ -52,7 +53,7 @@ class Settled(msgspec.Struct, frozen=True):
     objects: Sequence[Statement] = ()
 
 
-Wanted = Ask | Mark | Put | Settled
+Wanted = Ask | Mark | Put | Draft | Move | Settled
 """What is to be written to an agent."""
 
 
@@ -85,10 +86,12 @@ class Land(Append):
         asks: Sequence[Wanted],
         *,
         objects: Sequence[Statement] = (),
+        also: Sequence[Statement] = (),
         signer: Signer | None = None,
+        seal: bool = False,
         revisions: Mapping[Space, int] | None = None,
     ) -> None:
-        super().__init__(site, head, (), store.clock, signer=signer)
+        super().__init__(site, head, (), store.clock, also=also, signer=signer, seal=seal)
         self._entries = entries
         self._made = objects
         self._store = store
@@ -102,18 +105,20 @@ class Land(Append):
         asks = [ask for ask in self._asks if isinstance(ask, Ask)]
         resolving = _Resolving(self._store, asks, self._revisions)
         changes = yield from resolving.run()
-        # Locks are taken in one order by everybody: first those of the state, then of checkpoints, then of artifacts.
+        # Locks are taken in one order by everybody: those of the state, of checkpoints, of artifacts, of workflows.
         now = self._store.clock.wall_ms()
         marks, made = yield from decided([ask for ask in self._asks if isinstance(ask, Mark)], now)
         puts, also = yield from decided_puts([ask for ask in self._asks if isinstance(ask, Put)])
+        planned = [ask for ask in self._asks if isinstance(ask, Draft | Move)]
+        moves, more = yield from decided_moves(planned, self._store)
         settled = [ask for ask in self._asks if isinstance(ask, Settled)]
-        self.landed = (*changes, *marks, *puts, *(ask.landing for ask in settled))
+        self.landed = (*changes, *marks, *puts, *moves, *(ask.landing for ask in settled))
         first, *rest = self._entries
         if not self.landed and isinstance(first, records.Landed):
             return self.head.seq
         self.bring([msgspec.structs.replace(first, landed=self.landed), *rest])
         made += [put for ask in settled for put in ask.objects]
-        self.objects = [*self._made, *resolving.objects, *made, *also]
+        self.objects = [*self._made, *resolving.objects, *made, *also, *more]
         return (yield from super().script())
 
 

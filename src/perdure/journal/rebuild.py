@@ -36,6 +36,7 @@ _CHECKPOINT_COLUMNS = "owner name version stream seq at dropped"
 _SAVINGS_COLUMNS = "stream model provider day steps took_us"
 _COUNTS = tuple("calls unpriced input_tokens output_tokens cached_input_tokens cache_write_tokens cost".split())
 _HAPPENING_COLUMNS = "owner stream seq place run kind at"
+_WORKFLOW_STEP_COLUMNS = "owner name version step revision status standing at"
 TABLES = {
     "agents": View("all_agents", ("name", "stream", "public_key", "at"), 1, "clear_agents"),
     "runs": View("all_runs", tuple(_RUN_COLUMNS.split()), 1, "clear_runs"),
@@ -50,6 +51,8 @@ TABLES = {
     "usage": View("all_usage", ("stream", "step", "model", "provider", "day", *_COUNTS), 5, "clear_usage"),
     "savings": View("all_savings", tuple(_SAVINGS_COLUMNS.split()) + _COUNTS, 4, "clear_savings"),
     "happenings": View("all_happenings", tuple(_HAPPENING_COLUMNS.split()), 4, "clear_happenings"),
+    "workflows": View("all_workflows", tuple("owner name version revision steps at".split()), 3, "clear_workflows"),
+    "workflow_steps": View("all_workflow_steps", tuple(_WORKFLOW_STEP_COLUMNS.split()), 4, "clear_workflow_steps"),
 }
 assert tuple(TABLES) == VIEWS
 

@@ -74,6 +74,8 @@ class RunCore:
         """Bodies of this run in threads of this process; one that timed out may still be at work."""
         self.root = Frame(self, "", None, "", None)
         self.child: RunCore | None = None
+        self.whole: Frame | None = None
+        """Where all of the run is one item, whose end is the end of the run."""
         self.result_objects: Sequence[Statement] = ()
         """What the result refers to, when it was set in the open: written at the end of the run."""
 
@@ -111,19 +113,26 @@ class RunCore:
             return (yield from self._commit_with_notes(notes, site, entries, objects, also, seal, asks))
         signer = self.engine.signer if seal or self.head.seq - self.head.sealed >= SEAL_EVENTS else None
         if asks:
-            yield from self.commit_with(site, entries, asks, objects)
+            yield from self.commit_with(site, entries, asks, objects, also, seal=seal)
             return self.head.seq
         unit = Append(site, self.head, entries, self.clock, objects=objects, also=also, signer=signer, seal=seal)
         seq: int = yield Submit(unit)
         return seq
 
     def commit_with(
-        self, site: Site, entries: Sequence[r.Record], asks: Sequence[Wanted], objects: Sequence[Statement] = ()
+        self,
+        site: Site,
+        entries: Sequence[r.Record],
+        asks: Sequence[Wanted],
+        objects: Sequence[Statement] = (),
+        also: Sequence[Statement] = (),
+        *,
+        seal: bool = False,
     ) -> Protocol[tuple[r.Landing, ...]]:
         """Append entries, the first of which carries what is written to agents; returns what that came to."""
         self.must_be_open()
-        signer = self.engine.signer if self.head.seq - self.head.sealed >= SEAL_EVENTS else None
-        unit = Land(site, self.head, entries, self.store, asks, objects=objects, signer=signer)
+        signer = self.engine.signer if seal or self.head.seq - self.head.sealed >= SEAL_EVENTS else None
+        unit = Land(site, self.head, entries, self.store, asks, objects=objects, also=also, signer=signer, seal=seal)
         yield Submit(unit)
         return unit.landed
 
@@ -138,7 +147,7 @@ class RunCore:
         asks: Sequence[Wanted],
     ) -> Protocol[int]:
         """What the account has to note goes along; before the entries, so that the last one is theirs."""
-        together = (*entries, *notes) if asks else (*notes, *entries)
+        together = (*entries[:1], *notes, *entries[1:]) if asks else (*notes, *entries)
         try:
             return (yield from self.commit(site, *together, objects=objects, also=also, seal=seal, asks=asks))
         except PerdureError:  # nothing of it was written; after any other exception nobody knows, and twice is worse

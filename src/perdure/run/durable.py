@@ -70,6 +70,11 @@ class Durable(Generic[P, R]):
             return self
         return Durable(self._engine, self._function, self._options, awaits=self._awaits, bound=(instance,))
 
+    @property
+    def definition(self) -> Function:
+        """The function behind it."""
+        return self._function
+
     def __repr__(self) -> str:
         return f"<{'effect' if self._function.effect else 'step'} {self._function.name} of {self._engine.name}>"
 
@@ -82,6 +87,10 @@ class Durable(Generic[P, R]):
         if frame.inside:
             self._refuse_inside(frame)
             return None
+        return self.within(frame, args, kwargs)
+
+    def within(self, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Protocol[Any]:
+        """The protocol of a call in a frame of a run."""
         engine = frame.run.engine
         if engine is not self._engine and (engine.name, engine.url) != (self._engine.name, self._engine.url):
             raise WrongAgent(

@@ -51,7 +51,8 @@ def _one_of(name: str, value: object, allowed: tuple[object, ...]) -> None:
         raise ValueError(f"{name}={value!r}: choose one of {', '.join(map(repr, allowed))}")
 
 
-def _signature_of(function: Callable[..., Any]) -> inspect.Signature:
+def signature_of(function: Callable[..., Any]) -> inspect.Signature:
+    """What a function takes, as far as it tells."""
     try:
         return inspect.signature(function)
     except ValueError:
@@ -66,7 +67,7 @@ class Signature:
     """How a function's arguments are told apart; made once, used at every call."""
 
     def __init__(self, function: Callable[..., Any], ignore: Iterable[str]) -> None:
-        self._signature = _signature_of(function)
+        self._signature = signature_of(function)
         self._function_name = getattr(function, "__name__", "call")
         parameters = self._signature.parameters
         self.key_name = _key_parameter(parameters.values())

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Sized
+from collections.abc import Callable, Iterable, Sequence, Sized
 from typing import Any
 
 from .. import codec
 from .. import records as r
 from ..failpoints import Site
+from ..journal.landing import Wanted
+from ..store.base import Statement
 from .core import RunCore
 from .requests import Protocol
 from .scope import FRAME, Frame, frame_of
@@ -120,6 +122,13 @@ def finish_item(item: Frame) -> Protocol[None]:
     item.alive = False
     assert item.parent is not None
     item.run.land(item.parent, writes)
+
+
+def finished_with(item: Frame | None) -> tuple[Sequence[r.Record], Sequence[Wanted], Sequence[Statement]]:
+    """What lands with the last entry of a run that is one item: entries, writes to the agent, objects."""
+    if item is None or item.buffer is None:
+        return (), (), ()
+    return [r.ItemDone(item.path, item.buffer.landing())], item.buffer.asks, item.buffer.objects
 
 
 def finish_current_item(run: RunCore) -> Protocol[None]:

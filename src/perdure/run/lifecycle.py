@@ -10,13 +10,14 @@ import msgspec
 
 from .. import codec, objects
 from .. import records as r
-from ..errors import EffectInsideStep, InputChanged, LeaseLost, RunBusy, RunWaiting, StoreProblem
+from ..errors import EffectInsideStep, InputChanged, LeaseLost, RunBusy, RunWaiting, StoreProblem, WorkflowProblem
 from ..failpoints import Site
 from ..journal.append import Append, Head, walk_events
 from ..leases import read_lease
 from ..store.base import Overtaken, Script, Statement, Store, Unit
 from .account import Budget, write_credit
 from .core import RunCore
+from .items import finished_with
 from .ledger import Ledger
 from .requests import Protocol, Read, Submit
 from .scope import Frame, current
@@ -206,14 +207,24 @@ def end_run(run: RunCore, error: BaseException | None) -> Protocol[None]:
     """Record how the block was left, and give the lease back in the same commit."""
     try:
         if not run.finished and run.root.alive:
-            entries, objects = _last_entry(run, error)
-            release = Statement("release_lease", (run.head.stream, run.head.fence))
-            yield from run.commit(Site.RUN_END, *entries, objects=objects, also=[release], seal=True)
+            try:
+                yield from _commit_end(run, error)
+            except WorkflowProblem as lost:  # what was to land with it is refused: then the run has failed by that
+                yield from _commit_end(run, lost)
+                raise
     except (LeaseLost, StoreProblem):
         if error is None:
             raise  # the work was done, and is not recorded as done: that must be heard
     finally:
         run.engine.closed(run)
+
+
+def _commit_end(run: RunCore, error: BaseException | None) -> Protocol[None]:
+    entries, objects = _last_entry(run, error)
+    release = Statement("release_lease", (run.head.stream, run.head.fence))
+    whole, asks, made = finished_with(run.whole) if error is None else ((), (), ())
+    objects = (*objects, *made)
+    yield from run.commit(Site.RUN_END, *whole, *entries, objects=objects, also=[release], seal=True, asks=asks)
 
 
 def _last_entry(run: RunCore, error: BaseException | None) -> tuple[list[r.Record], Sequence[Statement]]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import records as r
-from ..errors import PerdureError, StepTimeout, StoreProblem, VersionConflict
+from ..errors import PerdureError, StepTimeout, StoreProblem, VersionConflict, WorkflowProblem
 from ..failpoints import Site
 from ..limits import RETRY_BACKOFF_SECONDS_MAX
 from ..store.base import Statement, holds
@@ -85,7 +85,7 @@ def _execute(
         done, made = r.StepDone(call, since, took_us, packed, writes, (), usage), (*objects, *body.buffer.objects)
         try:
             yield from run.commit(Site.STEP_DONE, done, objects=made, asks=body.buffer.asks)
-        except VersionConflict as error:
+        except (VersionConflict, WorkflowProblem) as error:
             run.account.lose(usage)
             yield from _give_up(run, call, since, error, packed, objects)  # the result was paid for, and is kept
             raise

@@ -53,6 +53,9 @@ _VIEWS = {
     "output_tokens, cached_input_tokens, cache_write_tokens, cost) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     "copy_happenings": "INSERT INTO happenings (owner, arrival, stream, seq, place, run, kind, at) "
     "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+    "all_workflows": "INSERT INTO workflows (owner, name, version, revision, steps, at) VALUES (?, ?, ?, ?, ?, ?)",
+    "all_workflow_steps": "INSERT INTO workflow_steps (owner, name, version, step, revision, status, standing, at) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
     "all_leases": "INSERT INTO leases (stream, fence, holder) VALUES (?, ?, NULL)",
     "all_seals": "INSERT INTO seals (stream, seq, chain, streams, public_key, signature) VALUES (?, ?, ?, ?, ?, ?)",
 }

@@ -29,6 +29,7 @@ from .checkpoints import Autosave, Checkpoints
 from .events import Events
 from .run import ASYNC, Exceptions, Run
 from .state import AgentState
+from .workflows import Workflows
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -65,6 +66,7 @@ class Agent:
         self.checkpoint = Checkpoints(self._engine)
         self.artifacts = Artifacts(self._engine)
         self.events = Events(self._engine)
+        self.workflows = Workflows(self._engine)
 
     @property
     def name(self) -> str:
@@ -274,9 +276,11 @@ class Agent:
         options: Options,
     ) -> Any:
         def decorate(call: Callable[..., Any]) -> Durable[..., Any]:
-            return make_durable(
+            durable = make_durable(
                 self._engine, call, effect=effect, name=name, ignore=ignore, options=options, always_async=ASYNC
             )
+            self._engine.functions[durable.definition.name] = durable
+            return durable
 
         return decorate if function is None else decorate(function)
 

@@ -698,6 +698,57 @@ DELETE FROM replays;
 -- Rebuild starts from nothing.
 DELETE FROM happenings;
 
+-- name: put_workflow(owner, name, version, revision, steps, at)
+-- Fold of WorkflowMade.
+INSERT INTO workflows (owner, name, version, revision, steps, at)
+VALUES (:owner, :name, :version, :revision, :steps, :at);
+
+-- name: set_workflow_step(owner, name, version, step, revision, status, standing, at)
+-- Fold of WorkflowMoved; the newest wins in whatever order the streams are folded.
+INSERT INTO workflow_steps (owner, name, version, step, revision, status, standing, at)
+VALUES (:owner, :name, :version, :step, :revision, :status, :standing, :at)
+ON CONFLICT (owner, name, version, step) DO UPDATE SET revision = excluded.revision, status = excluded.status,
+    standing = excluded.standing, at = excluded.at
+WHERE excluded.revision > workflow_steps.revision;
+
+-- name: newest_workflow(owner, name)
+-- What a name stands for.
+SELECT version, revision, steps, at FROM workflows
+WHERE owner = :owner AND name = :name ORDER BY version DESC LIMIT 1;
+
+-- name: newest_standings(owner, name)
+-- How far the steps of its newest version are.
+SELECT step, revision, standing, at FROM workflow_steps
+WHERE owner = :owner AND name = :name
+  AND version = (SELECT max(version) FROM workflows WHERE owner = :owner AND name = :name);
+
+-- name: get_workflow(owner, name, version)
+-- One version.
+SELECT version, revision, steps, at FROM workflows WHERE owner = :owner AND name = :name AND version = :version;
+
+-- name: standings_of(owner, name, version)
+-- How far its steps are, or were when the next version was made.
+SELECT step, revision, standing, at FROM workflow_steps
+WHERE owner = :owner AND name = :name AND version = :version;
+
+-- name: workflows_of(owner)
+-- All versions of all workflows of an agent, in the order of their names.
+SELECT name, version FROM workflows WHERE owner = :owner ORDER BY name, version;
+
+-- name: get_holder(holder, now)
+-- Who has claimed a step, and for how many milliseconds more it counts as alive.
+SELECT boot, namespace, pid, started, host, at, deadline - ((extract(epoch FROM clock_timestamp()) * 1000)::bigint + 0 * :now::bigint)
+FROM holders WHERE id = :holder;
+
+-- name: all_workflows()
+-- For rebuild.
+SELECT owner, name, version, revision, steps, at FROM workflows ORDER BY owner, name, version;
+
+-- name: all_workflow_steps()
+-- For rebuild.
+SELECT owner, name, version, step, revision, status, standing, at FROM workflow_steps
+ORDER BY owner, name, version, step;
+
 -- name: add_question(stream, seq, about, kind, text, at)
 -- Fold of QuestionAsked.
 INSERT INTO questions (stream, seq, about, kind, text, at, open)
@@ -843,3 +894,11 @@ DELETE FROM usage;
 -- name: clear_savings()
 -- Rebuild starts from nothing.
 DELETE FROM savings;
+
+-- name: clear_workflows()
+-- Rebuild starts from nothing.
+DELETE FROM workflows;
+
+-- name: clear_workflow_steps()
+-- Rebuild starts from nothing.
+DELETE FROM workflow_steps;

@@ -1,0 +1,176 @@
+"""`perdure workflows`: the plans of the agents, and how far each step is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from ..errors import WorkflowNotFound
+from ..workflows import shown
+from ..workflows.given import meant
+from ..workflows.plan import Plan, WorkflowStep
+from ..workflows.reading import Reader, Which
+from .output import Output, clean, when
+from .output import shown as value_shown
+from .stores import agent_option, common, existing_store, tolerant
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from ..store.base import Store
+
+T = TypeVar("T")
+_STYLES = {"completed": "green", "in_progress": "cyan", "failed": "bold red", "blocked": "yellow", "skipped": "dim"}
+
+
+@click.group(invoke_without_command=True)
+@agent_option
+@common
+@click.pass_context
+def workflows(context: click.Context, agent: str | None, url: str | None, as_json: bool) -> int:
+    """Show the workflows of the agents: a plan each, with a status for every step."""
+    return _print_list(url, agent, as_json) if context.invoked_subcommand is None else 0
+
+
+@workflows.command("list")
+@agent_option
+@common
+def list_workflows(agent: str | None, url: str | None, as_json: bool) -> int:
+    """List the workflows, and how far they are."""
+    return _print_list(_outer(url, "url"), _outer(agent, "agent"), _outer(as_json, "as_json"))
+
+
+@workflows.command("show")
+@click.argument("name")
+@agent_option
+@click.option("--version", type=click.IntRange(min=1), help="An older version. Default: the newest.")
+@click.option("--markdown", is_flag=True, help="Print a checklist in Markdown.")
+@click.option("--mermaid", is_flag=True, help="Print a flow chart as Mermaid text.")
+@common
+def show_workflow(
+    name: str,
+    agent: str | None,
+    version: int | None,
+    markdown: bool,
+    mermaid: bool,
+    url: str | None,
+    as_json: bool,
+) -> int:
+    """Show one workflow: what is done, what is under way and who is at it, what comes next."""
+    as_json = _outer(as_json, "as_json")
+    out = Output(as_json)
+    with existing_store(_outer(url, "url")) as store:
+        plan = _found(store, name, _outer(agent, "agent"), version)
+    if as_json:
+        out.json(_as_json(plan))
+    elif markdown or mermaid:
+        lines = (shown.mermaid(plan) if mermaid else shown.markdown(plan)).splitlines()
+        print("\n".join(map(clean, lines)))
+    else:
+        _print_tree(out, plan)
+    return 0
+
+
+def _outer(given: T, option: str) -> T:
+    """An option of a subcommand; it may as well stand before it."""
+    context = click.get_current_context().parent
+    outer: T = context.params.get(option, given) if context is not None else given
+    return given or outer
+
+
+def _all(store: Store, agent: str | None) -> list[Which]:
+    reader = Reader(store)
+    names = [name for name, *_ in store.read("all_agents") if agent in (None, name)]
+    return [which for name in names for which in reader.listed(name)]
+
+
+def _found(store: Store, name: str, agent: str | None, version: int | None) -> Plan:
+    reader, there = Reader(store, unpack=tolerant(store)), _all(store, agent)
+    found = [which for which in there if which.name == name]
+    if len(found) > 1:
+        agents = ", ".join(clean(which.agent) for which in found)
+        raise click.UsageError(f"several agents have a workflow of that name: {agents}; say which one with --agent")
+    if not found:
+        names = [which.name for which in there]
+        raise WorkflowNotFound(f"there is no workflow {name!r}", hint=meant(name, names) if names else "")
+    return reader.plan(Which(found[0].agent, name, version))
+
+
+def _print_list(url: str | None, agent: str | None, as_json: bool) -> int:
+    out = Output(as_json)
+    with existing_store(url) as store:
+        plans = [Reader(store).bare(which) for which in _all(store, agent)]
+    if as_json:
+        out.json([_summary(plan) for plan in plans])
+    elif not plans:
+        out.line("no workflows" if agent is None else "no such workflows")
+    else:
+        out.table(("WORKFLOW", "AGENT", "VERSION", "STATUS", "DONE", "NEXT"), [_cells(plan) for plan in plans])
+    return 0
+
+
+def _cells(plan: Plan) -> tuple[str, ...]:
+    following = plan.possible()
+    left = clean(shown.label(following[0])) if following else ""
+    done = f"{plan.done} of {len(plan.steps)}, {plan.progress}%"
+    return clean(plan.name), clean(plan.agent), str(plan.version), plan.status.value, done, left
+
+
+def _print_tree(out: Output, plan: Plan) -> None:
+    head = clean(shown.headline(plan))
+    if not out.rich:
+        print("\n".join(map(clean, shown.text(plan).splitlines())))
+        return
+    from rich.text import Text
+    from rich.tree import Tree
+
+    tree = Tree(Text(head, style="bold"))
+    path = [tree]
+    for depth, step in shown.tree(plan):
+        del path[depth + 1 :]
+        path.append(path[depth].add(Text(_line(plan, step), style=_STYLES.get(step.status, ""))))
+    out.tree(tree)
+
+
+def _line(plan: Plan, step: WorkflowStep) -> str:
+    told = shown.remark(plan, step)
+    result = f" -> {value_shown(step.result, 60)}" if step.result is not None else ""
+    return f"{shown.SIGNS[step.status]} {clean(shown.label(step))}{result}" + (f"  ({clean(told)})" if told else "")
+
+
+def _summary(plan: Plan) -> dict[str, Any]:
+    return {
+        "name": plan.name,
+        "agent": plan.agent,
+        "version": plan.version,
+        "status": plan.status.value,
+        "progress": plan.progress,
+        "done": plan.done,
+        "steps": len(plan.steps),
+        "made_at": _iso(plan.at),
+    }
+
+
+def _as_json(plan: Plan) -> dict[str, Any]:
+    steps = [
+        {
+            "step": it.step,
+            "action": it.action,
+            "title": it.title,
+            "args": it.args,
+            "depends_on": list(it.depends_on),
+            "status": it.status.value,
+            "result": it.result,
+            "note": it.note,
+            "claimed_by": it.claimed_by,
+            "run": it.run,
+            "changed_at": _iso(it.changed_at) if it.changed_at is not None else None,
+        }
+        for it in plan.steps
+    ]
+    return {**_summary(plan), "steps": steps}
+
+
+def _iso(at: datetime) -> str:
+    return when(int(at.timestamp() * 1000))

@@ -1,0 +1,252 @@
+"""Workflows that are wanted, and steps of them that get somewhere, decided inside the commit: who may do it, and what
+becomes of what was done under an older version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from .. import records as r
+from ..errors import StepClaimed, StepNotReady, WorkflowChanged, WorkflowNotFound
+from ..leases import Lease, Tenancy
+from ..plan_records import decode_standing, decode_steps
+from ..process import Holder
+from ..store.base import Row, Rows, Script, Statement, Store
+
+Status = r.StepStatus
+Flow = tuple[int, str]
+"""Whose workflow, and its name."""
+Leases = Mapping[int, Lease]
+"""By the number of the holder."""
+
+
+class Draft(msgspec.Struct, frozen=True):
+    """A workflow as somebody wants it to be; one that is there already with these steps is left alone."""
+
+    flow: Flow
+    steps: tuple[r.PlannedStep, ...]
+    objects: Sequence[Statement] = ()
+
+
+class Move(msgspec.Struct, frozen=True):
+    """A step that is to get another status."""
+
+    flow: Flow
+    aim: r.PlannedStep
+    """As the caller knows it: it must still be the same work."""
+    to: Status
+    by: str
+    tenancy: Tenancy
+    result: bytes = b""
+    objects: Sequence[Statement] = ()
+    note: str = ""
+    claim: int = 0
+    """The claim under which the caller has worked at it; 0 when it has none."""
+    runs: bool = False
+    """The step is begun by `resume`, in a run of its own."""
+    leave: bool = False
+    """It stays in progress, and nobody is at it any more."""
+
+
+class Sheet(msgspec.Struct, frozen=True):
+    """The newest version of a workflow, each step as it stands."""
+
+    version: int = 0
+    revision: int = 0
+    steps: tuple[r.PlannedStep, ...] = ()
+
+    def after(self, landing: r.WorkflowMade | r.WorkflowMoved) -> Sheet:
+        """With one change more."""
+        if isinstance(landing, r.WorkflowMade):
+            return Sheet(landing.version, landing.revision, landing.steps)
+        steps = (
+            msgspec.structs.replace(it, standing=landing.standing) if it.step == landing.step else it
+            for it in self.steps
+        )
+        return Sheet(self.version, landing.revision, tuple(steps))
+
+
+def sheet_of(made: Rows, standings: Iterable[Row]) -> Sheet:
+    """Out of the rows of a version and of its steps."""
+    if not made:
+        return Sheet()
+    version, revision, packed, _ = made[0]
+    stands = {step: decode_standing(standing) for step, _, standing, _ in standings}
+    steps = decode_steps(packed)
+    latest = max([revision, *(row[1] for row in standings)])
+    now = (msgspec.structs.replace(it, standing=stands.get(it.step, it.standing)) for it in steps)
+    return Sheet(version, latest, tuple(now))
+
+
+def holders_of(sheets: Iterable[Sheet]) -> list[int]:
+    """Everybody who has claimed a step."""
+    claims = (it.standing for sheet in sheets for it in sheet.steps)
+    return sorted({it.holder for it in claims if it.status == Status.IN_PROGRESS and it.holder})
+
+
+def lease_from(holder: int, rows: Rows, one_host: bool) -> Lease:
+    """What the store says of somebody who has claimed something: nothing of one that has left."""
+    if not rows:
+        return Lease(0, holder, None, 0, 0, one_host)
+    boot, namespace, pid, started, host, at, left = rows[0]
+    return Lease(0, holder, Holder(boot, namespace, pid, started, host), at, left, one_host)
+
+
+def decided_moves(asks: Sequence[Draft | Move], store: Store) -> Script[tuple[list[r.Landing], list[Statement]]]:
+    """What they come to, under the locks of their workflows; and what is written beside it."""
+    if not asks:
+        return [], []
+    flows = sorted({ask.flow for ask in asks})
+    rows = yield [
+        *(Statement("lock_space", (owner, f"workflow {name}")) for owner, name in flows),
+        *(Statement("newest_workflow", flow) for flow in flows),
+        *(Statement("newest_standings", flow) for flow in flows),
+    ]
+    made, standings = rows[len(flows) : 2 * len(flows)], rows[2 * len(flows) :]
+    sheets = {flow: sheet_of(*both) for flow, *both in zip(flows, made, standings, strict=True)}
+    leases = yield from _leases(holders_of(sheets.values()), store)
+    landed: list[r.Landing] = []
+    written: list[Statement] = []
+    for ask in asks:
+        landing = outcome(sheets[ask.flow], ask, leases)
+        if landing is None:
+            continue
+        sheets[ask.flow] = sheets[ask.flow].after(landing)
+        landed.append(landing)
+        written += ask.objects
+        if isinstance(landing, r.WorkflowMoved) and landing.standing.holder and isinstance(ask, Move):
+            written.append(ask.tenancy.presence(store.clock.boot_ms()))  # a claim must name somebody, who has time left
+    return landed, written
+
+
+def _leases(holders: Sequence[int], store: Store) -> Script[Leases]:
+    if not holders:
+        return {}
+    now = store.clock.boot_ms()
+    rows = yield [Statement("get_holder", (holder, now)) for holder in holders]
+    return {holder: lease_from(holder, found, store.one_host) for holder, found in zip(holders, rows, strict=True)}
+
+
+def outcome(sheet: Sheet, ask: Draft | Move, leases: Leases) -> r.WorkflowMade | r.WorkflowMoved | None:
+    """What one of them comes to; None when nothing is changed by it."""
+    if isinstance(ask, Draft):
+        return _drafted(sheet, ask)
+    step = _aimed_at(sheet, ask)
+    _refuse_claimed(step, ask, leases)
+    if ask.to == Status.IN_PROGRESS and not ask.leave:
+        _refuse_unready(sheet, step)
+    standing = _moved(sheet, step, ask)
+    if standing == step.standing:
+        return None
+    return r.WorkflowMoved(*ask.flow, sheet.version, sheet.revision + 1, step.step, standing)
+
+
+# -- versions ---------------------------------------------------------------------------------------------------------
+
+
+def _drafted(sheet: Sheet, draft: Draft) -> r.WorkflowMade | None:
+    if sheet.version and list(map(_plan_of, sheet.steps)) == list(map(_plan_of, draft.steps)):
+        return None  # a program that was started again: what has been done stays done
+    steps = carried(sheet.steps, draft.steps)
+    return r.WorkflowMade(*draft.flow, sheet.version + 1, sheet.revision + 1, steps)
+
+
+def _plan_of(it: r.PlannedStep) -> tuple[str, bytes, tuple[str, ...], str]:
+    return it.step, it.digest, it.depends_on, it.title
+
+
+def carried(before: Sequence[r.PlannedStep], after: Sequence[r.PlannedStep]) -> tuple[r.PlannedStep, ...]:
+    """The steps of the next version, each as far as the same work was: an action with the same arguments.
+
+    Under the same number or name first. A number is only a place in the list: a numbered one is looked for under the
+    others too, so that a step inserted in front costs nobody what he has done.
+    """
+    left = {it.step: it for it in before}
+    found: dict[str, r.Standing] = {}
+    for it in after:
+        if it.step in left and left[it.step].digest == it.digest:
+            found[it.step] = left.pop(it.step).standing
+    for it in after:
+        if it.numbered and it.step not in found:
+            same = next((old for old in left.values() if old.numbered and old.digest == it.digest), None)
+            if same is not None:
+                found[it.step] = left.pop(same.step).standing
+    return tuple(msgspec.structs.replace(it, standing=found.get(it.step, it.standing)) for it in after)
+
+
+# -- steps ------------------------------------------------------------------------------------------------------------
+
+
+def _aimed_at(sheet: Sheet, move: Move) -> r.PlannedStep:
+    """The step that is meant; in a newer version than the caller knows it may have another number."""
+    aim, name = move.aim, move.flow[1]
+    if move.claim:
+        ours = [it for it in sheet.steps if it.standing.claim == move.claim]
+        if ours:
+            return ours[0]
+    for it in sheet.steps:
+        if it.step == aim.step:
+            if it.digest != aim.digest:
+                raise WorkflowChanged(f"step {aim.step} of workflow {name!r} is {it.action} by now, not {aim.action}")
+            return it
+    raise WorkflowNotFound(f"step {aim.step} is not in workflow {name!r} any more")
+
+
+def _refuse_claimed(step: r.PlannedStep, move: Move, leases: Leases) -> None:
+    """Whoever is alive and at it keeps it; whoever was taken for dead, and replaced, has lost it."""
+    standing, label = step.standing, f"step {step.step} ({step.action}) of workflow {move.flow[1]!r}"
+    if move.claim and standing.claim != move.claim:
+        raise StepClaimed(
+            f"{label} was taken over by agent {standing.by!r} meanwhile, and is {standing.status}",
+            hint="what this process did for it is not recorded: its lease had run out",
+        )
+    if standing.status != Status.IN_PROGRESS or not standing.holder:
+        return
+    ours = standing.holder == move.tenancy.holder and standing.by == move.by
+    starts = move.to == Status.IN_PROGRESS and not move.leave
+    if ours and not starts:
+        return
+    if ours:
+        raise StepClaimed(f"{label} is in progress already, in this process", hint="complete it, fail it or reset it")
+    lease = leases.get(standing.holder)
+    if lease is not None and lease.alive() and not move.tenancy.outlasts(lease):
+        raise StepClaimed(f"{label} is in progress: agent {standing.by!r} is at it, in {lease.process}")
+
+
+def _refuse_unready(sheet: Sheet, step: r.PlannedStep) -> None:
+    if step.standing.status.over:
+        raise StepNotReady(
+            f"step {step.step} ({step.action}) is {step.standing.status} already", hint="wf.reset(step) opens it again"
+        )
+    status = {it.step: it.standing.status for it in sheet.steps}
+    open_ones = [f"{name} ({status[name]})" for name in step.depends_on if not status[name].over]
+    if open_ones:
+        raise StepNotReady(
+            f"step {step.step} ({step.action}) waits for {', '.join(open_ones)}", hint="wf.ready_steps() can be started"
+        )
+
+
+def _moved(sheet: Sheet, step: r.PlannedStep, move: Move) -> r.Standing:
+    old, to = step.standing, move.to
+    if move.leave:
+        return msgspec.structs.replace(old, holder=0)
+    again = old.status == to
+    attempt, run = old.attempt, old.run
+    if to == Status.PENDING or (old.status.over and not to.over):
+        # What its old run has recorded must not be taken for the new work.
+        attempt, run = (attempt + 1, "") if run else (attempt, run)
+    if move.runs and not run:
+        run = f"{move.flow[1]}@{sheet.version}/{step.step}" + (f".{attempt + 1}" if attempt else "")
+    starts = to == Status.IN_PROGRESS
+    return r.Standing(
+        to,
+        move.result or (old.result if again else b""),
+        move.note or (old.note if again else ""),
+        holder=move.tenancy.holder if starts else 0,
+        by=move.by,
+        claim=sheet.revision + 1 if starts else old.claim,
+        attempt=attempt,
+        run=run,
+    )

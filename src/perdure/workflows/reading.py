@@ -1,0 +1,233 @@
+"""Workflows as they stand: found, read out of their views, and shown with what waits around the caller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from .. import objects
+from .. import records as r
+from ..errors import WorkflowNotFound
+from ..journal.plans import Draft, Flow, Leases, Move, Sheet, holders_of, lease_from, outcome, sheet_of
+from ..run.scope import current
+from ..store.base import Store
+from .given import checked, key_of, meant
+from .plan import Plan, WorkflowStep
+
+if TYPE_CHECKING:
+    from ..engine import Engine
+    from ..leases import Tenancy
+
+Status = r.StepStatus
+Key = int | str | WorkflowStep
+
+
+class Which(msgspec.Struct, frozen=True):
+    """A workflow: whose, its name, and for an old version which."""
+
+    agent: str
+    name: str
+    version: int | None = None
+
+
+class Look(msgspec.Struct, frozen=True):
+    """A workflow as it was read, with what waits around the caller."""
+
+    flow: Flow
+    sheet: Sheet
+    made_at: int
+    moved_at: dict[str, int]
+    leases: Leases
+
+
+class Reader:
+    """Reads workflows for somebody: an agent in this process, or a person at the command line."""
+
+    def __init__(
+        self,
+        store: Store,
+        agent: str = "",
+        tenancy: Tenancy | None = None,
+        unpack: Callable[[bytes], Any] | None = None,
+    ) -> None:
+        self._store = store
+        self._agent = agent
+        self._tenancy = tenancy
+        self._unpack = unpack or partial(objects.unpack, store)
+
+    # -- finding ------------------------------------------------------------------------------------------------------
+
+    def listed(self, agent: str) -> list[Which]:
+        """The workflows of an agent, by name."""
+        return [Which(agent, name) for name in dict.fromkeys(name for name, _ in self._all_of(agent))]
+
+    def versions(self, agent: str, name: str) -> list[Which]:
+        """Every version of one of them, oldest first."""
+        found = [Which(agent, name, version) for other, version in self._all_of(agent) if other == name]
+        if not found:
+            raise self._missing(Which(agent, name))
+        return found
+
+    def _all_of(self, agent: str) -> list[tuple[str, int]]:
+        rows = self._store.read("get_agent", (agent,))
+        return [(name, version) for name, version in self._store.read("workflows_of", (rows[0][0],))] if rows else []
+
+    def _missing(self, which: Which) -> WorkflowNotFound:
+        there = self._all_of(which.agent)
+        numbers = [version for name, version in there if name == which.name]
+        if which.version is not None and numbers:
+            text = f"workflow {which.name!r} has no version {which.version}"
+            return WorkflowNotFound(text, hint=f"the newest one is {max(numbers)}")
+        names = list(dict.fromkeys(name for name, _ in there))
+        hint = meant(which.name, names) if names else "make one with agent.workflows.create(name, steps=[...])"
+        return WorkflowNotFound(f"agent {which.agent!r} has no workflow {which.name!r}", hint=hint)
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def look(self, which: Which) -> Look:
+        """A workflow as the caller sees it."""
+        read, name = self._store.read, checked(which.name, "a workflow's name")
+        rows = read("get_agent", (which.agent,))
+        flow = (int(rows[0][0]) if rows else 0, name)
+        if which.version is None:
+            made, standings = read("newest_workflow", flow), read("newest_standings", flow)
+        else:
+            made = read("get_workflow", (*flow, which.version))
+            standings = read("standings_of", (*flow, which.version))
+        sheet = sheet_of(made, standings)
+        leases = self._leases(sheet)
+        if which.version is None:
+            sheet = _with_what_waits(self._store, flow, sheet, leases)
+        if not sheet.version:
+            raise self._missing(which)
+        made_at = made[0][3] if made else self._store.clock.wall_ms()
+        return Look(flow, sheet, made_at, {row[0]: row[3] for row in standings}, leases)
+
+    def _leases(self, sheet: Sheet) -> Leases:
+        store, found = self._store, {}
+        for holder in holders_of([sheet]):
+            rows = store.read("get_holder", (holder, store.clock.boot_ms()))
+            found[holder] = lease_from(holder, rows, store.one_host)
+        return found
+
+    def plan(self, which: Which) -> Plan:
+        """A workflow as it stands, with the arguments and results of its steps."""
+        return self._plan(which, self.look(which), self._value)
+
+    def bare(self, which: Which) -> Plan:
+        """The same without them, which may be large."""
+        return self._plan(which, self.look(which), _no_value)
+
+    def some(self, which: Which, choose: Callable[[Plan], Iterable[WorkflowStep]]) -> list[WorkflowStep]:
+        """Some steps of it with their values, in their order."""
+        seen = self.look(which)
+        chosen = {str(it.step) for it in choose(self._plan(which, seen, _no_value))}
+        names = _names(seen.sheet)
+        return [self._step(seen, it, names, self._value) for it in seen.sheet.steps if it.step in chosen]
+
+    def _plan(self, which: Which, seen: Look, value: Callable[[bytes], Any]) -> Plan:
+        names = _names(seen.sheet)
+        steps = tuple(self._step(seen, it, names, value) for it in seen.sheet.steps)
+        return Plan(which.agent, which.name, seen.sheet.version, _time(seen.made_at), steps)
+
+    def _step(
+        self, seen: Look, it: r.PlannedStep, names: dict[str, int | str], value: Callable[[bytes], Any]
+    ) -> WorkflowStep:
+        stands = it.standing
+        claimed_by, ours = self._claimant(seen, stands)
+        return WorkflowStep(
+            names[it.step],
+            it.action,
+            value(it.arguments),
+            tuple(names[other] for other in it.depends_on),
+            stands.status,
+            value(stands.result),
+            stands.note,
+            it.title,
+            claimed_by=claimed_by,
+            run=stands.run,
+            by=stands.by,
+            ours=ours,
+            changed_at=_time(seen.moved_at.get(it.step, seen.made_at)),
+        )
+
+    def _value(self, packed: bytes) -> Any:
+        if not packed:
+            return None
+        if identity := objects.reference(packed):
+            for ask in _waiting(self._store):  # what is not stored yet has its values beside it
+                for made in ask.objects:
+                    if made.args[0] == identity:
+                        return objects.opened(packed, [made])
+        return self._unpack(packed)
+
+    def _claimant(self, seen: Look, stands: r.Standing) -> tuple[str, bool]:
+        """Who is at a step and alive; and whether that is whom we read for."""
+        if stands.status != Status.IN_PROGRESS or not stands.holder:
+            return "", False
+        us = self._tenancy
+        if us is not None and stands.holder == us.holder and stands.by == self._agent:
+            return f"agent {stands.by!r} in this process", True
+        lease = seen.leases.get(stands.holder)
+        if lease is None or not lease.alive() or (us is not None and us.outlasts(lease)):
+            return "", False
+        return f"agent {stands.by!r} in {lease.process}", False
+
+
+def reader_for(engine: Engine) -> Reader:
+    """Reads for an agent of this process; one that has claimed nothing is no holder of anything yet."""
+    return Reader(engine.store, engine.name, engine.place.tenancy_if_any)
+
+
+def one_step(engine: Engine, which: Which, step: Key) -> WorkflowStep:
+    """One step of a workflow, by its number or name."""
+    key = key_of(step)
+    [found] = reader_for(engine).some(which, lambda plan: [_step_of(plan, key)])
+    return found
+
+
+def _step_of(plan: Plan, key: str) -> WorkflowStep:
+    for it in plan.steps:
+        if str(it.step) == key:
+            return it
+    raise no_step(plan.name, key, [str(it.step) for it in plan.steps])
+
+
+def no_step(name: str, key: str, there: list[str]) -> WorkflowNotFound:
+    """The error for a step that is not in a workflow."""
+    return WorkflowNotFound(f"workflow {name!r} has no step {key!r}", hint=meant(key, there))
+
+
+def _names(sheet: Sheet) -> dict[str, int | str]:
+    return {it.step: int(it.step) if it.numbered else it.step for it in sheet.steps}
+
+
+def _no_value(packed: bytes) -> None:
+    return None
+
+
+def _time(at: int) -> datetime:
+    return datetime.fromtimestamp(at / 1000, UTC)
+
+
+def _with_what_waits(store: Store, flow: Flow, sheet: Sheet, leases: Leases) -> Sheet:
+    """And over it what waits for the end of the body or item around the caller."""
+    for ask in _waiting(store):
+        if ask.flow == flow:
+            landing = outcome(sheet, ask, leases)
+            sheet = sheet if landing is None else sheet.after(landing)
+    return sheet
+
+
+def _waiting(store: Store) -> list[Draft | Move]:
+    """Outermost first."""
+    frame, found = current(), list[Draft | Move]()
+    while frame is not None and frame.run.store is store:
+        if frame.buffer is not None:
+            found = [ask for ask in frame.buffer.asks if isinstance(ask, Draft | Move)] + found
+        frame = frame.parent
+    return found

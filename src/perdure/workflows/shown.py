@@ -1,0 +1,117 @@
+"""A workflow for people: a checklist in Markdown, a flow chart in Mermaid, lines in a terminal."""
+
+from __future__ import annotations
+
+from ..records import StepStatus
+from .plan import Plan, WorkflowStep
+
+SIGNS = {
+    StepStatus.PENDING: "·",
+    StepStatus.IN_PROGRESS: "▶",
+    StepStatus.COMPLETED: "✓",
+    StepStatus.FAILED: "✗",
+    StepStatus.BLOCKED: "■",
+    StepStatus.SKIPPED: "-",
+}
+_COLOURS = {
+    StepStatus.PENDING: "#eeeeee",
+    StepStatus.IN_PROGRESS: "#fff3b0",
+    StepStatus.COMPLETED: "#c8e6c9",
+    StepStatus.FAILED: "#ffcdd2",
+    StepStatus.BLOCKED: "#ffe0b2",
+    StepStatus.SKIPPED: "#dddddd",
+}
+
+
+def headline(plan: Plan) -> str:
+    """The workflow in one line."""
+    return f"{plan.name}, version {plan.version}: {plan.done} of {len(plan.steps)} steps done, {plan.progress}%"
+
+
+def label(step: WorkflowStep) -> str:
+    """What a step is called."""
+    said = step.title or step.action
+    return f"{step.step}" if str(step.step) == said else f"{step.step} {said}"
+
+
+def remark(plan: Plan, step: WorkflowStep) -> str:
+    """What there is to know about a step beside its sign; empty for most."""
+    parts = []
+    if step.status not in (StepStatus.PENDING, StepStatus.COMPLETED):
+        parts.append(step.status.value.replace("_", " "))
+    if step.claimed_by:
+        parts.append(step.claimed_by)
+    elif step.status == StepStatus.IN_PROGRESS:
+        parts.append("nobody is at it")
+    if step.note:
+        parts.append(" ".join(step.note.split()))
+    if not plan.sequential and step.depends_on and not step.done:
+        parts.append(f"after {', '.join(map(str, step.depends_on))}")
+    return ": ".join(parts)
+
+
+def text(plan: Plan) -> str:
+    """As `print` shows it."""
+    lines = [headline(plan)]
+    for depth, step in tree(plan):
+        told = remark(plan, step)
+        lines.append(f"{'  ' * (depth + 1)}{SIGNS[step.status]} {label(step)}" + (f"  ({told})" if told else ""))
+    return "\n".join(lines)
+
+
+def tree(plan: Plan) -> list[tuple[int, WorkflowStep]]:
+    """The steps, each under the last of those that it waits for, with how deep it is. A sequence has no depth."""
+    if plan.sequential:
+        return [(0, step) for step in plan.steps]
+    place = {step.step: number for number, step in enumerate(plan.steps)}
+    below: dict[int, list[int]] = {}
+    for number, step in enumerate(plan.steps):
+        above = max((place[other] for other in step.depends_on), default=-1)
+        below.setdefault(above, []).append(number)
+    found: list[tuple[int, WorkflowStep]] = []
+    waiting = [(0, number) for number in reversed(below.get(-1, []))]
+    while waiting:
+        depth, number = waiting.pop()
+        found.append((depth, plan.steps[number]))
+        waiting += [(depth + 1, under) for under in reversed(below.get(number, []))]
+    return found
+
+
+# -- Markdown ---------------------------------------------------------------------------------------------------------
+
+
+def markdown(plan: Plan) -> str:
+    """A checklist: a box is ticked when nothing is left to do."""
+    lines = [f"## {_plain(plan.name)}", "", f"Version {plan.version}, {plan.done} of {len(plan.steps)} steps done.", ""]
+    for step in plan.steps:
+        told = remark(plan, step)
+        skipped = f"~~{_plain(label(step))}~~" if step.status == StepStatus.SKIPPED else f"**{_plain(label(step))}**"
+        lines.append(f"- [{'x' if step.done else ' '}] {skipped}" + (f" ({_plain(told)})" if told else ""))
+    return "\n".join(lines) + "\n"
+
+
+def _plain(said: str) -> str:
+    """Text that Markdown leaves as it is, in one line."""
+    escaped = "".join(f"\\{character}" if character in "\\`*_[]<>#|~!" else character for character in said)
+    return " ".join(escaped.split())
+
+
+# -- Mermaid ----------------------------------------------------------------------------------------------------------
+
+
+def mermaid(plan: Plan) -> str:
+    """A flow chart: a box for each step, coloured by its status, an arrow for each dependency."""
+    place = {step.step: number for number, step in enumerate(plan.steps, start=1)}
+    boxes = [f's{place[step.step]}["{_quoted(label(step))}"]:::{step.status}' for step in plan.steps]
+    lines = ["flowchart TD", *(f"    {box}" for box in boxes)]
+    for step in plan.steps:
+        lines += [f"    s{place[other]} --> s{place[step.step]}" for other in step.depends_on]
+    used = sorted({step.status for step in plan.steps})
+    lines += [f"    classDef {status} fill:{_COLOURS[status]},color:#000" for status in used]
+    return "\n".join(lines) + "\n"
+
+
+def _quoted(said: str) -> str:
+    """Text inside a quoted label, in which nothing is markup."""
+    shown = {'"': "#quot;", "<": "#lt;", ">": "#gt;", "#": "#35;", "`": "#96;"}
+    return " ".join("".join(shown.get(character, character) for character in said).split())

@@ -1,0 +1,302 @@
+"""`wf.resume()`: the rest of a workflow, done durably, by one process or by several."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from perdure import (
+    Agent,
+    Done,
+    NotDone,
+    RunWaiting,
+    StepClaimed,
+    UnknownAction,
+    WorkflowBlocked,
+    WorkflowInvalid,
+    WrongAgent,
+)
+from perdure.failpoints import Moment, Site
+
+from .kit import World, agent_at, die, in_child, killed_at
+from .test_checkpoints import in_order
+from .test_workflows import statuses
+
+DEPLOY = [
+    {"step": "test", "args": {"suite": "all"}},
+    {"step": "build"},
+    {"step": "push", "args": {"to": "registry"}},
+    {"step": "announce"},
+]
+
+
+def deploying(store_url: str, world: World, *, dies_in: str = "") -> Agent:
+    """An agent that knows how to deploy: steps, an effect with a check, and a state of its own."""
+    agent = agent_at(store_url)
+
+    def reach(place: str) -> None:
+        if place == dies_in:
+            die()
+
+    @agent.step
+    def test(suite: str) -> str:
+        world.do(f"test {suite}")
+        reach("test")
+        agent.state.incr("deploy", "tests")
+        return "42 passed"
+
+    @agent.step(name="build")
+    def make_image(results: dict[Any, Any]) -> dict[str, str]:
+        assert results == {"test": "42 passed"}
+        world.do("build")
+        return {"image": "app:1", "log": "x" * 10_000}
+
+    def pushed(to: str, results: dict[Any, Any], *, key: str) -> Any:
+        return Done(f"found {key}") if world.count(f"push {key}") else NotDone
+
+    @agent.effect(check=pushed)
+    def push(to: str, results: dict[Any, Any], *, key: str) -> str:
+        assert (to, results["build"]["image"]) == ("registry", "app:1")
+        reach("before the push")
+        world.do(f"push {key}")
+        reach("after the push")
+        return "pushed"
+
+    return agent
+
+
+def announce(world: World, agent: Agent) -> Callable[..., Any]:
+    """A plain function, which uses steps and effects of its own."""
+
+    def tell(step: Any) -> str:
+        for who in ("ann", "bob"):
+            agent.effect(name=f"mail {who}")(lambda *, key, who=who: world.do(f"mail {who}"))()
+        agent.state.set("deploy", "told", step["action"])
+        return "told"
+
+    return tell
+
+
+def deploy(store_url: str, world: World, dies_in: str = "") -> dict[Any, Any]:
+    agent = deploying(store_url, world, dies_in=dies_in)
+    wf = agent.workflows.create(name="deploy", steps=DEPLOY)
+    return wf.resume(handlers={"announce": announce(world, agent)})
+
+
+@pytest.mark.parametrize("dies_in", ["before the push", "after the push"])
+def test_a_deployment_that_was_killed_does_not_run_its_tests_again(store_url: str, world: World, dies_in: str) -> None:
+    assert os.WIFSIGNALED(in_child(lambda: deploy(store_url, world, dies_in)))
+    agent = deploying(store_url, world)
+    wf = agent.workflows.get("deploy")
+    assert statuses(wf) == ["completed", "completed", "in_progress", "pending"]
+    assert agent.runs.get("deploy@1/push").status == "crashed"
+    results = deploy(store_url, world)
+    acts = [line.split()[0] for line in world.all()]
+    assert acts == ["test", "build", "push", "mail", "mail"]
+    assert results["announce"] == "told"
+    assert results["push"] == ("pushed" if dies_in == "before the push" else results["push"]) != ""
+    assert results["push"].startswith("found") == (dies_in == "after the push")
+    assert agent.state.get("deploy", "tests") == 1 and agent.state.get("deploy", "told") == "announce"
+    assert deploy(store_url, world) == results, "nothing is left to do"
+    assert len(world.all()) == 5
+    in_order(store_url)
+
+
+COMMITS = [
+    *((Site.WORKFLOW, nth) for nth in (1, 2, 5)),
+    (Site.RUN_CLAIM, 1),
+    (Site.STEP_DONE, 1),
+    (Site.EFFECT_INTENT, 1),
+    (Site.EFFECT_OUTCOME, 1),
+    (Site.EFFECT_OUTCOME, 2),
+    *((Site.RUN_END, nth) for nth in (1, 3, 4)),
+]
+
+
+def test_killed_at_any_commit_it_does_everything_once(store_url: str, tmp_path: Any) -> None:
+    # All on one store: each deployment is a workflow of its own.
+    for number, (site, nth) in enumerate(COMMITS):
+        for moment in (Moment.WRITTEN, Moment.AFTER):
+            folder = tmp_path / f"{number}-{moment}"
+            folder.mkdir()
+            world, name = World(folder), f"deploy {number} {moment}"
+
+            def program(world: World = world, name: str = name) -> None:
+                agent = deploying(store_url, world)
+                wf = agent.workflows.create(name, DEPLOY)
+                wf.resume(handlers={"announce": announce(world, agent)}, wait=0)
+
+            killed_at(program, site, moment, nth)
+            finished(program, agent_at(store_url))
+            acts = [line.split()[0] for line in world.all()]
+            again = (site, nth, moment) in UNRECORDED
+            assert len(acts) == 5 + again and acts.count("push") == 1 and acts.count("mail") == 2, (site, nth, moment)
+            assert agent_at(store_url).workflows.get(name).progress == 100
+    in_order(store_url)
+
+
+UNRECORDED = [(Site.STEP_DONE, 1, Moment.WRITTEN)]
+"""A step is safe to repeat: killed before its completion was committed, it runs again."""
+
+
+def finished(program: Callable[[], Any], agent: Agent) -> None:
+    """Until nothing waits: a mail in doubt is looked up by a person."""
+    for _ in range(5):
+        try:
+            return program()
+        except RunWaiting:
+            for run in agent.runs.list(status="waiting"):
+                agent.runs.answer(run.id, done="arrived", by="ann")
+    raise AssertionError("it waits for ever")
+
+
+def test_an_effect_in_doubt_waits_for_a_person_and_holds_nobody(store_url: str, world: World) -> None:
+    def program(wait: float | None = None, dies: bool = True) -> Any:
+        agent = agent_at(store_url)
+
+        @agent.effect
+        def pay(amount: int) -> str:
+            world.do("paid")
+            if dies:
+                die()
+            return "paid"
+
+        wf = agent.workflows.create("w", [{"step": "pay", "args": [100]}, {"step": "thank"}])
+        return wf.resume(handlers={"thank": lambda results: results["pay"]}, wait=wait)
+
+    in_child(program)
+    with pytest.raises(RunWaiting):
+        program(wait=0, dies=False)
+    agent = agent_at(store_url)
+    wf = agent.workflows.get("w")
+    assert (statuses(wf), wf.step("pay").claimed_by) == (["in_progress", "pending"], "")
+    agent.runs.answer("w@1/pay", done="receipt 7")
+    assert program(dies=False) == {"pay": "receipt 7", "thank": "receipt 7"}
+    assert world.all() == ["paid"]
+
+
+def test_a_failure_is_noted_and_tried_again_by_the_next_resume(store_url: str, world: World) -> None:
+    agent = agent_at(store_url)
+    wf = agent.workflows.create("w", ["a", "b", "c"])
+
+    def b() -> str:
+        world.do("b")
+        if world.count("b") < 2:
+            raise ConnectionError("the line broke")
+        return "b"
+
+    handlers = {"a": lambda: "a", "b": b, "c": lambda step: step.step}
+    with pytest.raises(ConnectionError, match="line broke"):
+        wf.resume(handlers)
+    failed = wf.step(2)
+    assert (failed.status, failed.note, failed.claimed_by) == ("failed", "ConnectionError: the line broke", "")
+    assert wf.ready_steps() == [] and agent.runs.get("w@1/2").status == "failed"
+    assert wf.resume(handlers) == {1: "a", 2: "b", 3: 3}
+    wf.reset(3)
+    wf.block(3, note="the shop is closed")
+    with pytest.raises(WorkflowBlocked, match=r"step 3: c \(blocked\): the shop is closed"):
+        wf.resume(handlers)
+    wf.reset(3)
+    assert wf.resume({"c": lambda: "done again"})[3] == "done again"
+    assert agent.runs.list()[0].id == "w@1/3.2", "what is done again is another run"
+    in_order(store_url)
+
+
+def test_what_cannot_be_called_is_told_before_anything_runs(store_url: str, world: World) -> None:
+    agent = agent_at(store_url)
+
+    @agent.step
+    def publish(where: str) -> None:
+        world.do("published")
+
+    @agent.step
+    def first() -> None:
+        world.do("first")
+
+    with pytest.raises(UnknownAction, match="did you mean 'publish'"):
+        agent.workflows.create("w", ["first", "pubilsh"]).resume()
+    with pytest.raises(WorkflowInvalid, match=r"missing a required argument: 'where'"):
+        agent.workflows.create("w", ["first", "publish"]).resume()
+    with pytest.raises(WorkflowInvalid, match="unexpected keyword argument 'were'"):
+        agent.workflows.create("w", ["first", {"action": "publish", "args": {"where": "x", "were": 1}}]).resume()
+    wf = agent.workflows.create("w", ["first", {"action": "publish", "args": "here"}])
+    assert world.all() == []
+    wf.start(1)
+    with pytest.raises(StepClaimed, match="in this process itself"):
+        wf.resume()
+    wf.complete(1)
+    wf.resume()
+    assert world.all() == ["published"]
+
+
+# -- several processes ------------------------------------------------------------------------------------------------
+
+WIDE: list[Any] = [
+    *({"step": f"part {number}", "action": "part", "depends_on": []} for number in range(6)),
+    {"step": "join", "depends_on": [f"part {number}" for number in range(6)]},
+]
+
+
+def sharing(store_url: str, world: World, name: str) -> Any:
+    agent = agent_at(store_url, name)
+
+    @agent.effect
+    def part(step: Any, *, key: str) -> str:
+        world.do(f"{name} {step.step}")
+        while len({line.split()[0] for line in world.all()}) < 2:
+            time.sleep(0.01)  # until both are at work
+        return name
+
+    @agent.step
+    def join(results: dict[str, str]) -> list[str]:
+        world.do(f"{name} join")
+        return sorted(set(results.values()))
+
+    return agent.workflows.get("wide", of="a").resume()
+
+
+def test_two_processes_share_a_workflow_and_no_step_is_done_twice(store_url: str, world: World) -> None:
+    agent = agent_at(store_url, "a")
+    wf = agent.workflows.create("wide", WIDE)
+    agent.close()
+    other = os.fork()
+    if other == 0:
+        os._exit(in_child(lambda: sharing(store_url, world, "b")) != 0)
+    assert in_child(lambda: sharing(store_url, world, "a")) == 0
+    assert os.waitpid(other, 0)[1] == 0
+    done = [line.split(" ", 1)[1] for line in world.all()]
+    assert sorted(done) == sorted(it["step"] for it in WIDE)
+    assert wf.results["join"] == ["a", "b"], "both have worked"
+    in_order(store_url)
+
+
+def test_what_a_dead_one_has_begun_is_taken_over_unless_its_effects_are_another_agents(
+    store_url: str, world: World
+) -> None:
+    def beginning(name: str, effect: bool) -> None:
+        agent = agent_at(store_url, name)
+        wf = agent_at(store_url, "a").workflows.create(f"effect {effect}", ["part"])
+
+        def part() -> None:
+            world.do(f"{name} part")
+            die()
+
+        (agent.effect if effect else agent.step)(part)
+        agent.workflows.get(wf.name, of="a").resume()
+
+    for effect in (False, True):
+        in_child(lambda effect=effect: beginning("b", effect))
+    agent = agent_at(store_url, "a")
+    parts = {"part": lambda: world.do("a part")}
+    agent.workflows.get("effect False").resume(parts)
+    with pytest.raises(WrongAgent, match="begun by agent 'b'"):
+        agent.workflows.get("effect True").resume(parts)
+    wf = agent.workflows.get("effect True")
+    wf.reset(1)
+    wf.resume(parts)
+    assert world.all() == ["b part", "b part", "a part", "a part"]
+    in_order(store_url)

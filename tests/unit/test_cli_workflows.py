@@ -1,0 +1,76 @@
+"""`perdure workflows`: the plans of the agents, for people and for programs."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from perdure import Agent
+from perdure.cli.main import main
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> str:
+    path = str(tmp_path / "perdure.db")
+    agent = Agent("travel", store=path)
+    wf = agent.workflows.create(
+        "trip",
+        [
+            {"step": "search", "depends_on": []},
+            {"step": "book", "depends_on": "search", "args": {"to": "NYC"}},
+            {"step": "pack", "title": "pack \x1b[2J the bag"},
+        ],
+    )
+    wf.complete("search", result=["9:00"])
+    wf.start("book")
+    Agent("other", store=path).workflows.create("report", ["write"])
+    return path
+
+
+def told(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> str:
+    assert main(list(arguments)) == code
+    shown = capsys.readouterr()
+    return shown.out if code == 0 else shown.err
+
+
+def test_workflows_are_listed(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = told(capsys, "workflows", "--store", store).splitlines()
+    assert [line.split()[:4] for line in lines[1:]] == [
+        ["report", "other", "1", "pending"],
+        ["trip", "travel", "1", "in_progress"],
+    ]
+    assert lines[2].endswith("1 of 3, 33%  book")
+    found = json.loads(told(capsys, "workflows", "list", "--agent", "travel", "--json", "--store", store))
+    assert [(it["name"], it["progress"], it["steps"]) for it in found] == [("trip", 33, 3)]
+    assert told(capsys, "workflows", "--store", store, "list", "--agent", "nobody") == "no such workflows\n"
+
+
+def test_one_is_shown_with_who_is_at_it(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    here = f"agent 'travel' in process {os.getpid()} on "
+    lines = told(capsys, "workflows", "show", "trip", "--store", store).splitlines()
+    assert lines[:2] == ["trip, version 1: 1 of 3 steps done, 33%", "  ✓ search"]
+    assert lines[2].startswith(f"    ▶ book  (in progress: {here}")
+    assert lines[3] == r"  · pack pack \x1b[2J the bag"
+    shown = json.loads(told(capsys, "workflows", "show", "trip", "--json", "--store", store))
+    assert [(it["step"], it["status"], it["result"], it["args"]) for it in shown["steps"]] == [
+        ("search", "completed", ["9:00"], None),
+        ("book", "in_progress", None, {"to": "NYC"}),
+        ("pack", "pending", None, None),
+    ]
+    assert shown["steps"][1]["claimed_by"].startswith(here)
+    assert "- [x] **search**" in told(capsys, "workflows", "show", "trip", "--markdown", "--store", store)
+    assert "    s1 --> s2\n" in told(capsys, "workflows", "show", "trip", "--mermaid", "--store", store)
+    assert "did you mean 'trip'?" in told(capsys, "workflows", "show", "tirp", "--store", store, code=2)
+    assert "the newest one is 1" in told(
+        capsys, "workflows", "show", "trip", "--version", "2", "--store", store, code=2
+    )
+
+
+def test_the_journal_of_a_run_tells_of_them(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    agent = Agent("other", store=store)
+    agent.workflows.get("report").resume({"write": lambda: "written"})
+    text = told(capsys, "show", "report@1/1", "--store", store)
+    assert "item work done, with workflow 'report': step 1 completed" in text
