@@ -164,7 +164,7 @@ def program(store_url: str, world: list[int] | None = None) -> None:
             run.event("OPEN", 1)
 
 
-EXPECTED = [("OPEN", 0), *(("STEP", number) for number in (1, 2, 3)), ("EFFECT", LARGE)]
+EXPECTED: list[tuple[str, Any]] = [("OPEN", 0), *(("STEP", number) for number in (1, 2, 3)), ("EFFECT", LARGE)]
 EXPECTED += [("ITEM", "a"), ("ITEM", "A"), ("ITEM", "b"), ("ITEM", "B"), ("OPEN", 1)]
 
 
@@ -235,7 +235,10 @@ def test_what_was_folded_is_not_folded_again(store_url: str) -> None:
     agent = agent_at(store_url)
     agent.events.append_many([("N", number) for number in range(25)])
     calls: list[Any] = []
-    fold = lambda **more: agent.events.replay(seen_by(calls), [], snapshot="all", every=10, **more)  # noqa: E731
+
+    def fold(**more: Any) -> Any:
+        return agent.events.replay(seen_by(calls), [], snapshot="all", every=10, **more)
+
     assert fold() == list(range(25))
     calls.clear()
     agent.events.append("N", 25)

@@ -9,14 +9,18 @@ from decimal import Decimal
 from pathlib import PurePosixPath
 from typing import Any
 
-import attrs
 import msgspec
-import pydantic
 import pytest
 
 from perdure import Agent, EventInvalid, NotStorable, UnknownType, kinds, stored, upcaster
 
 from .kit import agent_at
+
+pytest.importorskip("attrs")  # whoever certifies a store need not have them
+pytest.importorskip("pydantic")
+
+import attrs
+import pydantic
 
 
 class Colour(enum.Enum):
@@ -56,7 +60,7 @@ class Shipped(msgspec.Struct, rename="camel", tag="shipped", forbid_unknown_fiel
 
 class Paid(pydantic.BaseModel):
     amount: int = pydantic.Field(alias="cents", gt=0)
-    lines: list[Line] = []
+    lines: list[Line] = pydantic.Field(default_factory=list)
 
 
 class Open(pydantic.BaseModel, extra="allow"):

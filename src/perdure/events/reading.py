@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-import json
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -115,6 +113,8 @@ class Book:
         """The run of that id."""
         rows = self.store.read("get_run", (self.agent, run))
         if not rows:
+            import difflib  # only for who has mistyped
+
             known = [row[2] for row in self.store.read("all_runs") if row[1] == self.agent]
             close = difflib.get_close_matches(run, known, n=3)
             hint = f"there is {', '.join(map(repr, close))}" if close else ""
@@ -139,7 +139,7 @@ class Book:
     def events(self, rows: Sequence[Row], *, typed: bool) -> list[Event]:
         """The events of some rows. One whose entry has been erased is left out."""
         which = list(dict.fromkeys((stream, seq) for _, stream, seq, *_ in rows))
-        bodies = self.store.read("events_among", (json.dumps(which),)) if which else []
+        bodies = self.store.read("events_among", (msgspec.json.encode(which).decode(),)) if which else []
         entries = {(stream, seq): r.decode(kind, body) for stream, seq, kind, body in bodies if body is not None}
         noted = [(row, _noted(entries[row[1:3]], row[3])) for row in rows if row[1:3] in entries]
         values = self._values([packed for _, (packed, _) in noted])

@@ -6,7 +6,6 @@ has added is kept.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
 from enum import Enum
@@ -115,6 +114,8 @@ class Schema(msgspec.Struct, frozen=True):
             raise self._invalid(f"{'.'.join(map(str, first['loc']))}: {first['msg']}", fields) from error
 
     def _invalid(self, why: str, fields: Mapping[str, Any]) -> EventInvalid:
+        import difflib  # only for who has mistyped
+
         hint = f"{self.cls.__name__} has {', '.join(self.names) or 'no fields'}"
         missing = [name for name in self.names if name not in fields]
         for name in fields:
