@@ -111,6 +111,8 @@ def test_what_cannot_be_asked_for_is_refused_at_the_call(store_url: str) -> None
         agent.events.append("A" * 10_000)
     with pytest.raises(TypeError, match=r"events\.kind"):
         agent.events.append(17)
+    with pytest.raises(ValueError, match="name"):
+        agent.events.append("")
     assert payloads(agent) == [1]
 
 
@@ -339,15 +341,16 @@ def test_nothing_is_missed_or_given_twice_while_many_write(store_url: str) -> No
 
 def test_a_position_outlives_a_rebuild(store_url: str) -> None:
     agent = agent_at(store_url)
+    agent.events.append_many([("MANY", number) for number in range(3000)])  # their numbers are ahead of the clock
     agent.events.append_many([("N", number) for number in range(6)])
     with agent.run("r") as run:
         run.event("N", 6)
-    events, follower = list(agent.events.read()), agent.events.follow(timeout=0)
+    events, follower = list(agent.events.read("N")), agent.events.follow(timeout=0)
     rebuild.rebuild(agent._engine.store)
     agent.events.append("N", 7)
     for number, event in enumerate(events):
-        assert payloads(agent, since=event) == list(range(number + 1, 8))
-        assert payloads(agent, until=event) == list(range(number + 1))
+        assert payloads(agent, "N", since=event) == list(range(number + 1, 8))
+        assert payloads(agent, "N", until=event) == list(range(number + 1))
     assert [event.payload for event in follower] == [7]
 
 

@@ -81,6 +81,8 @@ def test_events_are_followed(path: Path) -> None:
         agent.events.append(kinds.Observation("rain"))
         line = json.loads(follower.stdout.readline())
         assert (line["kind"], line["payload"]["what"]) == ("observation", "rain")
+        other.events.append("FIRST", 1)
+        assert json.loads(follower.stdout.readline())["agent"] == "new"
         agent.close()
         other.close()
         follower.kill()

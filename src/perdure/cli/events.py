@@ -58,7 +58,7 @@ def events(
             agent = one_run(store, run, agent).agent
         books = _books(store, agent)
         if follow:
-            return _follow(out, store, books, asked, limit)
+            return _follow(out, store, books, asked, limit, every=agent is None)
         found = _found(books, asked, limit)
         if as_json:
             out.json([_as_json(name, event) for name, event in found])
@@ -121,8 +121,13 @@ def _nothing(store: Store, books: Sequence[Book], kinds: Sequence[str]) -> str:
     return "no such events" + (f"; there is {', '.join(map(clean, known[:10]))}" if known else "")
 
 
-def _follow(out: Output, store: Store, books: Sequence[Book], asked: Asked, limit: int) -> int:
-    """The newest ones first, as `tail -f` does, and then what comes."""
+def _from_the_start(asked: Asked) -> Asked:
+    """All that an agent has noted who was not there when we began."""
+    return Asked(asked.kinds, asked.run, "", typed=False)
+
+
+def _follow(out: Output, store: Store, books: Sequence[Book], asked: Asked, limit: int, every: bool) -> int:
+    """The newest ones first, as `tail -f` does, and then what comes; `every` agent, also one that comes later."""
     followers = [(book, Follower(store, lambda book=book: book, asked)) for book in books]  # type: ignore[misc]
     if asked.since is None:
         shown_first = []
@@ -136,6 +141,9 @@ def _follow(out: Output, store: Store, books: Sequence[Book], asked: Asked, limi
     while True:
         for book, follower in followers:
             _tell(out, [(book.agent, event) for event in follower.look()])
+        for book in _books(store, None) if every else ():
+            if book.agent not in {known.agent for known, _ in followers}:
+                followers.append((book, Follower(store, lambda book=book: book, _from_the_start(asked))))  # type: ignore[misc]
         store.clock.sleep(WAIT_POLL_SECONDS if store.one_host else 10 * WAIT_POLL_SECONDS)
 
 

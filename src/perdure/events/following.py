@@ -7,7 +7,7 @@ from collections.abc import Callable
 from ..limits import EVENTS_OF_PAGE_MAX, WAIT_POLL_SECONDS, WAIT_POLL_SECONDS_MAX
 from ..run.requests import Pause, Protocol, Read
 from ..store.base import Store
-from .positions import BEGINNING, END, Position, settled_end
+from .positions import BEGINNING, END, Position, placed, settled_end
 from .reading import Asked, Book, Event
 
 
@@ -73,6 +73,7 @@ class Follower:
         run = self._run(book) if book is not None else None
         if book is None or run is None:
             return []
+        self._after = placed(self._store, book.owner, self._after)  # somebody may have rebuilt the store meanwhile
         rows = book.rows(self._wanted.kinds, run, self._after, settled_end(self._store), EVENTS_OF_PAGE_MAX)
         self._maybe = bool(rows)
         if rows:

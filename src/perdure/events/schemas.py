@@ -185,6 +185,8 @@ class Kinds:
     def noted(self, kind: Any, payload: Any) -> Noted:
         """An event to be stored, in whichever way it was given: a kind and a payload, or an object alone."""
         if isinstance(kind, str):
+            if not kind:
+                raise ValueError("a kind of events has a name")
             schema = self._by_name.get(kind)
             if schema is None or (schema.ready and not isinstance(payload, schema.cls)):
                 return Noted(kind, payload)

@@ -49,6 +49,14 @@ OF_EVENTS = (
         "VALUES (:owner, 1,",
     ),
     mutant(
+        "followed-past-a-rebuild",
+        "who follows while the store is rebuilt misses what comes next, or gets old events again",
+        EVENTS + "test_a_position_outlives_a_rebuild",
+        "events/following.py",
+        "self._after = placed(self._store, book.owner, self._after)",
+        "pass",
+    ),
+    mutant(
         "rebuilt-in-the-order-of-streams",
         "after a rebuild, positions that were kept lead elsewhere",
         EVENTS + "test_a_position_outlives_a_rebuild",
