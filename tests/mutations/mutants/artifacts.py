@@ -54,8 +54,8 @@ ARTIFACTS = (
         "a living process loses what it has uploaded because it took long",
         KEPT + "test_a_collector_leaves_a_running_upload_alone",
         "store/sql/sqlite/queries.sql",
-        "WHERE holders.id = uploads.holder AND boot = :boot AND deadline >= :now);",
-        "WHERE holders.id = uploads.holder AND boot = :boot AND deadline < :now);",
+        "DELETE FROM uploads WHERE at < :before AND NOT EXISTS (",
+        "DELETE FROM uploads WHERE at < :before OR NOT EXISTS (",
     ),
     mutant(
         "an-artifact-does-not-wait",
