@@ -52,9 +52,10 @@ def test_help_lists_every_command_with_its_first_line() -> None:
 
 def test_every_command_has_json_and_a_store() -> None:
     for name, command in commands():
-        options = {option for parameter in command.params for option in parameter.opts}
-        assert "--json" in options, name
-        assert "--store" in options or name == "demo", name
+        for one in command.commands.values() if isinstance(command, click.Group) else [command]:
+            options = {option for parameter in one.params for option in parameter.opts}
+            assert "--json" in options, (name, one.name)
+            assert "--store" in options or name == "demo", (name, one.name)
 
 
 def test_every_command_and_option_is_documented() -> None:
@@ -146,7 +147,7 @@ def test_no_command_makes_a_store_by_looking_for_it(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     missing = tmp_path / "missing.db"
-    more = {"show": ["x"], "answer": ["x", "--retry"], "backup": [str(tmp_path / "copy.db")]}
+    more = {"show": ["x"], "answer": ["x", "--retry"], "backup": [str(tmp_path / "copy.db")], "artifacts": ["ls"]}
     assert main([command, *more.get(command, []), "--store", str(missing)]) == 2
     told = capsys.readouterr().err
     assert f"error[PD201]: there is no store at {missing}" in told

@@ -29,7 +29,9 @@ NO_MODEL, NO_STEP = "(no model)", "(outside of steps)"
 )
 @common
 def usage(run: str | None, agent: str | None, by: str, url: str | None, as_json: bool) -> int:
-    """What calls of models have cost: calls, tokens, money, as programs have recorded them with run.usage().
+    """What calls of models have cost.
+
+    Calls, tokens and money, as programs have recorded them with run.usage().
 
     Days are those of UTC. A call of a model without a known price is counted, and its cost called unknown.
     """
@@ -60,7 +62,9 @@ def usage(run: str | None, agent: str | None, by: str, url: str | None, as_json:
 )
 @common
 def savings(run: str | None, agent: str | None, by: str, url: str | None, as_json: bool) -> int:
-    """What resuming has saved: steps that a restart from zero would have run again.
+    """What resuming has saved: the amnesia tax not paid.
+
+    Steps that a restart from zero would have run again.
 
     Each counts once for each time that its run was opened again and came past it. Reading a finished run saves nothing.
     """

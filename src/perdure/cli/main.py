@@ -131,7 +131,7 @@ COMMANDS: dict[str, tuple[Callable[[], click.Command], str]] = {
     "events": (_events, "Show what agents have noted, the newest last."),
     "workflows": (_workflows, "Show the workflows of the agents: a plan each, with a status for every step."),
     "answer": (_answer, "Say what became of an effect in doubt."),
-    "artifacts": (_artifacts, "List, get, put and remove artifacts: files and learned weights."),
+    "artifacts": (_artifacts, "List, get, put and remove artifacts: files and learned weights of agents."),
     "doctor": (_doctor, "Look for what could go wrong, and say how to mend it."),
     "verify": (_verify, "Look for entries that were edited, removed or reordered."),
     "rebuild": (_rebuild, "Make the views anew from the journal."),
