@@ -16,7 +16,7 @@ import pytest
 
 from perdure import Agent, ArtifactDamaged, ArtifactNotFound, AsyncAgent, NotStorable, artifacts
 from perdure.artifacts.sources import source_of
-from perdure.collect import Collect
+from perdure.collect import Collect, collect
 from perdure.failpoints import Moment, Site
 from perdure.journal.puts import UploadLost
 from perdure.objects import identify
@@ -40,8 +40,9 @@ def blocks(data: bytes, size: int = 100_000) -> Iterator[bytes]:
 
 
 def collected(agent: Agent, grace: float | None = None) -> int:
+    """As `perdure gc` does it; with a grace, in one transaction."""
     store: Any = agent._engine.store
-    return int(store.submit(Collect(store) if grace is None else Collect(store, grace)))
+    return collect(store).bytes if grace is None else int(store.submit(Collect(store, grace)))
 
 
 def buried(store_url: str) -> None:
@@ -122,6 +123,8 @@ def test_what_is_none_is_refused(store_url: str, tmp_path: Path) -> None:
         agent.artifacts.save("wrong", tmp_path)
     with pytest.raises(IsADirectoryError):
         agent.artifacts.load("weights-7b", to=tmp_path)
+    with pytest.raises(FileNotFoundError, match="no folder"):
+        agent.artifacts.load("weights-7b", to=tmp_path / "none" / "a")
     with pytest.raises(ZeroDivisionError), agent.artifacts.writer("wrong") as file:
         file.write(noise(6 * MB))
         raise ZeroDivisionError
@@ -335,10 +338,11 @@ def test_savers_and_collectors_at_once(store_url: str) -> None:
             if turn != 2:
                 agent.artifacts.delete(f"a{number}")
 
-    def collect() -> None:
+    def tidy() -> None:
         agent = agent_at(store_url)
         while any(thread.is_alive() for thread in savers):
             collected(agent)
+            collected(agent, EXPIRED)
 
     def guarded(call: Any, *args: Any) -> None:
         try:
@@ -347,7 +351,7 @@ def test_savers_and_collectors_at_once(store_url: str) -> None:
             failed.append(error)
 
     savers = [threading.Thread(target=guarded, args=(save, number)) for number in range(2)]
-    keeper = threading.Thread(target=guarded, args=(collect,))
+    keeper = threading.Thread(target=guarded, args=(tidy,))
     for thread in (*savers, keeper):
         thread.start()
     for thread in (*savers, keeper):

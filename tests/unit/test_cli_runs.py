@@ -161,6 +161,19 @@ def test_show_tells_the_story(cli: Cli) -> None:
     assert max(map(len, told.splitlines())) < 300  # large values are shortened
 
 
+def test_show_tells_of_an_artifact_and_of_one_that_was_deleted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    agent = Agent("a", store=tmp_path / "perdure.db")
+    with agent.run("r") as run:
+        run.step(lambda: agent.artifacts.save("model", bytes(5000)), name="train")
+        run.step(lambda: agent.artifacts.delete("model"), name="tidy")
+    assert main(["show", "r", "--store", str(tmp_path / "perdure.db")]) == 0
+    text = capsys.readouterr().out
+    assert re.search(r"step train -> 0 in .*, with artifact 'model', version 1, 5.0 kB\n", text)
+    assert re.search(r"step tidy -> 1 in .*, with artifact 'model', version 1, deleted\n", text)
+
+
 def test_show_tells_of_a_checkpoint_and_of_one_that_was_deleted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

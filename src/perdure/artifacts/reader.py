@@ -168,6 +168,8 @@ def export(store: Store, saved: ArtifactSaved, path: Path, progress: Progress | 
     """Write it to a file, which is there as a whole or not at all."""
     if path.is_dir():
         raise IsADirectoryError(f"{str(path)!r} is a folder; say how the file in it is to be called")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {str(path.parent)!r}")
     part = path.with_name(f".{path.name[:100]}.{store.clock.salt().hex()[:12]}.part")
     try:
         with part.open("xb") as file:
