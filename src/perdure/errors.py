@@ -30,7 +30,8 @@
     │   ├── NothingToAnswer          PD308  no open question under that run
     │   ├── AlreadyAnswered          PD309  somebody else was first
     │   ├── RunNotFinished           PD310  there is no result yet
-    │   └── BudgetExceeded           PD311  the run has spent what it may
+    │   ├── BudgetExceeded           PD311  the run has spent what it may
+    │   └── WaitTimeout              PD312  nobody answered in time; also a TimeoutError
     ├── CallProblem                  steps and effects
     │   ├── NotDurable               PD401  outside a run
     │   ├── EffectInsideStep         PD402  an effect within something repeatable
@@ -281,6 +282,13 @@ class BudgetExceeded(RunProblem):
 
     code = "PD311"
     hint = "what is done is kept: open the run again with a higher budget_usd= to go on"
+
+
+class WaitTimeout(RunProblem, TimeoutError):
+    """What the run waited for did not come in time."""
+
+    code = "PD312"
+    hint = "give default= to go on without it"
 
 
 class CallProblem(PerdureError):

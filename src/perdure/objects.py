@@ -159,7 +159,7 @@ def _decompress(stored: bytes, size: int) -> bytes:
 
 # -- what entries refer to --------------------------------------------------------------------------------------------
 
-PACKED_FIELDS = frozenset({"input", "result", "error", "arguments", "value", "meta"})
+PACKED_FIELDS = frozenset({"input", "result", "error", "arguments", "value", "meta", "choices"})
 """Fields of records that hold packed values."""
 
 

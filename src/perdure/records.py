@@ -123,6 +123,18 @@ class Happened(Record, frozen=True, tag=6):
     """The stream of the run around it, if any."""
 
 
+class SignalSent(Record, frozen=True, tag=30):
+    """Something that a run of the agent may wait for, now or later. Numbered for each run and name."""
+
+    owner: int
+    """The stream of the agent."""
+    run: str
+    name: str
+    number: int
+    value: bytes
+    by: str
+
+
 Landing = (
     StateChange
     | CheckpointMade
@@ -132,6 +144,7 @@ Landing = (
     | Happened
     | WorkflowMade
     | WorkflowMoved
+    | SignalSent
 )
 """What a step, an effect, an item or a call in the open may write to the agent. Kinds are told apart by their tag."""
 
@@ -355,6 +368,31 @@ class Answered(Record, frozen=True):
     by: str
 
 
+class WaitBegan(Record, frozen=True):
+    """The run waits: for a person, an event or a time. It is asked once, however often the run is resumed."""
+
+    call: Call
+    since: int
+    kind: str
+    """`ask`, `approve`, `event` or `sleep`."""
+    text: str
+    until: int = 0
+    """When the wait ends by itself, in milliseconds since 1970; 0 is never."""
+    choices: bytes = b""
+    """The packed list of allowed answers, if they are limited."""
+
+
+class WaitEnded(Record, frozen=True):
+    wait: int
+    """The entry that began it."""
+    how: str
+    """`answer`, `event`, `time` (of a sleep), `timeout`, or `refused` (the answer did not fit)."""
+    value: bytes = b""
+    by: str = ""
+    number: int = 0
+    """Of the event that was taken."""
+
+
 class Landed(Record, frozen=True):
     """Writes to the agent in the open. Goes to the stream of the process that makes them."""
 
@@ -398,6 +436,8 @@ class Kind(IntEnum):
     LANDED = 20
     SPENT = 21
     REPLAYED = 22
+    WAIT_BEGAN = 40
+    WAIT_ENDED = 41
 
 
 CLASS_OF: dict[int, type[Record]] = {
@@ -423,6 +463,8 @@ CLASS_OF: dict[int, type[Record]] = {
     Kind.LANDED: Landed,
     Kind.SPENT: Spent,
     Kind.REPLAYED: Replayed,
+    Kind.WAIT_BEGAN: WaitBegan,
+    Kind.WAIT_ENDED: WaitEnded,
 }
 KIND_OF: dict[type[Record], int] = {record: int(kind) for kind, record in CLASS_OF.items()}
 _DECODERS = {kind: msgspec.msgpack.Decoder(record) for kind, record in CLASS_OF.items()}

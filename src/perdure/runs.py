@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import getpass
-import socket
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from . import objects
 from . import records as r
-from .errors import NotDone, NothingToAnswer, RunNotFinished, RunNotFound
-from .failpoints import Site
-from .journal.append import Append, read_events
+from .errors import RunNotFinished, RunNotFound
+from .journal.append import read_events
 from .leases import lease_of
 from .run.core import View
-from .run.doubt import Done
 from .run.ledger import Ledger
 from .store.base import Store
 from .usage import Savings, Usage, savings_lines, savings_of, usage_lines, usage_of
-
-if TYPE_CHECKING:
-    from .engine import Engine
 
 
 class RunSummary(msgspec.Struct, frozen=True):
@@ -59,6 +52,8 @@ class Question(msgspec.Struct, frozen=True):
     kind: str
     text: str
     at: int
+    choices: Any = None
+    """A list of what may be answered, if that is limited."""
 
 
 class RunInfo(msgspec.Struct, frozen=True):
@@ -134,12 +129,24 @@ def get_run(store: Store, agent: str, run_id: str, unpack: Callable[[bytes], Any
         state=state,
         messages=[unpack(value) for _, value in _messages(events)],
         in_doubt=_in_doubt(summary, ledger, unpack),
-        questions=[Question(*row) for row in store.read("open_questions", (summary.stream,))],
+        questions=_questions(store, summary, events, unpack),
         events=events,
         finished=ledger.finished is not None,
         usage=usage_of(usage_lines(store, agent, run_id)),
         savings=savings_of(savings_lines(store, agent, run_id)),
     )
+
+
+def _questions(
+    store: Store, summary: RunSummary, events: list[r.Event], unpack: Callable[[bytes], Any]
+) -> list[Question]:
+    asked = {event.seq: event.record for event in events}
+    found = []
+    for seq, about, kind, text, at in store.read("open_questions", (summary.stream,)):
+        wait = asked.get(seq)  # none of one that was asked since the events were read
+        choices = unpack(wait.choices) if isinstance(wait, r.WaitBegan) and wait.choices else None
+        found.append(Question(seq, about, kind, text, at, choices))
+    return found
 
 
 def _in_doubt(summary: RunSummary, ledger: Ledger, unpack: Callable[[bytes], Any]) -> list[EffectInDoubt]:
@@ -186,52 +193,3 @@ def result_of(store: Store, agent: str, run_id: str) -> Any:
     record = r.decode(kind, body)
     assert isinstance(record, r.RunFinished)
     return objects.unpack(store, record.result)
-
-
-class Answer(msgspec.Struct, frozen=True):
-    """What somebody says about an effect in doubt: `done` with a result, `retry` it, or `fail`."""
-
-    verdict: str
-    result: Any = None
-
-
-def read_answer(answer: Any, done: Any, retry: bool, fail: bool) -> Answer:
-    """The answer in whichever form it was given."""
-    if isinstance(answer, Done):
-        return Answer("done", answer.result)
-    if answer is NotDone or answer == "retry" or retry:
-        return Answer("retry")
-    if answer == "fail" or fail:
-        return Answer("fail")
-    if answer == "done" or done is not ...:
-        return Answer("done", None if done is ... else done)
-    raise ValueError("answer with done=RESULT, retry=True or fail=True")
-
-
-def give_answer(engine: Engine, run_id: str, answer: Answer, *, key: str | None = None, by: str | None = None) -> None:
-    """Settle an effect in doubt for a run, whether it waits now or will be resumed later. The first answer counts."""
-    store = engine.store
-    # Values stay packed: whoever answers need not have the types of everything that the run has stored.
-    info = get_run(store, engine.name, run_id, unpack=bytes)
-    if info.finished:
-        raise NothingToAnswer(f"run {run_id!r} is finished: nobody would hear the answer")
-    effect = _effect_meant(info, key)
-    packed, made = objects.pack(store, answer.result, "answer")
-    name = by or f"{getpass.getuser()}@{socket.gethostname()}"
-    record = r.Answered(info.summary.stream, effect.about, answer.verdict, packed, name)
-    head = engine.own_stream()
-    unit = Append(Site.ANSWER, head, [record], store.clock, objects=made, signer=engine.signer, seal=True)
-    store.submit(unit)
-
-
-def _effect_meant(info: RunInfo, key: str | None) -> EffectInDoubt:
-    """The effect in doubt of that key, or the only one."""
-    if not info.in_doubt:
-        raise NothingToAnswer(f"run {info.id!r} is {info.status}, and nothing in it is in doubt")
-    listed = ", ".join(f"{effect.name} (key {effect.key})" for effect in info.in_doubt)
-    effects = [effect for effect in info.in_doubt if key in (None, effect.key)]
-    if not effects:
-        raise NothingToAnswer(f"no effect in doubt has the key {key!r}; in doubt: {listed}")
-    if len(effects) > 1:
-        raise NothingToAnswer(f"several effects are in doubt: {listed}", hint="say which one with key= (--key)")
-    return effects[0]

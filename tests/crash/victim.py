@@ -14,6 +14,7 @@ import random
 import signal
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +136,9 @@ async def write_in_the_open(cast: Cast, run: Any) -> None:
     assert await out(cast.agent.checkpoint.delete("spare")) >= 1  # and those of earlier starts
     await out(cast.agent.artifacts.save("spare", LARGE.encode()))
     assert await out(cast.agent.artifacts.delete("spare")) >= 1
+    await out(cast.agent.send_event(run.id, "go", {"token": run.state["token"]}))
+    assert "token" in await out(run.wait_event("go"))
+    await out(run.sleep(datetime.fromtimestamp(0, UTC)))  # over: how often it starts must not depend on time
     left, right = [await out(cast.agent.state.get("trip", key)) for key in ("left", "right")]
     assert left == right == run.state["token"]
 

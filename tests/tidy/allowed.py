@@ -14,6 +14,12 @@ BROAD_EXCEPTS = {
     ),
     ("src/perdure/run/requests.py", "drive_sync"): "not swallowed: thrown into the protocol, which decides",
     ("src/perdure/run/requests.py", "drive_async"): "not swallowed: thrown into the protocol, which decides",
+    ("src/perdure/run/requests.py", "_in_threads.perform"): (
+        "not swallowed: told in its place to the caller that waits for all of them"
+    ),
+    ("src/perdure/run/requests.py", "_in_tasks.perform"): (
+        "not swallowed: told in its place to the caller that waits for all of them"
+    ),
     ("src/perdure/run/requests.py", "_start_body.body"): (
         "not swallowed: carried from the thread of the body to the caller that waits for it"
     ),

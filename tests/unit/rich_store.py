@@ -104,6 +104,7 @@ def _keep(agent: Agent) -> None:
     flow.start(2)
     flow.fail(2, note="no paper")
     agent.workflows.create("report", ["search", "think", "send"])
+    agent.send_event("later", "paid", {"euro": 7}, by="ann")
 
 
 @cache

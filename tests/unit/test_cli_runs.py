@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, InDoubt
+from perdure import Agent, InDoubt, RunWaiting
 from perdure.cli.main import main
 
 from .rich_store import LARGE, behind, copy_to, opened
@@ -363,7 +363,7 @@ def test_of_several_effects_in_doubt_one_must_be_named(cli: Cli) -> None:
 @pytest.mark.parametrize("options", [[], ["--retry", "--fail"], ["--done", "1", "--retry"]])
 def test_exactly_one_answer_is_given(cli: Cli, options: list[str]) -> None:
     cli("answer", "waiting", *options, code=2)
-    assert "say one of --done JSON, --retry and --fail" in cli.err
+    assert "say one of VALUE, --yes, --no" in cli.err
 
 
 def test_a_result_is_json(cli: Cli) -> None:
@@ -388,3 +388,19 @@ def test_a_run_that_waits_goes_on_when_it_is_answered(tmp_path: Path, capsys: py
         told = Cli(path, capsys)("answer", "trip", "--done", '"AB12"')
         assert told.splitlines()[1] == "The run goes on."
         assert waiting.communicate(timeout=30)[0] == "AB12\n"
+
+
+def test_a_question_is_shown_and_answered(cli: Cli, path: Path) -> None:
+    agent = Agent("travel", store=path)
+    with pytest.raises(RunWaiting), agent.run("seat", wait=0) as run:
+        run.ask("Window or aisle?", choices=["window", "aisle"])
+    assert "Window or aisle?" in cli("runs")
+    assert "one of 'window', 'aisle'" in cli("show", "seat")
+    cli("answer", "seat", "middle", code=2)
+    assert "one of 'window', 'aisle'" in cli.err
+    assert cli("answer", "seat", "aisle", "--by", "ann").startswith("answered: 'aisle', by ann")
+    cli("send", "seat", "paid", '{"euro": 7}')
+    with agent.run("seat") as run:
+        assert run.ask("Window or aisle?", choices=["window", "aisle"]) == "aisle"
+        assert run.wait_event("paid") == {"euro": 7}
+    assert "answer 'aisle', says ann" in cli("show", "seat")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
+from datetime import datetime
 from decimal import Decimal
 from functools import wraps
 from types import TracebackType
@@ -18,14 +19,17 @@ from ..errors import NotDurable
 from ..events.writing import note
 from ..limits import RETRY_BACKOFF_SECONDS
 from ..records import Op
+from ..run import waiting
 from ..run.core import RunCore
-from ..run.durable import make_durable
+from ..run.durable import Durable, make_durable
 from ..run.functions import Options
 from ..run.items import END, ItemKey, Loop, finish_current_item
 from ..run.lifecycle import end_run, open_run
+from ..run.parallel import AT_ONCE, map_items
 from ..run.requests import drive_async
 from ..run.requests import drive_sync as block
 from ..run.scope import FRAME, current
+from ..run.waiting import NO_DEFAULT
 from ..run.writes import MessageReader, StateReader, get_result, set_result, write
 
 P = ParamSpec("P")
@@ -151,6 +155,49 @@ class AsyncRun:
         wanted = Wanted.read(name, data, labels, meta, keep_last, keep_for)
         await self._do(create_in_run(self._core, wanted))
 
+    async def ask(
+        self,
+        question: str,
+        *,
+        choices: Sequence[Any] | None = None,
+        schema: Any = None,
+        timeout: Duration | None = None,
+        default: Any = NO_DEFAULT,
+    ) -> Any:
+        """Wait for a person's answer, for as long as it takes; the question survives every crash.
+
+        >>> seat = await run.ask("Window or aisle?", choices=["window", "aisle"])
+
+        Answered with `agent.runs.answer(id, value)` or `perdure answer RUN VALUE`. `schema` is a type that the answer
+        must fit. After `timeout` comes the `default`, or `WaitTimeout`.
+        """
+        return await self._do(waiting.ask(self._core, question, choices, schema, timeout, default))
+
+    async def approve(self, question: str, *, timeout: Duration | None = None, default: bool = NO_DEFAULT) -> bool:
+        """Wait for a person's yes or no.
+
+        >>> if await run.approve("Book the 9am?"):
+        ...     await book(flight)
+        """
+        approved: bool = await self._do(waiting.approve(self._core, question, timeout, default))
+        return approved
+
+    async def sleep(self, until: Duration | datetime) -> None:
+        """Wait durably: for "2h", a timedelta or seconds, counted from when the run first came here, or until a time.
+
+        >>> await run.sleep("2h")
+        """
+        await self._do(waiting.sleep(self._core, until))
+
+    async def wait_event(self, name: str, *, timeout: Duration | None = None, default: Any = NO_DEFAULT) -> Any:
+        """Wait for what `agent.send_event(run, name, payload)` sends, before or after the run comes here.
+
+        >>> paid = await run.wait_event("paid", timeout="3d", default=None)
+
+        Events of one name are taken in their order, each once.
+        """
+        return await self._do(waiting.wait_event(self._core, name, timeout, default))
+
     async def event(self, kind: Any, payload: Any = None) -> None:
         """Note something, for `agent.events.read`; when the run is resumed it is not noted again.
 
@@ -239,6 +286,27 @@ class AsyncRun:
         """
         return AsyncEach(Loop(self._core, items, key, name))
 
+    async def map(
+        self,
+        function: Callable[..., Any],
+        items: Iterable[Any],
+        *,
+        key: ItemKey = None,
+        max_concurrency: int = AT_ONCE,
+        errors: str = "raise",
+        name: str = "",
+    ) -> list[Any]:
+        """Call a step or an effect for each item, several at a time; returns the results in the order of the items.
+
+        >>> pages = await run.map(fetch, urls, max_concurrency=8)
+
+        Each item is remembered by itself: after a crash only those run that were not done. `key` tells them apart,
+        as in `each`. When one fails no other is begun, those under way go on to their ends, and its exception is
+        raised; with `errors="return"` all run, and exceptions stand in the places of results.
+        """
+        step = self._durable(function, False, None, (), Options())
+        return list(await self._do(map_items(self._core, step, items, key, max_concurrency, errors, name)))
+
     async def item_done(self) -> None:
         """The current item is done now, even if the loop is left before it asks for the next."""
         await self._do(finish_current_item(self._core))
@@ -276,11 +344,15 @@ class AsyncRun:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Any:
-        durable = make_durable(
+        return await self._durable(function, effect, name, ignore, options)(*args, **kwargs)
+
+    def _durable(
+        self, function: Callable[..., Any], effect: bool, name: str | None, ignore: Iterable[str], options: Options
+    ) -> Durable[..., Any]:
+        _refuse_other_run(self._core)
+        return make_durable(
             self._engine, function, effect=effect, name=name, ignore=ignore, options=options, always_async=ASYNC
         )
-        _refuse_other_run(self._core)
-        return await durable(*args, **kwargs)
 
     def _unwatch(self) -> None:
         # unasync: async-only

@@ -1,24 +1,26 @@
-"""`perdure answer RUN`: a person settles what no program can know."""
+"""`perdure answer RUN` and `perdure send RUN NAME`: people settle what no program can know."""
 
 from __future__ import annotations
 
-import getpass
 import json
-import os
-import socket
 from typing import Any
 
 import click
 
+from ..answers import Answer, give_answer, send_event, whoever
 from ..engine import Engine
-from ..runs import Answer, give_answer
+from ..run.requests import drive_sync
 from .output import Output, clean, shown
 from .stores import agent_option, common, existing_store, one_run, url_of
 
 
 @click.command()
 @click.argument("run")
-@click.option("--done", metavar="JSON", help="It happened, and this is its result.")
+@click.argument("value", required=False)
+@click.option("--yes", is_flag=True, help="Approve.")
+@click.option("--no", is_flag=True, help="Do not approve.")
+@click.option("--question", metavar="TEXT", help="Which question, when the run asks several.")
+@click.option("--done", metavar="JSON", help="Of an effect in doubt: it happened, and this is its result.")
 @click.option("--retry", is_flag=True, help="It did not happen, or may happen again: run it with the same key.")
 @click.option("--fail", is_flag=True, help="Give up: the effect fails, and the run goes on from there.")
 @click.option("--key", metavar="KEY", help="Which effect, when several are in doubt.")
@@ -27,6 +29,10 @@ from .stores import agent_option, common, existing_store, one_run, url_of
 @common
 def answer(
     run: str,
+    value: str | None,
+    yes: bool,
+    no: bool,
+    question: str | None,
     done: str | None,
     retry: bool,
     fail: bool,
@@ -36,36 +42,86 @@ def answer(
     url: str | None,
     as_json: bool,
 ) -> int:
-    """Say what became of an effect in doubt.
+    """Answer what a run asks, or say what became of an effect in doubt.
 
-    The first answer counts. A run that waits goes on at once; any other takes the answer when it is started again.
+    VALUE is JSON, or else text as it stands. The first answer counts. A run that waits goes on at once; any other
+    takes the answer when it is started again.
     """
-    given = _read(done, retry, fail)
+    given = _read(value, yes, no, done, retry, fail)
     located = url_of(url)
     with existing_store(located) as store:
         found = one_run(store, run, agent)
     engine = Engine(found.agent, store=located, durability="full", strict=False, key=None, single_home=False)
-    who = by or _whoever()
+    who = by or whoever()
     try:
-        give_answer(engine, found.id, given, key=key, by=who)
+        said = give_answer(engine, found.id, given, key=key, question=question, by=who)
+    except ValueError as error:
+        raise click.UsageError(clean(str(error))) from error
     finally:
         engine.close()
     out = Output(as_json)
     if as_json:
-        out.json({"run": found.id, "agent": found.agent, "verdict": given.verdict, "result": given.result, "by": who})
+        out.json({"run": found.id, "agent": found.agent, "verdict": said.verdict, "result": said.result, "by": who})
     else:
-        result = f" with result {shown(given.result)}" if given.verdict == "done" else ""
-        out.line(f"answered: {given.verdict}{result}, by {clean(who)}")
+        out.line(f"answered: {_in_words(said)}, by {clean(who)}")
         out.line("The run goes on." if found.holder else "Start the program again, and the run goes on.")
     return 0
 
 
-def _read(done: str | None, retry: bool, fail: bool) -> Answer:
-    if (done is not None) + retry + fail != 1:
-        raise click.UsageError("say one of --done JSON, --retry and --fail")
-    if done is None:
-        return Answer("retry" if retry else "fail")
-    return Answer("done", _json(done))
+@click.command()
+@click.argument("run")
+@click.argument("name")
+@click.argument("payload", required=False)
+@click.option("--agent", metavar="NAME", help="Whose run, when several agents have one of that id, or none has it yet.")
+@click.option("--by", metavar="NAME", help="Who says so. Default: your user and host name.")
+@common
+def send(
+    run: str, name: str, payload: str | None, agent: str | None, by: str | None, url: str | None, as_json: bool
+) -> int:
+    """Send an event to a run, which takes it with run.wait_event(NAME).
+
+    PAYLOAD is JSON, or else text as it stands. It is kept until the run comes to wait for it; with --agent even for a
+    run that does not exist yet.
+    """
+    located = url_of(url)
+    with existing_store(located) as store:
+        whose = agent or one_run(store, run, agent).agent
+    engine = Engine(whose, store=located, durability="full", strict=False, key=None, single_home=False)
+    sent, who = _value(payload) if payload is not None else None, by or whoever()
+    try:
+        drive_sync(engine.store, send_event(engine, run, name, sent, who))
+    finally:
+        engine.close()
+    out = Output(as_json)
+    if as_json:
+        out.json({"run": run, "agent": whose, "name": name, "payload": sent, "by": who})
+    else:
+        out.line(f"sent: {clean(name)} to run {clean(run)} of agent {clean(whose)}")
+    return 0
+
+
+def _in_words(answer: Answer) -> str:
+    if answer.verdict == "value":
+        return shown(answer.result)
+    return f"done with result {shown(answer.result)}" if answer.verdict == "done" else answer.verdict
+
+
+def _read(value: str | None, yes: bool, no: bool, done: str | None, retry: bool, fail: bool) -> Answer:
+    if (value is not None) + yes + no + (done is not None) + retry + fail != 1:
+        raise click.UsageError("say one of VALUE, --yes, --no; or of an effect in doubt --done JSON, --retry, --fail")
+    if yes or no:
+        return Answer("value", yes)
+    if value is not None:
+        return Answer("value", _value(value))
+    return Answer("done", _json(done)) if done is not None else Answer("retry" if retry else "fail")
+
+
+def _value(text: str) -> Any:
+    """JSON where it is some: 5 is a number, and what is no JSON is the text itself."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def _json(text: str) -> Any:
@@ -75,11 +131,3 @@ def _json(text: str) -> Any:
         raise click.BadParameter(
             f"{text!r} is not JSON; text needs quotes of its own: --done '{json.dumps(text)}'", param_hint="--done"
         ) from error
-
-
-def _whoever() -> str:
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):
-        user = str(os.getuid())  # a container may run as a user that has no name
-    return f"{user}@{socket.gethostname()}"

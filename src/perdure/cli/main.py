@@ -32,6 +32,12 @@ def _runs() -> click.Command:
     return runs
 
 
+def _supervise() -> click.Command:
+    from .supervise import run
+
+    return run
+
+
 def _show() -> click.Command:
     from .show import show
 
@@ -66,6 +72,12 @@ def _savings() -> click.Command:
     from .cost import savings
 
     return savings
+
+
+def _send() -> click.Command:
+    from .answer import send
+
+    return send
 
 
 def _doctor() -> click.Command:
@@ -124,13 +136,15 @@ def _demo() -> click.Command:
 
 COMMANDS: dict[str, tuple[Callable[[], click.Command], str]] = {
     "init": (_init, "Make a store in this folder."),
+    "run": (_supervise, "Run a program, and start it again when it has crashed: it continues where it was."),
     "runs": (_runs, "List the runs, the one that was started, resumed or ended last first."),
     "show": (_show, "Show a run: what it did, what it has, what it waits for."),
     "usage": (_usage_command, "What calls of models have cost."),
     "savings": (_savings, "What resuming has saved: the amnesia tax not paid."),
     "events": (_events, "Show what agents have noted, the newest last."),
     "workflows": (_workflows, "Show the workflows of the agents: a plan each, with a status for every step."),
-    "answer": (_answer, "Say what became of an effect in doubt."),
+    "answer": (_answer, "Answer what a run asks, or say what became of an effect in doubt."),
+    "send": (_send, "Send an event to a run, which takes it with run.wait_event(NAME)."),
     "artifacts": (_artifacts, "List, get, put and remove artifacts: files and learned weights of agents."),
     "doctor": (_doctor, "Look for what could go wrong, and say how to mend it."),
     "verify": (_verify, "Look for entries that were edited, removed or reordered."),

@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from ..records import Status
-from ..runs import EffectInDoubt, RunInfo, get_run
+from ..runs import EffectInDoubt, Question, RunInfo, get_run
 from ..usage import Totals
 from .output import Output, ago, clean, shown, when
 from .stores import agent_option, common, existing_store, one_run, said_again, tolerant
@@ -59,6 +59,7 @@ def show(run: str, agent: str | None, last: int | None, url: str | None, as_json
     _print_facts(out, info, now)
     _print_values(out, info)
     _print_timeline(out, info, told, last)
+    _print_questions(out, info, said_again(url, agent))
     _print_doubts(out, info, doubts, said_again(url, agent))
     return 0
 
@@ -102,6 +103,24 @@ def _print_timeline(out: Output, info: RunInfo, told: Sequence[str], last: int) 
 
 def _clock(at: int) -> str:
     return datetime.fromtimestamp(at / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _print_questions(out: Output, info: RunInfo, options: str) -> None:
+    """What the run waits for, and how to end that."""
+    for question in info.questions:
+        if question.kind == "in_doubt":
+            continue
+        out.heading(f"{'asks' if question.kind in ('ask', 'approve') else 'waits for'}: {clean(question.text)}")
+        which = f" --question {shlex.quote(question.text)}" if len(info.questions) > 1 else ""
+        command = clean(f"perdure answer {shlex.quote(info.id)}{which}{options}")
+        if question.kind == "approve":
+            out.line(f"{command} --yes | --no")
+        elif question.kind == "ask":
+            out.line(f"{command} VALUE")
+            if question.choices is not None:
+                out.line(f"one of {', '.join(shown(choice) for choice in question.choices)}")
+        elif question.kind == "event":
+            out.line(clean(f"perdure send {shlex.quote(info.id)} NAME PAYLOAD{options}"))
 
 
 def _print_doubts(out: Output, info: RunInfo, doubts: Sequence[Doubt], options: str) -> None:
@@ -152,13 +171,17 @@ def _as_json(info: RunInfo, told: Sequence[str], doubts: Sequence[Doubt], last: 
         "usage": _totals(info.usage),
         "savings": _totals(info.savings),
         "in_doubt": [_doubt_as_json(doubt) for doubt in doubts],
-        "questions": [{"seq": it.seq, "text": it.text, "at": when(it.at)} for it in info.questions],
+        "questions": [_question_as_json(it) for it in info.questions],
         "entries": entries[-last:] if last else entries,
     }
 
 
 def _totals(it: Totals) -> dict[str, Any]:
     return {name: value for name, value in msgspec.structs.asdict(it).items() if not name.startswith("by_")}
+
+
+def _question_as_json(it: Question) -> dict[str, Any]:
+    return {"seq": it.seq, "kind": it.kind, "text": it.text, "choices": it.choices, "at": when(it.at)}
 
 
 def _doubt_as_json(doubt: Doubt) -> dict[str, Any]:

@@ -77,6 +77,8 @@ class _Teller:
             return f"workflow {shown(it.name)}, version {it.version}, {counted(len(it.steps), 'step')}"
         if isinstance(it, r.WorkflowMoved):
             return f"workflow {shown(it.name)}: step {clean(it.step)} {it.standing.status}"
+        if isinstance(it, r.SignalSent):
+            return f"event {shown(it.name)} sent to run {shown(it.run)}: {self._value(it.value)}"
         key = f"agent's state[{shown(it.space)}][{shown(it.key)}]"
         return f"{key} = {self._value(it.value)}" if it.value else f"{key} deleted"
 
@@ -132,10 +134,22 @@ class _Teller:
         spared = "; ".join([_took(sum(one.took_us for one in it.saved)), *called])
         return f"went on past {steps} without running them again: {spared}"
 
+    def wait_ended(self, it: r.WaitEnded) -> str:
+        by = f", says {clean(it.by)}" if it.by else ""
+        return f"{_ENDS[it.how]} {self._value(it.value)}{by}" if it.value else _ENDS[it.how]
+
     def finished(self, it: r.RunFinished) -> str:
         return f"finished, result {self._value(it.result)}"
 
 
+_WAITS = {"ask": "asks: ", "approve": "asks: ", "event": "waits for ", "sleep": "sleeps "}
+_ENDS = {
+    "answer": "answer",
+    "refused": "an answer that does not fit:",
+    "event": "event comes:",
+    "time": "wakes up",
+    "timeout": "nothing came in time",
+}
 _WORDS: dict[type[r.Record], Callable[[_Teller, Any], str]] = {
     r.RunStarted: _Teller.started,
     r.RunResumed: _Teller.resumed,
@@ -155,5 +169,7 @@ _WORDS: dict[type[r.Record], Callable[[_Teller, Any], str]] = {
     r.Spent: lambda teller, it: f"spent on what did not land: {'; '.join(map(_usage, it.usage))}",
     r.Replayed: _Teller.replayed,
     r.QuestionAsked: lambda teller, it: f"asks: {clean(it.text)}",
+    r.WaitBegan: lambda teller, it: f"{_WAITS[it.kind]}{clean(it.text)}",
+    r.WaitEnded: _Teller.wait_ended,
     r.QuestionClosed: lambda teller, it: f"answer taken: {clean(it.verdict)}",
 }

@@ -29,6 +29,7 @@ VIEWS = (
     "happenings",
     "workflows",
     "workflow_steps",
+    "signals",
 )
 """Every table that `rebuild` can make anew from the journal."""
 
@@ -113,6 +114,9 @@ def _landed(stream: int, seq: int, at: int, it: _Landing) -> Sequence[Statement]
         if isinstance(one, r.WorkflowMade | r.WorkflowMoved):
             changes.append(_workflow(at, one))
             continue
+        if isinstance(one, r.SignalSent):
+            changes.append(Statement("put_signal", (one.owner, one.run, one.name, one.number, one.value, one.by, at)))
+            continue
         key = (one.owner, one.space, one.key)
         changes.append(Statement("set_entry", (*key, one.value, one.version, one.revision, at, one.expires)))
         changes.append(Statement("add_history", (*key, one.revision, one.version, stream, seq, at)))
@@ -141,13 +145,15 @@ def _started(stream: int, seq: int, at: int, it: r.RunStarted) -> list[Statement
     return [Statement("add_run", (stream, it.agent, it.run, it.input_digest, it.parent, at))]
 
 
-def _asked(stream: int, seq: int, at: int, it: r.QuestionAsked) -> list[Statement]:
-    question = Statement("add_question", (stream, seq, it.about, it.kind, it.text, at))
+def _asked(stream: int, seq: int, at: int, it: r.QuestionAsked | r.WaitBegan) -> list[Statement]:
+    about = it.about if isinstance(it, r.QuestionAsked) else seq
+    question = Statement("add_question", (stream, seq, about, it.kind, it.text, at))
     return [question, *_status(stream, r.Status.WAITING, at)]
 
 
-def _closed(stream: int, seq: int, at: int, it: r.QuestionClosed) -> list[Statement]:
-    return [Statement("close_question", (stream, it.question)), Statement("go_on_with_run", (stream, at))]
+def _closed(stream: int, seq: int, at: int, it: r.QuestionClosed | r.WaitEnded) -> list[Statement]:
+    question = it.question if isinstance(it, r.QuestionClosed) else it.wait
+    return [Statement("close_question", (stream, question)), Statement("go_on_with_run", (stream, at))]
 
 
 def _answered(stream: int, seq: int, at: int, it: r.Answered) -> list[Statement]:
@@ -170,5 +176,7 @@ _FOLDS: dict[type[r.Record], Fold] = {
     r.QuestionAsked: _asked,
     r.QuestionClosed: _closed,
     r.Answered: _answered,
+    r.WaitBegan: _asked,
+    r.WaitEnded: _closed,
     r.Landed: _landed,
 }

@@ -15,6 +15,7 @@ from .append import Append, Head, Signer
 from .marks import Mark, decided
 from .plans import Draft, Move, decided_moves
 from .puts import Put, decided_puts
+from .signals import Signal, numbered
 
 Place = tuple[int, str, str]
 """Owner, namespace and key."""
@@ -53,7 +54,7 @@ class Settled(msgspec.Struct, frozen=True):
     objects: Sequence[Statement] = ()
 
 
-Wanted = Ask | Mark | Put | Draft | Move | Settled
+Wanted = Ask | Mark | Put | Signal | Draft | Move | Settled
 """What is to be written to an agent."""
 
 
@@ -105,20 +106,21 @@ class Land(Append):
         asks = [ask for ask in self._asks if isinstance(ask, Ask)]
         resolving = _Resolving(self._store, asks, self._revisions)
         changes = yield from resolving.run()
-        # Locks are taken in one order by everybody: those of the state, of checkpoints, of artifacts, of workflows.
+        # Locks are taken in one order by everybody: of the state, of checkpoints, artifacts, workflows, signals.
         now = self._store.clock.wall_ms()
         marks, made = yield from decided([ask for ask in self._asks if isinstance(ask, Mark)], now)
         puts, also = yield from decided_puts([ask for ask in self._asks if isinstance(ask, Put)])
         planned = [ask for ask in self._asks if isinstance(ask, Draft | Move)]
         moves, more = yield from decided_moves(planned, self._store)
+        signals, said = yield from numbered([ask for ask in self._asks if isinstance(ask, Signal)])
         settled = [ask for ask in self._asks if isinstance(ask, Settled)]
-        self.landed = (*changes, *marks, *puts, *moves, *(ask.landing for ask in settled))
+        self.landed = (*changes, *marks, *puts, *moves, *signals, *(ask.landing for ask in settled))
         first, *rest = self._entries
         if not self.landed and isinstance(first, records.Landed):
             return self.head.seq
         self.bring([msgspec.structs.replace(first, landed=self.landed), *rest])
         made += [put for ask in settled for put in ask.objects]
-        self.objects = [*self._made, *resolving.objects, *made, *also, *more]
+        self.objects = [*self._made, *resolving.objects, *made, *also, *more, *said]
         return (yield from super().script())
 
 

@@ -53,6 +53,7 @@ TABLES = {
     "happenings": View("all_happenings", tuple(_HAPPENING_COLUMNS.split()), 4, "clear_happenings"),
     "workflows": View("all_workflows", tuple("owner name version revision steps at".split()), 3, "clear_workflows"),
     "workflow_steps": View("all_workflow_steps", tuple(_WORKFLOW_STEP_COLUMNS.split()), 4, "clear_workflow_steps"),
+    "signals": View("all_signals", ("owner", "run", "name", "number", "value", "by", "at"), 4, "clear_signals"),
 }
 assert tuple(TABLES) == VIEWS
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from bisect import insort
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from ..failpoints import Site
 from ..journal.append import Append, Head
 from ..journal.landing import Land, Wanted
 from ..limits import SEAL_EVENTS
+from ..store import locate
 from ..store.base import Statement
 from .account import Account
 from .functions import EXPLICIT
@@ -78,6 +80,11 @@ class RunCore:
         """Where all of the run is one item, whose end is the end of the run."""
         self.result_objects: Sequence[Statement] = ()
         """What the result refers to, when it was set in the open: written at the end of the run."""
+
+    @property
+    def store_option(self) -> str:
+        """For commands: which store they have to be told of, if they would not find it by themselves."""
+        return "" if self.engine.url == locate(None) else f" --store {shlex.quote(self.store.url)}"
 
     # -- values -------------------------------------------------------------------------------------------------
 

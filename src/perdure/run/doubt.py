@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import logging
-import shlex
 from collections.abc import Callable
 from typing import Any
 
@@ -16,8 +15,6 @@ from ..failpoints import Site
 from ..leases import LEASE_MS
 from ..limits import WAIT_POLL_SECONDS
 from ..process import proven_dead
-from ..store import locate
-from .core import RunCore
 from .ledger import Recorded
 from .outcomes import EffectCall, begin_again, record_done, record_failed
 from .requests import Invoke, Pause, Protocol, Read
@@ -178,7 +175,7 @@ def _close(it: EffectCall, recorded: Recorded, question: int, verdict: str) -> P
 def _ask_a_person(it: EffectCall, recorded: Recorded, question: int, why: str) -> Protocol[Verdict]:
     """Wait, visibly and durably, until somebody answers or the check comes to know."""
     run = it.run
-    answer = f"perdure answer {run.id}{_where(run)}"
+    answer = f"perdure answer {run.id}{run.store_option}"
     if not question:
         asked = f"What did {recorded.name} return?" if recorded.happened else f"Did {recorded.name} happen?"
         text = f"{asked} (key {recorded.key})"
@@ -208,11 +205,6 @@ def _ask_a_person(it: EffectCall, recorded: Recorded, question: int, why: str) -
             if now < believable_at < check_at:
                 check_at = believable_at
         yield Pause(WAIT_POLL_SECONDS)
-
-
-def _where(run: RunCore) -> str:
-    """Which store a command has to be told of, if it would not find it by itself."""
-    return "" if run.engine.url == locate(None) else f" --store {shlex.quote(run.store.url)}"
 
 
 def _apply_answer(it: EffectCall, recorded: Recorded, question: int, answer: tuple[Any, ...]) -> Protocol[Verdict]:

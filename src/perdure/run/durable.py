@@ -78,6 +78,11 @@ class Durable(Generic[P, R]):
     def __repr__(self) -> str:
         return f"<{'effect' if self._function.effect else 'step'} {self._function.name} of {self._engine.name}>"
 
+    @property
+    def name(self) -> str:
+        """What it is recorded as."""
+        return self._function.name
+
     def _plan(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Protocol[Any] | None:
         """The protocol of this call, or None for a plain call."""
         frame = current()

@@ -49,7 +49,7 @@ class Loop:
         for index, value in self._items:
             if self._outer.inside:
                 return value  # inside a step the loop is part of the step, and lands or fails with it
-            path = self._path(value, index)
+            path = self.path(value, index)
             if path in self.run.ledger.items:
                 self._skip(path)
                 continue
@@ -70,7 +70,8 @@ class Loop:
                 FRAME.set(self._outer)
             self._item = None
 
-    def _path(self, value: Any, index: int) -> str:
+    def path(self, value: Any, index: int) -> str:
+        """The scope of an item, by which it is known when the run is resumed."""
         label = _label(_key_of(value, self._key), f"each[{index}]")
         nth = self._seen.get(label, 0)
         self._seen[label] = nth + 1

@@ -62,6 +62,17 @@ class Recorded(msgspec.Struct, eq=False, gc=False):
         return writes
 
 
+class Waited(msgspec.Struct, eq=False, gc=False):
+    """A wait of the run, and how it ended."""
+
+    seq: int
+    kind: str
+    until: int
+    how: str = ""
+    """Empty while it lasts."""
+    value: bytes = b""
+
+
 class Ledger:
     """The recorded part of a run."""
 
@@ -84,6 +95,11 @@ class Ledger:
         """Writes in the open, by scope, operation and key, in order."""
         self.questions: dict[int, int] = {}
         """Open question by the intent that it is about."""
+        self.waits: dict[tuple[str, str, bytes], list[Waited]] = {}
+        """By scope, kind and what is waited for, in order."""
+        self.taken: dict[str, set[int]] = {}
+        """The numbers of the events of each name that the run has taken."""
+        self._open_waits: dict[int, tuple[Waited, r.Call]] = {}
         self.finished: r.RunFinished | None = None
         self.causes: set[int] = set()
         """The recorded failures that ended attempts, or at which attempts ended."""
@@ -288,6 +304,20 @@ class Ledger:
         self.questions = {about: seq for about, seq in self.questions.items() if seq != it.question}
         self.latest_start = max(self.latest_start, event.seq - 1)
 
+    def _on_wait(self, event: r.Event, it: r.WaitBegan) -> None:
+        waits = self.waits.setdefault((it.call.scope, it.call.name, it.call.ident), [])
+        waited = Waited(event.seq, it.kind, it.until)
+        waits[it.call.nth :] = [waited]  # one whose answer did not fit is asked again
+        self._open_waits[event.seq] = waited, it.call
+        self.latest_start = max(self.latest_start, it.since)
+
+    def _on_wait_ended(self, event: r.Event, it: r.WaitEnded) -> None:
+        waited, call = self._open_waits.pop(it.wait)
+        waited.how, waited.value = it.how, it.value
+        if it.number:
+            self.taken.setdefault(call.ident.decode(), set()).add(it.number)
+        self.latest_start = max(self.latest_start, event.seq - 1)
+
 
 def scopes_around(path: str) -> Iterator[str]:
     """The scopes of the items that a scope lies in, from the outermost to itself; the run is not one."""
@@ -319,4 +349,6 @@ _HANDLERS: dict[type[r.Record], Callable[[Ledger, r.Event, Any], None]] = {
     r.Wrote: Ledger._on_wrote,
     r.QuestionAsked: Ledger._on_question,
     r.QuestionClosed: Ledger._on_question_closed,
+    r.WaitBegan: Ledger._on_wait,
+    r.WaitEnded: Ledger._on_wait_ended,
 }

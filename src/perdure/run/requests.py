@@ -6,8 +6,9 @@ only here.
 
 from __future__ import annotations
 
+import sys
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextvars import copy_context
 from typing import Any, TypeVar
 
@@ -49,7 +50,25 @@ class Read(msgspec.Struct, frozen=True, gc=False):
     args: tuple[Any, ...] = ()
 
 
-Request = Submit | Invoke | Pause | Read
+class Outcome(msgspec.Struct, frozen=True, gc=False):
+    """What one of several protocols came to; neither, when it was not begun."""
+
+    value: Any = None
+    error: BaseException | None = None
+
+
+class Together(msgspec.Struct, frozen=True, gc=False):
+    """Perform several protocols, some at a time; answered with their outcomes, in their order.
+
+    With `stops` none is begun after one has failed; those that are under way go on to their ends.
+    """
+
+    jobs: Sequence[Callable[[], Generator[Any, Any, Any]]]
+    at_once: int
+    stops: bool
+
+
+Request = Submit | Invoke | Pause | Read | Together
 Protocol = Generator[Request, Any, T]
 
 
@@ -88,7 +107,43 @@ def _perform(store: Store, request: Request) -> Any:
         return store.submit(request.unit)  # type: ignore[union-attr]
     if kind is Read:
         return request.call(*request.args)  # type: ignore[union-attr]
+    if kind is Together:
+        return _in_threads(store, request)  # type: ignore[arg-type]
     return store.clock.sleep(request.seconds)  # type: ignore[union-attr]
+
+
+def _in_threads(store: Store, request: Together) -> list[Outcome]:
+    outcomes = [Outcome()] * len(request.jobs)
+    failed = threading.Event()
+
+    def perform(index: int) -> None:
+        if failed.is_set():
+            return
+        try:
+            outcomes[index] = Outcome(drive_sync(store, request.jobs[index]()))
+        except BaseException as error:  # whatever it is, it is told in its place, and none of the others may miss it
+            outcomes[index] = Outcome(error=error)
+            if request.stops or not isinstance(error, Exception):
+                failed.set()
+
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(min(request.at_once, len(request.jobs)) or 1, "perdure-map") as pool:
+        try:
+            for index in range(len(request.jobs)):
+                pool.submit(copy_context().run, perform, index)
+        finally:
+            if sys.exc_info()[0] is not None:
+                failed.set()  # interrupted: nothing more is begun
+    return _unless_interrupted(outcomes)
+
+
+def _unless_interrupted(outcomes: list[Outcome]) -> list[Outcome]:
+    """What is no Exception is not for the program to handle: it ends the whole."""
+    for outcome in outcomes:
+        if outcome.error is not None and not isinstance(outcome.error, Exception):
+            raise outcome.error
+    return outcomes
 
 
 def _call(request: Invoke) -> Any:
@@ -166,6 +221,8 @@ async def _perform_async(store: Store, request: Request) -> Any:
         return await asyncio.sleep(request.seconds)
     if isinstance(request, Read):
         return await asyncio.to_thread(request.call, *request.args)
+    if isinstance(request, Together):
+        return await _in_tasks(store, request)
     if not asyncio.iscoroutinefunction(request.call):
         return await _await_thread(request)
     token = FRAME.set(request.frame)
@@ -175,6 +232,29 @@ async def _perform_async(store: Store, request: Request) -> Any:
         return await _await_in_time(request, request.timeout)
     finally:
         FRAME.reset(token)
+
+
+async def _in_tasks(store: Store, request: Together) -> list[Outcome]:
+    import asyncio
+
+    outcomes = [Outcome()] * len(request.jobs)
+    turn, failed = asyncio.Semaphore(request.at_once), False
+
+    async def perform(index: int) -> None:
+        nonlocal failed
+        async with turn:
+            if failed:
+                return
+            try:
+                outcomes[index] = Outcome(await drive_async(store, request.jobs[index]()))
+            except Exception as error:  # the user's code may raise anything, and all of it is an outcome
+                outcomes[index] = Outcome(error=error)
+                failed = request.stops
+
+    async with asyncio.TaskGroup() as tasks:
+        for index in range(len(request.jobs)):
+            tasks.create_task(perform(index))
+    return outcomes
 
 
 async def _await_thread(request: Invoke) -> Any:

@@ -56,6 +56,7 @@ _VIEWS = {
     "all_workflows": "INSERT INTO workflows (owner, name, version, revision, steps, at) VALUES (?, ?, ?, ?, ?, ?)",
     "all_workflow_steps": "INSERT INTO workflow_steps (owner, name, version, step, revision, status, standing, at) "
     "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+    "all_signals": "INSERT INTO signals (owner, run, name, number, value, by, at) VALUES (?, ?, ?, ?, ?, ?, ?)",
     "all_leases": "INSERT INTO leases (stream, fence, holder) VALUES (?, ?, NULL)",
     "all_seals": "INSERT INTO seals (stream, seq, chain, streams, public_key, signature) VALUES (?, ?, ?, ?, ?, ?)",
 }

@@ -10,9 +10,10 @@ import builtins
 import os
 from collections.abc import Callable, Iterable
 from decimal import Decimal
+from functools import partial
 from typing import Any, ParamSpec, TypeVar, overload
 
-from .. import codec, retention, runs
+from .. import answers, codec, retention, runs
 from ..checkpoints import Pace, read_keep
 from ..durations import Duration
 from ..engine import Engine, checked_name
@@ -260,6 +261,16 @@ class Agent:
         engine = self._engine
         return drive_sync(engine.store, reading(lambda: retention.gc(engine.store, [engine], dry_run=dry_run)))
 
+    def send_event(self, run: str, name: str, payload: Any = None, *, by: str | None = None) -> None:
+        """Send something to a run of this agent, which takes it with `run.wait_event(name)`, now or later.
+
+        >>> agent.send_event("order-7", "paid", {"amount": 12})
+
+        It is kept when the run does not wait yet, is not open, or does not exist. In a step it is sent with the step.
+        """
+        protocol = answers.send_event(self._engine, run, name, payload, by)
+        drive_sync(self._engine.store, protocol)
+
     def close(self) -> None:
         """Give the store back. Needed only before the process goes on without this agent."""
         self._engine.close()
@@ -306,20 +317,23 @@ class Runs:
     def answer(
         self,
         id: str,
-        answer: Any = None,
+        answer: Any = ...,
         *,
+        question: str | None = None,
         done: Any = ...,
         retry: bool = False,
         fail: bool = False,
         key: str | None = None,
         by: str | None = None,
     ) -> None:
-        """Say what became of an effect in doubt: `done=RESULT`, `retry=True` or `fail=True`.
+        """Answer what a run asks; or say of an effect in doubt `done=RESULT`, `retry=True` or `fail=True`.
 
-        >>> agent.runs.answer("trip-42", done="booking AB12")
+        >>> agent.runs.answer("trip-42", "9am")
+        >>> agent.runs.answer("trip-43", done="booking AB12")
         """
-        given = runs.read_answer(answer, done, retry, fail)
-        self._read(lambda: runs.give_answer(self._engine, id, given, key=key, by=by))
+        given = answers.read_answer(answer, done, retry, fail)
+        give = partial(answers.give_answer, self._engine, id, given, key=key, question=question, by=by)
+        self._read(give)
 
     def _read(self, call: Callable[[], R]) -> R:
         return drive_sync(self._engine.store, reading(call))

@@ -15,6 +15,7 @@ from tests.mutations.mutants.state import OF_CHECKPOINTS, OF_STATE
 from tests.mutations.mutants.store import STORE
 from tests.mutations.mutants.values import VALUES
 from tests.mutations.mutants.verify import VERIFY
+from tests.mutations.mutants.waiting import WAITING
 
 MUTANTS = (
     *RUNS,
@@ -31,4 +32,5 @@ MUTANTS = (
     *STORE,
     *VALUES,
     *MONEY,
+    *WAITING,
 )

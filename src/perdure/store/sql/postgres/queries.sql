@@ -843,6 +843,28 @@ WHERE (:agent::text = '' OR agent = :agent) AND (:run::text = '' OR id = :run) O
 SELECT stream, model, provider, day, steps, took_us, calls, unpriced, input_tokens, output_tokens, cached_input_tokens, cache_write_tokens, cost FROM savings
 ORDER BY stream, model, provider, day;
 
+-- name: put_signal(owner, run, name, number, value, by, at)
+-- Fold of SignalSent. A run that waits is told.
+WITH told AS (
+    SELECT pg_notify('perdure', current_schema() || ' ' || runs.stream::text) IS NULL AS unheard
+    FROM runs JOIN agents ON agents.name = runs.agent
+    WHERE agents.stream = :owner::bigint AND runs.id = :run::text AND runs.status = 'waiting')
+INSERT INTO signals (owner, run, name, number, value, by, at)
+SELECT :owner::bigint, :run::text, :name::text, :number::bigint, :value::bytea, :by::text, :at::bigint
+FROM (SELECT count(unheard) FROM told) AS heard;
+
+-- name: last_signal(owner, run, name)
+-- The number of the newest one.
+SELECT number FROM signals WHERE owner = :owner AND run = :run AND name = :name ORDER BY number DESC LIMIT 1;
+
+-- name: get_signal(owner, run, name, number)
+-- The one whose turn it is.
+SELECT value, by FROM signals WHERE owner = :owner AND run = :run AND name = :name AND number = :number;
+
+-- name: all_signals()
+-- For rebuild.
+SELECT owner, run, name, number, value, by, at FROM signals ORDER BY owner, run, name, number;
+
 -- name: lock_journal()
 -- Nobody else writes while the views are made anew.
 LOCK TABLE events IN SHARE ROW EXCLUSIVE MODE;
@@ -902,3 +924,7 @@ DELETE FROM workflows;
 -- name: clear_workflow_steps()
 -- Rebuild starts from nothing.
 DELETE FROM workflow_steps;
+
+-- name: clear_signals()
+-- Rebuild starts from nothing.
+DELETE FROM signals;

@@ -816,6 +816,23 @@ WHERE (:agent = '' OR agent = :agent) AND (:run = '' OR id = :run) ORDER BY savi
 SELECT stream, model, provider, day, steps, took_us, calls, unpriced, input_tokens, output_tokens, cached_input_tokens, cache_write_tokens, cost FROM savings
 ORDER BY stream, model, provider, day;
 
+-- name: put_signal(owner, run, name, number, value, by, at)
+-- Fold of SignalSent.
+INSERT INTO signals (owner, run, name, number, value, by, at)
+VALUES (:owner, :run, :name, :number, :value, :by, :at);
+
+-- name: last_signal(owner, run, name)
+-- The number of the newest one.
+SELECT number FROM signals WHERE owner = :owner AND run = :run AND name = :name ORDER BY number DESC LIMIT 1;
+
+-- name: get_signal(owner, run, name, number)
+-- The one whose turn it is.
+SELECT value, by FROM signals WHERE owner = :owner AND run = :run AND name = :name AND number = :number;
+
+-- name: all_signals()
+-- For rebuild.
+SELECT owner, run, name, number, value, by, at FROM signals ORDER BY owner, run, name, number;
+
 -- name: lock_journal()
 -- Nobody else writes while the views are made anew: here the transaction has the write lock anyway.
 SELECT 1;
@@ -875,3 +892,7 @@ DELETE FROM workflows;
 -- name: clear_workflow_steps()
 -- Rebuild starts from nothing.
 DELETE FROM workflow_steps;
+
+-- name: clear_signals()
+-- Rebuild starts from nothing.
+DELETE FROM signals;
