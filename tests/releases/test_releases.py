@@ -197,6 +197,22 @@ def test_its_events_are_there_and_go_on(agent: Agent, release: Path, store_url: 
     must_be_sound(store_url)
 
 
+def test_its_workflows_are_there_and_go_on(agent: Agent, release: Path, store_url: str) -> None:
+    if not has(release, "workflows"):
+        assert agent.workflows.list() == []
+        agent.workflows.create(name="report", steps=["scrape", "analyse", "write", "send"])
+    plan = agent.workflows.get("report")
+    if has(release, "workflows"):
+        assert plan.results == {1: [flight()], 2: LARGE}
+        step = plan.next_incomplete_step()
+        assert step is not None
+        assert (step.action, step.status, plan.progress) == ("write", "in_progress", 50)
+    names = ("scrape", "analyse", "write", "send")
+    results = plan.resume(handlers={name: lambda step: f"{step.action} now" for name in names})
+    assert (results[3], results[4], plan.progress) == ("write now", "send now", 100)
+    must_be_sound(store_url)
+
+
 def test_what_it_has_paid_is_still_known(agent: Agent, release: Path, store_url: str) -> None:
     paid = agent.usage()
     figures = (1, 1200, 300, 0.5) if has(release, "usage") else (0, 0, 0, 0)

@@ -113,7 +113,21 @@ def events(agent: Any) -> None:
     assert agent.events.replay(lambda total, event: total + event.payload.get("order", 0), 0) == 3
 
 
-PARTS = {"state": state, "checkpoint": checkpoint, "artifacts": artifacts, "usage": usage, "events": events}
+def workflows(agent: Any) -> None:
+    plan = agent.workflows.create(name="report", steps=["scrape", "analyse", "write", "send"])
+    plan.complete(1, result=[flight()], note="by hand")
+    plan.complete(2, result=LARGE)
+    plan.start(3)
+
+
+PARTS = {
+    "state": state,
+    "checkpoint": checkpoint,
+    "artifacts": artifacts,
+    "usage": usage,
+    "events": events,
+    "workflows": workflows,
+}
 """What releases have added since the first, by the attribute of the agent."""
 
 
