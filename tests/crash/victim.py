@@ -373,6 +373,13 @@ def _torn(info: Any) -> list[str]:
     return sorted(written ^ landed)
 
 
+def _landed_usage(info: Any) -> list[int]:
+    """What steps, items and the open have used; an interrupted body has used more, and is not in it."""
+    landed = [event.record for event in info.events if not isinstance(event.record, records.Spent)]
+    usage = [one for record in landed for one in getattr(record, "usage", ())]
+    return [len(usage), sum(one.input_tokens for one in usage), sum(one.cost for one in usage)]
+
+
 async def report(cast: Cast) -> None:
     """Leave the outcome where the harness finds it, whole or not at all, and go in order."""
     found: dict[str, Any] = {}
@@ -385,7 +392,7 @@ async def report(cast: Cast) -> None:
             "result": info.result,
             "state": state,
             "messages": info.messages,
-            "usage": [info.usage.calls, info.usage.input_tokens, info.usage.cost_usd],
+            "usage": _landed_usage(info),
             "in doubt": [effect.name for effect in info.in_doubt],
             "torn": _torn(info),
         }

@@ -176,7 +176,7 @@ class Process(Owner):
         self.engine = Engine(
             AGENT, store="sqlite:///never-opened", durability="full", strict=False, key=None, single_home=False
         )
-        self.engine.__dict__.update(_known=True, signer=None)
+        self.engine.__dict__.update(_known=True, _signer=None)
         self.done = False
         """It knows that every run is finished."""
         self._protocols: list[Protocol[Any]] = []

@@ -282,6 +282,37 @@ def set_run_status(
     return (yield from _change_run(it, stream, status, at, outcome, error, 0))
 
 
+def add_savings(
+    it: Transaction,
+    server: Server,
+    stream: int,
+    model: str,
+    provider: str,
+    day: int,
+    steps: int,
+    took_us: int,
+    calls: int,
+    unpriced: int,
+    input_tokens: int,
+    output_tokens: int,
+    cached_input_tokens: int,
+    cache_write_tokens: int,
+    cost: int,
+) -> Executing:
+    tokens = input_tokens, output_tokens, cached_input_tokens, cache_write_tokens
+    more = steps, took_us, calls, unpriced, *tokens, cost
+    key = (stream, model, provider, day)
+    row = it.database.tables["savings"].get(key)
+    if row is None or it.seen(row) is None:
+        yield from it.insert("savings", key, more)
+        return [], 1
+    yield from it.lock(row)
+    seen = it.seen(row)
+    assert seen is not None
+    it.put("savings", row, tuple(a + b for a, b in zip(seen, more, strict=True)))
+    return [], 1
+
+
 def get_answer(it: Transaction, server: Server, stream: int, about: int) -> Executing:
     yield from ()
     return NOTHING
@@ -311,6 +342,7 @@ STATEMENTS: dict[str, Callable[..., Executing]] = {
         get_run,
         resume_run,
         set_run_status,
+        add_savings,
         get_answer,
     )
 }
