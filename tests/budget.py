@@ -25,7 +25,7 @@ SUITE_SECONDS_MAX = {
     "postgres": 280,
     "powerloss": 100,
     "mutations": 360,
-    "releases": 20,
+    "releases": 30,
     "docs": 30,
     "tidy": 30,
 }

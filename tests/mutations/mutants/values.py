@@ -60,7 +60,7 @@ VALUES = (
         "later-fields-left-out",
         "an entry that a later version has written is read without what it does not know",
         LATER,
-        "records.py",
+        "plan_records.py",
         ', gc=False, forbid_unknown_fields=True):\n    """An entry\'s content.\n',
         ', gc=False):\n    """An entry\'s content.\n',
     ),
