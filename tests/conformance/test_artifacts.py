@@ -88,6 +88,16 @@ def test_it_comes_back_in_another_process_as_what_it_was(store_url: str, tmp_pat
     assert agent.artifacts.load("every other") == data[:100:2]
     assert agent.artifacts.load("nothing") == b""
     assert agent.artifacts.load("file", to=tmp_path / "again.bin").read_bytes() == data
+    (tmp_path / "link").symlink_to(tmp_path / "linked.bin")
+    assert agent.artifacts.load("file", to=tmp_path / "link").read_bytes() == data
+    assert (tmp_path / "link").is_symlink()
+    os.mkfifo(tmp_path / "pipe")  # stands for /dev/null, which must stay what it is
+    reading = threading.Thread(target=lambda: poured.append((tmp_path / "pipe").read_bytes()))
+    poured: list[bytes] = []
+    reading.start()
+    agent.artifacts.load("file", to=tmp_path / "pipe")
+    reading.join()
+    assert poured == [data] and (tmp_path / "pipe").is_fifo()
     assert [it.name for it in tmp_path.iterdir() if it.suffix == ".part"] == []
     first, second = agent.artifacts.versions("file")
     assert (first.kind, first.size, first.note, first.labels) == ("file", len(data), "after epoch 3", ("best",))

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ..errors import ArtifactDamaged, ArtifactNotFound, CorruptValue, JournalDamaged
 from ..store.base import Store
@@ -170,13 +170,15 @@ def export(store: Store, saved: ArtifactSaved, path: Path, progress: Progress | 
         raise IsADirectoryError(f"{str(path)!r} is a folder; say how the file in it is to be called")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {str(path.parent)!r}")
+    if path.exists() and not path.is_file():
+        with path.open("wb") as device:  # or a pipe: what is put in its place would not be one
+            _pour(store, saved, device, progress)
+        return path
+    path = path.resolve()  # a link stays, and what it leads to is replaced
     part = path.with_name(f".{path.name[:100]}.{store.clock.salt().hex()[:12]}.part")
     try:
         with part.open("xb") as file:
-            for block in (reader := ArtifactReader(store, saved)):
-                file.write(block)
-                if progress is not None:
-                    progress(reader.tell(), saved.size)
+            _pour(store, saved, file, progress)
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
@@ -185,6 +187,13 @@ def export(store: Store, saved: ArtifactSaved, path: Path, progress: Progress | 
             part.unlink()
     _sync_folder(path.parent)
     return path
+
+
+def _pour(store: Store, saved: ArtifactSaved, file: BinaryIO, progress: Progress | None) -> None:
+    for block in (reader := ArtifactReader(store, saved)):
+        file.write(block)
+        if progress is not None:
+            progress(reader.tell(), saved.size)
 
 
 def _sync_folder(folder: Path) -> None:
