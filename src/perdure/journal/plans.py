@@ -183,9 +183,9 @@ def _aimed_at(sheet: Sheet, move: Move) -> r.PlannedStep:
     """The step that is meant; in a newer version than the caller knows it may have another number."""
     aim, name = move.aim, move.flow[1]
     if move.claim:
-        ours = [it for it in sheet.steps if it.standing.claim == move.claim]
-        if ours:
-            return ours[0]
+        for it in sheet.steps:
+            if it.standing.claim == move.claim and it.standing.status == Status.IN_PROGRESS:
+                return it
     for it in sheet.steps:
         if it.step == aim.step:
             if it.digest != aim.digest:
@@ -197,6 +197,8 @@ def _aimed_at(sheet: Sheet, move: Move) -> r.PlannedStep:
 def _refuse_claimed(step: r.PlannedStep, move: Move, leases: Leases) -> None:
     """Whoever is alive and at it keeps it; whoever was taken for dead, and replaced, has lost it."""
     standing, label = step.standing, f"step {step.step} ({step.action}) of workflow {move.flow[1]!r}"
+    if standing.claim < move.claim:
+        raise WorkflowChanged(f"{label} is another one since this process has started it")
     if move.claim and standing.claim != move.claim:
         raise StepClaimed(
             f"{label} was taken over by agent {standing.by!r} meanwhile, and is {standing.status}",

@@ -16,6 +16,7 @@ from tests.mutations.mutants.store import STORE
 from tests.mutations.mutants.values import VALUES
 from tests.mutations.mutants.verify import VERIFY
 from tests.mutations.mutants.waiting import WAITING
+from tests.mutations.mutants.workflows import OF_WORKFLOWS
 
 MUTANTS = (
     *RUNS,
@@ -29,6 +30,7 @@ MUTANTS = (
     *OF_EVENTS,
     *OF_RETENTION,
     *ARTIFACTS,
+    *OF_WORKFLOWS,
     *STORE,
     *VALUES,
     *MONEY,
