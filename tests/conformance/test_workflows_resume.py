@@ -12,12 +12,14 @@ import pytest
 from perdure import (
     Agent,
     Done,
+    EffectInsideStep,
     NotDone,
     RunWaiting,
     StepClaimed,
     UnknownAction,
     WorkflowBlocked,
     WorkflowInvalid,
+    WorkflowNotFound,
     WrongAgent,
 )
 from perdure.failpoints import Moment, Site
@@ -231,6 +233,40 @@ def test_what_cannot_be_called_is_told_before_anything_runs(store_url: str, worl
     wf.complete(1)
     wf.resume()
     assert world.all() == ["published"]
+
+
+def test_a_plan_can_be_followed_beside_a_step_and_not_inside(store_url: str) -> None:
+    agent = agent_at(store_url)
+    handlers = {"a": lambda: agent.state.incr("n", "a"), "b": lambda results: results[1] + 1}
+
+    def follow(name: str) -> Any:
+        return agent.workflows.create(name, ["a", "b"]).resume(handlers)
+
+    with agent.run("outer") as run:
+        assert follow("w") == {1: 1, 2: 2}
+        with pytest.raises(EffectInsideStep, match="inside a step"):
+            run.step(follow, "v")
+        for _ in run.each(["item"]):
+            assert follow("w") == {1: 1, 2: 2}, "what is done is not done again"
+            with pytest.raises(WorkflowNotFound, match="created in this item"):
+                follow("u")
+    assert agent.runs.get("w@1/1").summary.parent == agent.runs.get("outer").summary.stream
+    assert agent.state.get("n", "a") == 1
+
+
+def test_who_is_interrupted_lets_others_go_on(store_url: str) -> None:
+    agent = agent_at(store_url)
+    wf = agent.workflows.create("w", ["a"])
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        wf.resume({"a": interrupted})
+    assert (wf.step(1).status, wf.step(1).claimed_by) == ("in_progress", "")
+    assert agent.runs.get("w@1/1").status == "interrupted"
+    other = agent_at(store_url, "other").workflows.get("w", of="tester")
+    assert other.resume({"a": lambda: "theirs"}) == {1: "theirs"}
 
 
 # -- several processes ------------------------------------------------------------------------------------------------

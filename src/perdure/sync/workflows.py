@@ -14,7 +14,7 @@ from ..run.requests import drive_sync as block
 from ..workflows import acts, shown
 from ..workflows.given import Given
 from ..workflows.plan import Plan, WorkflowStep
-from ..workflows.reading import Key, Which, one_step, reader_for
+from ..workflows.reading import Key, Which, reader_for
 from ..workflows.work import Handlers, Job, Work
 from .run import ASYNC, Run
 
@@ -100,7 +100,7 @@ class Workflow:
 
     def step(self, step: Key) -> WorkflowStep:
         """One step by its number or name."""
-        return self._read(lambda: one_step(self._engine, self._which, step))
+        return self._read(lambda: reader_for(self._engine).one(self._which, step))
 
     def next_incomplete_step(self) -> WorkflowStep | None:
         """The first step that is neither completed nor skipped, and that waits for no other; None when all are done."""

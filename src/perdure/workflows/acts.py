@@ -14,7 +14,7 @@ from ..run.requests import Protocol, Read
 from ..state import land, waiting_room
 from .given import Given, checked, draft_of, key_of
 from .plan import WorkflowStep
-from .reading import Key, Look, Status, Which, no_step, one_step, reader_for
+from .reading import Key, Look, Status, Which, no_step, reader_for
 
 if TYPE_CHECKING:
     from ..engine import Engine
@@ -55,7 +55,7 @@ def move(
         room.asks.append(wanted)
     else:
         yield from commit(engine, wanted)
-    moved: WorkflowStep = yield Read(one_step, (engine, which, step))
+    moved: WorkflowStep = yield Read(reader_for(engine).one, (which, step))
     return moved
 
 

@@ -129,6 +129,14 @@ class Reader:
         names = _names(seen.sheet)
         return [self._step(seen, it, names, self._value) for it in seen.sheet.steps if it.step in chosen]
 
+    def one(self, which: Which, step: Key) -> WorkflowStep:
+        """One of them, by its number or name."""
+        seen, key = self.look(which), key_of(step)
+        for it in seen.sheet.steps:
+            if it.step == key:
+                return self._step(seen, it, _names(seen.sheet), self._value)
+        raise no_step(which.name, key, [it.step for it in seen.sheet.steps])
+
     def _plan(self, which: Which, seen: Look, value: Callable[[bytes], Any]) -> Plan:
         names = _names(seen.sheet)
         steps = tuple(self._step(seen, it, names, value) for it in seen.sheet.steps)
@@ -181,20 +189,6 @@ class Reader:
 def reader_for(engine: Engine) -> Reader:
     """Reads for an agent of this process; one that has claimed nothing is no holder of anything yet."""
     return Reader(engine.store, engine.name, engine.place.tenancy_if_any)
-
-
-def one_step(engine: Engine, which: Which, step: Key) -> WorkflowStep:
-    """One step of a workflow, by its number or name."""
-    key = key_of(step)
-    [found] = reader_for(engine).some(which, lambda plan: [_step_of(plan, key)])
-    return found
-
-
-def _step_of(plan: Plan, key: str) -> WorkflowStep:
-    for it in plan.steps:
-        if str(it.step) == key:
-            return it
-    raise no_step(plan.name, key, [str(it.step) for it in plan.steps])
 
 
 def no_step(name: str, key: str, there: list[str]) -> WorkflowNotFound:

@@ -16,6 +16,7 @@ import msgspec
 from .. import records as r
 from ..codec.restored import Restored
 from ..errors import (
+    EffectInsideStep,
     LeaseLost,
     RunBusy,
     RunWaiting,
@@ -26,15 +27,17 @@ from ..errors import (
     WorkflowBlocked,
     WorkflowChanged,
     WorkflowInvalid,
+    WorkflowNotFound,
     WorkflowProblem,
     WrongAgent,
 )
-from ..journal.plans import Move
+from ..journal.plans import Draft, Move
 from ..limits import WAIT_POLL_SECONDS, WAIT_POLL_SECONDS_MAX
 from ..run.core import RunCore
 from ..run.durable import Durable
 from ..run.functions import signature_of
 from ..run.requests import Invoke, Pause, Protocol, Read
+from ..run.scope import current
 from ..run.steps import describe
 from .acts import aimed, commit
 from .given import meant
@@ -81,6 +84,7 @@ class Work:
 
     def begin(self) -> Protocol[None]:
         """Find what every step that is left needs, before any of them runs."""
+        _refuse_inside(self._which)
         left: list[WorkflowStep] = yield Read(self._some, (lambda plan: [it for it in plan.steps if not it.done],))
         for step in left:
             self._call_for(step, {})
@@ -230,6 +234,23 @@ class Work:
 
     def _some(self, choose: Callable[[Plan], list[WorkflowStep]]) -> list[WorkflowStep]:
         return reader_for(self._engine).some(self._which, choose)
+
+
+def _refuse_inside(which: Which) -> None:
+    """What a body has written is not there before it ends: nobody could claim a step of it."""
+    frame = current()
+    while frame is not None:
+        if frame.inside:
+            raise EffectInsideStep(
+                f"workflow {which.name!r} cannot be resumed inside a {frame.inside}", hint="call wf.resume() beside it"
+            )
+        asks = frame.buffer.asks if frame.buffer is not None else []
+        if any(isinstance(ask, Draft) and ask.flow[1] == which.name for ask in asks):
+            raise WorkflowNotFound(
+                f"workflow {which.name!r} was created in this item, and is there when the item ends",
+                hint="create it before the loop",
+            )
+        frame = frame.parent
 
 
 def _plain(call: Callable[..., Any]) -> Callable[..., Any]:
