@@ -239,28 +239,32 @@ def test_under_a_budget_every_call_needs_a_price(store_url: str) -> None:
 
 
 async def test_the_async_side_counts_the_same(store_url: str) -> None:
-    agent = AsyncAgent("tester", store=store_url)
+    agent, reached, open_runs = AsyncAgent("tester", store=store_url), asyncio.Event(), list[Any]()
 
     @agent.step
     async def think(number: int) -> int:
-        await run.usage(model="m", input_tokens=number, cost_usd=1)
+        await open_runs[-1].usage(model="m", input_tokens=number, cost_usd=1)
         return number
 
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.5), agent.run("r") as run:
+    async def program(budget: float | None, stays: bool = False) -> None:
+        async with agent.run("r", budget_usd=budget) as run:
+            open_runs.append(run)
             await asyncio.gather(*[think(n) for n in (1, 2, 3)])
             await think(0)
             await run.usage(model="m", cost_usd=1)
-            await asyncio.sleep(60)
-    for budget in (5, 6):
-        try:
-            async with agent.run("r", budget_usd=budget) as run:
-                await asyncio.gather(*[think(n) for n in (1, 2, 3)])
-                await think(0)
-                await run.usage(model="m", cost_usd=1)
-                await think(4)
-        except BudgetExceeded:
-            assert budget == 5
+            if stays:
+                reached.set()
+                await asyncio.sleep(60)
+            await think(4)
+
+    first = asyncio.create_task(program(None, stays=True))
+    await reached.wait()
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    with pytest.raises(BudgetExceeded):
+        await program(5)
+    await program(6)
     usage, saved = await agent.usage(), await agent.savings()
     assert counted(usage) == (6, 10, 6.0)
     assert (saved.steps, saved.calls, saved.input_tokens, saved.cost_usd) == (8, 8, 12, 8.0)

@@ -83,8 +83,8 @@ class Account:
         for recorded in self._ledger.done_within(item):
             self.credit(recorded)
         with self._lock:
-            for scope in [scope for scope in self._ledger.item_usage if scope.startswith(item)]:
-                self._save(0, 0, self._ledger.item_usage.pop(scope))
+            for usage in self._ledger.item_usage.pop(item, ()):
+                self._save(0, 0, usage)
 
     def _save(self, steps: int, took_us: int, usage: Sequence[r.Usage]) -> None:
         """A step's time belongs to the first model that it has called."""

@@ -89,8 +89,8 @@ class Ledger:
         self.items: set[str] = set()
         self.landed: dict[str, list[tuple[r.Write, ...]]] = {}
         """All writes that landed inside an item, by the item's scope: a skipped item applies them."""
-        self.item_usage: dict[str, tuple[r.Usage, ...]] = {}
-        """Of the bodies of done items, by the item's scope."""
+        self.item_usage: dict[str, list[tuple[r.Usage, ...]]] = {}
+        """Of the bodies of done items, by the scope of the item and of those around it."""
         self.operations: dict[tuple[str, int, str], list[r.Write]] = {}
         """Writes in the open, by scope, operation and key, in order."""
         self.questions: dict[int, int] = {}
@@ -285,7 +285,8 @@ class Ledger:
     def _on_item(self, event: r.Event, it: r.ItemDone) -> None:
         self.items.add(it.scope)
         if it.usage:
-            self.item_usage[it.scope] = it.usage
+            for outer in scopes_around(it.scope):
+                self.item_usage.setdefault(outer, []).append(it.usage)
         self.latest_start = max(self.latest_start, event.seq - 1)
         if it.writes:
             self._land(it.scope, it.writes)
