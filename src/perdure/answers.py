@@ -16,10 +16,10 @@ from .failpoints import Site
 from .journal.append import Append
 from .journal.signals import Signal
 from .run.doubt import Done
-from .run.requests import Protocol, Read
+from .run.requests import Protocol, Read, drive_sync
 from .run.writes import named
 from .runs import EffectInDoubt, Question, RunInfo, get_run
-from .state import land, waiting_room
+from .state import in_the_open, land, waiting_room
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -103,10 +103,14 @@ def _say(engine: Engine, info: RunInfo, about: int, answer: Answer, by: str | No
     store = engine.store
     packed, made = objects.pack(store, answer.result, "answer")
     record = r.Answered(info.summary.stream, about, answer.verdict, packed, by or whoever())
-    unit = Append(
-        Site.ANSWER, engine.own_stream(), [record], store.clock, objects=made, signer=engine.signer, seal=True
+    signer = engine.signer  # an answer is signed at once
+    drive_sync(
+        store,
+        in_the_open(
+            engine,
+            lambda head, _: Append(Site.ANSWER, head, [record], store.clock, objects=made, signer=signer, seal=True),
+        ),
     )
-    store.submit(unit)
 
 
 def _about_effect(info: RunInfo, answer: Any) -> Answer:

@@ -69,6 +69,12 @@ class Place:
             self._streams[agent] = head, signer  # the key of whoever came last: others may have closed theirs
         return head
 
+    def leave_stream(self, agent: str, head: Head) -> None:
+        """What this process writes in the open goes to another stream from now on."""
+        with self._lock:
+            if agent in self._streams and self._streams[agent][0] is head:
+                del self._streams[agent]
+
     def seal(self) -> None:
         """Sign what this process has written in the open since it was last signed."""
         for head, signer in list(self._streams.values()):

@@ -18,10 +18,12 @@
     │   ├── StoreClosed              PD208  used after close()
     │   ├── JournalDamaged           PD209  an entry does not fit its chain
     │   ├── WrongStore               PD210  an anchor of another store
+    │   ├── ArchiveDamaged           PD220  a file of folded entries is not as it was written
     │   └── ArtifactDamaged          PD211  a chunk of an artifact is missing or changed
     ├── RunProblem                   the life of a run
     │   ├── RunBusy                  PD301  open elsewhere, and its holder is alive
     │   ├── RunFinished              PD302  a finished run is replayed read-only
+    │   │   └── RunFolded            PD320  its steps are in an archive
     │   ├── RunNotFound              PD303  no run of that id
     │   ├── RunWaiting               PD304  waits for a person or an event
     │   ├── InputChanged             PD305  the same id with another input
@@ -42,7 +44,8 @@
     │   ├── Abandoned                PD407  a timed-out body tried to write
     │   ├── VersionConflict          PD408  a key of the state has another version by now
     │   ├── CheckpointNotFound       PD409  no checkpoint of that name
-    │   └── ArtifactNotFound         PD410  no artifact of that name
+    │   ├── ArtifactNotFound         PD410  no artifact of that name
+    │   └── HistoryFolded            PD420  the state of that time is in an archive
     └── WorkflowProblem              workflows and their steps
         ├── WorkflowNotFound         PD501  no workflow, or no step, of that name
         ├── WorkflowInvalid          PD502  steps that make no plan: a cycle, a name twice
@@ -204,6 +207,13 @@ class ArtifactDamaged(StoreProblem, ValueError):
         """Where the part begins that cannot be read; all before it is sound."""
 
 
+class ArchiveDamaged(StoreProblem):
+    """The archive is not as it was written."""
+
+    code = "PD220"
+    hint = "take another copy of it, from a backup"
+
+
 class RunProblem(PerdureError):
     """The run cannot do this."""
 
@@ -220,6 +230,13 @@ class RunFinished(RunProblem):
 
     code = "PD302"
     hint = "start a run with a new id; agent.runs.result(id) reads the result without replay"
+
+
+class RunFolded(RunFinished):
+    """The run is finished and was folded: its steps are not in the store any more."""
+
+    code = "PD320"
+    hint = "agent.runs.result(id) has its result; `perdure archive show` shows what it did"
 
 
 class RunNotFound(RunProblem, LookupError):
@@ -371,6 +388,13 @@ class VersionConflict(CallProblem):
         """The value that was to be written."""
         self.theirs = theirs
         """The value that is there."""
+
+
+class HistoryFolded(CallProblem, LookupError):
+    """The state is not known any more as it was then."""
+
+    code = "PD420"
+    hint = "older changes were folded by `perdure gc --fold-before`, and are in its archives"
 
 
 class CheckpointNotFound(CallProblem, LookupError):

@@ -51,6 +51,8 @@ class Site(StrEnum):
     SEAL = "stream.seal"
     COLLECT = "objects.collect"
     SHRINK = "store.shrink"
+    FOLD = "stream.fold"
+    ARCHIVE = "stream.archive"
     REBUILD = "journal.rebuild"
     BACKUP = "store.backup"
 

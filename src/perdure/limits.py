@@ -125,3 +125,6 @@ TOKENS_MAX = 10**12
 
 COST_USD_MAX = 1_000_000
 """Of one call, and of a budget."""
+
+FOLD_ENTRIES_MAX = 20_000
+"""Entries that one transaction folds; a longer stream is folded in several."""

@@ -12,7 +12,7 @@ from enum import IntEnum, StrEnum
 
 import msgspec
 
-from . import plan_records
+from . import fold_records, plan_records
 from .errors import JournalDamaged, StoreTooNew
 from .process import Holder
 
@@ -26,6 +26,13 @@ Standing = plan_records.Standing
 PlannedStep = plan_records.PlannedStep
 WorkflowMade = plan_records.WorkflowMade
 WorkflowMoved = plan_records.WorkflowMoved
+Usage = fold_records.Usage
+Saved = fold_records.Saved
+Carried = fold_records.Carried
+CarriedUsage = fold_records.CarriedUsage
+CarriedSavings = fold_records.CarriedSavings
+Floor = fold_records.Floor
+Folded = fold_records.Folded
 
 
 class Op(IntEnum):
@@ -151,47 +158,6 @@ Landing = (
 
 LANDED_PLACE = 1 << 20
 """Events are found by their place in an entry: its writes are counted from 0, what has landed with it from here."""
-
-
-class Usage(Record, frozen=True):
-    """What calls of a model came to, as its provider reported it; one call, or the sum of several."""
-
-    model: str
-    provider: str = ""
-    step: str = ""
-    """The step or effect that made the calls; empty outside of them."""
-    calls: int = 1
-    unpriced: int = 0
-    """Calls of which nobody knows the cost: they are not in `cost`."""
-    input_tokens: int = 0
-    """All of them, those from the cache too."""
-    output_tokens: int = 0
-    cached_input_tokens: int = 0
-    cache_write_tokens: int = 0
-    cost: int = 0
-    """In billionths of a dollar, by the prices of the day when it was recorded."""
-
-    def __add__(self, other: Usage) -> Usage:
-        return Usage(
-            self.model,
-            self.provider,
-            self.step,
-            self.calls + other.calls,
-            self.unpriced + other.unpriced,
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-            self.cached_input_tokens + other.cached_input_tokens,
-            self.cache_write_tokens + other.cache_write_tokens,
-            self.cost + other.cost,
-        )
-
-
-class Saved(Record, frozen=True):
-    """What was remembered and not done again: steps, their time, and their calls of one model."""
-
-    steps: int
-    took_us: int
-    usage: Usage
 
 
 class Status(StrEnum):
@@ -438,6 +404,7 @@ class Kind(IntEnum):
     REPLAYED = 22
     WAIT_BEGAN = 40
     WAIT_ENDED = 41
+    FOLDED = 50
 
 
 CLASS_OF: dict[int, type[Record]] = {
@@ -465,6 +432,7 @@ CLASS_OF: dict[int, type[Record]] = {
     Kind.REPLAYED: Replayed,
     Kind.WAIT_BEGAN: WaitBegan,
     Kind.WAIT_ENDED: WaitEnded,
+    Kind.FOLDED: Folded,
 }
 KIND_OF: dict[type[Record], int] = {record: int(kind) for kind, record in CLASS_OF.items()}
 _DECODERS = {kind: msgspec.msgpack.Decoder(record) for kind, record in CLASS_OF.items()}

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from . import checkpoints, collect, state
+from . import archive, checkpoints, collect, folding, state
+from .durations import Duration, seconds_of
 from .failpoints import Site
 from .journal.keeping import keep_of
 from .journal.marks import Mark
@@ -42,6 +43,8 @@ class GcReport(msgspec.Struct, frozen=True):
     """Keys whose time had run out."""
     checkpoints: Part = Part()
     """Versions that the rules of `checkpoint.retain` do not keep. Their bytes are among those of the objects."""
+    events: Part = Part()
+    """Entries of the journal that were archived and folded."""
     objects: Part = Part()
     """Large values, and parts of checkpoints, that nothing refers to."""
     holders: Part = Part()
@@ -49,11 +52,15 @@ class GcReport(msgspec.Struct, frozen=True):
     bytes_before: int = 0
     """What the store took on disk."""
     bytes_after: int = 0
+    archives: tuple[str, ...] = ()
+    """The files that have the folded entries."""
+    notes: tuple[str, ...] = ()
+    """What could not be done, and why."""
 
     @property
     def nothing(self) -> bool:
         """Whether there was nothing to free."""
-        return not any(part.count for part in (self.state, self.checkpoints, self.objects, self.holders))
+        return not any(part.count for part in (self.state, self.checkpoints, self.events, self.objects, self.holders))
 
     def __str__(self) -> str:
         found = [f"{part.count} {one if part.count == 1 else many}" for one, many, part in self.parts() if part.count]
@@ -64,6 +71,7 @@ class GcReport(msgspec.Struct, frozen=True):
         """Each kind of thing in words, for one and for many."""
         yield "expired key of state", "expired keys of state", self.state
         yield "old checkpoint", "old checkpoints", self.checkpoints
+        yield "folded entry", "folded entries", self.events
         yield "unreferenced object", "unreferenced objects", self.objects
         yield "dead holder", "dead holders", self.holders
 
@@ -73,33 +81,76 @@ def gc(
     engines: Sequence[Engine],
     *,
     dry_run: bool = False,
+    fold_before: Duration | None = None,
+    archive_folder: str | None = None,
     progress: Progress | None = None,
 ) -> GcReport:
     """Free what these agents do not need any more, and what nobody in the store refers to."""
     tell = progress or (lambda what, done, total: None)
-    before = _bytes_of(store)
     known = [engine for engine in engines if engine.is_known()]
-    drops = {engine.name: list(outdated(engine)) for engine in known}
-    checkpoints_found = Part(sum(len(marks.drops) for found in drops.values() for marks in found))
+    horizon = 0
+    if fold_before is not None:
+        horizon = store.clock.wall_ms() - int(seconds_of(fold_before, "fold_before") * 1000)
     if dry_run:
-        gone = [
-            ("CheckpointMade", *mark.place, version)
-            for found in drops.values()
-            for mark in found
-            for version in mark.drops
-        ]
-        marks = collect.marked(store, lambda done, total: tell("looking", done, total), gone)
-        sizes = [size for page in collect.unused(store, marks) for _, size in page]
-        objects = Part(len(sizes), sum(sizes))
-        return GcReport(True, _expired(known), checkpoints_found, objects, _dead(store), before, before)
+        return _told(store, known, horizon, tell)
+    before = _bytes_of(store)
     swept = _sweep(known, tell)
-    for engine in known:
-        _drop(engine, drops[engine.name], tell)
+    dropped = Part(sum(_drop(engine, tell) for engine in known))
+    folder = archive_folder or archive.folder_of(store)
+    folds = [folding.fold(engine, horizon, folder, tell) for engine in _signing(known, horizon)]
     freed = collect.collect(store, lambda done, total: tell("looking for unreferenced objects", done, total))
     holders = store.submit(_Bury(store))
     store.shrink(lambda done, total: tell("shrinking", done, total))
-    objects = Part(freed.objects, freed.bytes)
-    return GcReport(False, swept, checkpoints_found, objects, Part(holders), before, _bytes_of(store))
+    return GcReport(
+        False,
+        swept,
+        dropped,
+        Part(sum(it.entries for it in folds), sum(it.bytes for it in folds)),
+        Part(freed.objects, freed.bytes),
+        Part(holders),
+        before,
+        _bytes_of(store),
+        tuple(path for it in folds for path in it.archives),
+        _notes(known, horizon),
+    )
+
+
+def _told(store: Store, known: Sequence[Engine], horizon: int, tell: Progress) -> GcReport:
+    """What would be freed: the same looks, and the objects that nothing would refer to then."""
+    drops = [mark for engine in known for mark in outdated(engine)]
+    found = {plan.stream: plan for engine in _signing(known, horizon) for _, plan in folding.plans(engine, horizon)}
+    kept = {stream: {seq for seq, _ in plan.kept} for stream, plan in found.items()}
+    marks = collect.marked(
+        store,
+        lambda done, total: tell("looking", done, total),
+        [("CheckpointMade", *mark.place, version) for mark in drops for version in mark.drops],
+        lambda stream, seq: stream in found and seq <= found[stream].upto and seq not in kept[stream],
+    )
+    sizes = [size for page in collect.unused(store, marks) for _, size in page]
+    size = _bytes_of(store)
+    return GcReport(
+        True,
+        _expired(known),
+        Part(sum(len(mark.drops) for mark in drops)),
+        Part(sum(plan.gone for plan in found.values()), sum(plan.bytes for plan in found.values())),
+        Part(len(sizes), sum(sizes)),
+        _dead(store),
+        size,
+        size,
+        notes=_notes(known, horizon),
+    )
+
+
+def _signing(known: Sequence[Engine], horizon: int) -> list[Engine]:
+    """The agents whose streams can be folded: what an agent has signed is folded only where its key is."""
+    return [engine for engine in known if engine.signer is not None] if horizon else []
+
+
+def _notes(known: Sequence[Engine], horizon: int) -> tuple[str, ...]:
+    if not horizon:
+        return ()
+    missing = [engine.name for engine in known if engine.signer is None]
+    return tuple(f"entries of agent {name!r} are not folded: its key is not here" for name in missing)
 
 
 def _bytes_of(store: Store) -> int:
@@ -153,13 +204,15 @@ def outdated(engine: Engine) -> Iterator[Mark]:
             yield Mark(engine.stream, name, drops=drops)
 
 
-def _drop(engine: Engine, marks: Sequence[Mark], tell: Progress) -> None:
+def _drop(engine: Engine, tell: Progress) -> int:
+    marks = list(outdated(engine))
     for number, mark in enumerate(marks, start=1):
         for start in range(0, len(mark.drops), GC_BATCH):
             piece = msgspec.structs.replace(mark, drops=mark.drops[start : start + GC_BATCH])
             drive_sync(engine.store, state.land(engine, Site.CHECKPOINT, [piece]))
         engine.shelf.forget(mark.name)
         tell("old checkpoints", number, len(marks))
+    return sum(len(mark.drops) for mark in marks)
 
 
 # -- holders ----------------------------------------------------------------------------------------------------------

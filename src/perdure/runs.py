@@ -10,8 +10,9 @@ import msgspec
 
 from . import objects
 from . import records as r
-from .errors import RunNotFinished, RunNotFound
+from .errors import JournalDamaged, RunNotFinished, RunNotFound
 from .journal.append import read_events
+from .journal.walk import folded_in
 from .leases import lease_of
 from .run.core import View
 from .run.ledger import Ledger
@@ -72,6 +73,8 @@ class RunInfo(msgspec.Struct, frozen=True):
     """What its models have cost."""
     savings: Savings
     """What resuming it has saved."""
+    folded: str = ""
+    """The archive that has its entries, when they were folded; then its messages are there too, and not here."""
 
     def __repr__(self) -> str:
         return f"<RunInfo {self.id!r} of {self.agent!r}: {self.status}, {len(self.events)} entries>"
@@ -117,7 +120,7 @@ def must_exist(store: Store, agent: str, run_id: str) -> tuple[Any, ...]:
 def get_run(store: Store, agent: str, run_id: str, unpack: Callable[[bytes], Any] | None = None) -> RunInfo:
     """A run with all that it has recorded. `unpack` is for readers who do not have the types of its values."""
     summary = _summary(store, must_exist(store, agent, run_id))
-    events, _ = read_events(store.identity, summary.stream, store.read("events_of", (summary.stream, 0)))
+    events = _events(store, summary.stream)
     ledger = Ledger(events)
     assert ledger.started is not None
     unpack = unpack or partial(objects.unpack, store)
@@ -134,6 +137,7 @@ def get_run(store: Store, agent: str, run_id: str, unpack: Callable[[bytes], Any
         finished=ledger.finished is not None,
         usage=usage_of(usage_lines(store, agent, run_id)),
         savings=savings_of(savings_lines(store, agent, run_id)),
+        folded=ledger.folded.archive if ledger.folded is not None else "",
     )
 
 
@@ -147,6 +151,18 @@ def _questions(
         choices = unpack(wait.choices) if isinstance(wait, r.WaitBegan) and wait.choices else None
         found.append(Question(seq, about, kind, text, at, choices))
     return found
+
+
+def _events(store: Store, stream: int) -> list[r.Event]:
+    """The entries of a run; of one that is folded just now, those after that."""
+    found = store.read("last_folded", (stream,))
+    try:
+        rows = store.read("events_of", (stream, 0))
+        return read_events(store.identity, stream, rows, folded_in(found))[0]
+    except JournalDamaged:
+        if store.read("last_folded", (stream,)) == found:
+            raise
+        return _events(store, stream)
 
 
 def _in_doubt(summary: RunSummary, ledger: Ledger, unpack: Callable[[bytes], Any]) -> list[EffectInDoubt]:

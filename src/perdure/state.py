@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from . import objects
 from . import records as r
 from .durations import Duration, seconds_of
-from .errors import Abandoned, VersionConflict
+from .errors import Abandoned, HistoryFolded, LeaseLost, VersionConflict
 from .failpoints import Site
+from .journal.append import Append, Head, Signer
 from .journal.keeping import SPACE as RULES
 from .journal.landing import Ask, Entry, Land, Place, Space, Wanted
 from .limits import SEAL_EVENTS, SWEEP_KEYS_MAX, SWEEP_WRITES
@@ -28,6 +29,7 @@ from .store.base import Rows
 if TYPE_CHECKING:
     from .engine import Engine
 
+A = TypeVar("A", bound=Append)
 When = int | datetime
 _EVER = (1 << 62) - 1
 _TRIES = 20
@@ -119,11 +121,24 @@ def land(
     engine: Engine, site: Site, asks: Sequence[Wanted], revisions: dict[Space, int] | None = None
 ) -> Protocol[tuple[r.Landing, ...]]:
     """Write to the agent in the open, in the stream of this process."""
-    head = yield Read(engine.own_stream)
-    signer = engine.signer if head.seq - head.sealed >= SEAL_EVENTS else None
-    unit = Land(site, head, [r.Landed(())], engine.store, asks, signer=signer, revisions=revisions)
-    yield Submit(unit)
-    return unit.landed
+
+    def make(head: Head, signer: Signer | None) -> Land:
+        return Land(site, head, [r.Landed(())], engine.store, asks, signer=signer, revisions=revisions)
+
+    return (yield from in_the_open(engine, make)).landed
+
+
+def in_the_open(engine: Engine, make: Callable[[Head, Signer | None], A]) -> Protocol[A]:
+    """Commit entries to the stream of this process; to a new one, when `gc` has folded that one under its hands."""
+    while True:
+        head = yield Read(engine.own_stream)
+        unit = make(head, engine.signer if head.seq - head.sealed >= SEAL_EVENTS else None)
+        try:
+            yield Submit(unit)
+        except LeaseLost:
+            engine.place.leave_stream(engine.name, head)
+            continue
+        return unit
 
 
 def waiting_room(engine: Engine) -> Buffer | None:
@@ -312,11 +327,20 @@ def _packed_at(engine: Engine, space: str, when: When) -> Iterator[tuple[str, by
     if not engine.is_known():
         return
     revision, at = (_EVER, _milliseconds(when)) if isinstance(when, datetime) else (_revision(when), _EVER)
+    _refuse_folded(engine, space, revision, at)
     reader = _Past(engine)
     for key, number, stream, seq in engine.store.read("entries_at", (engine.stream, space, revision, at)):
         change = reader.value(stream, seq, (engine.stream, space, key), number)
         alive = not change.expires or change.expires > (at if at != _EVER else 0)
         yield key, change.value if alive else b""
+
+
+def _refuse_folded(engine: Engine, space: str, revision: int, at: int) -> None:
+    """What came before the floor of a namespace is not whole any more: half of an answer would be a wrong one."""
+    for floor, floor_at in engine.store.read("floor_of", (engine.stream, space)):
+        if revision < floor or at < floor_at:
+            since = datetime.fromtimestamp(floor_at / 1000, UTC).isoformat(sep=" ", timespec="seconds")
+            raise HistoryFolded(f"namespace {space!r} is known from version {floor} of {since} on")
 
 
 def _revision(when: object) -> int:

@@ -18,9 +18,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from perdure import Done, InDoubt, NotDone, RunWaiting, Unknown, failpoints, objects, records
+from perdure import Done, InDoubt, NotDone, RunWaiting, Unknown, failpoints, folding, objects, records
 from perdure.collect import Collect
 from perdure.journal import rebuild
+from perdure.journal.folding import plan
 from perdure.journal.verify import verify
 from perdure.store.base import Script, Unit
 from tests.crash.colours import Over, Palette, entered, out
@@ -125,7 +126,7 @@ async def write_in_the_open(cast: Cast, run: Any) -> None:
     cast.ack("event")
     await out(cast.agent.events.append("OPENED", {"token": LARGE}))
     assert await out(cast.agent.events.replay(lambda seen, _: seen + 1, 0, snapshot="count", every=2)) >= 2
-    await out(cast.agent.state.set("trip", "where", "in the open"))
+    await out(cast.agent.state.set("trip", "where", "in the open" * 60))
     async with entered(cast.agent.state.transaction()) as both:
         await out(both.set("trip", "left", run.state["token"]))
         await out(both.set("trip", "right", run.state["token"]))
@@ -313,6 +314,18 @@ async def collect(cast: Cast) -> None:
     await out(commit(Litter(cast)))
     assert await out(commit(Collect(store))) > 0
     store.shrink()
+    fold(cast)
+
+
+def fold(cast: Cast) -> None:
+    """What was written in the open in this life, and replaced since, goes into an archive."""
+    engine = cast.agent._engine
+    number = engine.own_stream().stream
+    [(_, kind, name, _)] = engine.store.read("streams_page", (number - 1, 1))
+    found = plan(engine.store, number, engine.store.clock.wall_ms() + 1, whole=False)
+    assert found is not None
+    assert found.gone > 0
+    folding.fold_stream(engine, folding.Stream(number, kind, name), found, f"{cast.world.folder}/archive")
 
 
 async def journey(cast: Cast) -> None:

@@ -20,10 +20,11 @@ LAYERS = {
     "package": "__init__",
     "facade": "agent aio sync",
     "nouns": "engine run runs answers state checkpoints events kinds usage "
-    "retention workflows memory workspace context artifacts",
-    "truth": "journal objects trees collect leases keys",
+    "retention folding workflows memory workspace context artifacts",
+    "truth": "journal objects trees collect archive leases keys",
     "store": "store",
-    "values": "records plan_records prices codec errors clock durations limits failpoints process interrupts locks",
+    "values": "records plan_records fold_records prices "
+    "codec errors clock durations limits failpoints process interrupts locks",
 }
 
 LAYER_OF = {unit: layer for layer, units in LAYERS.items() for unit in units.split()}

@@ -7,12 +7,14 @@ import contextlib
 import random
 import shutil
 import tempfile
+import time
+import warnings
 from functools import cache
 from pathlib import Path
 
 import apsw
 
-from perdure import Agent, InDoubt, RunWaiting, kinds
+from perdure import Agent, InDoubt, RunWaiting, StoreMovedWarning, kinds
 from perdure.collect import Collect
 from perdure.store import open_store
 from perdure.store.base import Store
@@ -85,6 +87,16 @@ def fill(path: Path) -> None:
     agent.close()
 
 
+def fold(path: Path) -> None:
+    """More of an agent of its own: changes of state that others have replaced, in an archive."""
+    keeper = Agent("keeper", store=path)
+    for number in range(12):
+        keeper.state.set("kept", "k", [number, LARGE[:200]])
+    time.sleep(0.005)
+    assert keeper.gc(fold_before=0.001).events.count == 11
+    keeper.close()
+
+
 def _keep(agent: Agent) -> None:
     """What is written to the agent in the open."""
     agent.state.set("trip", "page", 1)
@@ -116,10 +128,22 @@ def _made() -> Path:
     return path
 
 
-def copy_to(path: Path) -> Path:
-    """A filled store with its keys, for one test to do with as it likes. Made once, then copied."""
+@cache
+def _made_and_folded() -> Path:
+    path = _made().with_name("folded.db")
     shutil.copy(_made(), path)
     shutil.copytree(f"{_made()}.keys", f"{path}.keys")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", StoreMovedWarning)
+        fold(path)
+    return path
+
+
+def copy_to(path: Path, *, folded: bool = False) -> Path:
+    """A filled store with its keys, for one test to do with as it likes. Made once, then copied."""
+    source = _made_and_folded() if folded else _made()
+    shutil.copy(source, path)
+    shutil.copytree(f"{source}.keys", f"{path}.keys")
     return path
 
 

@@ -27,7 +27,7 @@ NOT_IN_THE_JOURNAL = {"arrival"}
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    return copy_to(tmp_path / "perdure.db")
+    return copy_to(tmp_path / "perdure.db", folded=True)
 
 
 @pytest.fixture

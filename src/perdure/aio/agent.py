@@ -268,7 +268,13 @@ class AsyncAgent:
             self.checkpoint, state, pace, checked_name(name, "a name"), keep_last=keep_last, keep_for=keep_for
         )
 
-    async def gc(self, *, dry_run: bool = False) -> GcReport:
+    async def gc(
+        self,
+        *,
+        dry_run: bool = False,
+        fold_before: Duration | None = None,
+        archive: str | os.PathLike[str] | None = None,
+    ) -> GcReport:
         """Free what is not needed any more; with `dry_run`, only say what that is.
 
         >>> print(await agent.gc(dry_run=True))
@@ -276,9 +282,16 @@ class AsyncAgent:
 
         This agent's keys whose time has run out, its checkpoints that no rule keeps, and whatever nobody in the store
         refers to. A SQLite file becomes smaller. Others may be at work; it can be interrupted anywhere.
+
+        `fold_before="90d"` also takes the entries of older finished runs, and old changes of state, out of the journal:
+        they are archived first, in the folder `archive`, which is beside the store unless you say.
         """
-        engine = self._engine
-        return await drive_async(engine.store, reading(lambda: retention.gc(engine.store, [engine], dry_run=dry_run)))
+        engine, folder = self._engine, None if archive is None else os.fspath(archive)
+
+        def free() -> GcReport:
+            return retention.gc(engine.store, [engine], dry_run=dry_run, fold_before=fold_before, archive_folder=folder)
+
+        return await drive_async(engine.store, reading(free))
 
     async def send_event(self, run: str, name: str, payload: Any = None, *, by: str | None = None) -> None:
         """Send something to a run of this agent, which takes it with `run.wait_event(name)`, now or later.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -9,11 +10,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ..durations import seconds_of
 from ..engine import Engine
 from ..errors import StoreUnavailable
 from ..retention import GcReport
 from ..retention import gc as free
-from .output import Output, clean, is_terminal, size
+from .output import Output, clean, counted, is_terminal, size
 from .stores import agent_option, common, existing_store, said_again, url_of
 
 if TYPE_CHECKING:
@@ -23,24 +25,45 @@ if TYPE_CHECKING:
 @click.command()
 @click.option("--yes", is_flag=True, help="Free it without asking.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be freed.")
+@click.option("--fold-before", metavar="AGE", help='Also archive and fold entries older than this, such as "90d".')
+@click.option(
+    "--archive",
+    metavar="FOLDER",
+    type=click.Path(file_okay=False),
+    help="Where archives go. Default: beside the store.",
+)
 @agent_option
 @common
-def gc(yes: bool, dry_run: bool, agent: str | None, url: str | None, as_json: bool) -> int:
+def gc(
+    yes: bool,
+    dry_run: bool,
+    fold_before: str | None,
+    archive: str | None,
+    agent: str | None,
+    url: str | None,
+    as_json: bool,
+) -> int:
     """Show what is not needed any more, and free it.
 
     Keys of state whose time has run out, checkpoints that no rule keeps, large values that nothing refers to, rows of
     dead processes. Asks before it frees anything; where there is nobody to ask, it only shows, unless you say --yes.
     Agents may be at work meanwhile. It can be interrupted anywhere, and started again.
+
+    With --fold-before, what finished runs did that long ago, and changes of state that others have replaced by then,
+    goes into archives: a run keeps its input, its result and its state.
     """
     if yes and dry_run:
         raise click.UsageError("--dry-run only shows, --yes frees: say one of them")
-    out = Output(as_json)
+    if archive is not None and fold_before is None:
+        raise click.UsageError("--archive says where entries go that --fold-before takes out")
+    out, age = Output(as_json), _age(fold_before)
     with _engines(url, agent) as (store, engines):
-        report = _done(out, store, engines, dry_run=True)
+        report = _done(out, store, engines, age, archive, dry_run=True)
         if not as_json:
             _tell(out, report)
-        if yes or (not dry_run and not report.nothing and _agreed(out, url, agent)):
-            report = _done(out, store, engines, dry_run=False)
+        again = said_again(url, agent) + (f" --fold-before {fold_before}" if fold_before else "")
+        if yes or (not dry_run and not report.nothing and _agreed(out, again)):
+            report = _done(out, store, engines, age, archive, dry_run=False)
             if not as_json:
                 _tell_freed(out, report)
     if as_json:
@@ -67,20 +90,40 @@ def _engines(url: str | None, agent: str | None) -> Iterator[tuple[Store, list[E
             engine.close()
 
 
-def _done(out: Output, store: Store, engines: list[Engine], *, dry_run: bool) -> GcReport:
+def _age(text: str | None) -> str | None:
+    if text is not None:
+        try:
+            seconds_of(text, "--fold-before")
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from error
+    return text
+
+
+def _done(
+    out: Output, store: Store, engines: list[Engine], age: str | None, folder: str | None, *, dry_run: bool
+) -> GcReport:
     with out.progress("looking" if dry_run else "freeing") as bar:
-        return free(store, engines, dry_run=dry_run, progress=lambda what, done, total: bar(done, total))
+        return free(
+            store,
+            engines,
+            dry_run=dry_run,
+            fold_before=age,
+            archive_folder=folder,
+            progress=lambda what, done, total: bar(done, total),
+        )
 
 
-def _agreed(out: Output, url: str | None, agent: str | None) -> bool:
+def _agreed(out: Output, again: str) -> bool:
     if out.as_json or not (is_terminal(sys.stdout) and sys.stdin.isatty()):
         if not out.as_json:
-            out.line(clean(f"nothing was freed; to free it: perdure gc --yes{said_again(url, agent)}"))
+            out.line(clean(f"nothing was freed; to free it: perdure gc --yes{again}"))
         return False
     return click.confirm("free it?", default=False)
 
 
 def _tell(out: Output, report: GcReport) -> None:
+    for note in report.notes:
+        out.line(clean(note))
     if report.nothing:
         out.line(f"nothing to free; the store takes {size(report.bytes_before)}")
         return
@@ -91,11 +134,17 @@ def _tell(out: Output, report: GcReport) -> None:
 
 def _tell_freed(out: Output, report: GcReport) -> None:
     out.line(f"{report}; the store took {size(report.bytes_before)}, and takes {size(report.bytes_after)} now")
+    folders = sorted({os.path.dirname(path) for path in report.archives})
+    for folder in folders:
+        count = sum(os.path.dirname(path) == folder for path in report.archives)
+        out.line(
+            clean(f"{counted(count, 'archive')} in {folder}: keep them, they are the only copy of what was folded")
+        )
 
 
 def _as_json(report: GcReport) -> dict[str, object]:
-    names = ("state", "checkpoints", "objects", "holders")
+    names = ("state", "checkpoints", "events", "objects", "holders")
     parts = {name: getattr(report, name) for name in names}
     counts = {name: {"count": part.count, "bytes": part.bytes} for name, part in parts.items()}
     sizes = {"bytes_before": report.bytes_before, "bytes_after": report.bytes_after}
-    return {"dry_run": report.dry_run, **counts, **sizes}
+    return {"dry_run": report.dry_run, **counts, **sizes, "archives": report.archives, "notes": report.notes}

@@ -110,6 +110,12 @@ def _gc() -> click.Command:
     return gc
 
 
+def _archive() -> click.Command:
+    from .archive import archive
+
+    return archive
+
+
 def _backup() -> click.Command:
     from .keeping import backup
 
@@ -151,6 +157,7 @@ COMMANDS: dict[str, tuple[Callable[[], click.Command], str]] = {
     "rebuild": (_rebuild, "Make the views anew from the journal."),
     "migrate": (_migrate, "Bring an old store forward, or say what that would do."),
     "gc": (_gc, "Show what is not needed any more, and free it."),
+    "archive": (_archive, "Show or verify entries that `gc` has folded."),
     "backup": (_backup, "Copy a store that is in use, and verify the copy."),
     "adopt": (_adopt, "Go on with a store that was moved or copied."),
     "demo": (_demo, "Watch an agent survive kill -9."),

@@ -8,6 +8,7 @@ import click
 import msgspec
 
 from ..errors import JournalDamaged, StoreTooNew
+from ..journal.walk import folded_in
 from ..records import Kind, Status
 from ..runs import EffectInDoubt, RunSummary, get_run, list_runs
 from .output import Output, ago, clean, when
@@ -64,6 +65,9 @@ def runs(status: str | None, agent: str | None, limit: int, url: str | None, as_
 def _row(store: Store, run: RunSummary) -> Row:
     counts = {int(kind): int(count) for kind, count in store.read("progress_of", (run.stream,))}
     done = sum(counts.get(kind, 0) for kind in _CALLS_DONE)
+    if Kind.FOLDED in counts:
+        folded = folded_in(store.read("last_folded", (run.stream,)))
+        done += folded.done if folded is not None else 0
     waits_for = tuple(text for _, _, _, text, _ in store.read("open_questions", (run.stream,)))
     last = _last_entry_at(store, run)
     if Kind.EFFECT_INTENDED not in counts or run.status in (Status.FINISHED, Status.RUNNING):

@@ -171,5 +171,6 @@ _WORDS: dict[type[r.Record], Callable[[_Teller, Any], str]] = {
     r.QuestionAsked: lambda teller, it: f"asks: {clean(it.text)}",
     r.WaitBegan: lambda teller, it: f"{_WAITS[it.kind]}{clean(it.text)}",
     r.WaitEnded: _Teller.wait_ended,
+    r.Folded: lambda teller, it: f"entries up to {it.upto} were folded: archive {clean(it.archive)}",
     r.QuestionClosed: lambda teller, it: f"answer taken: {clean(it.verdict)}",
 }

@@ -10,12 +10,12 @@ from .. import records as r
 from ..failpoints import Site
 from ..journal.append import Append
 from ..journal.landing import Settled
-from ..limits import EVENTS_OF_ENTRY_MAX, SEAL_EVENTS
+from ..limits import EVENTS_OF_ENTRY_MAX
 from ..run.core import RunCore
-from ..run.requests import Protocol, Read, Submit
+from ..run.requests import Protocol, Read
 from ..run.scope import current
 from ..run.writes import named, write
-from ..state import waiting_room
+from ..state import in_the_open, waiting_room
 from ..store.base import Statement
 from .schemas import Noted
 
@@ -47,11 +47,12 @@ def append(engine: Engine, noted: Sequence[Noted]) -> Protocol[None]:
 
 def _commit(engine: Engine, landed: Sequence[r.Happened], made: Sequence[Statement]) -> Protocol[None]:
     """In the open, to the stream of this process. Nothing has to be looked up: on a server it is one round trip."""
-    head = yield Read(engine.own_stream)
-    signer = engine.signer if head.seq - head.sealed >= SEAL_EVENTS else None
     pieces = [landed[start : start + EVENTS_OF_ENTRY_MAX] for start in range(0, len(landed), EVENTS_OF_ENTRY_MAX)]
     entries = [r.Landed(tuple(piece)) for piece in pieces]
-    yield Submit(Append(Site.EVENT, head, entries, engine.store.clock, objects=made, signer=signer))
+    yield from in_the_open(
+        engine,
+        lambda head, signer: Append(Site.EVENT, head, entries, engine.store.clock, objects=made, signer=signer),
+    )
 
 
 def note(run: RunCore, kind: Any, payload: Any) -> Protocol[None]:

@@ -14,6 +14,7 @@ from ..errors import CorruptValue, WrongStore
 from ..keys import SigningKey, signed_by
 from ..store.base import Store
 from .findings import Finding, Severity, What
+from .walk import folded_in
 
 FORMAT = "perdure anchor 1"
 
@@ -91,7 +92,12 @@ def _differences(store: Store, anchor: Anchor, keys: Mapping[str, bytes]) -> Ite
     yield from _signatures(anchor, keys)
     for head in anchor.heads:
         rows = store.read("event_at", (head.stream, head.seq))
-        if not rows:
+        folded = folded_in(store.read("last_folded", (head.stream,))) if not rows else None
+        if folded is not None and folded.upto >= head.seq:
+            # Folding is signed, which `verify` has looked at. Only the last of what was folded can be compared here.
+            if folded.upto == head.seq and folded.head != _bytes(head.chain):
+                yield Finding(What.FORKED, "another entry was folded than was there before", head.stream, head.seq)
+        elif not rows:
             text = f"stream {head.stream} had {head.seq} entries when the anchor was made"
             yield Finding(What.ROLLED_BACK, text, head.stream, _last(store, head.stream) + 1)
         elif rows[0][4] != _bytes(head.chain):

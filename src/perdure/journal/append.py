@@ -11,7 +11,7 @@ from ..clock import Clock
 from ..errors import JournalDamaged, LeaseLost
 from ..failpoints import Site
 from ..limits import SEAL_EVENTS
-from ..records import KIND_OF, Event, Record, decode
+from ..records import KIND_OF, Event, Folded, Record, decode
 from ..store.base import Last, Proof, Row, Script, Statement, Unit
 from . import chain
 from .fold import fold
@@ -151,15 +151,23 @@ def _seal(head: Head, seq: int, link: bytes, streams: int, signer: Signer) -> St
     return Statement("add_seal", (head.stream, seq, link, streams, signer.public_key, signature))
 
 
-def walk_events(head: Head, rows: Iterable[Row]) -> Iterator[Event]:
+def walk_events(head: Head, rows: Iterable[Row], folded: Folded | None = None) -> Iterator[Event]:
     """Decode a whole stream, entry by entry, and check its chain on the way: nothing is resumed from an edited journal.
 
     When it is through, the head is where the stream ends. Rows are let go as they pass: a long run is not in
-    memory twice.
+    memory twice. Of what was folded, the entries that were kept come first.
     """
     stream, expected, link = head.stream, head.seq, head.chain
+    kept = chain.marks_in(folded.kept) if folded is not None else None
     linked, digest_of = chain.link, chain.body_digest  # looked up once: a long run has many entries
     for seq, kind, at, body, stored, digest in rows:
+        if folded is not None and kept is not None:
+            if seq <= folded.upto:
+                yield _kept(stream, (seq, kind, at, body, stored, digest), kept)
+                continue
+            if kept:
+                raise JournalDamaged(f"entry {min(kept)} of stream {stream} is missing")
+            expected, link, kept = folded.upto, folded.head, None
         expected += 1
         link = linked(link, stream, seq, kind, at, digest_of(body) if body is not None else digest)
         if seq != expected or link != stored:
@@ -170,7 +178,15 @@ def walk_events(head: Head, rows: Iterable[Row]) -> Iterator[Event]:
     head.chain = link
 
 
-def read_events(store: str, stream: int, rows: Iterable[Row]) -> tuple[list[Event], Head]:
+def _kept(stream: int, row: Row, kept: dict[int, bytes]) -> Event:
+    seq, kind, at, body, stored, digest = row
+    covered = chain.body_digest(body) if body is not None else digest
+    if body is None or chain.mark(stream, seq, kind, at, covered, stored) != kept.pop(seq, None):
+        raise JournalDamaged(f"entry {seq} of stream {stream} is another than when those around it were folded")
+    return Event(seq, at, decode(kind, body))
+
+
+def read_events(store: str, stream: int, rows: Iterable[Row], folded: Folded | None = None) -> tuple[list[Event], Head]:
     """The same, all at once."""
     head = Head(store, stream, 0)
-    return list(walk_events(head, rows)), head
+    return list(walk_events(head, rows, folded)), head

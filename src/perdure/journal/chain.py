@@ -29,6 +29,19 @@ def link(before: bytes, stream: int, seq: int, kind: int, at: int, digest: bytes
     return sha256(before + _PLACE.pack(stream, seq, kind, at) + digest).digest()
 
 
+def mark(stream: int, seq: int, kind: int, at: int, digest: bytes, stored: bytes) -> bytes:
+    """Stands for an entry that is kept while those around it were folded: its content, its place and its own link."""
+    return link(stored, stream, seq, kind, at, digest)
+
+
+def marks_in(kept: bytes) -> dict[int, bytes]:
+    """The marks of the entries that were kept, by number: four bytes and 32 for each."""
+    return {
+        int.from_bytes(kept[place : place + 4], "big"): kept[place + 4 : place + 36]
+        for place in range(0, len(kept), 36)
+    }
+
+
 def seal_message(store: str, stream: int, seq: int, chain: bytes, streams: int) -> bytes:
     """What the agent's key signs: this stream had this head when the store had this many streams."""
     return b"perdure seal %s %d %d %d " % (store.encode(), stream, seq, streams) + chain

@@ -20,6 +20,7 @@ VIEWS = (
     "questions",
     "answers",
     "spaces",
+    "floors",
     "entries",
     "history",
     "checkpoints",
@@ -42,6 +43,28 @@ def fold(stream: int, seq: int, at: int, record: r.Record) -> Sequence[Statement
     """The changes of the views that follow from one entry."""
     change = _FOLDS.get(type(record))
     return change(stream, seq, at, record) if change is not None else ()
+
+
+def fold_kept(stream: int, seq: int, at: int, record: r.Record) -> Sequence[Statement]:
+    """The same for an entry that was kept when those around it were folded: what it did to its own run is carried by
+    the entry that tells of the folding, and only its events and what it wrote to agents are its own.
+    """
+    if not isinstance(record, _Landing):
+        return fold(stream, seq, at, record)
+    writes = (record.write,) if isinstance(record, r.Wrote) else getattr(record, "writes", ())
+    noted = [change for change in _writes(stream, seq, at, writes) if change.name == "add_run_happening"]
+    return [*noted, *_landed(stream, seq, at, record)]
+
+
+def _folded(stream: int, seq: int, at: int, it: r.Folded) -> list[Statement]:
+    carried = [
+        Statement("carry_state", (stream, RUN_STATE, one.key, one.value, one.version, one.at)) for one in it.state
+    ]
+    floors = [Statement("raise_floor", (one.owner, one.space, one.revision, one.at)) for one in it.floors]
+    spent = [change for one in it.usage for change in _used(stream, one.day * DAY_MS, (one.usage,))]
+    saved = [change for one in it.savings for change in _saved(stream, one.day, one.saved)]
+    anew = [Statement("drop_usage", (stream,)), Statement("drop_savings", (stream,))]
+    return [Statement("set_resumes", (stream, it.resumes)), *carried, *floors, *anew, *spent, *saved]
 
 
 def _writes(stream: int, seq: int, at: int, writes: Sequence[r.Write]) -> list[Statement]:
@@ -75,13 +98,12 @@ def _used(stream: int, at: int, usage: Sequence[r.Usage]) -> list[Statement]:
 
 
 def _replayed(stream: int, seq: int, at: int, it: r.Replayed) -> list[Statement]:
-    return [
-        Statement(
-            "add_savings",
-            (stream, one.usage.model, one.usage.provider, at // DAY_MS, one.steps, one.took_us, *_counts(one.usage)),
-        )
-        for one in it.saved
-    ]
+    return [change for one in it.saved for change in _saved(stream, at // DAY_MS, one)]
+
+
+def _saved(stream: int, day: int, one: r.Saved) -> list[Statement]:
+    which = (stream, one.usage.model, one.usage.provider, day)
+    return [Statement("add_savings", (*which, one.steps, one.took_us, *_counts(one.usage)))]
 
 
 def _wrote(stream: int, seq: int, at: int, it: r.Wrote) -> list[Statement]:
@@ -179,4 +201,5 @@ _FOLDS: dict[type[r.Record], Fold] = {
     r.WaitBegan: _asked,
     r.WaitEnded: _closed,
     r.Landed: _landed,
+    r.Folded: _folded,
 }

@@ -12,12 +12,12 @@ from typing import Any
 
 import msgspec
 
-from ..errors import StoreUnavailable
+from ..errors import JournalDamaged, StoreBusy, StoreUnavailable
 from ..failpoints import Site
 from ..records import Event
 from ..store.base import Rows, Script, Statement, Store, Unit
-from .fold import VIEWS, fold
-from .walk import PAGE_ENTRIES, Chain, pages, sound_events
+from .fold import VIEWS, fold, fold_kept
+from .walk import PAGE_ENTRIES, Chain, folded_in, pages, sound_events
 
 
 class View(msgspec.Struct, frozen=True):
@@ -44,6 +44,7 @@ TABLES = {
     "questions": View("all_questions", ("stream", "seq", "about", "kind", "text", "at", "open"), 2, "clear_questions"),
     "answers": View("all_answers", ("stream", "about", "verdict", "value", "by", "at"), 2, "clear_answers"),
     "spaces": View("all_spaces", ("owner", "namespace", "revision"), 2, "clear_spaces"),
+    "floors": View("all_floors", ("owner", "namespace", "revision", "at"), 2, "clear_floors"),
     "entries": View("all_entries", tuple(_ENTRY_COLUMNS.split()), 3, "clear_entries"),
     "history": View("all_history", tuple(_HISTORY_COLUMNS.split()), 4, "clear_history"),
     "checkpoints": View("all_checkpoints", tuple(_CHECKPOINT_COLUMNS.split()), 3, "clear_checkpoints"),
@@ -56,6 +57,9 @@ TABLES = {
     "signals": View("all_signals", ("owner", "run", "name", "number", "value", "by", "at"), 4, "clear_signals"),
 }
 assert tuple(TABLES) == VIEWS
+
+
+_TRIES = 5
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -72,9 +76,15 @@ class Difference(msgspec.Struct, frozen=True):
 
 def check(store: Store) -> list[Difference]:
     """Fold the whole journal into an empty store in memory, and compare every row of every view."""
-    # The views and the heads are read at one moment; the journal up to those heads does not change any more.
-    views, heads = store.submit(_Snapshot())
-    fresh = _fold_all(store, heads)
+    # The views and the heads are read at one moment; the journal up to those heads does not change any more, unless
+    # somebody folds it just now: then we begin again.
+    for _ in range(_TRIES):
+        views, heads = store.submit(_Snapshot())
+        fresh = _fold_all(store, heads)
+        if fresh is not None:
+            break
+    else:
+        raise StoreBusy("the journal is being folded, again and again", hint="try again when `perdure gc` has ended")
     try:
         return [
             difference
@@ -117,22 +127,42 @@ class _Snapshot(Unit[tuple[dict[str, Rows], dict[int, int]]]):
         return dict(zip(TABLES, rows, strict=True)), heads
 
 
-def _fold_all(store: Store, heads: dict[int, int]) -> Store:
+def _fold_all(store: Store, heads: dict[int, int]) -> Store | None:
+    """All entries up to some heads in a new store; None when one of the streams was folded since then."""
     from ..store.sqlite import SqliteStore
 
     fresh = SqliteStore(":memory:", clock=store.clock)
     for stream, last in heads.items():
-        along = Chain(store.identity, stream)
-        for page in pages(store, stream):
-            rows = [row for row in page if row[0] <= last]
-            fresh.submit(_Apply(_folded(stream, sound_events(stream, rows, along))))
-            if len(rows) < len(page):
-                break
+        if not _fold_stream(store, fresh, stream, last):
+            fresh.close()
+            return None
     return fresh
 
 
-def _folded(stream: int, events: Sequence[Event]) -> list[Statement]:
-    return [change for event in events for change in fold(stream, event.seq, event.at, event.record)]
+def _fold_stream(store: Store, fresh: Store, stream: int, last: int) -> bool:
+    before = store.read("last_folded", (stream,))
+    along = Chain(store.identity, stream, folded_in(before))
+    if before and before[0][0] > last:
+        return False
+    try:
+        for page in pages(store, stream):
+            rows = [row for row in page if row[0] <= last]
+            fresh.submit(_Apply(_folded(along, sound_events(stream, rows, along))))
+            if len(rows) < len(page):
+                break
+    except JournalDamaged:
+        if store.read("last_folded", (stream,)) == before:
+            raise
+    return store.read("last_folded", (stream,)) == before
+
+
+def _folded(along: Chain, events: Sequence[Event]) -> list[Statement]:
+    upto = along.folded.upto if along.folded is not None else 0
+    return [
+        change
+        for event in events
+        for change in (fold_kept if event.seq <= upto else fold)(along.stream, event.seq, event.at, event.record)
+    ]
 
 
 class _Apply(Unit[None]):
@@ -170,12 +200,15 @@ class _Rebuild(Unit[int]):
         return entries
 
     def _stream(self, stream: int) -> Script[int]:
-        along = Chain(self._store, stream)
+        [found] = yield [Statement("last_folded", (stream,))]
+        along = Chain(self._store, stream, folded_in(found))
+        entries = 0
         while True:
             [page] = yield [Statement("events_page", (stream, along.seq + 1, PAGE_ENTRIES))]
             if not page:
-                return along.seq
-            yield _folded(stream, sound_events(stream, page, along))
+                return entries
+            entries += len(page)
+            yield _folded(along, sound_events(stream, page, along))
 
 
 def _compare(name: str, view: View, expected: Rows, found: Rows) -> Iterator[Difference]:

@@ -19,7 +19,7 @@ from ..keys import signed_by
 from ..store.base import Rows, Store
 from . import chain
 from .findings import Finding, Findings, Report, Severity, What
-from .walk import Chain, all_streams, must_ascend, pages
+from .walk import Chain, all_streams, folded_in, must_ascend, pages
 
 Progress = Callable[[int, int, int], None]
 """Told now and then: streams done, streams in all, entries seen."""
@@ -27,6 +27,7 @@ Progress = Callable[[int, int, int], None]
 OnHead = Callable[[int, int, bytes], None]
 """Told the end of every stream as it was verified: stream, number of the last entry, its link."""
 
+_TRIES = 3
 OBJECTS_PAGE = 500
 KNOWN_OBJECTS_MAX = 50_000
 
@@ -127,18 +128,36 @@ class _Inspection:
         """Every stream, and that none is missing between them."""
         try:
             self.keys = agent_keys(self.store)
-            views = [self.store.read(query) for query in ("all_checkpoints", "all_artifacts")]
-            self.dropped = objects.dropped_in(*views)
+            self.dropped = _dropped(self.store)
             total = int(self.store.read("count_streams")[0][0])
             for stream, kind, name, _ in all_streams(self.store):
                 if stream != self.streams + 1:
                     self._missing_streams(self.streams + 1, stream - 1)
-                _StreamInspection(self, stream, kind, name).walk()
+                self._look_at_stream(stream, kind, name)
                 self.streams = stream
                 if progress is not None:
                     progress(stream, max(total, stream), self.entries)
         except StoreUnavailable as error:
             self.found(What.UNREADABLE, f"streams after {self.streams} cannot be read: {error.message}")
+
+    def _look_at_stream(self, stream: int, kind: str, name: str) -> None:
+        """One of them; once more, if something seems to be missing that was folded or deleted while we looked."""
+        for _ in range(_TRIES):
+            before = self.entries, self.seals, self.erased, self.unsealed
+            known, more, seen = len(self.findings.kept), self.findings.left_off, (self._fold_of(stream), self.dropped)
+            _StreamInspection(self, stream, kind, name).walk()
+            if len(self.findings.kept) == known and self.findings.left_off == more:
+                return
+            self.dropped = _dropped(self.store)
+            if (self._fold_of(stream), self.dropped) == seen:
+                return
+            self.entries, self.seals, self.erased, self.unsealed = before
+            del self.findings.kept[known:]
+            self.findings.left_off = more
+
+    def _fold_of(self, stream: int) -> int:
+        rows = self.store.read("last_folded", (stream,))
+        return int(rows[0][0]) if rows else 0
 
     def _missing_streams(self, first: int, last: int) -> None:
         which = f"stream {first} is" if first == last else f"streams {first} to {last} are"
@@ -190,6 +209,11 @@ class _Inspection:
         )
 
 
+def _dropped(store: Store) -> set[tuple[Any, ...]]:
+    """What was deleted, whose objects may be gone."""
+    return set(objects.dropped_in(store.read("all_checkpoints"), store.read("all_artifacts")))
+
+
 class _StreamInspection:
     """One stream of it."""
 
@@ -199,7 +223,9 @@ class _StreamInspection:
         self.kind = str(kind)
         self.name = self.run = str(name)
         self.agent = ""
-        self.along = Chain(whole.store.identity, stream)
+        found = whole.store.read("last_folded", (stream,))
+        self.folded_at = int(found[0][0]) if found else 0
+        self.along = Chain(whole.store.identity, stream, folded_in(found))
         self.last_kind = 0
         self.sealed_links: dict[int, tuple[bytes, ...]] = {}
 
@@ -218,6 +244,8 @@ class _StreamInspection:
         except StoreUnavailable as error:
             self.found(What.UNREADABLE, self.along.seq + 1, f"it cannot be read: {error.message}")
             return
+        if self.along.folded is not None and self.along.folded.upto in self.sealed_links:
+            self.sealed_links[self.along.folded.upto] += (self.along.folded.head,)
         if not self.along.seq and self.kind != "process":
             self.found(What.TRUNCATED, 1, "the stream has no entries")
         last_sealed = max([0, *(self._seal(seal) for seal in seals)])
@@ -234,7 +262,7 @@ class _StreamInspection:
             sound = sound and at != seq
         if seq in self.sealed_links:
             self.sealed_links[seq] = self.along.links
-        if self.last_kind == r.Kind.RUN_FINISHED:
+        if self.last_kind == r.Kind.RUN_FINISHED and row[1] != r.Kind.FOLDED:
             self.found(What.ADDED, seq, "it stands after the end of its run")
         self.last_kind = row[1]
         if row[3] is None:
@@ -284,6 +312,8 @@ class _StreamInspection:
         if seq > self.along.seq:
             lost = f"the stream was sealed at entry {seq}, and ends at {self.along.seq}"
             self.found(What.TRUNCATED, self.along.seq + 1, lost)
+        elif self.along.folded is not None and seq < self.along.folded.upto and not self.sealed_links[seq]:
+            return seq  # folded by who has the key: nobody needs to compare it any more
         elif link not in self.sealed_links[seq]:
             self.found(What.REWRITTEN, seq, "another head was signed here: this entry or one before it was rewritten")
         return seq
@@ -309,6 +339,8 @@ class _StreamInspection:
         self.whole.unsealed += max(0, last - last_sealed)
         if self.kind == "agent" and not last_sealed:
             self.found(What.SEAL, 1, "the agent's own stream is always sealed, and this one is not")
+        elif self.folded_at > last_sealed:
+            self.found(What.SEAL, self.folded_at, "entries were folded, and nobody has signed that")
         elif self.last_kind in ENDS and last_sealed < last:
             which = "no entry" if not last_sealed else f"nothing after entry {last_sealed}"
             self.found(What.UNSIGNED, last, f"{which} is signed: the agent's key was not there")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..errors import JournalDamaged, StoreUnavailable
-from ..records import Event, Record, decode
+from ..records import Event, Folded, Record, decode
 from ..store.base import Rows, Store
 from . import chain
 from .findings import What
@@ -44,14 +44,22 @@ def must_ascend(page: Rows, after: Any) -> None:
 
 
 class Chain:
-    """Follows the chain of one stream, and goes on after an entry that does not fit, to find the others."""
+    """Follows the chain of one stream, and goes on after an entry that does not fit, to find the others.
 
-    def __init__(self, store: str, stream: int) -> None:
+    Of a stream that was folded, the entries that were kept are compared with their marks, and the others with the chain
+    that goes on behind them.
+    """
+
+    def __init__(self, store: str, stream: int, folded: Folded | None = None) -> None:
         self.stream = stream
         self.seq = 0
         """The last entry seen."""
         self.links: tuple[bytes, ...] = (chain.genesis(store, stream),)
         """What the next entry may be chained to: one link, unless the last entry was a bad one."""
+        self.folded = folded
+        self._kept = chain.marks_in(folded.kept) if folded is not None else {}
+        self._inside = folded is not None
+        """Whether we are among what was folded."""
 
     def follow(self, row: tuple[Any, ...]) -> Iterator[tuple[What, int, str]]:
         """Take one row; yields what is wrong with it: (what, number of the entry, in words)."""
@@ -59,6 +67,11 @@ class Chain:
         if seq == 0:
             yield What.ADDED, 0, "an entry stands before the first one"
             return
+        if self._inside and self.folded is not None:
+            if seq <= self.folded.upto:
+                yield from self._follow_kept(row)
+                return
+            yield from self._pass(self.folded)
         if seq != self.seq + 1:
             yield What.REMOVED, self.seq + 1, f"missing: {_range(self.seq + 1, seq - 1)}"
         gap, self.seq = seq != self.seq + 1, seq
@@ -77,6 +90,40 @@ class Chain:
         # Either its content or its link is another: the next entry fits to one of the two.
         self.links = (stored, self.links[0], *after)[:CANDIDATES_MAX]
         yield What.EDITED, seq, "it does not fit the chain"
+
+    def _follow_kept(self, row: tuple[Any, ...]) -> Iterator[tuple[What, int, str]]:
+        seq, kind, at, body, stored, digest = row
+        self.seq = seq
+        wanted = self._kept.pop(seq, None)
+        if wanted is None:
+            yield What.ADDED, seq, "it was folded, and stands here again"
+            return
+        if not _well_typed(row):
+            yield What.EDITED, seq, "a column holds a value that was never written there"
+            return
+        self.links = (stored,)
+        if body is not None and digest is not None:
+            yield What.EDITED, seq, "it has the digest of an erased body beside a body"
+        covered = chain.body_digest(body) if body is not None else digest
+        if chain.mark(self.stream, seq, kind, at, covered, stored) != wanted:
+            yield What.EDITED, seq, "it is another than when the entries around it were folded"
+
+    def _pass(self, folded: Folded) -> Iterator[tuple[What, int, str]]:
+        """The last of what was folded is behind us."""
+        for seq in self._kept:
+            yield What.REMOVED, seq, "it was kept when the entries around it were folded, and is missing"
+        self._inside, self.seq, self.links = False, folded.upto, (folded.head,)
+
+
+def folded_in(rows: Rows) -> Folded | None:
+    """What was folded, from the rows of `last_folded`; nothing, if that entry cannot be read: it is found as damage."""
+    if not rows or type(rows[0][3]) is not bytes:
+        return None
+    try:
+        record = decode(rows[0][1], rows[0][3])
+    except JournalDamaged:
+        return None
+    return record if isinstance(record, Folded) else None
 
 
 def _well_typed(row: tuple[Any, ...]) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import locks, objects
 from .. import records as r
-from ..errors import Abandoned, Diverged, PerdureError, RunFinished
+from ..errors import Abandoned, Diverged, PerdureError, RunFinished, RunFolded
 from ..failpoints import Site
 from ..journal.append import Append, Head
 from ..journal.landing import Land, Wanted
@@ -163,6 +163,12 @@ class RunCore:
 
     def must_be_open(self) -> None:
         """Nothing new happens in a finished run, nor in one that this process has left."""
+        if self.ledger.folded is not None:
+            raise RunFolded(
+                f"run {self.id!r} is finished, and its steps are not in the store any more",
+                hint=f"its result is agent.runs.result({self.id!r}); its steps are shown by "
+                f"`perdure archive show {self.ledger.folded.archive}`",
+            )
         if self.finished:
             raise RunFinished(f"run {self.id!r} is finished: it is replayed, and does nothing new")
         self.must_be_here()

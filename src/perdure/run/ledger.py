@@ -101,6 +101,8 @@ class Ledger:
         """The numbers of the events of each name that the run has taken."""
         self._open_waits: dict[int, tuple[Waited, r.Call]] = {}
         self.finished: r.RunFinished | None = None
+        self.folded: r.Folded | None = None
+        """Its entries are in an archive, all but a few."""
         self.causes: set[int] = set()
         """The recorded failures that ended attempts, or at which attempts ended."""
         self._failures: list[int] = []
@@ -211,6 +213,9 @@ class Ledger:
 
     def _on_finished(self, event: r.Event, it: r.RunFinished) -> None:
         self.finished = it
+
+    def _on_folded(self, event: r.Event, it: r.Folded) -> None:
+        self.folded = it
 
     def _on_failed(self, event: r.Event, it: r.RunFailed) -> None:
         self.causes.add(it.cause)
@@ -338,6 +343,7 @@ _HANDLERS: dict[type[r.Record], Callable[[Ledger, r.Event, Any], None]] = {
     r.RunResumed: Ledger._on_resumed,
     r.RunFinished: Ledger._on_finished,
     r.RunFailed: Ledger._on_failed,
+    r.Folded: Ledger._on_folded,
     r.StepDone: Ledger._on_step_done,
     r.StepFailed: Ledger._on_step_failed,
     r.AttemptFailed: Ledger._on_attempt_failed,

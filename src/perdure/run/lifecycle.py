@@ -10,9 +10,19 @@ import msgspec
 
 from .. import codec, objects
 from .. import records as r
-from ..errors import EffectInsideStep, InputChanged, LeaseLost, RunBusy, RunWaiting, StoreProblem, WorkflowProblem
+from ..errors import (
+    EffectInsideStep,
+    InputChanged,
+    JournalDamaged,
+    LeaseLost,
+    RunBusy,
+    RunWaiting,
+    StoreProblem,
+    WorkflowProblem,
+)
 from ..failpoints import Site
 from ..journal.append import Append, Head, walk_events
+from ..journal.walk import folded_in
 from ..leases import read_lease
 from ..store.base import Overtaken, Script, Statement, Store, Unit
 from .account import Budget, write_credit
@@ -183,11 +193,22 @@ def _load(engine: Engine, claimed: Claimed) -> tuple[Ledger, Head]:
     collecting = gc.isenabled()
     gc.disable()  # all that is made here stays: collecting in the middle would find nothing, and look at everything
     try:
-        ledger = engine.store.scan("events_of", (claimed.stream, 0), lambda rows: Ledger(walk_events(head, rows)))
+        return _recorded(engine, head, finished=claimed.fence == 0), head
     finally:
         if collecting:
             gc.enable()
-    return ledger, head
+
+
+def _recorded(engine: Engine, head: Head, *, finished: bool) -> Ledger:
+    """What the journal says; of a finished run, some of it may have been folded, and may be just now."""
+    store, stream = engine.store, head.stream
+    found = store.read("last_folded", (stream,)) if finished else []
+    try:
+        return store.scan("events_of", (stream, 0), lambda rows: Ledger(walk_events(head, rows, folded_in(found))))
+    except JournalDamaged:
+        if not finished or store.read("last_folded", (stream,)) == found:
+            raise
+        return _recorded(engine, head, finished=True)
 
 
 def _refuse_bad_nesting(outer: Frame | None, run_id: str, parallel: bool) -> None:

@@ -39,6 +39,7 @@ _VIEWS = {
     "all_questions": "INSERT INTO questions (stream, seq, about, kind, text, at, open) VALUES (?, ?, ?, ?, ?, ?, ?)",
     "all_answers": "INSERT INTO answers (stream, about, verdict, value, by, at) VALUES (?, ?, ?, ?, ?, ?)",
     "all_spaces": "INSERT INTO spaces (owner, namespace, revision) VALUES (?, ?, ?)",
+    "all_floors": "INSERT INTO floors (owner, namespace, revision, at) VALUES (?, ?, ?, ?)",
     "all_entries": "INSERT INTO entries (owner, namespace, key, value, version, revision, at, expires) "
     "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
     "all_history": "INSERT INTO history (owner, namespace, key, revision, version, stream, seq, at) "

@@ -14,7 +14,7 @@ from ..errors import StoreBusy
 from ..failpoints import Moment, Site, reach
 from ..limits import LOCK_SECONDS_MAX, VACUUM_BYTES_MAX
 from .base import Script, Statement, Unit
-from .forking import disconnect, inside, within
+from .forking import disconnect, within
 from .sqlite_file import connect, patiently, translate
 from .turnstile import Turnstile
 
@@ -38,8 +38,8 @@ def shrink(store: Store, path: str, durability: str, progress: Progress | None) 
             if int(str(within(lambda: connection.pragma("auto_vacuum")))) == _INCREMENTAL:
                 _release(store, progress)
             elif os.path.getsize(path) <= VACUUM_BYTES_MAX and store.read("store_bytes")[0][1]:
-                _write_anew(connection, path)
-            within(lambda: _empty_log(connection))
+                _in_turn(path, lambda: _write_anew(connection))
+            _in_turn(path, lambda: _empty_log(connection))
         finally:
             disconnect(connection)
 
@@ -72,16 +72,20 @@ class _Release(Unit[None]):
         yield [Statement("release_pages"), Statement("note_meta", ("shrunk", self._at))]
 
 
-def _write_anew(connection: apsw.Connection, path: str) -> None:
+def _write_anew(connection: apsw.Connection) -> None:
+    reach(Site.SHRINK, Moment.BEFORE)
+    connection.pragma("auto_vacuum", "incremental")  # from the next time on it is quicker
+    connection.execute("VACUUM").fetchall()
+
+
+def _in_turn(path: str, work: Callable[[], None]) -> None:
+    """In the turn of a writer: then none has to be waited for, and those who come stand in the queue."""
     turn = Turnstile(path + ".lock")
     try:
         if not turn.enter(LOCK_SECONDS_MAX):
             raise StoreBusy
         try:
-            reach(Site.SHRINK, Moment.BEFORE)
-            with inside():
-                connection.pragma("auto_vacuum", "incremental")  # from the next time on it is quicker
-                connection.execute("VACUUM").fetchall()
+            within(work)
         finally:
             turn.leave()
     finally:

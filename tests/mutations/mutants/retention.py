@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutations.mutant import mutant
 
 RETENTION = "conformance/test_retention.py::"
+FOLDING = "conformance/test_folding.py::"
 
 OF_RETENTION = (
     mutant(
@@ -54,5 +55,61 @@ OF_RETENTION = (
         "retention.py",
         "    if dry_run:\n",
         "    if False:\n",
+    ),
+    mutant(
+        "folds-the-last-value",
+        "the newest change of a key is folded, and its value cannot be read any more",
+        FOLDING + "test_whatever_was_done_is_the_same_after_folding",
+        "journal/needs.py",
+        "if not later or later[0][1] >= self._horizon:",
+        "if later and later[0][1] >= self._horizon:",
+    ),
+    mutant(
+        "folds-what-is-there",
+        "the entry of a checkpoint that is there is folded",
+        FOLDING + "test_whatever_was_done_is_the_same_after_folding",
+        "journal/needs.py",
+        "        if rows and not rows[0][3]:\n            return False\n",
+        "",
+    ),
+    mutant(
+        "half-a-past",
+        "the state of a time before the horizon is answered from what is left of it",
+        FOLDING + "test_the_past_before_the_horizon_is_refused_and_never_half_true",
+        "state.py",
+        "        if revision < floor or at < floor_at:\n",
+        "        if False:\n",
+    ),
+    mutant(
+        "anybody-folds",
+        "who has no key makes signed entries disappear",
+        FOLDING + "test_tampering_with_what_was_folded_is_found",
+        "journal/verify.py",
+        "        elif self.folded_at > last_sealed:\n",
+        "        elif False:\n",
+    ),
+    mutant(
+        "kept-entries-are-not-looked-at",
+        "an entry that was kept can be edited after those around it were folded",
+        FOLDING + "test_tampering_with_what_was_folded_is_found",
+        "journal/walk.py",
+        "        if chain.mark(self.stream, seq, kind, at, covered, stored) != wanted:\n",
+        "        if False:\n",
+    ),
+    mutant(
+        "a-folded-stream-is-the-end",
+        "a process whose stream was folded cannot write any more",
+        FOLDING + "test_who_writes_goes_on_in_another_stream",
+        "state.py",
+        "            engine.place.leave_stream(engine.name, head)\n            continue\n        return unit",
+        "            raise\n        return unit",
+    ),
+    mutant(
+        "floors-are-forgotten",
+        "a second folding forgets from when on the past is whole",
+        FOLDING + "test_whatever_was_done_is_the_same_after_folding",
+        "journal/folding.py",
+        "(*(old.floors if old is not None else ()), *self._needs.floors)",
+        "self._needs.floors",
     ),
 )

@@ -26,6 +26,19 @@ SELECT seq, kind, at, body, chain, digest FROM events WHERE stream = :stream AND
 SELECT seq, kind, at, body, chain, digest FROM events
 WHERE stream = :stream AND seq >= :first ORDER BY seq LIMIT :count;
 
+-- name: last_folded(stream)
+-- The entry that says what was folded of a stream, if anything was: from it verify, rebuild and replay start.
+SELECT seq, kind, at, body, chain, digest FROM events
+WHERE kind = 50 AND stream = :stream ORDER BY seq DESC LIMIT 1;
+
+-- name: drop_events(stream, first, last)
+-- Entries that were archived and folded.
+DELETE FROM events WHERE stream = :stream AND seq >= :first AND seq <= :last;
+
+-- name: drop_seals(stream, before)
+-- Signed heads in the middle of what was folded: nobody can compare them any more. They are in the archive.
+DELETE FROM seals WHERE stream = :stream AND seq < :before;
+
 -- name: progress_of(stream)
 -- How far a run got: how many entries of each kind it has.
 SELECT kind, count(*) FROM events WHERE stream = :stream GROUP BY kind;
@@ -327,6 +340,14 @@ UPDATE runs SET changed_at = :at, outcome = 0, error = '', status = CASE
     WHEN EXISTS (SELECT 1 FROM questions WHERE questions.stream = :stream AND open = 1) THEN 'waiting' ELSE 'running' END
 WHERE stream = :stream;
 
+-- name: set_resumes(stream, resumes)
+-- Fold of Folded: how often a run was resumed, which its entries do not tell any more.
+UPDATE runs SET resumes = :resumes WHERE stream = :stream;
+
+-- name: finished_runs(agent, before)
+-- Runs of an agent that ended well before a time: what can be folded.
+SELECT stream FROM runs WHERE agent = :agent AND status = 'finished' AND changed_at < :before ORDER BY stream;
+
 -- name: set_run_status(stream, status, at, outcome, error)
 -- Fold of what ends, interrupts or holds a run.
 UPDATE runs SET status = :status, changed_at = :at, outcome = :outcome, error = :error WHERE stream = :stream;
@@ -350,6 +371,11 @@ FROM runs ORDER BY changed_at DESC, stream DESC;
 -- Fold of a SET write.
 INSERT INTO state (owner, namespace, key, value, version, at) VALUES (:owner, :namespace, :key, :value, 1, :at)
 ON CONFLICT (owner, namespace, key) DO UPDATE SET value = excluded.value, version = state.version + 1, at = excluded.at;
+
+-- name: carry_state(owner, namespace, key, value, version, at)
+-- Fold of Folded: the state of a run as it was at its end.
+INSERT INTO state (owner, namespace, key, value, version, at) VALUES (:owner, :namespace, :key, :value, :version, :at)
+ON CONFLICT (owner, namespace, key) DO UPDATE SET value = excluded.value, version = excluded.version, at = excluded.at;
 
 -- name: drop_state(owner, namespace, key)
 -- Fold of a DELETE write.
@@ -384,6 +410,16 @@ VALUES (:owner, :namespace, :key, :revision, :version, :stream, :seq, :at);
 -- Fold of the last StateChange of an entry in a namespace.
 INSERT INTO spaces (owner, namespace, revision) VALUES (:owner, :namespace, :revision)
 ON CONFLICT (owner, namespace) DO UPDATE SET revision = excluded.revision WHERE excluded.revision > spaces.revision;
+
+-- name: raise_floor(owner, namespace, revision, at)
+-- Fold of Folded: before this revision and this time, changes of the namespace are missing.
+INSERT INTO floors (owner, namespace, revision, at) VALUES (:owner, :namespace, :revision, :at)
+ON CONFLICT (owner, namespace) DO UPDATE SET revision = greatest(floors.revision, excluded.revision),
+    at = greatest(floors.at, excluded.at);
+
+-- name: floor_of(owner, namespace)
+-- From when on the past of a namespace is whole.
+SELECT revision, at FROM floors WHERE owner = :owner AND namespace = :namespace;
 
 -- name: get_space(owner, namespace)
 -- How often a namespace has changed.
@@ -425,6 +461,15 @@ ORDER BY key LIMIT :count;
 SELECT revision, version, stream, seq, at FROM history
 WHERE owner = :owner AND namespace = :namespace AND key = :key ORDER BY revision;
 
+-- name: history_after(owner, namespace, key, revision)
+-- The change that took the place of another.
+SELECT revision, at FROM history
+WHERE owner = :owner AND namespace = :namespace AND key = :key AND revision > :revision ORDER BY revision LIMIT 1;
+
+-- name: drop_history(owner, namespace, key, revision)
+-- The entry that has this change was folded.
+DELETE FROM history WHERE owner = :owner AND namespace = :namespace AND key = :key AND revision = :revision;
+
 -- name: entries_at(owner, namespace, revision, at)
 -- The last change of each key up to a revision and a time.
 SELECT key, revision, stream, seq FROM history AS it
@@ -436,6 +481,10 @@ ORDER BY key;
 -- name: all_spaces()
 -- For rebuild.
 SELECT owner, namespace, revision FROM spaces ORDER BY owner, namespace;
+
+-- name: all_floors()
+-- For rebuild.
+SELECT owner, namespace, revision, at FROM floors ORDER BY owner, namespace;
 
 -- name: all_entries()
 -- For rebuild.
@@ -456,6 +505,14 @@ ON CONFLICT (owner, name, version) DO UPDATE SET stream = excluded.stream, seq =
 -- Fold of CheckpointDropped.
 INSERT INTO checkpoints (owner, name, version, stream, seq, at, dropped) VALUES (:owner, :name, :version, 0, 0, 0, 1)
 ON CONFLICT (owner, name, version) DO UPDATE SET dropped = 1;
+
+-- name: unplace_checkpoint(owner, name, version)
+-- The entry that made a deleted one was folded; that it was deleted is still in the journal.
+UPDATE checkpoints SET stream = 0, seq = 0, at = 0 WHERE owner = :owner AND name = :name AND version = :version;
+
+-- name: remove_checkpoint(owner, name, version)
+-- Nothing in the journal speaks of it any more.
+DELETE FROM checkpoints WHERE owner = :owner AND name = :name AND version = :version;
 
 -- name: last_checkpoint(owner, name)
 -- The number for the next one, and whether the last one is still there.
@@ -497,6 +554,18 @@ ON CONFLICT (owner, name, version) DO UPDATE SET stream = excluded.stream, seq =
 -- Fold of ArtifactDropped.
 INSERT INTO artifacts (owner, name, version, stream, seq, at, dropped) VALUES (:owner, :name, :version, 0, 0, 0, 1)
 ON CONFLICT (owner, name, version) DO UPDATE SET dropped = 1;
+
+-- name: artifact_place(owner, name, version)
+-- The entry that made one, and whether it was deleted.
+SELECT stream, seq, at, dropped FROM artifacts WHERE owner = :owner AND name = :name AND version = :version;
+
+-- name: unplace_artifact(owner, name, version)
+-- The entry that made a deleted one was folded; that it was deleted is still in the journal.
+UPDATE artifacts SET stream = 0, seq = 0, at = 0 WHERE owner = :owner AND name = :name AND version = :version;
+
+-- name: remove_artifact(owner, name, version)
+-- Nothing in the journal speaks of it any more.
+DELETE FROM artifacts WHERE owner = :owner AND name = :name AND version = :version;
 
 -- name: last_artifact(owner, name)
 -- The number before the next one.
@@ -754,6 +823,10 @@ ORDER BY owner, name, version, step;
 INSERT INTO questions (stream, seq, about, kind, text, at, open)
 VALUES (:stream, :seq, :about, :kind, :text, :at, 1);
 
+-- name: drop_questions(stream, last)
+-- The entries that asked them were folded; the run is finished.
+DELETE FROM questions WHERE stream = :stream AND seq <= :last;
+
 -- name: close_question(stream, seq)
 -- Fold of QuestionClosed.
 UPDATE questions SET open = 0 WHERE stream = :stream AND seq = :seq;
@@ -798,6 +871,10 @@ ON CONFLICT (stream, step, model, provider, day) DO UPDATE SET
     cache_write_tokens = usage.cache_write_tokens + excluded.cache_write_tokens,
     cost = usage.cost + excluded.cost;
 
+-- name: drop_usage(stream)
+-- Fold of Folded, which says it as a whole.
+DELETE FROM usage WHERE stream = :stream;
+
 -- name: usage_of(agent, run)
 -- What calls of models came to; '' is every agent, every run.
 SELECT agent, id, step, model, provider, day, calls, unpriced, input_tokens, output_tokens, cached_input_tokens, cache_write_tokens, cost
@@ -831,6 +908,10 @@ ON CONFLICT (stream, model, provider, day) DO UPDATE SET
     cached_input_tokens = savings.cached_input_tokens + excluded.cached_input_tokens,
     cache_write_tokens = savings.cache_write_tokens + excluded.cache_write_tokens,
     cost = savings.cost + excluded.cost;
+
+-- name: drop_savings(stream)
+-- Fold of Folded, which says it as a whole.
+DELETE FROM savings WHERE stream = :stream;
 
 -- name: savings_of(agent, run)
 -- What resuming has saved; '' is every agent, every run.
@@ -892,6 +973,10 @@ DELETE FROM answers;
 -- name: clear_spaces()
 -- Rebuild starts from nothing.
 DELETE FROM spaces;
+
+-- name: clear_floors()
+-- Rebuild starts from nothing.
+DELETE FROM floors;
 
 -- name: clear_entries()
 -- Rebuild starts from nothing.

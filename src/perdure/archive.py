@@ -1,0 +1,269 @@
+"""Archives: what was in a stream before it was folded, in a file of its own that proves itself.
+
+A file is JSON, one object per line, compressed with zstd (`zstd -dc FILE | jq`). The first line says which entries of
+which stream it has, and the links before the first and of the last one. Then come the entries with their links, the
+large values that they refer to, the signed heads, and a last line with the SHA-256 of all lines before it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+
+from . import trees
+from .errors import ArchiveDamaged
+from .failpoints import Moment, Site, reach
+from .journal import chain
+from .journal.walk import PAGE_ENTRIES
+from .keys import signed_by
+from .objects import packed_in
+from .records import decode
+from .store import file_of, is_embedded
+from .store.base import Store
+from .store.folders import make_folder, sync_folder
+
+FORMAT = "perdure archive 1"
+LINE_BYTES_MAX = 256 * 1024 * 1024
+
+
+class Header(msgspec.Struct, frozen=True, tag_field="line", tag="archive"):
+    """What is in the file. Links are hexadecimal."""
+
+    format: str
+    store: str
+    stream: int
+    kind: str
+    name: str
+    first: int
+    upto: int
+    before: str
+    """The link that the first entry is chained to."""
+    head: str
+    """The link of the last one."""
+    previous: str = ""
+    """The file that has the entries before."""
+
+
+class Entry(msgspec.Struct, frozen=True, tag_field="line", tag="entry"):
+    """One entry. Its body is base64; of an erased one only the digest is left."""
+
+    seq: int
+    kind: int
+    at: int
+    body: bytes | None
+    chain: str
+    digest: bytes | None = None
+
+
+class Object(msgspec.Struct, frozen=True, tag_field="line", tag="object"):
+    """A large value as the store has it."""
+
+    id: str
+    size: int
+    data: bytes
+
+
+class Seal(msgspec.Struct, frozen=True, tag_field="line", tag="seal"):
+    """A signed head."""
+
+    seq: int
+    chain: str
+    streams: int
+    public_key: bytes
+    signature: bytes
+
+
+class End(msgspec.Struct, frozen=True, tag_field="line", tag="end"):
+    """The last line."""
+
+    entries: int
+    objects: int
+    sha256: str
+
+
+Line = Header | Entry | Object | Seal | End
+_DECODER: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
+_ENCODER = msgspec.json.Encoder()
+
+
+class _EveryCheckpoint:
+    """Of a checkpoint only the entry is archived: the value is in the store, or was deleted on purpose."""
+
+    def __contains__(self, which: object) -> bool:
+        return True
+
+
+def folder_of(store: Store) -> str:
+    """Where the archives of a store are: beside its file; for one on a server in the home folder."""
+    path = file_of(store.url)
+    if path is not None:
+        return path + ".archive"
+    home = os.path.join(os.path.expanduser("~"), ".perdure", "archive")
+    return os.path.join(home, store.identity if not is_embedded(store.url) else "memory")
+
+
+# -- writing ----------------------------------------------------------------------------------------------------------
+
+
+def write(store: Store, folder: str, header: Header) -> tuple[str, bytes]:
+    """Write the entries that a header speaks of; returns the file and the digest of its contents, both durable.
+
+    Done again, it makes the same file again.
+    """
+    import zstandard
+
+    make_folder(os.path.abspath(folder))
+    path = os.path.join(os.path.abspath(folder), f"{header.stream:08}-{header.first:010}-{header.upto:010}.jsonl.zst")
+    aside = f"{path}.{os.getpid()}.part"
+    reach(Site.ARCHIVE, Moment.BEFORE)
+    descriptor = os.open(aside, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        reach(Site.ARCHIVE, Moment.BEGUN)
+        with zstandard.ZstdCompressor(level=9).stream_writer(file, closefd=False) as out:
+            digest = _write_lines(out, store, header)
+        file.flush()
+        os.fsync(file.fileno())
+    reach(Site.ARCHIVE, Moment.WRITTEN)
+    os.replace(aside, path)
+    sync_folder(os.path.dirname(path))
+    reach(Site.ARCHIVE, Moment.AFTER)
+    return path, digest
+
+
+def _write_lines(out: Any, store: Store, header: Header) -> bytes:
+    entries, identities, running = 0, dict[bytes, None](), sha256()
+
+    def put(line: Line) -> None:
+        data = _ENCODER.encode(line) + b"\n"
+        running.update(data)
+        out.write(data)
+
+    put(header)
+    for entry in _entries(store, header):
+        put(entry)
+        entries += 1
+        if entry.body is not None:
+            for packed in packed_in(decode(entry.kind, entry.body), _EveryCheckpoint()):
+                identities.update(dict.fromkeys(trees.references(store, packed)))
+    for identity in identities:
+        [(size, data)] = store.read("get_object", (identity,))
+        put(Object(identity.hex(), size, data))
+    for _, seq, link, streams, public_key, signature in store.read("seals_of", (header.stream,)):
+        if header.first <= seq <= header.upto:
+            put(Seal(seq, link.hex(), streams, public_key, signature))
+    digest = running.digest()
+    out.write(_ENCODER.encode(End(entries, len(identities), digest.hex())) + b"\n")
+    return digest
+
+
+def _entries(store: Store, header: Header) -> Iterator[Entry]:
+    seq = header.first
+    while seq <= header.upto:
+        page = store.read("events_page", (header.stream, seq, PAGE_ENTRIES))
+        for number, kind, at, body, link, digest in page:
+            if number <= header.upto:
+                yield Entry(number, kind, at, body, link.hex(), digest)
+        if not page:
+            return
+        seq = page[-1][0] + 1
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+class Contents(msgspec.Struct, frozen=True):
+    """What is in an archive that was read to its end, and is whole."""
+
+    header: Header
+    entries: int
+    objects: int
+    seals: int
+    digest: bytes
+
+
+def lines_of(path: str | os.PathLike[str]) -> Iterator[Line]:
+    """The lines of an archive, one after the other, compared with the digest in the last one."""
+    import zstandard
+
+    running, ended = sha256(), False
+    try:
+        with open(path, "rb") as file, zstandard.ZstdDecompressor().stream_reader(file) as plain:
+            for raw in _split(plain):
+                if ended:
+                    raise ArchiveDamaged(f"{path} goes on after its last line")
+                line = _DECODER.decode(raw)
+                if isinstance(line, End):
+                    ended = True
+                    if running.hexdigest() != line.sha256:
+                        raise ArchiveDamaged(f"{path} has been changed: its contents do not fit its last line")
+                running.update(raw)
+                yield line
+    except (zstandard.ZstdError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ArchiveDamaged(f"{path} cannot be read: {error}") from error
+    if not ended:
+        raise ArchiveDamaged(f"{path} has no last line: it is cut off, or is no archive")
+
+
+def _split(plain: Any) -> Iterable[bytes]:
+    rest = b""
+    while piece := plain.read(1 << 20):
+        *whole, rest = (rest + piece).split(b"\n")
+        for line in whole:
+            yield line + b"\n"
+        if len(rest) > LINE_BYTES_MAX:
+            raise ArchiveDamaged("a line is longer than any that Perdure writes")
+    if rest:
+        yield rest
+
+
+def check(path: str | os.PathLike[str]) -> Contents:
+    """Read an archive to its end: its digest, its chain, and that nothing is missing in between."""
+    header: Header | None = None
+    seq = entries = objects = seals = 0
+    link = b""
+    digest = ""
+    links: dict[int, str] = {}
+    for line in lines_of(path):
+        if isinstance(line, Header):
+            header, seq, link = line, line.first - 1, _bytes(line.before)
+        elif header is None or header.format != FORMAT:
+            raise ArchiveDamaged(f"{path} is not in the format that this version knows, {FORMAT!r}")
+        elif isinstance(line, Entry):
+            link = _follow(path, header, line, seq, link)
+            seq, entries = line.seq, entries + 1
+            links[seq] = line.chain
+        elif isinstance(line, Object):
+            objects += 1
+        elif isinstance(line, Seal):
+            seals += 1
+            if links.get(line.seq) != line.chain or not _signed(header, line):
+                raise ArchiveDamaged(f"{path}: another head was signed at entry {line.seq}")
+        else:
+            digest = line.sha256
+    if header is None or seq != header.upto or link.hex() != header.head:
+        raise ArchiveDamaged(f"{path} does not have all entries that it speaks of")
+    return Contents(header, entries, objects, seals, _bytes(digest))
+
+
+def _follow(path: Any, header: Header, entry: Entry, before: int, link: bytes) -> bytes:
+    covered = chain.body_digest(entry.body) if entry.body is not None else entry.digest or b""
+    made = chain.link(link, header.stream, entry.seq, entry.kind, entry.at, covered)
+    if entry.seq != before + 1 or made.hex() != entry.chain:
+        raise ArchiveDamaged(f"{path}: entry {entry.seq} does not fit the chain")
+    return made
+
+
+def _signed(header: Header, seal: Seal) -> bool:
+    message = chain.seal_message(header.store, header.stream, seal.seq, _bytes(seal.chain), seal.streams)
+    return signed_by(seal.public_key, message, seal.signature)
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        return b""  # fits nothing

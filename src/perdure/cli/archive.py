@@ -1,0 +1,160 @@
+"""`perdure archive show` and `verify`: entries that `gc` has folded, in files of their own."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import Any
+
+import click
+import msgspec
+
+from .. import archive as archives
+from .. import codec, objects
+from .. import records as r
+from ..errors import ArchiveDamaged, PerdureError, ValueProblem
+from ..journal.walk import folded_in
+from ..store.base import Store
+from .output import Output, Unreadable, clean, counted, when
+from .stores import common, existing_store
+from .timeline import in_words
+
+
+@click.group()
+def archive() -> None:
+    """Show or verify entries that `gc` has folded.
+
+    An archive is a file of JSON lines, compressed with zstd. It is named by its path, or by its name alone when it is
+    in the folder beside the store.
+    """
+
+
+@archive.command()
+@click.argument("file", metavar="ARCHIVE")
+@common
+def show(file: str, url: str | None, as_json: bool) -> int:
+    """Show the entries of an archive, as `perdure show` shows those of a run."""
+    out, path = Output(as_json), _path(file, url)
+    header, events, found = _read(path)
+    words = in_words(events, _Values(found).unpack)
+    told = list(zip(events, words, strict=True))
+    if as_json:
+        listed = [
+            {"seq": it.seq, "at": when(it.at), "kind": type(it.record).__name__, "text": text} for it, text in told
+        ]
+        out.json({"archive": path, "name": header.name, "first": header.first, "upto": header.upto, "entries": listed})
+        return 0
+    out.line(clean(f"{header.kind} {header.name}, entries {header.first} to {header.upto}"))
+    out.table(("ENTRY", "AT", "WHAT"), [(str(it.seq), when(it.at), text) for it, text in told])
+    if header.previous:
+        out.line(clean(f"entries before {header.first} are in {header.previous}"))
+    return 0
+
+
+class _Verdict(msgspec.Struct, frozen=True):
+    """What came out about one file."""
+
+    archive: str
+    ok: bool
+    text: str
+
+
+@archive.command()
+@click.argument("files", metavar="ARCHIVE...", nargs=-1, required=True)
+@common
+def verify(files: tuple[str, ...], url: str | None, as_json: bool) -> int:
+    """Look whether archives are as they were written: every entry, the chain, the digest of the whole.
+
+    When the store is at hand, they are compared with what it says about them. Exit code 1 when one is damaged.
+    """
+    out = Output(as_json)
+    results = [_checked(file, url) for file in files]
+    sound = all(it.ok for it in results)
+    if as_json:
+        out.json({"ok": sound, "archives": [msgspec.structs.asdict(it) for it in results]})
+    else:
+        for it in results:
+            out.line(clean(f"{it.archive}: {it.text}" if it.ok else f"{it.archive}: damaged: {it.text}"))
+    return 0 if sound else 1
+
+
+def _checked(file: str, url: str | None) -> _Verdict:
+    path = _path(file, url)
+    try:
+        found = archives.check(path)
+        said = _compared(found, url)
+    except ArchiveDamaged as error:
+        return _Verdict(path, False, error.message)
+    counts = (
+        counted(found.entries, "entry", "entries"),
+        counted(found.objects, "object"),
+        counted(found.seals, "seal"),
+    )
+    return _Verdict(path, True, f"ok; {', '.join(counts)}{said}")
+
+
+def _compared(found: archives.Contents, url: str | None) -> str:
+    """What the store says about an archive; nothing, when it is not at hand or has been folded further since."""
+    try:
+        with existing_store(url) as store:
+            if store.identity != found.header.store:
+                return "; it is of another store"
+            return _said_by(store, found)
+    except ArchiveDamaged:
+        raise
+    except PerdureError:
+        return ""  # an archive is verified without its store as well
+
+
+def _said_by(store: Store, found: archives.Contents) -> str:
+    folded = folded_in(store.read("last_folded", (found.header.stream,)))
+    if folded is None or folded.upto < found.header.upto:
+        return "; the store has these entries itself"
+    if folded.upto == found.header.upto and (folded.head.hex(), folded.digest) != (found.header.head, found.digest):
+        raise ArchiveDamaged("the store speaks of another archive of these entries")
+    return "; the store says the same" if folded.upto == found.header.upto else ""
+
+
+def _path(file: str, url: str | None) -> str:
+    if os.path.exists(file) or os.sep in file:
+        return file
+    with suppress(PerdureError), existing_store(url) as store:
+        beside = os.path.join(archives.folder_of(store), file)
+        if os.path.exists(beside):
+            return beside
+    return file
+
+
+def _read(path: str) -> tuple[archives.Header, list[r.Event], dict[bytes, archives.Object]]:
+    header: archives.Header | None = None
+    events: list[r.Event] = []
+    found: dict[bytes, archives.Object] = {}
+    for line in archives.lines_of(path):
+        if isinstance(line, archives.Header):
+            header = line
+        elif isinstance(line, archives.Entry) and line.body is not None:
+            events.append(r.Event(line.seq, line.at, r.decode(line.kind, line.body)))
+        elif isinstance(line, archives.Object):
+            found[bytes.fromhex(line.id)] = line
+    if header is None:
+        raise ArchiveDamaged(f"{path} is no archive")
+    return header, events, found
+
+
+class _Values:
+    """Decodes values out of an archive, and says of the others why not."""
+
+    def __init__(self, found: dict[bytes, archives.Object]) -> None:
+        self._found = found
+
+    def unpack(self, packed: bytes) -> Any:
+        try:
+            identity = objects.reference(packed)
+            if not identity:
+                return codec.decode(packed[1:])
+            if identity not in self._found:
+                return Unreadable("<a large value that is not in the archive>")
+            line = self._found[identity]
+            return codec.decode(objects.restored(line.size, line.data))
+        except ValueProblem as error:
+            return Unreadable(f"<{error.message}>")
