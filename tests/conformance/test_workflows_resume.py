@@ -254,6 +254,30 @@ def test_a_plan_can_be_followed_beside_a_step_and_not_inside(store_url: str) -> 
     assert agent.state.get("n", "a") == 1
 
 
+def test_a_plain_handler_may_use_its_run_and_a_person_may_have_a_step(store_url: str, world: World) -> None:
+    agent = agent_at(store_url)
+    plan = [{"step": "read", "args": [3]}, {"step": "sign", "status": "blocked", "note": "by Ann"}, {"step": "file"}]
+    wf = agent.workflows.create("w", plan)
+
+    def read(count: int, run: Any) -> int:
+        for page in run.each(range(count)):
+            run.step(world.do, f"page {page}")
+            run.state["pages"] = run.state.get("pages", 0) + 1
+            if page == 1 and world.count("crash") == 0:
+                world.do("crash")
+                raise ConnectionError
+        return run.state["pages"]
+
+    handlers = {"read": read, "file": lambda results: f"{results['read']} pages, {results['sign']}"}
+    with pytest.raises(ConnectionError):
+        wf.resume(handlers)
+    with pytest.raises(WorkflowBlocked, match="sign .*: by Ann"):
+        wf.resume(handlers)
+    wf.complete("sign", result="signed")
+    assert wf.resume(handlers)["file"] == "3 pages, signed"
+    assert world.all() == ["page 0", "page 1", "crash", "page 2"]
+
+
 def test_who_is_interrupted_lets_others_go_on(store_url: str) -> None:
     agent = agent_at(store_url)
     wf = agent.workflows.create("w", ["a"])

@@ -150,10 +150,10 @@ class AsyncWorkflow:
         >>> await wf.resume(handlers={"scrape": fetch_pages, "send": send_mail})
 
         An action is a function in `handlers`, or a step or effect of this agent by that name. It gets the `args` of its
-        step, and `results` or `step` if it has such a parameter. Each step is a run of its own, `name@version/step`:
-        after a crash, finished ones are not done again, and effects in doubt are settled as in every run. What another
-        live process is at is left to it; when nothing else is left, this waits for it, or raises `StepClaimed` after
-        `wait` seconds.
+        step, and `results` or `step` (a plain function also `run`) if it has such a parameter. Each step is a run of
+        its own, `name@version/step`: after a crash, finished ones are not done again, and effects in doubt are settled
+        as in every run. What another live process is at is left to it; when nothing else is left, this waits for it,
+        or raises `StepClaimed` after `wait` seconds.
         """
         work = Work(self._engine, self._which, handlers, wait, ASYNC)
         await self._do(work.begin())
@@ -165,7 +165,7 @@ class AsyncWorkflow:
         options = {"wait": wait, "on_change": "error", "parallel": False}
         try:
             async with AsyncRun(self._engine, job.run, job.step.args, **options) as run:
-                run.result = await self._do(work.perform(run._core, job))
+                run.result = await self._do(work.perform(run._core, job, run))
         except BaseException as error:
             await self._do(work.give_up(job, error))
             raise

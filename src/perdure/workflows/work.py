@@ -51,7 +51,7 @@ Handlers = Mapping[str, Callable[..., Any]]
 SCOPE = "work/"
 """The item that a step's run consists of: what its handler writes lands with the end."""
 OFFERED = ("results", "step")
-"""What a function gets that asks for it by the name of a parameter."""
+"""What a function gets that asks for it by the name of a parameter; a plain one may ask for its `run` too."""
 _EFFECTS = (r.Kind.EFFECT_INTENDED, r.Kind.EFFECT_DONE)
 
 
@@ -65,6 +65,10 @@ class Job(msgspec.Struct, frozen=True):
     call: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+
+    def with_run(self, run: Any) -> dict[str, Any]:
+        """What it is called with by name; the run where it has asked for one."""
+        return {**self.kwargs, "run": run} if self.kwargs.get("run", ...) is None else self.kwargs
 
 
 class Work:
@@ -87,7 +91,8 @@ class Work:
         _refuse_inside(self._which)
         left: list[WorkflowStep] = yield Read(self._some, (lambda plan: [it for it in plan.steps if not it.done],))
         for step in left:
-            self._call_for(step, {})
+            if step.status != Status.BLOCKED:  # what waits for somebody outside may be for him to do
+                self._call_for(step, {})
             if step.status == Status.FAILED:
                 self._again.add(step.step)
 
@@ -108,14 +113,14 @@ class Work:
             yield Pause(pause)
             waited += pause
 
-    def perform(self, run: RunCore, job: Job) -> Protocol[Any]:
-        """Do a step in its run. That it is completed lands with the end of the run."""
+    def perform(self, run: RunCore, job: Job, public: Any) -> Protocol[Any]:
+        """Do a step in its run, `public` to who asks for it. That it is completed lands with the end of the run."""
         frame = run.whole = run.root.item(SCOPE)
         assert frame.buffer is not None
         if isinstance(job.call, Durable):
             result = yield from job.call.options(id="work").within(frame, job.args, job.kwargs)
         else:
-            result = yield Invoke(job.call, job.args, job.kwargs, frame)
+            result = yield Invoke(job.call, job.args, job.with_run(public), frame)
         packed, made = run.pack(result, f"step {job.step.step}") if result is not None else (b"", ())
         frame.buffer.asks.append(_then(job.begun, Status.COMPLETED, result=packed, objects=made))
         return result
@@ -209,9 +214,11 @@ class Work:
             raise TypeError(f"{step.action} is async: use AsyncAgent")
         args, kwargs = _given(step)
         asked = self._asked_by(step)
-        offers = {"results": results, "step": _as_dict(step)}
+        offers: dict[str, Any] = {"results": results, "step": _as_dict(step)}
+        if not isinstance(call, Durable):
+            offers["run"] = None  # which is opened when the step is claimed
         named = set(kwargs) | set(list(asked)[: len(args)])
-        kwargs |= {name: offers[name] for name in OFFERED if name in asked and name not in named}
+        kwargs |= {name: value for name, value in offers.items() if name in asked and name not in named}
         _refuse_misfit(step, call, args, kwargs)
         return call, args, kwargs
 
