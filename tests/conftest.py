@@ -52,6 +52,21 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile(os.environ.get("PERDURE_HYPOTHESIS") or default)
 
 
+FIRST = ("crash/test_failpoints", "powerloss/")
+LAST = ("mutations/",)
+"""Files that take long go first, so that no worker is left with one at the end; then those that keep all cores busy."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The order in which files are given to the workers; otherwise that of their names."""
+
+    def turn(item: pytest.Item) -> int:
+        name = item.nodeid.removeprefix("tests/")
+        return -1 if name.startswith(FIRST) else 1 if name.startswith(LAST) else 0
+
+    items.sort(key=turn)
+
+
 def _end_cluster() -> None:
     from perdure import engine
 

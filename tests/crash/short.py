@@ -71,7 +71,3 @@ async def tell(cast: Cast) -> None:
 def main(folder: str, colour: str = "sync") -> None:
     cast = Cast(folder, colour)
     cast.palette.perform(tell(cast))
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

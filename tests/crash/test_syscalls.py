@@ -28,7 +28,7 @@ def clean(stage: Stage, tracer: Tracer) -> dict[str, tuple[Undisturbed, list[Cal
     found = {}
     for colour in COLOURS:
         scene = stage.scene("short:main", colour)
-        code, trace = tracer.run(scene.folder, colour)
+        code, trace = tracer.run(scene)
         assert code == UNHARMED
         found[colour] = (Undisturbed(scene.outcome(), scene.world.effects(), []), calls_in(trace))
     return found
@@ -45,7 +45,7 @@ def test_killed_at_every_write_and_sync(stage: Stage, tracer: Tracer, clean: Cle
 
     def kill_and_resume(call: Call) -> list[str]:
         scene = stage.scene("short:main", colour)
-        code, _ = tracer.run(scene.folder, colour, inject=f"{call.name}:signal=KILL:when={call.nth}")
+        code, _ = tracer.run(scene, inject=f"{call.name}:signal=KILL:when={call.nth}")
         assert code == KILLED, f"it was not killed, but ended with {code}"
         scene.finish()
         return scene.judge(expected)
@@ -59,7 +59,7 @@ def fail_and_resume(
 ) -> list[str]:
     """Let one call fail; the program hears a typed error, acknowledges nothing false, and recovers on reopening."""
     scene = stage.scene("short:main", colour)
-    code, trace = tracer.run(scene.folder, colour, inject=f"{call.name}:error={error}:when={call.nth}")
+    code, trace = tracer.run(scene, inject=f"{call.name}:error={error}:when={call.nth}")
     assert "(INJECTED)" in trace, "nothing was made to fail"
     assert code in (REPORTED, UNHARMED), f"it ended with {code}"
     found = _unheard(scene, code, call)

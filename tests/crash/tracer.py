@@ -2,37 +2,53 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
-import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.crash.harness import CHILD_SECONDS_MAX, ROOT, environment
+from tests.crash.harness import Scene, every
 
 WRITES = ("pwrite64", "write", "ftruncate", "link", "unlink", "rename", "mkdir")
 SYNCS = ("fdatasync", "fsync")
 
 
 class Tracer:
-    """Runs `python -m tests.crash.short` under strace."""
+    """Plays a scene under strace: a child of the zygote stops before it does anything, until it is traced."""
 
     def __init__(self, program: str) -> None:
         self._program = program
 
-    def run(self, folder: Path, colour: str, *, inject: str = "") -> tuple[int, str]:
+    def run(self, scene: Scene, *, inject: str = "") -> tuple[int, str]:
         """The exit code and the trace. `inject` is what strace calls it: `fdatasync:error=EIO:when=3`."""
-        trace = folder / "trace.txt"
+        trace = scene.folder / "trace.txt"
         # Not with --seccomp-bpf, which is quicker: strace 6.1 then makes calls fail, but sends no signals.
         options = ["-f", "-qq", "-y", "-o", str(trace), "-e", f"trace={','.join(WRITES + SYNCS)}"]
         if inject:
             options += ["-e", f"inject={inject}"]
-        command = [self._program, *options, sys.executable, "-m", "tests.crash.short", str(folder), colour]
-        ended = subprocess.run(
-            command, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=CHILD_SECONDS_MAX, check=False
-        )
-        assert ended.returncode != 1, f"an error without a type of ours:\n{ended.stderr}"
-        return ended.returncode, trace.read_text()
+        child = scene.start({"CRASH_TRACED": "1"})
+        _wait_until(lambda: "\nState:\tT" in _status(child.pid))
+        with subprocess.Popen([self._program, *options, "-p", str(child.pid)], stderr=subprocess.PIPE) as strace:
+            try:
+                _wait_until(lambda: "\nTracerPid:\t0\n" not in _status(child.pid) or strace.poll() is not None)
+                child.send(signal.SIGCONT)
+                code = child.wait()
+            finally:
+                strace.terminate()  # it has ended with its victim, or never got hold of it
+        assert code != 1, f"an error without a type of ours:\n{child.output()}"
+        return code, trace.read_text()
+
+
+def _wait_until(ready: Callable[[], bool]) -> None:
+    for _ in every(0.001, 20_000):
+        if ready():
+            return
+
+
+def _status(pid: int) -> str:
+    return Path(f"/proc/{pid}/status").read_text()
 
 
 class Call(NamedTuple):

@@ -7,6 +7,7 @@ a store, so its children inherit none.
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import importlib
 import json
@@ -17,6 +18,7 @@ import sys
 import traceback
 from typing import Any
 
+PR_SET_PTRACER = 0x59616D61
 PRELOADED = (
     "apsw",
     "asyncio",
@@ -25,6 +27,7 @@ PRELOADED = (
     "perdure.aio",
     "perdure.store.postgres",
     "perdure.store.sqlite",
+    "tests.crash.short",
     "tests.crash.victim",
     "zstandard",
 )
@@ -89,6 +92,8 @@ def _perform(order: dict[str, Any]) -> int:
     os.dup2(nothing, 0)
     os.dup2(output, 1)
     os.dup2(output, 2)
+    if "CRASH_TRACED" in os.environ:
+        _wait_for_a_tracer()
     try:
         module, _, name = order["call"].partition(":")
         getattr(importlib.import_module(module), name)(**order["arguments"])
@@ -101,6 +106,12 @@ def _perform(order: dict[str, Any]) -> int:
         sys.stdout.flush()
         sys.stderr.flush()
     return 0
+
+
+def _wait_for_a_tracer() -> None:
+    """Stop until somebody has got hold of this process. Some systems let only a parent do so, unless they are asked."""
+    ctypes.CDLL(None).prctl(PR_SET_PTRACER, -1, 0, 0, 0)
+    os.kill(os.getpid(), signal.SIGSTOP)
 
 
 if __name__ == "__main__":

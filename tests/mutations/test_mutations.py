@@ -46,10 +46,11 @@ def line(request: pytest.FixtureRequest) -> Line:
 
 
 @pytest.fixture(scope="module")
-def workshop(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
+def workshop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workshop]:
     made = Workshop(tmp_path_factory.mktemp("mutants"))
     made.build()
-    return made
+    yield made
+    made.stop()
 
 
 def wanted(request: pytest.FixtureRequest) -> list[Mutant]:

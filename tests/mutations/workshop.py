@@ -7,11 +7,14 @@ hard links to it, so each costs one changed file, and shares the compiled files 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import queue
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -21,6 +24,7 @@ from tests.mutations.mutant import Edit, Mutant
 
 ROOT = Path(__file__).parents[2]
 COPIED = ("src/perdure", "tests", "pyproject.toml")
+LEFT = shutil.ignore_patterns("output.txt", "report.xml", "tmp")
 NOT_COPIED = shutil.ignore_patterns("__pycache__", ".hypothesis", ".pytest_cache")
 
 SECONDS_MAX = 150
@@ -64,7 +68,8 @@ class Workshop:
         self._folder = folder
         self.original = folder / "original"
         self._environment = _environment(folder)
-        self._at_work: set[int] = set()
+        self._warm: list[Warm] = []
+        self._idle: queue.SimpleQueue[Warm] = queue.SimpleQueue()
 
     def build(self) -> None:
         """Make the original."""
@@ -83,7 +88,7 @@ class Workshop:
     def try_mutant(self, mutant: Mutant) -> Outcome:
         """Break a copy and run the test that must notice."""
         copy = self._folder / mutant.name
-        shutil.copytree(self.original, copy, copy_function=os.link, ignore=shutil.ignore_patterns("report.xml", "tmp"))
+        shutil.copytree(self.original, copy, copy_function=os.link, ignore=LEFT)
         try:
             for edit in mutant.edits:
                 apply(edit, copy)
@@ -93,31 +98,59 @@ class Workshop:
             shutil.rmtree(copy, ignore_errors=True)
 
     def stop(self) -> None:
-        """End what is at work: somebody has pressed Ctrl-C, which does not reach other sessions."""
-        for leader in list(self._at_work):
-            _end_session(leader)
+        """End what is at work."""
+        for warm in self._warm:
+            warm.close()
 
     def _run(self, copy: Path, tests: list[str], *options: str) -> Outcome:
         report = copy / "report.xml"
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", *options]
-        child = subprocess.Popen(
-            [*command, f"--basetemp={copy / 'tmp'}", *(f"tests/{test}" for test in tests)],
-            cwd=copy,
-            env={**self._environment, "PYTHONPATH": str(copy / "src")},
-            stdin=subprocess.DEVNULL,
+        arguments = ["-q", "-p", "no:cacheprovider", f"--junitxml={report}", f"--basetemp={copy / 'tmp'}", *options]
+        environment = {**self._environment, "PYTHONPATH": str(copy / "src")}
+        try:
+            warm = self._idle.get_nowait()
+        except queue.Empty:
+            warm = Warm(self._environment)
+            self._warm.append(warm)
+        code = warm.run(copy, environment, [*arguments, *(f"tests/{test}" for test in tests)])
+        self._idle.put(warm)
+        return read_report(code, report, (copy / "output.txt").read_text("utf-8", errors="replace"))
+
+
+class Warm:
+    """A process of `warm.py`."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, str(ROOT / "tests/mutations/warm.py")],
+            env=environment,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
             text=True,
-            errors="replace",
             start_new_session=True,
         )
-        self._at_work.add(child.pid)
+        self._at_work = 0
+
+    def run(self, copy: Path, environment: dict[str, str], arguments: list[str]) -> int:
+        """The exit code of pytest; what it has printed is in the copy."""
+        order = {"copy": str(copy), "environment": environment, "arguments": arguments}
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(json.dumps(order) + "\n")
+        self._process.stdin.flush()
+        self._at_work = int(self._process.stdout.readline())
+        patience = threading.Timer(SECONDS_MAX, _end_session, [self._at_work])
+        patience.start()
         try:
-            output, _ = child.communicate(timeout=SECONDS_MAX)
+            return int(self._process.stdout.readline())
         finally:
-            _end_session(child.pid)
-            self._at_work.discard(child.pid)
-        return read_report(child.returncode, report, output)
+            patience.cancel()
+            _end_session(self._at_work)  # whom it has left behind
+
+    def close(self) -> None:
+        """End it, and what it is at: somebody may have pressed Ctrl-C, which does not reach other sessions."""
+        if self._at_work:
+            _end_session(self._at_work)
+        with self._process:
+            self._process.kill()
 
 
 def _end_session(leader: int) -> None:
