@@ -116,7 +116,7 @@ DETAILS = (
         "what is written after a loop that was left by break is lost",
         GAPS + "test_after_a_loop_the_code_is_outside_of_its_items",
         "run/items.py",
-        "        if self._item is not None:\n            self._item.alive = False\n",
-        "        if False:\n            self._item.alive = False\n",
+        "        if self._item is not None:\n            if self._item.alive and",
+        "        if False:\n            if self._item.alive and",
     ),
 )

@@ -81,8 +81,8 @@ HOLDERS = (
         "nobody knows any more who may still hold a run",
         LEASES + "test_what_dead_processes_left_is_removed_but_not_what_may_live",
         "store/sql/sqlite/queries.sql",
-        " AND NOT EXISTS (SELECT 1 FROM leases WHERE leases.holder = holders.id);",
-        ";",
+        "DELETE FROM holders\nWHERE (boot <> :boot OR deadline < :now) AND NOT EXISTS (",
+        "DELETE FROM holders\nWHERE (boot <> :boot OR deadline < :now) OR 0 AND NOT EXISTS (",
     ),
     mutant(
         "late-turn-kept",
@@ -124,8 +124,8 @@ HOLDERS = (
         "a large value that is still needed is removed",
         OBJECTS + "test_only_what_no_entry_refers_to_is_collected",
         "collect.py",
-        "for identity, _, size in objects if identity not in used]",
-        "for identity, _, size in objects]",
+        "if identity in ours and identity not in self._marks]",
+        "if identity in ours]",
     ),
     mutant(
         "forged-size-believed",

@@ -166,8 +166,8 @@ RUNS = (
         "a large result is acknowledged and not there",
         GAPS + "test_large_values_land_with_what_wrote_them",
         "run/steps.py",
-        "packed, writes), (*objects, *body.buffer.objects)",
-        "packed, writes), objects",
+        "(), usage), (*objects, *body.buffer.objects)",
+        "(), usage), objects",
     ),
     mutant(
         "attempts-forgotten",

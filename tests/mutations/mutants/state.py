@@ -122,7 +122,7 @@ OF_CHECKPOINTS = (
         "a checkpoint is acknowledged, and half of it was collected",
         CHECKPOINTS + "test_the_next_one_does_not_rely_on_what_was_deleted_elsewhere",
         "journal/marks.py",
-        "if mark.relies_on and (not relied or relied[0][3]):",
+        "if mark.relies_on and (not found or found[0][3]):",
         "if False:",
     ),
     mutant(
@@ -170,7 +170,7 @@ OF_CHECKPOINTS = (
         "a checkpoint of a step that fails is there all the same",
         CHECKPOINTS + "test_it_lands_with_the_step_or_the_item_or_not_at_all",
         "checkpoints.py",
-        "        room.asks.append(mark)\n        return 0\n",
-        "        yield from land(engine, Site.CHECKPOINT, [mark])\n        return 0\n",
+        "        room.asks += [mark, *rule]\n        return 0\n",
+        "        yield from land(engine, Site.CHECKPOINT, [mark, *rule])\n        return 0\n",
     ),
 )
