@@ -329,6 +329,13 @@ def _close_all() -> None:
         _places.popitem()[1].close()
 
 
+def close_left(url: str) -> None:
+    """Close a store although agents of this process still have it; they say `StoreClosed` from now on."""
+    path = file_of(url) or url
+    for key in [key for key in _places if key[0] == path]:
+        _places.pop(key).close()
+
+
 atexit.register(_close_all)
 os.register_at_fork(after_in_child=_places.clear)
 

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from ..engine import close_left
+
 STORES: dict[str, Callable[[Path], str]] = {}
 """By name, what makes the URL of a new store, given a folder: every test that takes `store_url` runs once for each.
 
@@ -49,9 +51,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture
-def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of a new store that no other test uses."""
-    return STORES[request.param](tmp_path)
+def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """The URL of a new store that no other test uses. What the test leaves open is closed."""
+    url = STORES[request.param](tmp_path)
+    yield url
+    # Otherwise each would keep its connections, and a heart that beats, until all tests have ended.
+    close_left(url)
 
 
 @pytest.fixture(scope="session")
