@@ -68,7 +68,7 @@ class Stage:
     def __init__(self, folder: Path, url: str, colour: Colour, watcher: Watcher) -> None:
         self._folder = folder
         self.url = url
-        self._colour = colour
+        self.colour = colour
         self._watcher = watcher
         self._runs = 0
 
@@ -88,7 +88,7 @@ class Stage:
         return seen
 
     def _attempt(self, start: Start, run_id: str, world: Lines, trace: Lines) -> Told:
-        status = in_child(lambda: Player(self._colour, self.url, run_id, start.stop, world, trace).go(start))
+        status = in_child(lambda: Player(self.colour, self.url, run_id, start.stop, world, trace).go(start))
         assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0, "the runner itself has failed: see stderr"
         lines = trace.all()
         ended = lines.pop() if lines and isinstance(lines[-1], dict) else {"ending": "crashed", "error": None}
