@@ -40,7 +40,7 @@ EDITED = stories(while_waiting=False, points=REACHED, edited=True)
 
 SHARES = {"sqlite-sync": 2, "sqlite-async": 4}
 POSTGRES_SHARE = 20
-"""One of so many stories in CI. The colours have one protocol, and a server takes its time; `make soak` tells them all."""
+"""One of so many stories in CI: the colours have one protocol, and a server takes its time; `make soak` tells more."""
 
 SOAK = settings.get_current_profile_name() == "soak"
 

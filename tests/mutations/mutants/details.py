@@ -107,7 +107,7 @@ DETAILS = (
         "answer-for-any-of-several",
         "an answer settles an effect that it was not meant for",
         GAPS + "test_with_several_effects_in_doubt_the_answer_must_say_which",
-        "runs.py",
+        "answers.py",
         "    if len(effects) > 1:\n",
         "    if False:\n",
     ),
