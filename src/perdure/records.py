@@ -446,7 +446,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     record: Record
 
 
-_NEWER = re.compile(r"Expected `array` of at most length|Invalid value \d+|Invalid enum value \d+")
+_NEWER = re.compile(r"Expected `array` of at most length|Invalid value \d+|Invalid enum value")
 """What msgspec says of a record with more fields than we know, and of a part or a write of an unknown kind."""
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextvars
 from typing import Any
 
+import msgspec
 import pytest
 
 from perdure import (
     AsyncAgent,
     StepClaimed,
     StepNotReady,
+    StoreTooNew,
     WorkflowChanged,
     WorkflowInvalid,
     WorkflowNotFound,
@@ -184,6 +186,14 @@ def test_names_that_are_not_there_say_which_are(store_url: str) -> None:
         wf.start("psuh")
     with pytest.raises(WorkflowNotFound, match="newest one is 1"):
         agent.workflows.get("deploy", version=2)
+
+
+def test_a_status_of_a_later_version_is_refused_as_that() -> None:
+    later: Any = "paused"
+    moved = records.WorkflowMoved(1, "w", 1, 2, "1", records.Standing(later))
+    body = bytes(records.SALT_BYTES) + msgspec.msgpack.encode(records.Landed((moved,)))
+    with pytest.raises(StoreTooNew):
+        records.decode(records.Kind.LANDED, body)
 
 
 # -- claims -----------------------------------------------------------------------------------------------------------
