@@ -1,0 +1,91 @@
+"""`perdure gc` and `perdure archive`: nothing goes unasked, and what went can be shown."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure import Agent
+from perdure.cli.main import main
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A store with something of everything that can go."""
+    path = tmp_path / "perdure.db"
+    agent = Agent("keeper", store=path)
+    with agent.run("old", input="in") as run:
+        for number in range(10):
+            run.step(lambda number=number: f"{number} " * 100, name=f"step {number}")
+        run.result = "out"
+    for number in range(4):
+        agent.checkpoint.create("c", [number, "x" * 9000])
+    agent.checkpoint.retain("c", keep_last=1)
+    agent.state.set("s", "k", 1, ttl=0.001)
+    agent.close()
+    time.sleep(0.01)
+    return path
+
+
+def told(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) -> str:
+    assert main([str(one) for one in arguments]) == code
+    return capsys.readouterr().out
+
+
+def as_json(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) -> Any:
+    return json.loads(told(capsys, *arguments, "--json", code=code))
+
+
+def test_where_nobody_can_be_asked_it_only_shows(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shown = told(capsys, "gc", "--store", path)
+    assert "expired keys of state  1" in shown
+    assert "old checkpoints        3" in shown
+    assert f"to free it: perdure gc --yes --store {path}" in shown
+    report = as_json(capsys, "gc", "--store", path)
+    assert (report["dry_run"], report["state"]["count"], report["checkpoints"]["count"]) == (True, 1, 3)
+    assert as_json(capsys, "gc", "--store", path) == report, "nothing has gone"
+
+
+def test_with_yes_it_goes(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report = as_json(capsys, "gc", "--store", path, "--yes")
+    assert (report["dry_run"], report["state"]["count"], report["checkpoints"]["count"]) == (False, 1, 3)
+    assert report["bytes_after"] <= report["bytes_before"]
+    assert told(capsys, "gc", "--store", path).startswith("nothing to free; the store takes ")
+    assert as_json(capsys, "gc", "--store", path, "--agent", "keeper")["state"]["count"] == 0
+    assert told(capsys, "verify", "--store", path).startswith("ok; ")
+    assert told(capsys, "rebuild", "--check", "--store", path).startswith("ok")
+
+
+def test_what_was_folded_can_be_shown_and_verified(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report = as_json(capsys, "gc", "--store", path, "--fold-before", "1ms", "--yes")
+    assert report["events"]["count"] >= 10
+    [file] = [Path(name) for name in report["archives"] if "00000002-" in name]
+    assert file.parent == Path(f"{path}.archive")
+    shown = told(capsys, "archive", "show", file.name, "--store", path)
+    assert shown.startswith("run keeper/old, entries 1 to 12")
+    assert "step step 3 -> '3 3 3" in shown
+    assert as_json(capsys, "archive", "show", file)["entries"][0]["kind"] == "RunStarted"
+    assert told(capsys, "archive", "verify", file, "--store", path).endswith("the store says the same\n")
+    assert "folded: archive" in told(capsys, "show", "old", "--store", path)
+    assert "finished  10" in told(capsys, "runs", "--store", path)
+    file.write_bytes(file.read_bytes()[:-5])
+    assert "damaged" in told(capsys, "archive", "verify", file, "--store", path, code=1)
+    assert as_json(capsys, "archive", "verify", file, code=1)["ok"] is False
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        (["--yes", "--dry-run"], "say one of them"),
+        (["--archive", "folder"], "--fold-before"),
+        (["--fold-before", "soon"], "90s"),
+        (["--agent", "nobody"], "no agent 'nobody'"),
+    ],
+)
+def test_mistakes_are_told(path: Path, capsys: pytest.CaptureFixture[str], wrong: list[str], why: str) -> None:
+    assert main(["gc", "--store", str(path), *wrong]) == 2
+    assert why in capsys.readouterr().err
