@@ -142,7 +142,7 @@ def collect(store: Store, progress: Progress | None = None) -> Collected:
     marks = marked(store, progress)
     objects = taken = 0
     for found in unused(store, marks):
-        gone = store.submit(_Sweep(marks, found))
+        gone = store.submit(Sweep(marks, found))
         objects, taken = objects + gone.objects, taken + gone.bytes
     return Collected(objects, taken)
 
@@ -164,7 +164,7 @@ def _given_up(store: Store, grace: float) -> tuple[int, str, int]:
     return store.clock.wall_ms() - int(grace * 1000), this_process().boot, store.clock.boot_ms()
 
 
-class _Sweep(Unit[Collected]):
+class Sweep(Unit[Collected]):
     """Remove objects, unless somebody has begun to refer to them. What is gone is gone, however often it is done."""
 
     site = Site.COLLECT
@@ -206,7 +206,7 @@ class Collect(Unit[int]):
             if not page:
                 return freed
             after = page[-1][0]
-            freed += (yield from _Sweep(self._marks, page).script()).bytes
+            freed += (yield from Sweep(self._marks, page).script()).bytes
 
 
 def _read(store: Store, script: Script[None]) -> None:

@@ -153,16 +153,17 @@ def _questions(
     return found
 
 
-def _events(store: Store, stream: int) -> list[r.Event]:
-    """The entries of a run; of one that is folded just now, those after that."""
-    found = store.read("last_folded", (stream,))
+def _events(store: Store, stream: int, *, again: bool = False) -> list[r.Event]:
+    """The entries of a run; of one that was folded, or is just now, those that are left."""
+    known = store.read("last_folded", (stream,)) if again else []
     try:
         rows = store.read("events_of", (stream, 0))
-        return read_events(store.identity, stream, rows, folded_in(found))[0]
+        return read_events(store.identity, stream, rows, folded_in(known))[0]
     except JournalDamaged:
-        if store.read("last_folded", (stream,)) == found:
+        # Most runs are not folded: only one that does not seem to be whole is asked about.
+        if store.read("last_folded", (stream,)) == known:
             raise
-        return _events(store, stream)
+        return _events(store, stream, again=True)
 
 
 def _in_doubt(summary: RunSummary, ledger: Ledger, unpack: Callable[[bytes], Any]) -> list[EffectInDoubt]:

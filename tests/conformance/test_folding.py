@@ -258,6 +258,21 @@ def test_the_past_before_the_horizon_is_refused_and_never_half_true(store_url: s
     in_order(store_url)
 
 
+def test_folding_again_forgets_nothing_of_what_it_knew(store_url: str, tmp_path: Path) -> None:
+    agent = agent_at(store_url)
+    for number in range(20):
+        agent.state.set("a", "k", noise(number, 200))
+        agent.state.set("b", "k", noise(number, 200))
+    assert folded(agent, tmp_path).events.count == 38
+    agent.state.set("a", "k", noise(1, 900))
+    time.sleep(0.005)
+    agent.state.set("a", "k", noise(2, 900))
+    assert folded(agent, tmp_path).events.count >= 2
+    with pytest.raises(HistoryFolded):
+        agent.state.at(1).get("b", "k")
+    in_order(store_url)
+
+
 def test_who_writes_goes_on_in_another_stream(store_url: str, tmp_path: Path) -> None:
     """Folding takes the stream of a process that is at work: nothing that it writes is lost or doubled."""
     agent = agent_at(store_url)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from perdure import Agent, AsyncAgent, CheckpointNotFound, state
-from perdure.collect import collect
+from perdure.collect import Sweep, collect, marked, unused
 from perdure.failpoints import Moment, Site
 from perdure.limits import SWEEP_KEYS_MAX, SWEEP_WRITES
 from perdure.run.requests import drive_sync
@@ -187,6 +187,21 @@ def test_nothing_vanishes_that_somebody_is_about_to_refer_to(store_url: str) -> 
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
     assert freed > 0
+    in_order(store_url)
+
+
+def test_what_is_referred_to_again_after_the_look_stays(store_url: str) -> None:
+    agent = agent_at(store_url)
+    value = [noise(number, 3000) for number in range(20)]
+    agent.checkpoint.create("before", value)
+    agent.checkpoint.delete("before")
+    store = agent._engine.store
+    marks = marked(store)
+    pages = list(unused(store, marks))
+    assert pages
+    agent.checkpoint.create("after", value)
+    assert sum(store.submit(Sweep(marks, page)).objects for page in pages) == 0
+    assert agent.checkpoint.restore("after") == value
     in_order(store_url)
 
 

@@ -59,6 +59,11 @@ def events_of(it: Transaction, server: Server, stream: int, after: int) -> Execu
     return sorted(rows), 0
 
 
+def last_folded(it: Transaction, server: Server, stream: int) -> Executing:
+    yield from ()
+    return NOTHING  # nobody folds here
+
+
 def event_at(it: Transaction, server: Server, stream: int, seq: int) -> Executing:
     yield from ()
     value = it.get("events", (stream, seq))
@@ -323,6 +328,7 @@ STATEMENTS: dict[str, Callable[..., Executing]] = {
     for statement in (
         append_event,
         events_of,
+        last_folded,
         event_at,
         chain_at,
         head_of,

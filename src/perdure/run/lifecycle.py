@@ -199,16 +199,17 @@ def _load(engine: Engine, claimed: Claimed) -> tuple[Ledger, Head]:
             gc.enable()
 
 
-def _recorded(engine: Engine, head: Head, *, finished: bool) -> Ledger:
+def _recorded(engine: Engine, head: Head, *, finished: bool, again: bool = False) -> Ledger:
     """What the journal says; of a finished run, some of it may have been folded, and may be just now."""
     store, stream = engine.store, head.stream
-    found = store.read("last_folded", (stream,)) if finished else []
+    known = store.read("last_folded", (stream,)) if again else []
     try:
-        return store.scan("events_of", (stream, 0), lambda rows: Ledger(walk_events(head, rows, folded_in(found))))
+        return store.scan("events_of", (stream, 0), lambda rows: Ledger(walk_events(head, rows, folded_in(known))))
     except JournalDamaged:
-        if not finished or store.read("last_folded", (stream,)) == found:
+        # Most runs are not folded: only one that does not seem to be whole is asked about.
+        if not finished or store.read("last_folded", (stream,)) == known:
             raise
-        return _recorded(engine, head, finished=True)
+        return _recorded(engine, head, finished=True, again=True)
 
 
 def _refuse_bad_nesting(outer: Frame | None, run_id: str, parallel: bool) -> None:

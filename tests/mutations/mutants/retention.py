@@ -19,18 +19,10 @@ OF_RETENTION = (
     mutant(
         "collects-what-is-new",
         "a large value vanishes that a commit has begun to refer to since the marks were made",
-        RETENTION + "test_nothing_vanishes_that_somebody_is_about_to_refer_to",
+        RETENTION + "test_what_is_referred_to_again_after_the_look_stays",
         "collect.py",
         "        yield from self._marks.catch_up(heads)\n",
         "",
-    ),
-    mutant(
-        "collects-beside-a-commit",
-        "a large value vanishes while a commit that has written it again is on its way",
-        RETENTION + "test_nothing_vanishes_that_somebody_is_about_to_refer_to[postgres]",
-        "store/sql/postgres/queries.sql",
-        "FOR UPDATE SKIP LOCKED;",
-        ";",
     ),
     mutant(
         "a-label-pins-nothing",
@@ -107,7 +99,7 @@ OF_RETENTION = (
     mutant(
         "floors-are-forgotten",
         "a second folding forgets from when on the past is whole",
-        FOLDING + "test_whatever_was_done_is_the_same_after_folding",
+        FOLDING + "test_folding_again_forgets_nothing_of_what_it_knew",
         "journal/folding.py",
         "(*(old.floors if old is not None else ()), *self._needs.floors)",
         "self._needs.floors",
