@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from .errors import CheckpointNotFound
 from .failpoints import Site
 from .journal.keeping import EVERYTHING, Keep, policies_in, stored_form
 from .journal.keeping import SPACE as RULES
-from .journal.landing import Ask
+from .journal.landing import Ask, landed_at
 from .journal.marks import Gone, Mark, Shelf
 from .run.core import RunCore
 from .run.requests import Protocol, Read
@@ -294,9 +294,5 @@ def _missing(engine: Engine, name: str, version: int | None) -> CheckpointNotFou
 
 
 def _entry(engine: Engine, stream: int, seq: int, name: str, version: int) -> r.CheckpointMade:
-    [(_, kind, _, body, _, _)] = engine.store.read("event_at", (stream, seq))
-    landed: Sequence[r.Landing] = getattr(r.decode(kind, body), "landed", ())
-    made: Mapping[tuple[int, str, int], r.CheckpointMade] = {
-        (it.owner, it.name, it.version): it for it in landed if isinstance(it, r.CheckpointMade)
-    }
-    return made[engine.stream, name, version]
+    made = landed_at(engine.store, stream, seq, r.CheckpointMade)
+    return {(it.owner, it.name, it.version): it for it in made}[engine.stream, name, version]

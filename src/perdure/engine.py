@@ -262,7 +262,7 @@ class Engine:
 class _AddStream(Unit[int]):
     """Submitted twice, it leaves an empty stream behind, which is nobody's and harms nobody."""
 
-    site = Site.HOLDER
+    site = Site.STREAM
 
     def __init__(self, store: Store, name: str) -> None:
         self._args = ("process", name, store.clock.wall_ms())

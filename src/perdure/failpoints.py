@@ -21,7 +21,7 @@ class Site(StrEnum):
     STORE_CREATE = "store.create"
     STORE_HOME = "store.home"
     AGENT_CREATE = "agent.create"
-    HOLDER = "holder.register"
+    STREAM = "stream.add"
     HEARTBEAT = "holder.heartbeat"
     RUN_CLAIM = "run.claim"
     RUN_END = "run.end"

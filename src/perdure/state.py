@@ -6,7 +6,7 @@ returns. Protocols without I/O, as in `run/`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -19,7 +19,7 @@ from .errors import Abandoned, HistoryFolded, LeaseLost, VersionConflict
 from .failpoints import Site
 from .journal.append import Append, Head, Signer
 from .journal.keeping import SPACE as RULES
-from .journal.landing import Ask, Entry, Land, Place, Space, Wanted
+from .journal.landing import Ask, Entry, Land, Place, Unchanged, Wanted, landed_at
 from .limits import SEAL_EVENTS, SWEEP_KEYS_MAX, SWEEP_WRITES
 from .run.requests import Protocol, Read, Submit
 from .run.scope import Buffer, current
@@ -92,12 +92,10 @@ def change(engine: Engine, asks: Sequence[Ask]) -> Protocol[list[r.StateChange]]
     return (yield from _commit(engine, asks))
 
 
-def _commit(
-    engine: Engine, asks: Sequence[Ask], revisions: dict[Space, int] | None = None
-) -> Protocol[list[r.StateChange]]:
+def _commit(engine: Engine, asks: Sequence[Ask], unchanged: Sequence[Unchanged] = ()) -> Protocol[list[r.StateChange]]:
     mine = {ask.place for ask in asks}
     swept = [ask for ask in (yield from _overdue(engine)) if ask.place not in mine]
-    landed = yield from land(engine, Site.STATE, [*asks, *swept], revisions)
+    landed = yield from land(engine, Site.STATE, [*unchanged, *asks, *swept])
     return [it for it in landed if isinstance(it, r.StateChange) and (it.owner, it.space, it.key) in mine]
 
 
@@ -117,13 +115,11 @@ def overdue(engine: Engine, count: int) -> list[Ask]:
     return [Ask((engine.stream, space, key), sweeps=True) for space, key in rows]
 
 
-def land(
-    engine: Engine, site: Site, asks: Sequence[Wanted], revisions: dict[Space, int] | None = None
-) -> Protocol[tuple[r.Landing, ...]]:
+def land(engine: Engine, site: Site, asks: Sequence[Wanted]) -> Protocol[tuple[r.Landing, ...]]:
     """Write to the agent in the open, in the stream of this process."""
 
     def make(head: Head, signer: Signer | None) -> Land:
-        return Land(site, head, [r.Landed(())], engine.store, asks, signer=signer, revisions=revisions)
+        return Land(site, head, [r.Landed(())], engine.store, asks, signer=signer)
 
     return (yield from in_the_open(engine, make)).landed
 
@@ -326,13 +322,35 @@ def items_at(engine: Engine, space: str, when: When) -> dict[str, Any]:
 def _packed_at(engine: Engine, space: str, when: When) -> Iterator[tuple[str, bytes]]:
     if not engine.is_known():
         return
-    revision, at = (_EVER, _milliseconds(when)) if isinstance(when, datetime) else (_revision(when), _EVER)
-    _refuse_folded(engine, space, revision, at)
+    revision, at = _bounds(engine, space, when)
     reader = _Past(engine)
     for key, number, stream, seq in engine.store.read("entries_at", (engine.stream, space, revision, at)):
         change = reader.value(stream, seq, (engine.stream, space, key), number)
-        alive = not change.expires or change.expires > (at if at != _EVER else 0)
-        yield key, change.value if alive else b""
+        yield key, change.value if _lasted(change, at) else b""
+
+
+def value_at(engine: Engine, space: str, key: str, when: When, default: Any) -> Any:
+    """One key as it was; the others are not read."""
+    names = named(space, "a namespace"), named(key, "a key")
+    if not engine.is_known():
+        return default
+    at, bounds = (engine.stream, *names), _bounds(engine, space, when)
+    for number, stream, seq in engine.store.read("entry_at", (*at, *bounds)):
+        change = _Past(engine).value(stream, seq, at, number)
+        if change.value and _lasted(change, bounds[1]):
+            return objects.unpack(engine.store, change.value)
+    return default
+
+
+def _bounds(engine: Engine, space: str, when: When) -> tuple[int, int]:
+    """The last revision and the last millisecond that count."""
+    revision, at = (_EVER, _milliseconds(when)) if isinstance(when, datetime) else (_revision(when), _EVER)
+    _refuse_folded(engine, space, revision, at)
+    return revision, at
+
+
+def _lasted(change: r.StateChange, at: int) -> bool:
+    return not change.expires or change.expires > (at if at != _EVER else 0)
 
 
 def _refuse_folded(engine: Engine, space: str, revision: int, at: int) -> None:
@@ -364,9 +382,7 @@ class _Past:
         """A change of the state."""
         entry = self._entries.get((stream, seq))
         if entry is None:
-            [(_, kind, _, body, _, _)] = self._store.read("event_at", (stream, seq))
-            landed = getattr(r.decode(kind, body), "landed", ())
-            changes = [it for it in landed if isinstance(it, r.StateChange)]
+            changes = landed_at(self._store, stream, seq, r.StateChange)
             entry = {((it.owner, it.space, it.key), it.revision): it for it in changes}
             self._entries[stream, seq] = entry
         return entry[at, revision]
@@ -380,21 +396,24 @@ class _Past:
 def revert(engine: Engine, to: When, space: str | None) -> Protocol[int]:
     """Make a namespace, or all of them, what it was; history goes on. Returns how many keys were changed."""
     for _ in range(_TRIES):
-        asks, revisions = yield Read(_reverting, (engine, to, space))
-        if not asks:
-            return 0
+        waiting = {ask.place for ask in _all_waiting(engine)}
+        asks, unchanged = yield Read(_reverting, (engine, to, space, waiting))
         buffer = waiting_room(engine)
         if buffer is not None:
-            buffer.asks += asks
+            # Decided now, by what is there now: who changes the namespace before it lands makes it a VersionConflict.
+            buffer.asks += [*unchanged, *asks]
             return len(asks)
+        if not asks:
+            return 0
         try:
-            return len((yield from _commit(engine, asks, revisions)))
+            return len((yield from _commit(engine, asks, unchanged)))
         except VersionConflict:
             continue  # somebody has changed it between our look and the commit: look again
     raise VersionConflict("the namespace changes faster than it can be reverted")
 
 
-def _reverting(engine: Engine, to: When, space: str | None) -> tuple[list[Ask], dict[Space, int]]:
+def _reverting(engine: Engine, to: When, space: str | None, waiting: Set[Place]) -> tuple[list[Ask], list[Unchanged]]:
+    """What makes the stored state, and what waits to change it, what it was."""
     engine.ensure_agent()
     asks, owner = list[Ask](), engine.stream
     revisions: dict[str, int] = dict(engine.store.read("spaces_of", (owner,)))
@@ -406,7 +425,8 @@ def _reverting(engine: Engine, to: When, space: str | None) -> tuple[list[Ask], 
     for name in wanted:
         then = dict(_packed_at(engine, name, to))
         now = {row[0]: row[1] for row in engine.store.read("entries_of", (owner, name, engine.store.clock.wall_ms()))}
-        for key in sorted(then.keys() | now.keys()):
-            if then.get(key, b"") != now.get(key, b""):
+        own = {key for _, its, key in waiting if its == name}
+        for key in sorted(then.keys() | now.keys() | own):
+            if key in own or then.get(key, b"") != now.get(key, b""):
                 asks.append(Ask((owner, name, key), then.get(key, b"")))
-    return asks, {(owner, name): revisions.get(name, 0) for name in wanted}
+    return asks, [Unchanged((owner, name), revisions.get(name, 0)) for name in wanted]

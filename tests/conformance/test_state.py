@@ -208,7 +208,9 @@ def test_a_revert_is_a_change_like_any_other(store_url: str) -> None:
 
     @agent.step
     def back() -> int:
+        agent.state.set("a", "x", "not for long")
         agent.state.revert(2, ns="a")
+        assert agent.state.get("a", "x") == 1
         agent.state.update("a", "y", lambda seen: [*seen, 1])
         return len(agent.state.get("a", "y"))
 
@@ -218,6 +220,45 @@ def test_a_revert_is_a_change_like_any_other(store_url: str) -> None:
     assert agent.state.revert(datetime(1990, 1, 1, tzinfo=UTC)) == 3
     assert agent.state.items("a") == agent.state.items("b") == []
     in_order(store_url)
+
+
+@pytest.mark.parametrize("theirs", ["x", "new"])
+def test_a_revert_in_a_step_is_refused_when_others_change_the_namespace_meanwhile(store_url: str, theirs: str) -> None:
+    """It was decided by what was there: another's change would be undone unseen, or stay beside an older state."""
+    agent = agent_at(store_url)
+    agent.state.set("a", "x", 1)
+    agent.state.set("a", "x", 2)
+
+    @agent.step
+    def back() -> int:
+        changed = agent.state.revert(1, ns="a")
+        other = threading.Thread(target=agent.state.set, args=("a", theirs, "theirs"))  # not in this run
+        other.start()
+        other.join()
+        return changed
+
+    with pytest.raises(VersionConflict, match="'a' has changed"), agent.run("r"):
+        back()
+    assert agent.state.get("a", theirs) == "theirs"
+    assert agent.state.get("a", "x") == ("theirs" if theirs == "x" else 2)
+    in_order(store_url)
+
+
+def test_one_key_of_the_past_is_read_alone(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = agent_at(store_url)
+    for number in range(10):
+        agent.state.set("a", f"k{number}", number)
+    before = agent.state.revision("a")
+    agent.state.set("a", "k3", "later")
+    agent.state.delete("a", "k4")
+    asked: list[str] = []
+    read = agent._engine.store.read
+    monkeypatch.setattr(agent._engine.store, "read", lambda name, args=(): (asked.append(name), read(name, args))[1])
+    then = agent.state.at(before)
+    assert [then.get("a", "k3"), then.get("a", "k4"), then.get("a", "none", "?")] == [3, 4, "?"]
+    assert agent.state.at(before + 2).get("a", "k4", "gone") == "gone"
+    assert "entries_at" not in asked
+    assert asked.count("event_at") == 3
 
 
 def test_a_transaction_is_all_or_nothing(store_url: str) -> None:

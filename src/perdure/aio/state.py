@@ -145,7 +145,8 @@ class AsyncStateAt:
 
     async def get(self, ns: str, key: str, default: Any = None) -> Any:
         """The value that a key had."""
-        return dict(await self.items(ns)).get(key, default)
+        read = reading(lambda: state.value_at(self._engine, ns, key, self._when, default))
+        return await drive_async(self._engine.store, read)
 
     async def items(self, ns: str) -> builtins.list[tuple[str, Any]]:
         """Every key that a namespace had, with its value."""

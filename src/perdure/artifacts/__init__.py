@@ -18,6 +18,7 @@ from .. import records as r
 from .. import trees
 from ..errors import ArtifactNotFound
 from ..failpoints import Site
+from ..journal.landing import landed_in
 from ..journal.puts import Put, UploadLost
 from ..run.requests import Protocol, Read
 from ..run.writes import named
@@ -203,9 +204,8 @@ def missing(whose: Owner, name: str, version: int | None) -> ArtifactNotFound:
 def _saved(whose: Owner, row: Row) -> r.ArtifactSaved:
     """The record in a row with the entry of an artifact, which may have others in it."""
     name, version, _, kind, body = row
-    landed: Sequence[r.Landing] = getattr(r.decode(kind, body), "landed", ())
-    wanted = (whose.stream, name, version)
-    return {(it.owner, it.name, it.version): it for it in landed if isinstance(it, r.ArtifactSaved)}[wanted]
+    saved = landed_in(kind, body, r.ArtifactSaved)
+    return {(it.owner, it.name, it.version): it for it in saved}[whose.stream, name, version]
 
 
 def _info(whose: Owner, row: Row) -> ArtifactInfo:

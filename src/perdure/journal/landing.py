@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -21,6 +21,7 @@ Place = tuple[int, str, str]
 """Owner, namespace and key."""
 Space = tuple[int, str]
 """Owner and namespace."""
+Part = TypeVar("Part", bound=msgspec.Struct)
 
 
 class Ask(msgspec.Struct, frozen=True):
@@ -54,7 +55,14 @@ class Settled(msgspec.Struct, frozen=True):
     objects: Sequence[Statement] = ()
 
 
-Wanted = Ask | Mark | Put | Signal | Draft | Move | Settled
+class Unchanged(msgspec.Struct, frozen=True):
+    """A namespace that must still be at a revision when the rest lands: its asks were made by what was read of it."""
+
+    space: Space
+    revision: int
+
+
+Wanted = Ask | Unchanged | Mark | Put | Signal | Draft | Move | Settled
 """What is to be written to an agent."""
 
 
@@ -76,7 +84,7 @@ _NOTHING = Entry()
 class Land(Append):
     """Entries, the first of which carries what is written to agents, decided inside the transaction."""
 
-    __slots__ = ("_asks", "_entries", "_made", "_revisions", "_store", "landed")
+    __slots__ = ("_asks", "_entries", "_made", "_store", "landed")
 
     def __init__(
         self,
@@ -90,21 +98,20 @@ class Land(Append):
         also: Sequence[Statement] = (),
         signer: Signer | None = None,
         seal: bool = False,
-        revisions: Mapping[Space, int] | None = None,
     ) -> None:
         super().__init__(site, head, (), store.clock, also=also, signer=signer, seal=seal)
         self._entries = entries
         self._made = objects
         self._store = store
         self._asks = asks
-        self._revisions = revisions or {}
-        """What the namespaces must be at, for who has decided by what it has read of them."""
         self.landed: tuple[records.Landing, ...] = ()
 
     def script(self) -> Script[int]:
         """As `Append.script`; without any change, an entry that would say nothing else is not made."""
         asks = [ask for ask in self._asks if isinstance(ask, Ask)]
-        resolving = _Resolving(self._store, asks, self._revisions)
+        # Of several, the first: what it was made by is the oldest.
+        unchanged = {it.space: it.revision for it in reversed(self._asks) if isinstance(it, Unchanged)}
+        resolving = _Resolving(self._store, asks, unchanged)
         changes = yield from resolving.run()
         # Locks are taken in one order by everybody: of the state, of checkpoints, artifacts, workflows, signals.
         now = self._store.clock.wall_ms()
@@ -137,7 +144,7 @@ class _Resolving:
 
     def run(self) -> Script[tuple[records.StateChange, ...]]:
         """The changes, in the order in which their keys were first named; several asks of one key are one change."""
-        if not self._asks:
+        if not self._asks and not self._wanted:
             return ()
         # In one order for everybody, so that two who want the same two namespaces do not wait for each other.
         spaces = sorted({ask.place[:2] for ask in self._asks} | set(self._wanted))
@@ -207,6 +214,17 @@ class _Resolving:
             made = (old.version + 1, revision, entry.value, entry.expires)
             changes.append(records.StateChange(owner, space, key, *made))
         return tuple(changes)
+
+
+def landed_at(store: Store, stream: int, seq: int, kind: type[Part]) -> list[Part]:
+    """What has landed with an entry, of one kind."""
+    [(_, code, _, body, _, _)] = store.read("event_at", (stream, seq))
+    return landed_in(code, body, kind)
+
+
+def landed_in(code: int, body: bytes, kind: type[Part]) -> list[Part]:
+    """The same of an entry that has been read already."""
+    return [it for it in getattr(records.decode(code, body), "landed", ()) if isinstance(it, kind)]
 
 
 def _first(rows: Sequence[tuple[Any, ...]]) -> int:

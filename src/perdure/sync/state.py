@@ -142,7 +142,8 @@ class StateAt:
 
     def get(self, ns: str, key: str, default: Any = None) -> Any:
         """The value that a key had."""
-        return dict(self.items(ns)).get(key, default)
+        read = reading(lambda: state.value_at(self._engine, ns, key, self._when, default))
+        return drive_sync(self._engine.store, read)
 
     def items(self, ns: str) -> builtins.list[tuple[str, Any]]:
         """Every key that a namespace had, with its value."""

@@ -9,6 +9,14 @@ LANDING = "conformance/test_state_landing.py::"
 
 OF_STATE = (
     mutant(
+        "a-revert-in-a-step-does-not-look-again",
+        "a revert undoes what another process has written meanwhile, unseen",
+        "conformance/test_state.py::test_a_revert_in_a_step_is_refused_when_others_change_the_namespace_meanwhile",
+        "state.py",
+        "buffer.asks += [*unchanged, *asks]",
+        "buffer.asks += asks",
+    ),
+    mutant(
         "if-version-ignored",
         "who lost a race overwrites the winner",
         STATE + "test_versions_count_and_a_lost_race_shows_both_values",

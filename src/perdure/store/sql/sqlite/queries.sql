@@ -462,6 +462,12 @@ WHERE owner = :owner AND namespace = :namespace AND revision = (
     WHERE owner = it.owner AND namespace = it.namespace AND key = it.key AND revision <= :revision AND at <= :at)
 ORDER BY key;
 
+-- name: entry_at(owner, namespace, key, revision, at)
+-- The last change of one key up to a revision and a time.
+SELECT revision, stream, seq FROM history
+WHERE owner = :owner AND namespace = :namespace AND key = :key AND revision <= :revision AND at <= :at
+ORDER BY revision DESC LIMIT 1;
+
 -- name: all_spaces()
 -- For rebuild.
 SELECT owner, namespace, revision FROM spaces ORDER BY owner, namespace;
