@@ -415,10 +415,12 @@ async def report(cast: Cast) -> None:
     made = await out(cast.agent.checkpoint.list())
     found["checkpoints"] = [[it.name, it.version] for it in made]
     found["restored"] = [await out(cast.agent.checkpoint.restore(it.name, it.version)) for it in made]
-    found["artifacts"] = [[it.name, it.version, it.digest] for it in await out(cast.agent.artifacts.list())]
-    found["loaded"] = await out(cast.agent.artifacts.load("plan")) == WEIGHTS
-    flow = await out(cast.agent.workflows.get("voyage"))
-    found["workflow"] = [[it.step, it.status, it.claimed_by] for it in flow.steps]
+    # The short program has neither artifacts nor a workflow.
+    saved = await out(cast.agent.artifacts.list())
+    found["artifacts"] = [[it.name, it.version, it.digest] for it in saved]
+    found["loaded"] = not saved or await out(cast.agent.artifacts.load("plan")) == WEIGHTS
+    flows = await out(cast.agent.workflows.list())
+    found["workflow"] = [[it.step, it.status, it.claimed_by] for flow in flows for it in flow.steps]
     found["views that differ from the journal"] = [str(one) for one in rebuild.check(store)]
     found["damage"] = [str(one) for one in verify(store).findings if one.severity == "damage"]
     folder = Path(cast.world.folder)
