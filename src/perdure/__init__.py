@@ -73,6 +73,7 @@ from .errors import (
     WorkflowInvalid,
     WorkflowNotFound,
     WorkflowProblem,
+    WriteInsideUpdate,
     WrongAgent,
     WrongStore,
 )
@@ -150,6 +151,7 @@ __all__ = [
     "WorkflowInvalid",
     "WorkflowNotFound",
     "WorkflowProblem",
+    "WriteInsideUpdate",
     "WrongAgent",
     "WrongStore",
     "errors",

@@ -286,10 +286,14 @@ def _found(engine: Engine, which: Which, version: int | None = None) -> r.Checkp
 def _missing(engine: Engine, name: str, version: int | None) -> CheckpointNotFound:
     import difflib  # only for who has mistyped a name
 
-    names = sorted({it.name for it in listed(engine, None)})
+    made = listed(engine, None)
+    names = sorted({it.name for it in made})
     text = f"agent {engine.name!r} has no checkpoint {name!r}" + (f" of version {version}" if version else "")
     close = difflib.get_close_matches(name, names, n=3)
     hint = f"there is {', '.join(map(repr, close or names[:5]))}" if names else "make one with agent.checkpoint.create"
+    if version and name in names:
+        newest = [str(it.version) for it in made if it.name == name][-5:]
+        hint = f"it has version {', '.join(newest)}"
     return CheckpointNotFound(text, hint=hint)
 
 

@@ -45,6 +45,7 @@
     │   ├── VersionConflict          PD408  a key of the state has another version by now
     │   ├── CheckpointNotFound       PD409  no checkpoint of that name
     │   ├── ArtifactNotFound         PD410  no artifact of that name
+    │   ├── WriteInsideUpdate        PD411  the function given to update writes something else
     │   └── HistoryFolded            PD420  the state of that time is in an archive
     └── WorkflowProblem              workflows and their steps
         ├── WorkflowNotFound         PD501  no workflow, or no step, of that name
@@ -285,6 +286,7 @@ class AlreadyAnswered(RunProblem):
     """The question has been answered already; the first answer counts."""
 
     code = "PD309"
+    hint = "start the program again, if it does not run: it goes on with that answer, or asks anew if it does not fit"
 
 
 class RunNotFinished(RunProblem):
@@ -407,6 +409,13 @@ class ArtifactNotFound(CallProblem, LookupError):
     """There is no artifact of that name."""
 
     code = "PD410"
+
+
+class WriteInsideUpdate(CallProblem):
+    """The function given to `update` is called inside the commit: it cannot write anything itself."""
+
+    code = "PD411"
+    hint = "return the new value, and write the rest before or after it, or all of it in agent.state.transaction()"
 
 
 class WorkflowProblem(PerdureError):

@@ -24,7 +24,7 @@ from .limits import SEAL_EVENTS, SWEEP_KEYS_MAX, SWEEP_WRITES
 from .run.requests import Protocol, Read, Submit
 from .run.scope import Buffer, current
 from .run.writes import named
-from .store.base import Rows
+from .store.base import Rows, must_not_decide
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -139,6 +139,7 @@ def in_the_open(engine: Engine, make: Callable[[Head, Signer | None], A]) -> Pro
 
 def waiting_room(engine: Engine) -> Buffer | None:
     """Where writes wait for the end of the body or item around the caller, if they can land with it."""
+    must_not_decide()
     frame = current()
     if frame is None or frame.run.store is not engine.store:
         return None

@@ -62,6 +62,14 @@ def test_the_keys_of_a_dict_are_attributes(store_url: str) -> None:
     agent.state.set("a", "k", [found])
     assert type(agent.state.get("a", "k")[0]) is dict
     assert agent.checkpoint.restore("again") == found
+    found.next_action, found.page = "write", 31
+    agent.checkpoint.create("again", found)
+    assert agent.checkpoint.restore("again") == {"next_action": "write", "items": 3, "page": 31}
+    del found.page
+    assert "page" not in found
+    for wrong in (lambda: setattr(found, "items", 4), lambda: delattr(found, "page")):
+        with pytest.raises(AttributeError, match=r"every dict has|there is no"):
+            wrong()
     agent.checkpoint.create("list", [1, (2,)])
     assert agent.checkpoint.restore("list") == [1, (2,)]
 
@@ -87,7 +95,7 @@ def test_a_name_that_is_not_there_says_which_are(store_url: str) -> None:
     agent.checkpoint.create("analysis-30pct", 1)
     with pytest.raises(CheckpointNotFound, match="'analysis-30pct'"):
         agent.checkpoint.restore("analysis-3pct")
-    with pytest.raises(CheckpointNotFound, match="version 2"):
+    with pytest.raises(CheckpointNotFound, match=r"version 2 \(it has version 1\)"):
         agent.checkpoint.restore("analysis-30pct", 2)
     with pytest.raises(NotStorable, match=r"checkpoint 'c'\.a\[1\]"):
         agent.checkpoint.create("c", {"a": [1, object()]})

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from perdure import AsyncAgent, records
-from perdure.errors import NotStorable, ValueTooLarge, VersionConflict
+from perdure.errors import NotStorable, ValueTooLarge, VersionConflict, WriteInsideUpdate
 from perdure.journal import rebuild
 from perdure.journal.verify import verify
 
@@ -160,7 +160,20 @@ def test_update_is_given_what_is_there_and_its_error_changes_nothing(store_url: 
         agent.state.update("a", "k", broken)
     with pytest.raises(NotStorable):
         agent.state.update("a", "k", lambda value: object())
+    for write in (
+        lambda value: agent.state.set("b", "k", 1),
+        lambda value: agent.state.incr("a", "k"),
+        lambda value: agent.events.append("SEEN"),
+        lambda value: agent.checkpoint.create("c", value),
+    ):
+        with pytest.raises(WriteInsideUpdate):
+            agent.state.update("a", "k", write)
+    with pytest.raises(WriteInsideUpdate), agent.run("r") as run:
+        for _ in run.each([1]):
+            run.step(lambda: agent.state.update("a", "k", lambda value: agent.state.incr("b", "k")), name="s")
+    assert agent.state.items("b") == []
     assert agent.state.get("a", "k") == 2
+    assert agent.state.update("a", "k", lambda value: agent.state.get("a", "k")) == 2
     assert agent.state.incr("a", "k", 0.5) == 2.5
     agent.state.set("a", "words", "x")
     with pytest.raises(TypeError):

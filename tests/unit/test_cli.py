@@ -165,7 +165,7 @@ def test_no_command_makes_a_store_by_looking_for_it(
     assert main([command, *more.get(command, []), "--store", str(missing)]) == 2
     told = capsys.readouterr().err
     assert f"error[PD201]: there is no store at {missing}" in told
-    assert "perdure init" in told
+    assert f"`perdure init --store {missing}`" in told
     missing.touch()
     assert main([command, *more.get(command, []), "--store", str(missing)]) == 2
     assert [it.name for it in tmp_path.iterdir()] == ["missing.db"]

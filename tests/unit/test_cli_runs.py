@@ -399,6 +399,8 @@ def test_a_question_is_shown_and_answered(cli: Cli, path: Path) -> None:
     cli("answer", "seat", "middle", code=2)
     assert "one of 'window', 'aisle'" in cli.err
     assert cli("answer", "seat", "aisle", "--by", "ann").startswith("answered: 'aisle', by ann")
+    [row] = [row for row in cli.json("runs") if row["id"] == "seat"]
+    assert (row["waits_for"], row["note"]) == ([], "answered; start its program again")
     cli("send", "seat", "paid", '{"euro": 7}')
     with agent.run("seat") as run:
         assert run.ask("Window or aisle?", choices=["window", "aisle"]) == "aisle"

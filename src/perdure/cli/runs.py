@@ -10,7 +10,7 @@ import msgspec
 from ..errors import JournalDamaged, StoreTooNew
 from ..journal.walk import folded_in
 from ..records import Kind, Status
-from ..runs import EffectInDoubt, RunSummary, get_run, list_runs
+from ..runs import RunSummary, get_run, list_runs
 from .output import Output, ago, clean, when
 from .stores import agent_option, common, existing_store
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 RUNS_SHOWN = 50
 
 _CALLS_DONE = (Kind.STEP_DONE, Kind.EFFECT_DONE)
+_ANSWERED = "answered; start its program again"
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -68,10 +69,12 @@ def _row(store: Store, run: RunSummary) -> Row:
     if Kind.FOLDED in counts:
         folded = folded_in(store.read("last_folded", (run.stream,)))
         done += folded.done if folded is not None else 0
-    waits_for = tuple(text for _, _, _, text, _ in store.read("open_questions", (run.stream,)))
+    asked = store.read("open_questions", (run.stream,))
+    waits_for = tuple(text for _, about, _, text, _ in asked if not _answered(store, run, about))
     last = _last_entry_at(store, run)
+    note = _ANSWERED if asked and not waits_for else ""
     if Kind.EFFECT_INTENDED not in counts or run.status in (Status.FINISHED, Status.RUNNING):
-        return Row(run, done, (), waits_for, last)
+        return Row(run, done, (), waits_for, last, note)
     try:
         # Only the whole stream tells which of its intents have no outcome.
         effects = get_run(store, run.agent, run.id, unpack=bytes).in_doubt
@@ -79,10 +82,10 @@ def _row(store: Store, run: RunSummary) -> Row:
         return Row(run, done, (), waits_for, last, "its journal is damaged; `perdure verify` says where")
     except StoreTooNew:
         return Row(run, done, (), waits_for, last, "a later version of Perdure works on it")
-    unknown = tuple(effect.name for effect in effects if not _answered(store, run, effect))
+    unknown = tuple(effect.name for effect in effects if not _answered(store, run, effect.about))
     if effects and not unknown:
-        return Row(run, done, (), (), last, "answered; start its program again")
-    return Row(run, done, unknown, waits_for, last)
+        return Row(run, done, (), (), last, _ANSWERED)
+    return Row(run, done, unknown, waits_for, last, "" if unknown else note)
 
 
 def _last_entry_at(store: Store, run: RunSummary) -> int:
@@ -93,8 +96,8 @@ def _last_entry_at(store: Store, run: RunSummary) -> int:
     return int(rows[0][2]) if rows else run.changed_at
 
 
-def _answered(store: Store, run: RunSummary, effect: EffectInDoubt) -> bool:
-    return bool(store.read("get_answer", (run.stream, effect.about)))
+def _answered(store: Store, run: RunSummary, about: int) -> bool:
+    return bool(store.read("get_answer", (run.stream, about)))
 
 
 def _as_cells(row: Row, now: int) -> tuple[str, ...]:

@@ -55,7 +55,8 @@ def path_of(url: str | None) -> str:
         raise StoreUnavailable("a store in memory is seen by its own process only", hint="give --store a file")
     if not os.path.exists(path) or os.path.getsize(path) == 0:
         raise StoreUnavailable(
-            f"there is no store at {path}", hint="make one with `perdure init`, or say which one with --store"
+            f"there is no store at {path}",
+            hint=f"make one with `perdure init{said_again(url)}`, or say which one with --store",
         )
     return path
 

@@ -8,8 +8,10 @@ from typing import Any
 class Restored(dict[str, Any]):
     """A restored dict whose keys are attributes too: `agent.checkpoint.restore("30pct").next_action`.
 
-    Stored again, it is a plain dict.
+    An attribute that is set is a key too. Stored again, it is a plain dict.
     """
+
+    __slots__ = ()
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -17,3 +19,13 @@ class Restored(dict[str, Any]):
         except KeyError:
             had = ", ".join(map(repr, self)) or "nothing"
             raise AttributeError(f"there is no {name!r} in it; it has {had}") from None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if hasattr(dict, name):
+            raise AttributeError(f"every dict has a {name!r} of its own: set [{name!r}]")
+        self[name] = value
+
+    def __delattr__(self, name: str) -> None:
+        if name not in self:
+            raise AttributeError(f"there is no {name!r} in it")
+        del self[name]

@@ -10,7 +10,7 @@ import msgspec
 from .. import objects, records
 from ..errors import VersionConflict
 from ..failpoints import Site
-from ..store.base import Script, Statement, Store
+from ..store.base import Script, Statement, Store, decide
 from .append import Append, Head, Signer
 from .marks import Mark, decided
 from .plans import Draft, Move, decided_moves
@@ -178,7 +178,7 @@ class _Resolving:
         packed, made = ask.packed, ask.objects
         if ask.make is not None:
             value = yield from self._value(ask.place, entry.seen(self._now))
-            packed, made = objects.pack(self._store, ask.make(value), ask.path)
+            packed, made = objects.pack(self._store, decide(ask.make, value), ask.path)
         self.objects += made
         self._written[ask.place] = made
         return Entry(packed, entry.version, ask.expires)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -17,7 +18,7 @@ import msgspec
 
 from .. import interrupts
 from ..clock import Clock
-from ..errors import PerdureError, StoreBusy, StoreClosed, StoreFenced, StoreForked
+from ..errors import PerdureError, StoreBusy, StoreClosed, StoreFenced, StoreForked, WriteInsideUpdate
 from ..failpoints import Moment, Site, reach
 
 if TYPE_CHECKING:
@@ -43,6 +44,28 @@ def holds(text: str) -> bool:
     It is asked of names; values are stored as bytes, and hold anything.
     """
     return _UNKEPT.search(text) is None
+
+
+class _Deciding(threading.local):
+    now = False
+
+
+_DECIDING = _Deciding()
+
+
+def decide(make: Callable[[Any], Any], value: Any) -> Any:
+    """Call a function of the user inside a commit. It may read; a write would wait for this very commit, for ever."""
+    _DECIDING.now = True
+    try:
+        return make(value)
+    finally:
+        _DECIDING.now = False
+
+
+def must_not_decide() -> None:
+    """Asked before a write, also before one that only joins the body around it."""
+    if _DECIDING.now:
+        raise WriteInsideUpdate
 
 
 class Proof(msgspec.Struct, frozen=True, gc=False):
@@ -183,6 +206,7 @@ class Store(ABC):
 
     def _must_be_usable(self) -> None:
         self._must_be_open()
+        must_not_decide()
         if self.fenced is not None:
             raise StoreFenced(self.fenced.message)
 

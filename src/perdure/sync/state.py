@@ -63,7 +63,7 @@ class AgentState:
     def update(self, ns: str, key: str, fn: Callable[[Any], Any], ttl: Duration | None = None) -> Any:
         """Set a key to what `fn` makes of its value (None when it is not there), and return that.
 
-        Atomic: `fn` is called inside the commit. It should be quick and do nothing else; it may be called again.
+        Atomic: `fn` is called inside the commit. It should be quick, and may be called again. It cannot write.
 
         >>> agent.state.update("crawl", "seen", lambda seen: [*(seen or []), url])
         """
@@ -94,7 +94,7 @@ class AgentState:
         return self._do(state.revert(self._engine, to, ns))
 
     def watch(self, ns: str, key: str, timeout: Duration | None = None) -> Iterator[StateVersion]:
-        """Yield each new version of a key from now on, whoever writes it; ends when none comes for `timeout`.
+        """Yield the newest version of a key whenever it has changed, whoever did; ends when none comes for `timeout`.
 
         >>> for change in agent.state.watch("deploy", "approved"):
         ...     print(change.version, change.value)
