@@ -26,6 +26,9 @@ BROAD_EXCEPTS = {
     ("src/perdure/run/steps.py", "_execute"): "the body is the user's code: whatever it raises is an outcome",
     ("src/perdure/run/effects.py", "_execute"): "the body is the user's code: what it raises is judged",
     ("src/perdure/run/doubt.py", "ask_check"): "a check that raises counts as Unknown: semantics, section 3",
+    ("src/perdure/testing/crashtest/zygote.py", "_run"): (
+        "the user's program: shown and told by the exit code, as an interpreter does it"
+    ),
     ("src/perdure/codec/registry.py", "_upcast"): "the user's code: raised again as UnknownType",
     (
         "src/perdure/codec/exceptions.py",

@@ -38,6 +38,12 @@ def _supervise() -> click.Command:
     return run
 
 
+def _crashtest() -> click.Command:
+    from .crashtest import crashtest
+
+    return crashtest
+
+
 def _show() -> click.Command:
     from .show import show
 
@@ -143,6 +149,7 @@ def _demo() -> click.Command:
 COMMANDS: dict[str, tuple[Callable[[], click.Command], str]] = {
     "init": (_init, "Make a store in this folder."),
     "run": (_supervise, "Run a program, and start it again when it has crashed: it continues where it was."),
+    "crashtest": (_crashtest, "Prove that a program survives: kill it everywhere, start it again, compare."),
     "runs": (_runs, "List the runs, the one that was started, resumed or ended last first."),
     "show": (_show, "Show a run: what it did, what it has, what it waits for."),
     "usage": (_usage_command, "What calls of models have cost."),

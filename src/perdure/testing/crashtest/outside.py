@@ -1,0 +1,92 @@
+"""Counting what happened in the outside world: the lines of a file, or those that a command prints."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+COMMAND_SECONDS_MAX = 60
+
+_LONG = re.compile(r"\b(?=\w*\d)[\w-]{8,}\b")
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+
+
+class Outside:
+    """Where effects can be counted without asking Perdure."""
+
+    def __init__(self, given: str | None) -> None:
+        self.given = given
+        self.is_command = bool(given) and shutil.which(shlex.split(given or "")[0]) is not None and not _is_file(given)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether two rounds at a time would count each other's effects."""
+        return self.is_command or bool(self.given and os.path.isabs(self.given))
+
+    def file_in(self, folder: Path) -> str:
+        """The file to watch, empty if there is none."""
+        return str(folder / self.given) if self.given and not self.is_command else ""
+
+    def lines(self, folder: Path, environment: dict[str, str]) -> list[str]:
+        """What is there now."""
+        if not self.given:
+            return []
+        if self.is_command:
+            told = subprocess.run(
+                ["/bin/sh", "-c", self.given], cwd=folder, env=environment, stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE, text=True, timeout=COMMAND_SECONDS_MAX, check=False,
+            )  # fmt: skip
+            return told.stdout.splitlines()
+        try:
+            return (folder / self.given).read_text("utf-8", "backslashreplace").splitlines()
+        except FileNotFoundError:
+            return []
+
+
+def _is_file(given: str | None) -> bool:
+    return given is not None and os.path.isfile(given)
+
+
+def added(before: Iterable[str], after: Iterable[str]) -> list[str]:
+    """Lines that are new, in order."""
+    old, found = Counter(before), []
+    for line in after:
+        if old[line]:
+            old[line] -= 1
+        else:
+            found.append(line)
+    return found
+
+
+Reading = Callable[[str], str]
+"""How a line is read: without what differs from run to run."""
+
+READINGS: tuple[Reading, ...] = (
+    lambda line: line,
+    lambda line: _LONG.sub("…", line),
+    lambda line: _NUMBER.sub("…", _LONG.sub("…", line)),
+    lambda line: "a line",
+)
+
+
+def without_keys(lines: Iterable[str], keys: Iterable[str]) -> list[str]:
+    """Keys of effects are new in every run."""
+    known = [key for key in keys if key]
+    if not known:
+        return list(lines)
+    pattern = re.compile("|".join(map(re.escape, known)))
+    return [pattern.sub("KEY", line) for line in lines]
+
+
+def reading_for(one: list[str], other: list[str]) -> Reading:
+    """The closest reading in which two undisturbed runs have done the same."""
+    for reading in READINGS:
+        if Counter(map(reading, one)) == Counter(map(reading, other)):
+            return reading
+    return READINGS[-1]

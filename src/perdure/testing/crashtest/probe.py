@@ -1,0 +1,165 @@
+"""Inside the program under test: notes where it has been, and kills it where it was told to.
+
+Places are the failpoints of Perdure and the lines of the program's own files. Nothing of it is there when the program
+is started without a crash test.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections import Counter
+from types import FrameType
+from typing import Any
+
+import msgspec
+
+from ... import failpoints
+from ...run.scope import current
+from .orders import Order, Seen
+
+SEEN_MAX = 20_000
+"""Notes in a trail: a program that does more is sampled from its beginning."""
+
+TIMES_PER_LINE = 3
+"""A line in a loop is a place only so often."""
+
+CHANGING = frozenset(
+    "time.time time.time_ns time.monotonic time.perf_counter datetime.now datetime.utcnow datetime.today date.today "
+    "Random.random Random.getrandbits posix.urandom posix.getpid".split()
+)
+"""Built-in functions that say something else at every start."""
+
+CHANGING_MODULES = frozenset({"random", "uuid", "secrets"})
+
+LIVE = {
+    "perdure.sync.state": "agent.state",
+    "perdure.aio.state": "agent.state",
+    "perdure.sync.checkpoints": "agent.checkpoint",
+    "perdure.aio.checkpoints": "agent.checkpoint",
+    "perdure.sync.artifacts": "agent.artifacts",
+    "perdure.aio.artifacts": "agent.artifacts",
+}
+READS = frozenset({"get", "items", "version", "restore", "list", "load"})
+"""Methods that read what is there now, which a resumed run may find changed."""
+
+
+class Probe:
+    """Counts, notes and kills, as an order says."""
+
+    def __init__(self, order: Order) -> None:
+        self._order = order
+        self._folder = os.path.join(os.path.realpath(order.folder), "")
+        self._names: dict[str, str] = {}
+        self._times: Counter[str] = Counter()
+        self._calls: set[Seen] = set()
+        self._last = Seen("line", "")
+        self._size = 0
+        self._left = SEEN_MAX
+        self._trail = os.open(order.trail, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600) if order.trail else -1
+
+    def begin(self) -> None:
+        """From now on, in this thread and in all that it starts."""
+        self._size = self._watched_size()
+        failpoints.arm(self._point)
+        if self._order.thorough or self._order.place.startswith("line:"):
+            threading.settrace(self._trace)
+            sys.settrace(self._trace)
+        if self._order.thorough:
+            threading.setprofile(self._profile)
+            sys.setprofile(self._profile)
+
+    def _point(self, site: failpoints.Site, moment: failpoints.Moment) -> None:
+        self._look_outside()
+        name = f"{site}:{moment}"
+        frame: FrameType | None = sys._getframe()
+        while frame is not None and not self._own(frame):
+            frame = frame.f_back
+        last = msgspec.structs.replace(self._last, what="point", name=name)
+        self._note(self._seen("point", name, frame) if frame else last)
+        self._reach(name)
+
+    def _reach(self, name: str) -> None:
+        self._times[name] += 1
+        if f"{name}#{self._times[name]}" == self._order.place:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def _trace(self, frame: FrameType, event: str, arg: Any) -> Any:
+        return self._line if self._own(frame) else None
+
+    def _line(self, frame: FrameType, event: str, arg: Any) -> Any:
+        self._look_outside()
+        if event == "line":
+            name = f"{self._own(frame)}:{frame.f_lineno}"
+            self._last = self._seen("line", name, frame)
+            if self._times[f"line:{name}"] < TIMES_PER_LINE:
+                self._note(self._last)
+            self._reach(f"line:{name}")
+        return self._line
+
+    def _profile(self, frame: FrameType, event: str, arg: Any) -> None:
+        caller = frame if event == "c_call" else frame.f_back if event == "call" else None
+        if caller is None or not self._own(caller):
+            return
+        name = _builtin(arg) if event == "c_call" else _called(frame)
+        if name:
+            seen = self._seen("call", name, caller)
+            if seen not in self._calls:
+                self._calls.add(seen)
+                self._note(seen)
+
+    def _own(self, frame: FrameType) -> str:
+        """The file of the program's that this code is in, relative to its folder; empty for everybody else's."""
+        path = frame.f_code.co_filename
+        name = self._names.get(path)
+        if name is None:
+            real = os.path.realpath(path) if os.path.isabs(path) else ""  # "<string>" is nobody's file
+            own = real.startswith(self._folder) and f"{os.sep}site-packages{os.sep}" not in real
+            name = self._names[path] = real[len(self._folder) :] if own else ""
+        return name
+
+    def _seen(self, what: str, name: str, frame: FrameType) -> Seen:
+        at = f"{self._own(frame)}:{frame.f_lineno}"
+        return Seen(what, name, at, self._inside(frame), frame.f_code.co_name)
+
+    def _inside(self, frame: FrameType) -> str:
+        scope = current()
+        if scope is None:
+            return ""
+        if not scope.inside:
+            return "run"
+        while frame.f_back is not None and self._own(frame.f_back):
+            frame = frame.f_back
+        return f"{scope.inside} {frame.f_code.co_name}"
+
+    def _look_outside(self) -> None:
+        """Whether the watched file has grown: then the program's line before this one has done it."""
+        if self._order.watched and (size := self._watched_size()) != self._size:
+            self._size = size
+            self._note(msgspec.structs.replace(self._last, what="grew", name=str(size)))
+
+    def _watched_size(self) -> int:
+        try:
+            return os.stat(self._order.watched).st_size if self._order.watched else 0
+        except FileNotFoundError:
+            return 0
+
+    def _note(self, seen: Seen) -> None:
+        if self._trail >= 0 and self._left > 0 and (self._order.thorough or seen.what == "point"):
+            self._left -= 1
+            os.write(self._trail, msgspec.json.encode(seen) + b"\n")
+
+
+def _builtin(function: Any) -> str:
+    qualified = getattr(function, "__qualname__", "")
+    name = qualified if "." in qualified else f"{getattr(function, '__module__', '')}.{qualified}"
+    return name if name in CHANGING else ""
+
+
+def _called(frame: FrameType) -> str:
+    module, name = frame.f_globals.get("__name__", ""), frame.f_code.co_name
+    if module in CHANGING_MODULES and not name.startswith("_"):
+        return f"{module}.{name}"
+    return f"{LIVE[module]}.{name}" if module in LIVE and name in READS else ""

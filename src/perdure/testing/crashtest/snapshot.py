@@ -1,0 +1,207 @@
+"""What a program has left in its stores, as leaves that can be compared one by one."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ... import objects
+from ... import records as r
+from ...errors import PerdureError, ValueProblem
+from ...journal.append import read_events
+from ...runs import RunInfo, get_run, list_runs
+from ...store import Store, open_store
+from ...store.sqlite_file import schema_of
+
+LEAVES_MAX = 20_000
+UNREADABLE = "<a value of a type that is not known here>"
+
+
+class EffectSeen(msgspec.Struct, frozen=True):
+    """An effect in the journal of a run: an intent, and what became of it."""
+
+    run: str
+    name: str
+    key: str
+    again: tuple[str, ...] = ()
+    """Why its body was started again, each time."""
+    done: bool = False
+    adopted: bool = False
+    """Its check says that it happened: what the body returned and wrote is gone with the process."""
+    asked: bool = False
+    """Nobody knows how it ended, and the run says so."""
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """The stores of a program."""
+
+    leaves: dict[str, str]
+    """`run trip-42: result.price` and so on, each with the text of its value."""
+    effects: tuple[EffectSeen, ...]
+    open_writes: frozenset[str]
+    """Leaves that were written in the open, outside of steps, effects and items."""
+    unfinished: tuple[str, ...]
+    """Runs that did not finish, with their status."""
+    waits: tuple[str, ...]
+    """What runs wait for, other than an effect in doubt."""
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """Effects in doubt."""
+        return tuple(f"{one.name} of run {one.run}" for one in self.effects if one.asked)
+
+
+def stores_in(folder: Path) -> list[str]:
+    """The URLs of all stores in files of a folder."""
+    found = []
+    for top, folders, names in os.walk(folder):
+        folders.sort()
+        found += [os.path.join(top, name) for name in sorted(names) if _is_store(os.path.join(top, name))]
+    return [f"sqlite:///{path}" for path in found]
+
+
+def _is_store(path: str) -> bool:
+    if not looks_like_sqlite(path):
+        return False
+    try:
+        schema_of(path)
+    except PerdureError:
+        return False
+    return True
+
+
+def looks_like_sqlite(path: str) -> bool:
+    """By its first bytes."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(16) == b"SQLite format 3\0"
+    except OSError:
+        return False
+
+
+def taken(urls: list[str]) -> Snapshot:
+    """Everything in these stores."""
+    leaves: dict[str, str] = {}
+    effects: list[EffectSeen] = []
+    written: set[str] = set()
+    unfinished: list[str] = []
+    waits: list[str] = []
+    for url in urls:
+        store = open_store(url, create=False)
+        try:
+            for summary in list_runs(store):
+                run = get_run(store, summary.agent, summary.id, unpack=_tolerant(store))
+                leaves |= dict(_run_leaves(run))
+                effects += _effects(run)
+                if not run.finished:
+                    unfinished.append(f"{run.id} ({run.status.value})")
+                waits += [f"run {run.id}: {one.text}" for one in run.questions if one.kind != "in_doubt"]
+            leaves |= dict(_agent_leaves(store))
+            written |= set(_written_in_the_open(store))
+        finally:
+            store.close()
+    return Snapshot(leaves, tuple(effects), frozenset(written), tuple(sorted(unfinished)), tuple(waits))
+
+
+def waiting_in_doubt(urls: list[str]) -> bool:
+    """Whether some run waits until a person says what became of an effect."""
+    for url in urls:
+        store = open_store(url, create=False)
+        try:
+            for run in list_runs(store, status=r.Status.WAITING):
+                if get_run(store, run.agent, run.id, unpack=_tolerant(store)).in_doubt:
+                    return True
+        finally:
+            store.close()
+    return False
+
+
+def _tolerant(store: Store) -> Any:
+    def unpack(packed: bytes) -> Any:
+        try:
+            return objects.unpack(store, packed)
+        except ValueProblem:
+            return UNREADABLE
+
+    return unpack
+
+
+def _run_leaves(run: RunInfo) -> Iterator[tuple[str, str]]:
+    title = f"run {run.id}"
+    yield f"{title}: status", run.status.value
+    yield from _flat(f"{title}: result", run.result)
+    yield from _flat(f"{title}: state", run.state)
+    yield f"{title}: number of messages", str(len(run.messages))
+    yield from _flat(f"{title}: messages", run.messages)
+
+
+def _agent_leaves(store: Store) -> Iterator[tuple[str, str]]:
+    names = {stream: name for name, stream, *_ in store.read("all_agents")}
+    unpack = _tolerant(store)
+    for owner, space, key, value, *_ in store.read("all_entries"):
+        if value:
+            yield from _flat(_state_leaf(names[owner], space, key), unpack(value))
+    for owner, name, *_, dropped in store.read("all_checkpoints"):
+        if not dropped:
+            yield f"agent {names[owner]}: checkpoint {name}", "there"
+    for owner, name, *_, dropped in store.read("all_artifacts"):
+        if not dropped:
+            yield f"agent {names[owner]}: artifact {name}", "there"
+    for owner, name, version, step, _, status, *_ in store.read("all_workflow_steps"):
+        yield f"agent {names[owner]}: workflow {name} version {version} step {step}", str(status)
+    events = Counter((names[owner], kind) for owner, _, _, _, _, kind, _ in store.read("all_happenings"))
+    for (agent, kind), count in events.items():
+        yield f"agent {agent}: number of events {kind}", str(count)
+
+
+def _state_leaf(agent: str, space: str, key: str) -> str:
+    return f"agent {agent}: state {space}/{key}"
+
+
+def _written_in_the_open(store: Store) -> Iterator[str]:
+    names = {stream: name for name, stream, *_ in store.read("all_agents")}
+    for stream, kind, *_ in store.read("all_streams"):
+        if kind != "process":
+            continue
+        events, _ = read_events(store.identity, stream, store.read("events_of", (stream, 0)))
+        for event in events:
+            for landing in event.record.landed if isinstance(event.record, r.Landed) else ():
+                if isinstance(landing, r.StateChange):
+                    yield _state_leaf(names[landing.owner], landing.space, landing.key)
+                elif isinstance(landing, r.Happened):
+                    yield f"agent {names[landing.owner]}: number of events {landing.kind}"
+
+
+def _effects(run: RunInfo) -> list[EffectSeen]:
+    found: dict[int, EffectSeen] = {}
+    for event in run.events:
+        record = event.record
+        if isinstance(record, r.EffectIntended):
+            found[event.seq] = EffectSeen(run.id, record.call.name, record.key)
+        elif isinstance(record, r.EffectAgain):
+            one = found[record.intent]
+            found[record.intent] = msgspec.structs.replace(one, again=(*one.again, record.reason))
+        elif isinstance(record, r.EffectDone):
+            adopted = record.how == "check"
+            found[record.intent] = msgspec.structs.replace(found[record.intent], done=True, adopted=adopted)
+    # A run that has crashed or failed otherwise asks nobody: it is only left behind.
+    asks = run.status == r.Status.WAITING or (run.status == r.Status.FAILED and "InDoubt" in run.error)
+    asked = {one.key for one in run.in_doubt if asks}
+    return [msgspec.structs.replace(one, asked=one.key in asked) for one in found.values()]
+
+
+def _flat(path: str, value: Any, left: int = 6) -> Iterator[tuple[str, str]]:
+    """A value as leaves: what differs by itself from start to start is often only a part of it."""
+    if left and isinstance(value, dict) and value:
+        for key, item in list(value.items())[:LEAVES_MAX]:
+            yield from _flat(f"{path}.{key}", item, left - 1)
+    elif left and isinstance(value, list | tuple) and value:
+        for number, item in enumerate(value[:LEAVES_MAX]):
+            yield from _flat(f"{path}[{number}]", item, left - 1)
+    else:
+        yield path, repr(value)

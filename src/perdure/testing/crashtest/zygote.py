@@ -1,0 +1,85 @@
+"""A process that has imported Perdure and opened nothing: a fork of it is a fresh process in a millisecond.
+
+A crash test starts a program a hundred times, and starting an interpreter each time would take most of the time. The
+zygote reads one order per line and forks; its child starts the program, waits for it, and tells both.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import runpy
+import signal
+import sys
+import traceback
+
+import msgspec
+
+from ... import aio, sync
+from ...store import sqlite
+from .orders import READY, News, Order
+from .probe import Probe
+
+PRELOADED = (aio, sync, sqlite)
+
+
+def main() -> int:
+    """Serve orders until the crash test closes its end. Forks return from here too, to end as interpreters end."""
+    gc.freeze()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how a nurse has ended
+    _tell(News(id=READY, pid=os.getpid()))
+    for line in sys.stdin.buffer:
+        order = msgspec.json.decode(line, type=Order)
+        if os.fork() == 0:
+            return _nurse(order)
+    return 0
+
+
+def _nurse(order: Order) -> int:
+    """Start the program, and wait for it: the zygote itself has to be there for the next order."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    pid = os.fork()
+    if pid == 0:
+        return _perform(order)
+    _tell(News(id=order.id, pid=pid))
+    _, status = os.waitpid(pid, 0)
+    _tell(News(id=order.id, code=os.waitstatus_to_exitcode(status)))
+    os._exit(0)
+
+
+def _tell(news: News) -> None:
+    os.write(1, msgspec.json.encode(news) + b"\n")
+
+
+def _perform(order: Order) -> int:
+    """What a new interpreter would do with `python PROGRAM ARGUMENTS`."""
+    os.setpgid(0, 0)
+    os.chdir(order.folder)
+    os.environ.clear()
+    os.environ.update(order.environment)
+    output = os.open(order.output, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    sys.argv = [order.program, *order.arguments]
+    sys.path[0] = os.path.dirname(os.path.join(order.folder, order.program))
+    return _run(order)
+
+
+def _run(order: Order) -> int:
+    Probe(order).begin()
+    try:
+        runpy.run_path(os.path.join(order.folder, order.program), run_name="__main__")
+    except SystemExit as leaving:
+        if leaving.code is None or isinstance(leaving.code, int):
+            return (leaving.code or 0) & 0xFF
+        print(leaving.code, file=sys.stderr)
+        return 1
+    except BaseException:  # the user's program: as an interpreter does it, shown and told by the exit code
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,143 @@
+"""`perdure crashtest`: it finds planted bugs, names them and their lines, and lets clean programs pass."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from perdure.testing.crashtest import CrashtestProblem, Report
+from perdure.testing.crashtest.outside import reading_for
+from perdure.testing.crashtest.places import Place, chosen
+from perdure.testing.plugin_crashtest import crashtest
+
+ROOT = Path(__file__).parents[2]
+AGENTS = Path(__file__).with_name("crashing")
+
+__all__ = ["crashtest"]
+
+Crashtest = Callable[..., Report]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for path in AGENTS.glob("*.py"):
+        shutil.copy(path, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+BUGS = {
+    "bug_plain_effect": ("effect outside of a step", 'with open("world.txt", "a") as world:', "step.done:before#2"),
+    "bug_random_argument": ("arguments change", "order(random.randint(1, 10**9))", "step.done:before#1"),
+    "bug_state_in_the_open": ("state written in the open", 'agent.state.incr("site", "visits")', "step.done:before#1"),
+    "bug_live_read": ("live state read in a run", 'if not agent.state.get("guests", "ann"):', "effect.intent:before#1"),
+    "bug_wrong_check": ("wrong check", "def is_paid(amount, *, key):", "effect.outcome:before#2"),
+    "bug_step_with_effect": ("effect in a step", 'with open("world.txt", "a") as world:', "step.done:before#1"),
+    "bug_check_result": ("a check gives another result", "def is_booked(seat, *, key):", "effect.outcome:before#1"),
+    "bug_new_run": ("a new run at every start", "", "effect.intent:before#2"),
+}
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_a_planted_bug_is_found_and_named(name: str, folder: Path, crashtest: Crashtest) -> None:
+    kind, line, place = BUGS[name]
+    # At the beginning there is nothing to repeat yet.
+    harmless = "run.claim:before#1"
+    report = crashtest(f"{name}.py", count_effects="world.txt", only=[harmless, place])
+    [(finding, trials)] = report.findings()
+    assert (finding.kind, finding.line) == (kind, line)
+    assert [trial.name for trial in trials] == [place]
+    with pytest.raises(AssertionError, match=f"--only {place.partition('#')[0]}|--only '{place.partition('#')[0]}"):
+        report.assert_survives()
+
+
+def test_bugs_are_found_without_being_told_where(folder: Path, crashtest: Crashtest) -> None:
+    report = crashtest("bug_wrong_check.py", count_effects="world.txt", limit=12)
+    assert [finding.kind for finding, _ in report.findings()] == ["wrong check"]
+    assert len(report.trials) == 12
+
+
+def test_a_clean_program_survives_even_two_kills(folder: Path, crashtest: Crashtest) -> None:
+    report = crashtest("clean_shop.py", count_effects="world.txt", limit=16, depth=2)
+    report.assert_survives()
+    assert sum(trial.reached for trial in report.trials) > 12, "hardly anything was killed"
+    assert {len(trial.places) for trial in report.trials} == {1, 2}
+    assert {trial.verdict for trial in report.trials} == {"survived"}
+
+
+def test_an_effect_that_nobody_can_check_is_asked_about(folder: Path, crashtest: Crashtest) -> None:
+    places = ["effect.outcome:before#1", "line:clean_asks.py:11#1", "effect.outcome:after#1"]
+    report = crashtest("clean_asks.py", count_effects="cat world.txt", only=places)
+    report.assert_survives()
+    assert [trial.verdict for trial in report.trials] == ["asked", "asked", "survived"]
+
+
+@pytest.mark.parametrize(
+    ("example", "world"),
+    [("05_pages", ""), ("06_workflow", ""), ("08_reviews", "comments.txt"), ("09_deploy", "registry.txt")],
+)
+def test_the_examples_survive(example: str, world: str, tmp_path: Path, crashtest: Crashtest) -> None:
+    shutil.copy(ROOT / "examples" / f"{example}.py", tmp_path)
+    crashtest(tmp_path / f"{example}.py", count_effects=world, limit=5).assert_survives()
+
+
+def test_the_command_tells_people_programs_and_ci(folder: Path) -> None:
+    command = [sys.executable, "-m", "perdure.cli", "crashtest", "bug_wrong_check.py", "--count-effects", "world.txt"]
+    more = ["--only", "effect.outcome:before#1", "--junit", "report.xml", "--keep"]
+    told = subprocess.run([*command, *more], capture_output=True, text=True, timeout=50, check=False)
+    assert told.returncode == 1, told.stderr
+    assert "is_paid says NotDone of pay, although it had happened" in told.stdout
+    assert "after the effect happened, before its outcome is recorded      1         .      .       1" in told.stdout
+    assert told.stdout.rstrip().endswith("FAILED: 1 of 1 kill, 1 thing to change")
+    kept = Path(told.stdout.partition("kept ")[2].split()[0])
+    assert (kept / "crashtest.db").exists()
+    assert (kept / "world.txt").read_text().count("paid 100") == 2
+    shutil.rmtree(kept.parent)
+    suite = ElementTree.parse("report.xml").getroot()
+    assert [suite.get("tests"), suite.get("failures")] == ["1", "1"]
+    assert not (folder / "world.txt").exists(), "the folder itself is left alone"
+    as_json = subprocess.run(
+        [*command, "--json", "--only", "effect.intent:before#1"],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert as_json.returncode == 0, as_json.stderr
+    shown = json.loads(as_json.stdout)
+    assert (shown["survived"], [one["place"] for one in shown["rounds"]]) == (True, ["effect.intent:before#1"])
+
+
+def test_a_program_without_a_store_is_refused(folder: Path, crashtest: Crashtest) -> None:
+    (folder / "empty.py").write_text("print('hello')")
+    with pytest.raises(CrashtestProblem, match="ended with 0, and has left nothing in a store"):
+        crashtest("empty.py")
+    with pytest.raises(CrashtestProblem, match=r"no program missing\.py"):
+        crashtest("missing.py")
+
+
+def test_places_are_spread_evenly_and_every_kind_comes_first() -> None:
+    places = [
+        Place(f"{site}:{moment}#{n}", f"{moment} {site}", f"a.py:{n % 3}")
+        for n in range(1, 31)
+        for site in ("step.done", "effect.outcome")
+        for moment in ("before", "written", "after")
+    ]
+    taken = chosen(places, 20)
+    assert len(taken) == len(set(taken)) == 20
+    assert {(place.words, place.at) for place in taken} >= {(p.words, p.at) for p in places if "written" not in p.name}
+    assert chosen(places, 0) == places
+    assert [place for place in places if place in taken] == taken
+
+
+def test_what_differs_by_itself_does_not_count() -> None:
+    same = reading_for(["order 17 of 0f8a2b3c4d", "paid 5"], ["paid 5", "order 17 of 99ffee0011"])
+    assert same("order 17 of 0f8a2b3c4d") == same("order 17 of 1234567890")
+    assert same("paid 5") != same("paid 6")
