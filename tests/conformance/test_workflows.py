@@ -165,6 +165,7 @@ NO_PLANS: list[tuple[Any, str]] = [
     ([{"step": "a", "depend_on": []}], "did you mean 'depends_on'"),
     ([{"step": "a", "status": "complete"}], "did you mean 'completed'"),
     ([{"step": "a", "id": "b"}], "says 'step' twice"),
+    (None, "give a list of steps"),
 ]
 
 
@@ -184,6 +185,9 @@ def test_names_that_are_not_there_say_which_are(store_url: str) -> None:
         agent.workflows.get("depoly")
     with pytest.raises(WorkflowNotFound, match="did you mean 'push'"):
         wf.start("psuh")
+    for call in (agent.workflows.create("numbered", ["scrape", "send"]).start, agent.workflows.get("numbered").step):
+        with pytest.raises(WorkflowNotFound, match="it is the action of step 2"):
+            call("send")
     with pytest.raises(WorkflowNotFound, match="newest one is 1"):
         agent.workflows.get("deploy", version=2)
 

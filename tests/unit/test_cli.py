@@ -178,6 +178,8 @@ def test_wrong_usage_is_an_error(arguments: list[str], capsys: pytest.CaptureFix
     assert "Error" in capsys.readouterr().err
     assert main([*arguments, "--json"]) == 2
     assert json.loads(capsys.readouterr().err)["error"]["code"] == "usage"
+    assert main(["workflow"]) == 2
+    assert "Did you mean 'workflows'?" in capsys.readouterr().err
 
 
 def test_a_file_that_cannot_be_written_is_an_error(path: Path, capsys: pytest.CaptureFixture[str]) -> None:

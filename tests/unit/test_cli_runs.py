@@ -401,6 +401,7 @@ def test_a_question_is_shown_and_answered(cli: Cli, path: Path) -> None:
     assert cli("answer", "seat", "aisle", "--by", "ann").startswith("answered: 'aisle', by ann")
     [row] = [row for row in cli.json("runs") if row["id"] == "seat"]
     assert (row["waits_for"], row["note"]) == ([], "answered; start its program again")
+    assert "answered; start its program again" in cli("show", "seat")
     cli("send", "seat", "paid", '{"euro": 7}')
     with agent.run("seat") as run:
         assert run.ask("Window or aisle?", choices=["window", "aisle"]) == "aisle"

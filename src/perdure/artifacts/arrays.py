@@ -49,13 +49,20 @@ def _blocks(header: bytes, arrays: Mapping[str, Array], places: list[tensors.Ten
             yield array.flat[start : start + step].tobytes()
 
 
+def _instead(array: Array) -> str:
+    """Which type to convert to, if one of them is near: of a complex number, half would be lost as a real one."""
+    native = str(array.dtype.newbyteorder("<").str)
+    near = native if native in tensors.TYPES.values() else {"c": "<c8", "f": "<f8"}.get(array.dtype.kind)
+    return f"convert it: array.astype({near!r}), or " if near else ""
+
+
 def _must_be_storable(name: object, array: Array) -> None:
     if not isinstance(name, str) or name == "__metadata__" or not _is_text(name):
         raise NotStorable(f"the name of an array is a str (and not '__metadata__'), unlike {name!r}")
     if array.dtype.str not in tensors.TYPES.values():
         raise NotStorable(
             f"array {name!r} is of {array.dtype!s} ({array.dtype.str}), which the safetensors layout has not",
-            hint="convert it: array.astype('<f4'), or keep it in agent.state or agent.checkpoint",
+            hint=_instead(array) + "keep it in agent.state or agent.checkpoint",
         )
 
 

@@ -50,6 +50,7 @@ def show(run: str, agent: str | None, last: int | None, url: str | None, as_json
         info = get_run(store, summary.agent, summary.id, unpack=unpack)
         told = in_words(info.events, unpack)
         doubts = [_doubt(store, info, effect) for effect in info.in_doubt]
+        answered = {it.about for it in info.questions if store.read("get_answer", (summary.stream, it.about))}
         now = store.clock.wall_ms()
     if last is None:
         last = 0 if as_json else ENTRIES_SHOWN
@@ -59,7 +60,7 @@ def show(run: str, agent: str | None, last: int | None, url: str | None, as_json
     _print_facts(out, info, now)
     _print_values(out, info)
     _print_timeline(out, info, told, last)
-    _print_questions(out, info, said_again(url, agent))
+    _print_questions(out, info, answered, said_again(url, agent))
     _print_doubts(out, info, doubts, said_again(url, agent))
     return 0
 
@@ -105,12 +106,15 @@ def _clock(at: int) -> str:
     return datetime.fromtimestamp(at / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
-def _print_questions(out: Output, info: RunInfo, options: str) -> None:
+def _print_questions(out: Output, info: RunInfo, answered: set[int], options: str) -> None:
     """What the run waits for, and how to end that."""
     for question in info.questions:
         if question.kind == "in_doubt":
             continue
         out.heading(f"{'asks' if question.kind in ('ask', 'approve') else 'waits for'}: {clean(question.text)}")
+        if question.about in answered:
+            out.line("answered; start its program again")
+            continue
         which = f" --question {shlex.quote(question.text)}" if len(info.questions) > 1 else ""
         command = clean(f"perdure answer {shlex.quote(info.id)}{which}{options}")
         if question.kind == "approve":

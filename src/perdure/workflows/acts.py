@@ -71,7 +71,7 @@ def aimed(
     key = key_of(step)
     found = {it.step: it for it in seen.sheet.steps}
     if key not in found:
-        raise no_step(which.name, key, list(found))
+        raise no_step(which.name, key, seen.sheet)
     packed, made = objects.pack(engine.store, result, f"step {key}") if result is not None else (b"", ())
     # Starting relies on nothing that we had before; all else does.
     claim = 0 if to == Status.IN_PROGRESS else engine.claims.get((*seen.flow, key), 0)

@@ -33,7 +33,7 @@ Given = str | Mapping[str, Any]
 def draft_of(engine: Engine, flow: Flow, given: Iterable[Given]) -> Draft:
     """A plan that makes sense, or an error that says what does not."""
     name = flow[1]
-    if isinstance(given, str | Mapping):
+    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
         raise WorkflowInvalid(f"steps={given!r}: give a list of steps")
     wanted = [_fields(name, place, it) for place, it in enumerate(given, start=1)]
     if not 0 < len(wanted) <= WORKFLOW_STEPS_MAX:

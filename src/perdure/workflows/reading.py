@@ -135,7 +135,7 @@ class Reader:
         for it in seen.sheet.steps:
             if it.step == key:
                 return self._step(seen, it, _names(seen.sheet), self._value)
-        raise no_step(which.name, key, [it.step for it in seen.sheet.steps])
+        raise no_step(which.name, key, seen.sheet)
 
     def _plan(self, which: Which, seen: Look, value: Callable[[bytes], Any]) -> Plan:
         names = _names(seen.sheet)
@@ -191,9 +191,13 @@ def reader_for(engine: Engine) -> Reader:
     return Reader(engine.store, engine.name, engine.place.tenancy_if_any)
 
 
-def no_step(name: str, key: str, there: list[str]) -> WorkflowNotFound:
+def no_step(name: str, key: str, sheet: Sheet) -> WorkflowNotFound:
     """The error for a step that is not in a workflow."""
-    return WorkflowNotFound(f"workflow {name!r} has no step {key!r}", hint=meant(key, there))
+    by_action = [it.step for it in sheet.steps if it.action == key]
+    hint = meant(key, [it.step for it in sheet.steps])
+    if by_action:
+        hint = f"it is the action of step {', '.join(by_action[:5])}"
+    return WorkflowNotFound(f"workflow {name!r} has no step {key!r}", hint=hint)
 
 
 def _names(sheet: Sheet) -> dict[str, int | str]:
