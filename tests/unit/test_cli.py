@@ -114,6 +114,14 @@ def test_help_loads_neither_commands_nor_what_they_need() -> None:
     )
 
 
+def test_every_command_has_help_without_marks_of_its_source(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in COMMANDS:
+        assert main([command, "--help"]) == 0
+        told = capsys.readouterr().out
+        assert told.startswith("Usage: ")
+        assert "\\" not in told
+
+
 def test_help_is_quick() -> None:
     def cpu_seconds() -> float:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -50,7 +50,7 @@ def crashtest(
     store: str,
     as_json: bool,
 ) -> int:
-    r"""Prove that a program survives: kill it everywhere, start it again, compare.
+    """Prove that a program survives: kill it everywhere, start it again, compare.
 
     \b
     perdure crashtest my_agent.py --count-effects outside.txt
@@ -59,7 +59,7 @@ def crashtest(
     The program runs for real, once in peace and then once or more for every kill, each time in a copy of the working
     folder and with an empty store, which it is told by PERDURE_URL. So let it talk to a test system.
     The exit code is 1 when something is wrong.
-    """
+    """  # noqa: D301 - click wants the character itself: it keeps these lines as they stand
     out = Output(as_json)
     wish = Wish(
         program=program, arguments=arguments, folder=folder, store=_server(store), depth=depth, jobs=jobs or 0,

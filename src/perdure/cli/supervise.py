@@ -66,7 +66,7 @@ class Progress(msgspec.Struct, frozen=True):
 )
 @common
 def run(command: tuple[str, ...], restarts: int, same_place: int, backoff: str, url: str | None, as_json: bool) -> int:
-    r"""Run a program, and start it again when it has crashed: it continues where it was.
+    """Run a program, and start it again when it has crashed: it continues where it was.
 
     \b
     perdure run -- python my_agent.py
@@ -74,7 +74,7 @@ def run(command: tuple[str, ...], restarts: int, same_place: int, backoff: str, 
 
     The program is told the store by PERDURE_URL. It is not started again when it ends with 0, when you press Ctrl-C, or
     when it keeps crashing at the same place: then it is said where that is. The exit code is the program's.
-    """
+    """  # noqa: D301 - click wants the character itself: it keeps these lines as they stand
     out, located = Output(as_json), locate(url)
     supervisor = Supervisor(out, located, command, restarts, same_place, seconds_of(backoff, "backoff"))
     code = supervisor.run()

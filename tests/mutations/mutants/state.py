@@ -9,6 +9,14 @@ LANDING = "conformance/test_state_landing.py::"
 
 OF_STATE = (
     mutant(
+        "a-write-inside-update-joins-the-item",
+        "what the function of an update writes lands twice, or not at all",
+        STATE + "test_update_is_given_what_is_there_and_its_error_changes_nothing",
+        "state.py",
+        "    must_not_decide()\n",
+        "",
+    ),
+    mutant(
         "a-revert-in-a-step-does-not-look-again",
         "a revert undoes what another process has written meanwhile, unseen",
         "conformance/test_state.py::test_a_revert_in_a_step_is_refused_when_others_change_the_namespace_meanwhile",
@@ -125,6 +133,14 @@ OF_STATE = (
 CHECKPOINTS = "conformance/test_checkpoints.py::"
 
 OF_CHECKPOINTS = (
+    mutant(
+        "what-is-set-on-a-restored-checkpoint-is-lost",
+        "where.page = 31 is not in what is saved next",
+        CHECKPOINTS + "test_the_keys_of_a_dict_are_attributes",
+        "codec/restored.py",
+        "        self[name] = value",
+        "        pass",
+    ),
     mutant(
         "a-checkpoint-relies-on-what-is-gone",
         "a checkpoint is acknowledged, and half of it was collected",

@@ -93,7 +93,9 @@ def _located(wish: Wish) -> tuple[Path, str]:
     """The folder to copy, and the program in it."""
     program = Path(wish.program).resolve()
     if not program.is_file():
-        raise CrashtestProblem(f"there is no program {wish.program}", hint="give the path of a Python file")
+        raise CrashtestProblem(
+            f"there is no program {wish.program}", hint="give the path of a Python file, without `python` before it"
+        )
     here = Path(wish.folder).resolve() if wish.folder else Path.cwd()
     if not program.is_relative_to(here):
         if wish.folder:
