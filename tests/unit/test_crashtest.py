@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
@@ -65,9 +69,9 @@ def test_bugs_are_found_without_being_told_where(folder: Path, crashtest: Crasht
 
 
 def test_a_clean_program_survives_even_two_kills(folder: Path, crashtest: Crashtest) -> None:
-    report = crashtest("clean_shop.py", count_effects="world.txt", limit=16, depth=2)
+    report = crashtest("clean_shop.py", count_effects="world.txt", limit=12, depth=2)
     report.assert_survives()
-    assert sum(trial.reached for trial in report.trials) > 12, "hardly anything was killed"
+    assert sum(trial.reached for trial in report.trials) > 9, "hardly anything was killed"
     assert {len(trial.places) for trial in report.trials} == {1, 2}
     assert {trial.verdict for trial in report.trials} == {"survived"}
 
@@ -79,9 +83,50 @@ def test_an_effect_that_nobody_can_check_is_asked_about(folder: Path, crashtest:
     assert [trial.verdict for trial in report.trials] == ["asked", "asked", "survived"]
 
 
+def test_an_effect_that_raises_after_it_happened_is_not_repeated_unseen(folder: Path, crashtest: Crashtest) -> None:
+    report = crashtest("bug_wrong_check.py", count_effects="world.txt", only=["raise:pay#2"])
+    assert [finding.kind for finding, _ in report.findings()] == ["wrong check"]
+    report = crashtest("clean_asks.py", count_effects="world.txt", only=["raise:pay#1"])
+    assert [trial.verdict for trial in report.trials] == ["asked"]
+
+
+@pytest.mark.stores("postgres")
+def test_on_a_server_each_round_has_a_schema_that_is_dropped(
+    store_url: str, folder: Path, crashtest: Crashtest
+) -> None:
+    import psycopg
+
+    server = re.sub(r"[?&]schema=\w+", "", store_url)
+    places = ["effect.outcome:before#2", "run.claim:before#1"]
+    report = crashtest("bug_wrong_check.py", count_effects="world.txt", store=server, only=places)
+    assert [trial.verdict for trial in report.trials] == ["FAILED", "survived"]
+    assert [finding.kind for finding, _ in report.findings()] == ["wrong check"]
+    with psycopg.connect(server) as connection:
+        left = connection.execute("SELECT nspname FROM pg_namespace WHERE nspname LIKE 'crashtest%'").fetchall()
+    assert left == []
+
+
+def test_ctrl_c_shows_what_was_found_so_far(folder: Path) -> None:
+    command = [sys.executable, "-m", "perdure.cli", "crashtest", "bug_plain_effect.py", "--count-effects", "world.txt"]
+    places = ["step.done:before#2"] + ["run.claim:before#1"] * 500
+    more = ["--jobs", "1", "--keep", *(word for place in places for word in ("--only", place))]
+    with subprocess.Popen(
+        [*command, *more], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": "."}
+    ) as process:
+        deadline = time.monotonic() + 40
+        # The first round has failed and was kept, and a later one is under way.
+        while not list(folder.glob("perdure-crashtest-*/round-5")) and time.monotonic() < deadline:
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        told, errors = process.communicate(timeout=40)
+    assert process.returncode == 1, errors
+    assert told.splitlines()[-1].startswith("interrupted; so far: FAILED: 1 of "), told
+
+
 @pytest.mark.parametrize(
     ("example", "world"),
-    [("05_pages", ""), ("06_workflow", ""), ("08_reviews", "comments.txt"), ("09_deploy", "registry.txt")],
+    [("05_pages", ""), ("06_workflow", ""), ("09_deploy", "registry.txt")],
 )
 def test_the_examples_survive(example: str, world: str, tmp_path: Path, crashtest: Crashtest) -> None:
     shutil.copy(ROOT / "examples" / f"{example}.py", tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 
@@ -11,7 +12,7 @@ import msgspec
 from .orders import Seen
 from .outside import Reading, reading_for, without_keys
 from .snapshot import Snapshot
-from .stage import Round
+from .stage import Round, is_raise
 
 SHOWN_MAX = 3
 """Examples of one thing."""
@@ -151,8 +152,8 @@ def _judged(learned: Learned, done: Round) -> list[Finding]:
     found = list(_repeated(learned, done))
     if done.last.hung and not asked:
         found.append(_hangs(learned, done))
-    if asked:
-        return found  # a person decides how it goes on
+    if asked or any(map(is_raise, done.places)):
+        return found  # a person decides how it goes on; or the program, which has seen an error
     found += _states_in_the_open(learned, done)
     if found:
         return found  # what else differs comes from that
@@ -196,7 +197,7 @@ def _why_repeated(learned: Learned, done: Round, by: Seen | None, evidence: tupl
 
 
 def _done_again(learned: Learned, name: str, reason: str, at: str, evidence: tuple[str, ...]) -> Finding:
-    if reason.startswith("check"):
+    if not reason.startswith("declared"):
         check, where = learned.checks.get(name, (f"the check of {name}", at))
         return Finding(
             "wrong check", f"{check} says NotDone of {name}, although it had happened",
@@ -269,13 +270,16 @@ def _other_ways(learned: Learned, done: Round) -> Iterator[Finding]:
         yield _live(learned, evidence or _last_lines(done))
     elif done.last.code != learned.code:
         title = f"started again, it ends with {done.last.code} instead of {learned.code}"
-        yield Finding("does not end well", title, "look at what it prints", "", _last_lines(done))
+        yield Finding(
+            "does not end well", title, "let it find what it left behind", _raised_at(done), _last_lines(done)
+        )
     elif lost or missing:
         title = "something that happens in peace does not happen after a crash"
         yield Finding("lost", title, "look at the branch that skips it when it starts again", "", evidence)
     elif evidence:
         title = "the outcome differs from that of an undisturbed run"
-        yield Finding("differs", title, "look at what plain code reads or computes that is not recorded", "", evidence)
+        change = "let steps return what later code needs: variables that they set are not set when they are remembered"
+        yield Finding("differs", title, change, "", evidence)
 
 
 def _adopted(done: Round) -> str:
@@ -301,15 +305,16 @@ def _more_effects(learned: Learned, done: Round) -> bool:
 def _changed(learned: Learned, done: Round, evidence: tuple[str, ...]) -> Finding:
     """An effect was asked for with other arguments than recorded."""
     told = [line for line in done.last.output.splitlines() if "Diverged" in line][-1:]
-    evidence = (*evidence, *(line.strip()[:200] for line in told))
+    evidence = (*evidence, *(line.strip()[:300] for line in told))
     changing = learned.changing()
+    asked_for = changing[0].at if changing else _raised_at(done)
     if not changing and learned.live_reads():
         return _live(learned, evidence)
     names = ", ".join(dict.fromkeys(seen.name for seen in changing)) or "something that differs at every start"
     return Finding(
         "arguments change", f"the arguments of an effect come from {names}: started again, it is another effect",
         "make the value in a step, which is remembered, and pass its result on",
-        changing[0].at if changing else "", evidence,
+        asked_for, evidence,
     )  # fmt: skip
 
 
@@ -330,6 +335,12 @@ def _new_run(done: Round, evidence: tuple[str, ...]) -> Finding:
     )  # fmt: skip
 
 
+def _raised_at(done: Round) -> str:
+    """The program's own line in the last traceback."""
+    found = re.findall(rf'File "{re.escape(done.folder)}/([^"]+)", line (\d+)', done.last.output)
+    return ":".join(found[-1]) if found else ""
+
+
 def _last_lines(done: Round) -> tuple[str, ...]:
-    lines = [line.strip() for line in done.last.output.splitlines() if line.strip()]
+    lines = [line.strip().replace(f"{done.folder}/", "") for line in done.last.output.splitlines() if line.strip()]
     return tuple(line[:200] for line in lines[-SHOWN_MAX:])

@@ -19,7 +19,10 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     output: str
     """The file that takes what it prints."""
     place: str = ""
-    """Where it is killed: `effect.outcome:before#1`, `line:agent.py:12#1`; never, if empty."""
+    """Where it is killed: `effect.outcome:before#1`, `line:agent.py:12#1`; never, if empty.
+
+    `raise:NAME#1` is no kill: then the effect of that name raises after it has happened.
+    """
     trail: str = ""
     """The file that takes where it has been, a `Seen` per line; none, if empty."""
     thorough: bool = False
@@ -40,9 +43,9 @@ class Seen(msgspec.Struct, frozen=True, omit_defaults=True):
     """One thing that the program did, and where."""
 
     what: str
-    """`point`, `line`, `call`, or `grew`: the watched file did."""
+    """`point`, `line`, `call`, `return` (of an effect's body), or `grew`: the watched file did."""
     name: str
-    """`site:moment`, `agent.py:12`, `random.random`, or the new size."""
+    """`site:moment`, `agent.py:12`, `random.random`, `raise:charge`, or the new size."""
     at: str = ""
     """The program's own line: `agent.py:12`."""
     inside: str = ""

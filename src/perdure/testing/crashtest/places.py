@@ -39,6 +39,7 @@ SPECIAL = {
     "effect.outcome:before": "after the effect happened, before its outcome is recorded",
 }
 OUTSIDE_OF_RUNS = "in code outside of any run"
+RAISED = "(not killed) an effect raises after it happened"
 RANDOM = "at a random instant"
 AGAIN = "twice: the second time while it recovers"
 
@@ -56,6 +57,8 @@ class Place(msgspec.Struct, frozen=True):
 
 def words_of(seen: Seen) -> str:
     """What a newcomer understands."""
+    if seen.what == "return":
+        return RAISED
     if seen.what == "line":
         kind = seen.inside.partition(" ")[0]
         inside = {"": OUTSIDE_OF_RUNS, "run": "in the plain code of a run"}
@@ -71,7 +74,7 @@ def places_of(trail: Iterable[Seen]) -> list[Place]:
     times: Counter[str] = Counter()
     found = []
     for seen in trail:
-        if seen.what in ("point", "line"):
+        if seen.what in ("point", "line", "return"):
             name = f"line:{seen.name}" if seen.what == "line" else seen.name
             times[name] += 1
             found.append(Place(f"{name}#{times[name]}", words_of(seen), seen.at))
@@ -106,6 +109,8 @@ def _class_of(place: Place) -> int:
     if place.name.startswith("line:"):
         return 2 if place.words == OUTSIDE_OF_RUNS else 1
     site, _, moment = place.name.partition("#")[0].partition(":")
+    if site == "raise":
+        return 0
     return 0 if site in NOUNS and moment in ("before", "after") else 2
 
 

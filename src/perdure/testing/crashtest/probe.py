@@ -6,6 +6,7 @@ is started without a crash test.
 
 from __future__ import annotations
 
+import inspect
 import os
 import signal
 import sys
@@ -25,6 +26,8 @@ SEEN_MAX = 20_000
 
 TIMES_PER_LINE = 3
 """A line in a loop is a place only so often."""
+
+LOST_ANSWER = "perdure crashtest: the effect has happened, and its answer is lost"
 
 CHANGING = frozenset(
     "time.time time.time_ns time.monotonic time.perf_counter datetime.now datetime.utcnow datetime.today date.today "
@@ -64,7 +67,7 @@ class Probe:
         """From now on, in this thread and in all that it starts."""
         self._size = self._watched_size()
         failpoints.arm(self._point)
-        if self._order.thorough or self._order.place.startswith("line:"):
+        if self._order.thorough or self._order.place.startswith(("line:", "raise:")):
             threading.settrace(self._trace)
             sys.settrace(self._trace)
         if self._order.thorough:
@@ -97,7 +100,22 @@ class Probe:
             if self._times[f"line:{name}"] < TIMES_PER_LINE:
                 self._note(self._last)
             self._reach(f"line:{name}")
+        elif event == "return":
+            self._returns(frame)
         return self._line
+
+    def _returns(self, frame: FrameType) -> None:
+        """The body of an effect has done its work: its answer may get lost. Only of plain functions."""
+        scope = current()
+        if scope is None or scope.inside != "effect" or (frame.f_back is not None and self._own(frame.f_back)):
+            return
+        if frame.f_code.co_flags & (inspect.CO_COROUTINE | inspect.CO_GENERATOR):
+            return  # these come here whenever they pause, too
+        name = f"raise:{frame.f_code.co_name}"
+        self._note(self._seen("return", name, frame))
+        self._times[name] += 1
+        if f"{name}#{self._times[name]}" == self._order.place:
+            raise ConnectionError(LOST_ANSWER)  # in the program: at this very place
 
     def _profile(self, frame: FrameType, event: str, arg: Any) -> None:
         caller = frame if event == "c_call" else frame.f_back if event == "call" else None

@@ -106,7 +106,7 @@ class Report(msgspec.Struct, frozen=True):
         """One line."""
         asked = sum(trial.verdict == Verdict.ASKED for trial in self.trials)
         failed = sum(trial.verdict == Verdict.FAILED for trial in self.trials)
-        tail = f" ({asked} times a person has to say what became of an effect)" if asked else ""
+        tail = f" ({_counted(asked, 'time')} a person has to say what became of an effect)" if asked else ""
         if not self.trials:
             return "nothing was tried"
         begun = "interrupted; so far: " if self.interrupted else ""

@@ -20,7 +20,7 @@ from ...store.sqlite_file import APPLICATION_ID
 from .orders import Order, Seen
 from .outside import Outside, added
 from .snapshot import Snapshot, looks_like_sqlite, stores_in, taken, waiting_in_doubt
-from .starting import Zygote
+from .starting import Zygote, zygote_of
 
 LEFT_OUT = frozenset(
     ".git .hg .venv venv node_modules __pycache__ .mypy_cache .ruff_cache .pytest_cache .tox .perdure".split()
@@ -40,6 +40,8 @@ STARTS_MAX = 3
 OUTPUT_CHARACTERS_MAX = 4_000
 KILLED = -9
 DATABASE = "crashtest.db"
+SCRATCH = "perdure-crashtest-"
+"""Begins the name of the folder of all rounds, which may lie in the folder that is copied."""
 
 
 class CrashtestProblem(PerdureError):
@@ -86,7 +88,7 @@ class Stage:
         self.outside = outside
         self._arguments = arguments
         self._store = store
-        self._scratch = Path(tempfile.mkdtemp(prefix="perdure-crashtest-", dir=_quick_disk()))
+        self._scratch = Path(tempfile.mkdtemp(prefix=SCRATCH, dir=_quick_disk())).resolve()
         self._template = self._scratch / "template"
         self._numbers = itertools.count(1)
         self._token = uuid.uuid4().hex[:8]
@@ -94,21 +96,23 @@ class Stage:
         self._kept: set[str] = set()
         _copy(folder, self._template)
         # Two, so that a set of texts has another order when the program is started again, as in real life.
-        self._zygotes = (Zygote(1), Zygote(2))
+        self._zygotes = (zygote_of(1), zygote_of(2))
 
     def stop(self) -> None:
-        """No more starts."""
+        """No more starts; rounds that are under way end early, and say nothing."""
         self._stopped.set()
+
+    @property
+    def stopped(self) -> bool:
+        return self._stopped.is_set()
 
     def close(self) -> None:
         """Leave nothing behind but what was kept."""
-        for zygote in self._zygotes:
-            zygote.close()
         shutil.rmtree(self._template, ignore_errors=True)
         for left in list(self._scratch.iterdir()):
             if left.is_file():
                 left.unlink()
-            elif str(left) not in self._kept:
+            elif str(left).removesuffix(".keys") not in self._kept:
                 self._clear(left)
         if not self._kept:
             self._scratch.rmdir()
@@ -131,6 +135,7 @@ class Stage:
 
     def _clear(self, folder: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(f"{folder}.keys", ignore_errors=True)
         if is_postgres(self._store):
             _drop(self._url(folder))
 
@@ -168,7 +173,7 @@ class Stage:
             starts.append(self._start(order, self._zygotes[bool(nth) or thorough], patience))
             if self._is_over(starts, places, patience):
                 break
-        died = [start.code == KILLED for start in starts[: len(places)]]
+        died = [start.code == KILLED or is_raise(name) for start, name in zip(starts, places, strict=False)]
         made = Round(
             places, tuple(starts), len(died) == len(places) and all(died), taken(self._stores(folder)),
             tuple(added(before, self.outside.lines(folder, environment))), _read(trail), str(folder),
@@ -207,7 +212,8 @@ class Stage:
 
     def _environment(self, folder: Path) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("PERDURE_")}
-        return {**kept, "PERDURE_URL": self._url(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+        ours = {"PERDURE_URL": self._url(folder), "PERDURE_KEYS": f"{folder}.keys"}
+        return {**kept, **ours, "PYTHONDONTWRITEBYTECODE": "1"}
 
     def _url(self, folder: Path) -> str:
         if not is_postgres(self._store):
@@ -218,6 +224,11 @@ class Stage:
     def _stores(self, folder: Path) -> list[str]:
         served = [self._url(folder)] if is_postgres(self._store) and _is_there(self._url(folder)) else []
         return stores_in(folder) + served
+
+
+def is_raise(place: str) -> bool:
+    """Whether nobody is killed there, and an effect raises."""
+    return place.startswith("raise:")
 
 
 class Patience(msgspec.Struct, frozen=True):
@@ -261,7 +272,7 @@ def _copy(source: Path, target: Path) -> None:
     def left_out(top: str, names: list[str]) -> list[str]:
         nonlocal files, size
         stores = [name for name in names if _is_our_file(os.path.join(top, name))]
-        out = [name for name in names if name in LEFT_OUT or any(name.startswith(store) for store in stores)]
+        out = [name for name in names if name in LEFT_OUT or name.startswith((SCRATCH, *stores))]
         kept = [os.path.join(top, name) for name in names if name not in out]
         files += len(kept)
         size += sum(os.lstat(path).st_size for path in kept)

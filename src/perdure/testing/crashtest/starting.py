@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import itertools
 import os
 import signal
@@ -90,6 +91,10 @@ class Zygote:
             self._child.stdin.flush()
         return process
 
+    @property
+    def alive(self) -> bool:
+        return self._child.poll() is None
+
     def close(self) -> None:
         """Leave nobody behind."""
         for process in list(self._processes.values()):
@@ -111,3 +116,22 @@ class Zygote:
             self._processes[news.id].hear(news)
             if news.code is not None:
                 del self._processes[news.id]
+
+
+_zygotes: dict[tuple[int, str], Zygote] = {}
+_making = threading.Lock()
+
+
+def zygote_of(seed: int) -> Zygote:
+    """One for all crash tests of this process: a suite has many, and each would wait for the imports."""
+    key = (seed, os.environ.get("PYTHONPATH", ""))
+    with _making:
+        if key not in _zygotes or not _zygotes[key].alive:
+            _zygotes[key] = Zygote(seed)
+        return _zygotes[key]
+
+
+@atexit.register
+def _close_all() -> None:
+    while _zygotes:
+        _zygotes.popitem()[1].close()

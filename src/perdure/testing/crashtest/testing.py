@@ -17,7 +17,7 @@ from .findings import judge, learn
 from .outside import Outside
 from .places import AGAIN, RANDOM, Place, chosen, instants, places_of
 from .report import Report, Trial, Verdict
-from .stage import CrashtestProblem, Patience, Round, Stage
+from .stage import CrashtestProblem, Patience, Round, Stage, is_raise
 
 LIMIT = 60
 """Kills, unless somebody wants more."""
@@ -51,6 +51,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
         store = without_password(self.store) if is_postgres(self.store) else self.store
         for option, value in (("--folder", self.folder), ("--store", store), ("--count-effects", self.count_effects)):
             words += [option, value] if value else []
+        words += ["--timeout", f"{self.timeout:g}s"] if self.timeout else []
         return shlex.join(words + (["--", *self.arguments] if self.arguments else []))
 
 
@@ -209,8 +210,8 @@ class _Test:
     def _one(self, places: tuple[Place, ...]) -> None:
         began = time.monotonic()
         done = self._stage.round(tuple(place.name for place in places), self._patience)
-        if not done.starts:
-            return  # stopped before it began
+        if self._stage.stopped:
+            return
         findings = tuple(judge(self._learned, done))
         verdict = Verdict.FAILED if findings else Verdict.ASKED if done.snapshot.asked else Verdict.SURVIVED
         kept = bool(findings) and self._wish.keep
@@ -222,7 +223,7 @@ class _Test:
         trial = Trial(places, verdict, done.reached, len(done.starts), seconds, findings, done.folder if kept else "")
         with self._lock:
             self._trials.append(trial)
-            if done.reached and len(places) == 1:
+            if done.reached and len(places) == 1 and not is_raise(places[0].name):
                 self._recoveries[places[0].name] = places_of(done.trail)
 
 
