@@ -168,6 +168,8 @@ def test_a_difference_is_told_path_by_path(store_url: str) -> None:
         (".pages[0]", "added"): (None, "new first page"),
         (".old", "removed"): (1, None),
     }
+    lines = sorted(map(str, agent.checkpoint.diff(("c", 1), "c")))
+    assert lines == ["+ .pages[0]: 'new first page'", "- .old: 1", "~ .status.done: 3 -> 4"]
     assert agent.checkpoint.diff("c", "c") == []
 
 

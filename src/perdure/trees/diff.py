@@ -6,6 +6,7 @@ was there before and after.
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Callable, Iterator
 from itertools import accumulate
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
@@ -25,6 +26,10 @@ from .split import INLINE, TREE
 Kind: TypeAlias = Literal["added", "removed", "changed"]
 Steps: TypeAlias = tuple[Any, ...]
 
+_TERSE: Final = reprlib.Repr()
+"""What fits into a line."""
+_TERSE.maxstring = _TERSE.maxother = 60
+
 
 class Change(msgspec.Struct, frozen=True):
     """One difference: of a key, a field or an element."""
@@ -42,6 +47,14 @@ class Change(msgspec.Struct, frozen=True):
     def path(self) -> str:
         """The way to it as it would be written: `.messages[3].content`; empty for the value itself."""
         return "".join(map(key_step, self.steps))
+
+    def __str__(self) -> str:
+        """A line for a terminal: `~ .progress: 0.3 -> 0.6`, `+ .findings[2]: 'c'`, `- .old: 1`."""
+        before, after = _TERSE.repr(self.before), _TERSE.repr(self.after)
+        path = self.path or "all of it"
+        if self.kind == "changed":
+            return f"~ {path}: {before} -> {after}"
+        return f"+ {path}: {after}" if self.kind == "added" else f"- {path}: {before}"
 
 
 def diff(store: Store, before: bytes, after: bytes, decode: Callable[[bytes], Any] = codec.decode) -> Iterator[Change]:
