@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -158,6 +159,18 @@ def test_the_command_tells_people_programs_and_ci(folder: Path) -> None:
     assert as_json.returncode == 0, as_json.stderr
     shown = json.loads(as_json.stdout)
     assert (shown["survived"], [one["place"] for one in shown["rounds"]]) == (True, ["effect.intent:before#1"])
+
+
+def test_a_round_can_be_repeated_with_the_arguments_of_the_program(folder: Path, crashtest: Crashtest) -> None:
+    report = crashtest(
+        "bug_step_with_effect.py", "-v", "to Ann", count_effects="world.txt", only=["step.done:before#2"]
+    )
+    again = report.again(report.trials[0])
+    head, _, tail = again.partition(" --only ")
+    assert head == "perdure crashtest bug_step_with_effect.py --count-effects world.txt"
+    assert shlex.split(tail) == [place, "--", "-v", "to Ann"]
+    command = [sys.executable, "-m", "perdure.cli", *shlex.split(again)[1:]]
+    assert subprocess.run(command, capture_output=True, timeout=50, check=False).returncode == 1
 
 
 def test_a_program_without_a_store_is_refused(folder: Path, crashtest: Crashtest) -> None:

@@ -38,10 +38,18 @@ class Outside:
         if not self.given:
             return []
         if self.is_command:
+            # What it has to complain about before there is anything to count is nobody's concern.
             told = subprocess.run(
-                ["/bin/sh", "-c", self.given], cwd=folder, env=environment, stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE, text=True, timeout=COMMAND_SECONDS_MAX, check=False,
-            )  # fmt: skip
+                ["/bin/sh", "-c", self.given],
+                cwd=folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+                timeout=COMMAND_SECONDS_MAX,
+                check=False,
+            )
             return told.stdout.splitlines()
         try:
             return (folder / self.given).read_text("utf-8", "backslashreplace").splitlines()

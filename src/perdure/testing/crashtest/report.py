@@ -14,6 +14,8 @@ import msgspec
 from .findings import Finding
 from .places import Place
 
+ONLY_HERE = "{only}"
+
 
 class Verdict(StrEnum):
     """How a round ended."""
@@ -58,7 +60,7 @@ class Report(msgspec.Struct, frozen=True):
 
     program: str
     command: str
-    """What was asked for, without --only."""
+    """What was asked for, with `ONLY_HERE` in the place of `--only`: before the arguments of the program."""
     seconds: float
     undisturbed_seconds: float
     places_in_all: int
@@ -90,6 +92,10 @@ class Report(msgspec.Struct, frozen=True):
         for trial in self.trials:
             rows.setdefault(trial.words, Counter())[trial.verdict] += 1
         return [(words, sum(c.values()), c["survived"], c["asked"], c["FAILED"]) for words, c in rows.items()]
+
+    def again(self, trial: Trial) -> str:
+        """The command that repeats one round."""
+        return self.command.replace(ONLY_HERE, f"--only {shlex.quote(trial.name)}")
 
     def lines(self) -> Iterator[str]:
         """All of it, for people."""
@@ -132,7 +138,7 @@ class Report(msgspec.Struct, frozen=True):
         yield f"   e.g.     killed {example.words}{where}"
         yield from (f"            {line}" for line in finding.evidence)
         yield f"   change   {finding.change}"
-        yield f"   again    {self.command} --only {shlex.quote(example.name)}"
+        yield f"   again    {self.again(example)}"
         if example.folder:
             yield f"   kept     {example.folder}"
         yield ""
@@ -154,7 +160,7 @@ class Report(msgspec.Struct, frozen=True):
                     "change": finding.change,
                     "evidence": list(finding.evidence),
                     "rounds": len(trials),
-                    "again": f"{self.command} --only {shlex.quote(trials[0].name)}",
+                    "again": self.again(trials[0]),
                 }
                 for finding, trials in self.findings()
             ],

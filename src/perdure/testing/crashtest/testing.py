@@ -16,7 +16,7 @@ from ...store import is_postgres, without_password
 from .findings import judge, learn
 from .outside import Outside
 from .places import AGAIN, RANDOM, Place, chosen, instants, places_of
-from .report import Report, Trial, Verdict
+from .report import ONLY_HERE, Report, Trial, Verdict
 from .stage import CrashtestProblem, Patience, Round, Stage, is_raise
 
 LIMIT = 60
@@ -46,13 +46,14 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     keep: bool = False
 
     def said(self) -> str:
-        """The command that asks for the same, without a password and without --only."""
+        """The command that asks for the same, without a password, and with a mark where --only belongs."""
         words = ["perdure", "crashtest", self.program]
         store = without_password(self.store) if is_postgres(self.store) else self.store
         for option, value in (("--folder", self.folder), ("--store", store), ("--count-effects", self.count_effects)):
             words += [option, value] if value else []
         words += ["--timeout", f"{self.timeout:g}s"] if self.timeout else []
-        return shlex.join(words + (["--", *self.arguments] if self.arguments else []))
+        rest = shlex.join(["--", *self.arguments]) if self.arguments else ""
+        return f"{shlex.join(words)} {ONLY_HERE} {rest}".rstrip()
 
 
 def crashtest(
