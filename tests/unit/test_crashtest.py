@@ -162,9 +162,8 @@ def test_the_command_tells_people_programs_and_ci(folder: Path) -> None:
 
 
 def test_a_round_can_be_repeated_with_the_arguments_of_the_program(folder: Path, crashtest: Crashtest) -> None:
-    report = crashtest(
-        "bug_step_with_effect.py", "-v", "to Ann", count_effects="world.txt", only=["step.done:before#2"]
-    )
+    place = "step.done:before#2"
+    report = crashtest("bug_step_with_effect.py", "-v", "to Ann", count_effects="world.txt", only=[place])
     again = report.again(report.trials[0])
     head, _, tail = again.partition(" --only ")
     assert head == "perdure crashtest bug_step_with_effect.py --count-effects world.txt"
