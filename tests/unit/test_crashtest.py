@@ -180,6 +180,14 @@ def test_a_program_without_a_store_is_refused(folder: Path, crashtest: Crashtest
         crashtest("missing.py")
 
 
+def test_a_place_that_is_not_passed_is_not_survived(folder: Path, crashtest: Crashtest) -> None:
+    with pytest.raises(CrashtestProblem, match=r"does not pass there .did you mean effect\.outcome:before#1"):
+        crashtest("clean_asks.py", only=["effect.outcome:before#3"])
+    report = crashtest("clean_asks.py", only=["after:20s"])
+    assert [trial.reached for trial in report.trials] == [False]
+    assert "1 of these kills came too late: the program went another way, or had ended" in report.notes
+
+
 def test_places_are_spread_evenly_and_every_kind_comes_first() -> None:
     places = [
         Place(f"{site}:{moment}#{n}", f"{moment} {site}", f"a.py:{n % 3}")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import os
+import re
 import shlex
 import threading
 import time
@@ -21,6 +23,8 @@ from .stage import CrashtestProblem, Patience, Round, Stage, is_raise
 
 LIMIT = 60
 """Kills, unless somebody wants more."""
+
+INSTANT = re.compile(r"after:\d+(\.\d+)?s")
 
 JOBS_MAX = 4
 FIRST_SECONDS_MAX = 120.0
@@ -132,6 +136,8 @@ class _Test:
             for done in (one, other):
                 self._stage.clear(done)
             self._kill_everywhere(places, undisturbed)
+            if missed := sum(not trial.reached for trial in self._trials):
+                self._notes.append(f"{missed} of these kills came too late: the program went another way, or had ended")
         except KeyboardInterrupt:
             interrupted = True
         return Report(
@@ -163,9 +169,7 @@ class _Test:
 
     def _kill_everywhere(self, places: list[Place], undisturbed: float) -> None:
         if self._wish.only:
-            known = {place.name: place for place in places}
-            named = [tuple(one.split(",")) for one in self._wish.only]
-            self._all([tuple(known.get(name, _unknown(name)) for name in names) for names in named])
+            self._all([_named(one, places) for one in self._wish.only])
             return
         limit = self._wish.limit
         pairs = limit // 4 if self._wish.depth > 1 else 0
@@ -228,8 +232,16 @@ class _Test:
                 self._recoveries[places[0].name] = places_of(done.trail)
 
 
-def _unknown(name: str) -> Place:
-    return Place(name, RANDOM if name.startswith("after:") else "at a place that the undisturbed run did not pass")
+def _named(only: str, places: list[Place]) -> tuple[Place, ...]:
+    """What `--only` names: a place of the undisturbed run or an instant, and perhaps one of the start that follows."""
+    known = {place.name: place for place in places}
+    first, *more = only.split(",")
+    if first not in known and not INSTANT.fullmatch(first):
+        close = difflib.get_close_matches(first, known, 1)
+        meant = f"did you mean {close[0]}?" if close else "take a place from a report"
+        raise CrashtestProblem(f"--only {only}: the undisturbed run does not pass there", hint=meant)
+    begins = known.get(first, Place(first, RANDOM))
+    return (begins, *(Place(name, AGAIN) for name in more))
 
 
 def _patience(wish: Wish, one: Round, other: Round) -> Patience:
