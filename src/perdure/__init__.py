@@ -161,10 +161,12 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    # The asynchronous side is loaded when it is asked for: most scripts never are.
-    if name in ("AsyncAgent", "AsyncRun"):
-        from . import aio
+if not TYPE_CHECKING:  # for type checkers every name would be there, also a mistyped one
 
-        return getattr(aio, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name: str) -> Any:
+        # The asynchronous side is loaded when it is asked for: most scripts never are.
+        if name in ("AsyncAgent", "AsyncRun"):
+            from . import aio
+
+            return getattr(aio, name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
