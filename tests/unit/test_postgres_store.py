@@ -329,8 +329,9 @@ def test_an_answer_wakes_who_waits(store_url: str, monkeypatch: pytest.MonkeyPat
     paid: list[Any] = []
 
     def go_on() -> None:
-        with agent.run("r"):
+        with agent.run("r") as run:
             paid.append(pay())
+            paid.append(run.ask("And then?"))  # while the listener is still there for the wait before
 
     thread = threading.Thread(target=go_on)
     thread.start()
@@ -343,8 +344,12 @@ def test_an_answer_wakes_who_waits(store_url: str, monkeypatch: pytest.MonkeyPat
     assert listener.listening
     other = open_store(store_url)
     agent.runs.answer("r", done="so it was")
+    while thread.is_alive() and [it.kind for it in agent.runs.get("r").questions] != ["ask"]:
+        threading.Event().wait(0.01)
+    threading.Event().wait(0.05)  # it has looked by itself, in vain
+    agent.runs.answer("r", "home")
     thread.join(WAIT)
-    assert paid == ["so it was"]
+    assert paid == ["so it was", "home"]
     other.close()
     agent.close()
 

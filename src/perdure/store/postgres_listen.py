@@ -48,10 +48,12 @@ class Watch:
         if not self.rung and now < self._next:
             return False
         self.rung = False
-        if self._pause > LISTEN_AFTER_SECONDS:
+        joined = self._pause > LISTEN_AFTER_SECONDS
+        if joined:
             self._listener.join(self)
         self._pause = min(self._pause * 1.5, WAIT_POLL_SECONDS_MAX)
-        self._next = now + (LISTEN_POLL_SECONDS if self._listener.listening else self._pause)
+        # The listener may be there for another one, and then does not ring for this one yet.
+        self._next = now + (LISTEN_POLL_SECONDS if joined and self._listener.listening else self._pause)
         return True
 
 
