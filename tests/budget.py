@@ -17,17 +17,17 @@ from pathlib import Path
 import pytest
 
 SUITE_SECONDS_MAX = {
-    "unit": 250,
+    "unit": 330,
     "model": 30,
-    "conformance": 260,
-    "simulation": 130,
-    "crash": 430,
-    "postgres": 280,
-    "powerloss": 100,
+    "conformance": 400,
+    "simulation": 160,
+    "crash": 560,
+    "postgres": 330,
+    "powerloss": 160,
     "mutations": 360,
-    "releases": 30,
-    "docs": 30,
-    "tidy": 30,
+    "releases": 40,
+    "docs": 60,
+    "tidy": 60,
 }
 
 TOTAL_SECONDS_MAX = 13.5 * 60

@@ -24,7 +24,7 @@ from tests.postgres.proxy import Fault, Proxy
 
 AT_A_TIME = 4
 TRIPS_MAX = 400
-TRIPS_MORE_MAX = 12
+TRIPS_MORE_MAX = 16
 """For a new connection, looking it up, and doing it again, perhaps from the start of a transaction."""
 
 CUTS = [Fault.CUT_BEFORE, Fault.CUT_AFTER, Fault.LATE]

@@ -52,7 +52,7 @@ def strike_at_random(
 
 @pytest.mark.timeout(120)
 def test_short_lives_in_a_storm(stage: Stage, cluster: Cluster) -> None:
-    assert in_parallel(lambda seed: strike_all_the_way(stage, cluster, seed), range(8)) == []
+    assert in_parallel(lambda seed: strike_all_the_way(stage, cluster, seed), range(4)) == []
 
 
 @pytest.mark.soak
