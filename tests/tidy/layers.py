@@ -17,7 +17,7 @@ from tests.tidy.source import Source
 # From top to bottom, in the order of the design.
 LAYERS = {
     "surface": "cli demo testing server dashboard mcp adapters __main__",
-    "package": "__init__",
+    "package": "__init__ types",
     "facade": "agent aio sync",
     "nouns": "engine run runs answers state checkpoints events kinds usage "
     "retention folding workflows memory workspace context artifacts",

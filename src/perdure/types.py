@@ -1,0 +1,41 @@
+"""What calls return, by name: for annotations.
+
+    from perdure.types import RunInfo, Workflow
+"""
+
+from __future__ import annotations
+
+from .aio.workflows import AsyncWorkflow
+from .artifacts import ArtifactInfo, ArtifactUsage
+from .artifacts.reader import ArtifactReader
+from .checkpoints import CheckpointInfo
+from .codec.restored import Restored
+from .events.reading import Event
+from .retention import GcReport
+from .runs import EffectInDoubt, Question, RunInfo, RunSummary
+from .state import StateVersion
+from .sync.workflows import Workflow
+from .trees.diff import Change
+from .usage import Savings, Usage
+from .workflows.plan import WorkflowStep
+
+__all__ = [
+    "ArtifactInfo",
+    "ArtifactReader",
+    "ArtifactUsage",
+    "AsyncWorkflow",
+    "Change",
+    "CheckpointInfo",
+    "EffectInDoubt",
+    "Event",
+    "GcReport",
+    "Question",
+    "Restored",
+    "RunInfo",
+    "RunSummary",
+    "Savings",
+    "StateVersion",
+    "Usage",
+    "Workflow",
+    "WorkflowStep",
+]
