@@ -46,7 +46,8 @@
     │   ├── CheckpointNotFound       PD409  no checkpoint of that name
     │   ├── ArtifactNotFound         PD410  no artifact of that name
     │   ├── WriteInsideUpdate        PD411  the function given to update writes something else
-    │   └── HistoryFolded            PD420  the state of that time is in an archive
+    │   ├── HistoryFolded            PD420  the state of that time is in an archive
+    │   └── EventsFolded             PD421  the events of that time are in an archive
     └── WorkflowProblem              workflows and their steps
         ├── WorkflowNotFound         PD501  no workflow, or no step, of that name
         ├── WorkflowInvalid          PD502  steps that make no plan: a cycle, a name twice
@@ -397,6 +398,13 @@ class HistoryFolded(CallProblem, LookupError):
 
     code = "PD420"
     hint = "older changes were folded by `perdure gc --fold-before`, and are in its archives"
+
+
+class EventsFolded(CallProblem, LookupError):
+    """Events that would be needed were folded, and are in archives."""
+
+    code = "PD421"
+    hint = "`perdure gc --events-before` has archived them; `perdure archive show` reads archives"
 
 
 class CheckpointNotFound(CallProblem, LookupError):

@@ -10,6 +10,7 @@ import msgspec
 
 from . import archive
 from .journal.folding import Fold, Moved, Plan, plan
+from .journal.needs import Noted
 from .journal.walk import all_streams
 
 if TYPE_CHECKING:
@@ -41,10 +42,10 @@ def _writer(name: str) -> str:
     return name.rpartition("/process ")[0]
 
 
-def plans(engine: Engine, horizon: int) -> Iterator[tuple[Stream, Plan]]:
+def plans(engine: Engine, horizon: int, noted: Noted | None = None) -> Iterator[tuple[Stream, Plan]]:
     """What folding would do."""
     for stream in foldable(engine, horizon):
-        found = plan(engine.store, stream.number, horizon, whole=stream.kind == "run")
+        found = plan(engine.store, stream.number, horizon, whole=stream.kind == "run", noted=noted)
         if found is not None:
             yield stream, found
 
@@ -57,14 +58,15 @@ class FoldedAway(msgspec.Struct, frozen=True):
     archives: tuple[str, ...] = ()
 
 
-def fold(engine: Engine, horizon: int, folder: str, tell: Tell) -> FoldedAway:
+def fold(engine: Engine, horizon: int, folder: str, tell: Tell, noted: Noted | None = None) -> FoldedAway:
     """Fold what is older than the horizon. Interrupted, some streams are folded and the others as they were."""
     entries = taken = 0
     files: dict[str, None] = {}
     streams = foldable(engine, horizon)
     for number, stream in enumerate(streams):
         tell("folding", number, len(streams))
-        while (found := plan(engine.store, stream.number, horizon, whole=stream.kind == "run")) is not None:
+        whole = stream.kind == "run"
+        while (found := plan(engine.store, stream.number, horizon, whole=whole, noted=noted)) is not None:
             try:
                 path = fold_stream(engine, stream, found, folder)
             except Moved:

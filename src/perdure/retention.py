@@ -13,9 +13,11 @@ import msgspec
 
 from . import archive, checkpoints, collect, folding, state
 from .durations import Duration, seconds_of
+from .events.horizon import Held, held
 from .failpoints import Site
 from .journal.keeping import keep_of
 from .journal.marks import Mark
+from .journal.needs import Noted
 from .limits import GC_BATCH
 from .process import this_process
 from .run.requests import drive_sync
@@ -82,22 +84,31 @@ def gc(
     *,
     dry_run: bool = False,
     fold_before: Duration | None = None,
+    events_before: Duration | None = None,
     archive_folder: str | None = None,
     progress: Progress | None = None,
 ) -> GcReport:
     """Free what these agents do not need any more, and what nobody in the store refers to."""
     tell = progress or (lambda what, done, total: None)
     known = [engine for engine in engines if engine.is_known()]
-    horizon = 0
-    if fold_before is not None:
-        horizon = store.clock.wall_ms() - int(seconds_of(fold_before, "fold_before") * 1000)
+    wanted = Horizons(
+        _ago(store, fold_before if fold_before is not None else events_before, "fold_before"),
+        _ago(store, events_before, "events_before"),
+    )
     if dry_run:
-        return _told(store, known, horizon, tell)
+        return _told(store, known, wanted, tell)
     before = _bytes_of(store)
     swept = _sweep(known, tell)
     dropped = Part(sum(_drop(engine, tell) for engine in known))
     folder = archive_folder or archive.folder_of(store)
-    folds = [folding.fold(engine, horizon, folder, tell) for engine in _signing(known, horizon)]
+    signing = _signing(known, wanted.entries)
+    holds = _held(signing, wanted)
+    for engine in signing:
+        if holds and holds[engine.stream].carries:
+            drive_sync(store, state.land(engine, Site.STATE, holds[engine.stream].carries))
+    folds = [
+        folding.fold(engine, wanted.entries, folder, tell, _noted(engine, signing, holds, wanted)) for engine in signing
+    ]
     freed = collect.collect(store, lambda done, total: tell("looking for unreferenced objects", done, total))
     holders = store.submit(_Bury(store))
     store.shrink(lambda done, total: tell("shrinking", done, total))
@@ -111,14 +122,20 @@ def gc(
         before,
         _bytes_of(store),
         tuple(path for it in folds for path in it.archives),
-        _notes(known, horizon),
+        _notes(known, wanted.entries, holds),
     )
 
 
-def _told(store: Store, known: Sequence[Engine], horizon: int, tell: Progress) -> GcReport:
+def _told(store: Store, known: Sequence[Engine], wanted: Horizons, tell: Progress) -> GcReport:
     """What would be freed: the same looks, and the objects that nothing would refer to then."""
     drops = [mark for engine in known for mark in outdated(engine)]
-    found = {plan.stream: plan for engine in _signing(known, horizon) for _, plan in folding.plans(engine, horizon)}
+    signing = _signing(known, wanted.entries)
+    holds = _held(signing, wanted)
+    found = {
+        plan.stream: plan
+        for engine in signing
+        for _, plan in folding.plans(engine, wanted.entries, _noted(engine, signing, holds, wanted))
+    }
     kept = {stream: {seq for seq, _ in plan.kept} for stream, plan in found.items()}
     marks = collect.marked(
         store,
@@ -137,8 +154,33 @@ def _told(store: Store, known: Sequence[Engine], horizon: int, tell: Progress) -
         _dead(store),
         size,
         size,
-        notes=_notes(known, horizon),
+        notes=_notes(known, wanted.entries, holds),
     )
+
+
+class Horizons(msgspec.Struct, frozen=True):
+    """Before which time entries and events may go; 0 is never."""
+
+    entries: int
+    events: int
+
+
+def _ago(store: Store, age: Duration | None, what: str) -> int:
+    return store.clock.wall_ms() - int(seconds_of(age, what) * 1000) if age is not None else 0
+
+
+def _held(signing: Sequence[Engine], wanted: Horizons) -> dict[int, Held]:
+    """By agent, how far its events may go; of none, if nobody asks for it."""
+    return {engine.stream: held(engine, wanted.events) for engine in signing} if wanted.events else {}
+
+
+def _noted(engine: Engine, signing: Sequence[Engine], holds: dict[int, Held], wanted: Horizons) -> Noted | None:
+    """What may go of events: also of those that one agent has noted in a run of another."""
+    if not holds:
+        return None
+    finished = [row for it in signing for row in it.store.read("finished_runs", (it.name, wanted.events))]
+    before = {owner: it.before for owner, it in holds.items()}
+    return Noted(engine.stream, before, frozenset(int(stream) for (stream,) in finished))
 
 
 def _signing(known: Sequence[Engine], horizon: int) -> list[Engine]:
@@ -146,11 +188,12 @@ def _signing(known: Sequence[Engine], horizon: int) -> list[Engine]:
     return [engine for engine in known if engine.signer is not None] if horizon else []
 
 
-def _notes(known: Sequence[Engine], horizon: int) -> tuple[str, ...]:
+def _notes(known: Sequence[Engine], horizon: int, holds: dict[int, Held]) -> tuple[str, ...]:
     if not horizon:
         return ()
     missing = [engine.name for engine in known if engine.signer is None]
-    return tuple(f"entries of agent {name!r} are not folded: its key is not here" for name in missing)
+    unsigned = (f"entries of agent {name!r} are not folded: its key is not here" for name in missing)
+    return (*unsigned, *(it.note for it in holds.values() if it.note))
 
 
 def _bytes_of(store: Store) -> int:

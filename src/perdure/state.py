@@ -18,6 +18,7 @@ from .durations import Duration, seconds_of
 from .errors import Abandoned, HistoryFolded, LeaseLost, VersionConflict
 from .failpoints import Site
 from .journal.append import Append, Head, Signer
+from .journal.keeping import REPLAYS
 from .journal.keeping import SPACE as RULES
 from .journal.landing import Ask, Entry, Land, Place, Unchanged, Wanted, landed_at
 from .limits import SEAL_EVENTS, SWEEP_KEYS_MAX, SWEEP_WRITES
@@ -418,7 +419,8 @@ def _reverting(engine: Engine, to: When, space: str | None, waiting: Set[Place])
     engine.ensure_agent()
     asks, owner = list[Ask](), engine.stream
     revisions: dict[str, int] = dict(engine.store.read("spaces_of", (owner,)))
-    revisions.pop(RULES, None)  # how long things are kept is no part of what the agent knew then
+    for kept in (RULES, REPLAYS):  # how long things are kept is no part of what the agent knew then
+        revisions.pop(kept, None)
     if space is None and not isinstance(to, datetime) and len(revisions) > 1:
         names = ", ".join(map(repr, revisions))
         raise ValueError(f"versions are counted for each namespace: name one with ns=, of {names}")

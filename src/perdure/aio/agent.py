@@ -273,6 +273,7 @@ class AsyncAgent:
         *,
         dry_run: bool = False,
         fold_before: Duration | None = None,
+        events_before: Duration | None = None,
         archive: str | os.PathLike[str] | None = None,
     ) -> GcReport:
         """Free what is not needed any more; with `dry_run`, only say what that is.
@@ -284,12 +285,20 @@ class AsyncAgent:
         refers to. A SQLite file becomes smaller. Others may be at work; it can be interrupted anywhere.
 
         `fold_before="90d"` also takes the entries of older finished runs, and old changes of state, out of the journal:
-        they are archived first, in the folder `archive`, which is beside the store unless you say.
+        they are archived first, in the folder `archive`, which is beside the store unless you say. Events that were
+        noted stay, unless you say `events_before="1y"`, which folds entries of that age too.
         """
         engine, folder = self._engine, None if archive is None else os.fspath(archive)
 
         def free() -> GcReport:
-            return retention.gc(engine.store, [engine], dry_run=dry_run, fold_before=fold_before, archive_folder=folder)
+            return retention.gc(
+                engine.store,
+                [engine],
+                dry_run=dry_run,
+                fold_before=fold_before,
+                events_before=events_before,
+                archive_folder=folder,
+            )
 
         return await drive_async(engine.store, reading(free))
 

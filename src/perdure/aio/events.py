@@ -9,7 +9,7 @@ from ..durations import Duration, seconds_of
 from ..engine import Engine
 from ..events.following import Follower
 from ..events.reading import Asked, Event, Pages, When, asked, book_of
-from ..events.replaying import Fold, replay
+from ..events.replaying import Fold, forget, replay
 from ..events.writing import append
 from ..limits import REPLAY_EVENTS
 from ..run.requests import Protocol, drive_async, reading
@@ -174,6 +174,16 @@ class AsyncEvents:
         """
         wanted = asked(self._engine.kinds, kind, run, None, until)
         return await self._do(replay(self._engine, Fold(reducer, initial, wanted, snapshot, every)))
+
+    async def forget(self, snapshot: str) -> None:
+        """Forget what replays with this snapshot have kept: the next one begins anew.
+
+        Say so when a reducer is not used any more, or was changed: `gc(events_before=...)` leaves the events that a
+        kept replay has not passed. One whose events were folded cannot begin anew.
+
+        >>> await agent.events.forget("revenue")
+        """
+        await self._do(forget(self._engine, snapshot))
 
     async def _do(self, protocol: Protocol[R]) -> R:
         return await drive_async(self._engine.store, protocol)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 @click.option("--yes", is_flag=True, help="Free it without asking.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be freed.")
 @click.option("--fold-before", metavar="AGE", help='Also archive and fold entries older than this, such as "90d".')
+@click.option("--events-before", metavar="AGE", help="Also archive and fold noted events older than this.")
 @click.option(
     "--archive",
     metavar="FOLDER",
@@ -38,6 +39,7 @@ def gc(
     yes: bool,
     dry_run: bool,
     fold_before: str | None,
+    events_before: str | None,
     archive: str | None,
     agent: str | None,
     url: str | None,
@@ -50,20 +52,22 @@ def gc(
     Agents may be at work meanwhile. It can be interrupted anywhere, and started again.
 
     With --fold-before, what finished runs did that long ago, and changes of state that others have replaced by then,
-    goes into archives: a run keeps its input, its result and its state.
+    goes into archives: a run keeps its input, its result and its state. Noted events stay, unless you say
+    --events-before, which folds entries of that age too.
     """
     if yes and dry_run:
         raise click.UsageError("--dry-run only shows, --yes frees: say one of them")
-    if archive is not None and fold_before is None:
+    if archive is not None and fold_before is None and events_before is None:
         raise click.UsageError("--archive says where entries go that --fold-before takes out")
-    out, age = Output(as_json), _age(fold_before)
+    out, ages = Output(as_json), (_age(fold_before, "--fold-before"), _age(events_before, "--events-before"))
     with _engines(url, agent) as (store, engines):
-        report = _done(out, store, engines, age, archive, dry_run=True)
+        report = _done(out, store, engines, ages, archive, dry_run=True)
         if not as_json:
             _tell(out, report)
         again = said_again(url, agent) + (f" --fold-before {fold_before}" if fold_before else "")
+        again += f" --events-before {events_before}" if events_before else ""
         if yes or (not dry_run and not report.nothing and _agreed(out, again)):
-            report = _done(out, store, engines, age, archive, dry_run=False)
+            report = _done(out, store, engines, ages, archive, dry_run=False)
             if not as_json:
                 _tell_freed(out, report)
     if as_json:
@@ -90,24 +94,31 @@ def _engines(url: str | None, agent: str | None) -> Iterator[tuple[Store, list[E
             engine.close()
 
 
-def _age(text: str | None) -> str | None:
+def _age(text: str | None, option: str) -> str | None:
     if text is not None:
         try:
-            seconds_of(text, "--fold-before")
+            seconds_of(text, option)
         except ValueError as error:
             raise click.BadParameter(str(error)) from error
     return text
 
 
 def _done(
-    out: Output, store: Store, engines: list[Engine], age: str | None, folder: str | None, *, dry_run: bool
+    out: Output,
+    store: Store,
+    engines: list[Engine],
+    ages: tuple[str | None, str | None],
+    folder: str | None,
+    *,
+    dry_run: bool,
 ) -> GcReport:
     with out.progress("looking" if dry_run else "freeing") as bar:
         return free(
             store,
             engines,
             dry_run=dry_run,
-            fold_before=age,
+            fold_before=ages[0],
+            events_before=ages[1],
             archive_folder=folder,
             progress=lambda what, done, total: bar(done, total),
         )

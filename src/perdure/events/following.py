@@ -43,6 +43,7 @@ class Follower:
             settled = settled_end(self._store)
             rows = self._store.read("last_happening", (book.owner, settled.arrival))
             since = Position(*rows[0]) if rows else BEGINNING
+        book.refuse_folded(self._wanted, since)
         self._after = since
         return since
 

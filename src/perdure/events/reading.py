@@ -13,6 +13,7 @@ from .. import records as r
 from ..errors import RunNotFound
 from ..limits import EVENTS_OF_PAGE_MAX
 from ..store.base import Row, Store
+from . import horizon
 from .positions import BEGINNING, END, Position, at_time, placed, read_token
 from .schemas import Kinds
 
@@ -109,6 +110,29 @@ class Book:
             return at_time(self.store, self.owner, when, after=after)
         return placed(self.store, self.owner, read_token(when if isinstance(when, str) else when.position))
 
+    def refuse_folded(self, wanted: Asked, since: Position) -> None:
+        """Who goes on from where he was must not miss what was folded meanwhile: better to tell him."""
+        last = horizon.floor(self.store, self.owner, wanted.kinds)
+        if not last or wanted.since is None or since == BEGINNING or self._at_work(wanted.run):
+            return
+        if isinstance(wanted.since, datetime):
+            if int(wanted.since.timestamp() * 1000) <= last:
+                raise horizon.refused(self.agent, last, "read without since=, or from a later time on")
+            return
+        found = self.store.read("has_happening", (self.owner, *since))
+        if not found or (found[0][0] <= last and self.rows(wanted.kinds, 0, since, END, 1)):
+            archive = horizon.archive_of(self.store, since.stream)
+            raise horizon.refused(self.agent, last, 'begin anew with since="" or a later time', archive)
+
+    def _at_work(self, run: str | None) -> bool:
+        """Whether somebody asks for a run that has all its events."""
+        rows = self.store.read("get_run", (self.agent, run)) if run is not None else []
+        return bool(rows) and rows[0][3] != r.Status.FINISHED.value
+
+    def floor(self, wanted: Asked) -> int:
+        """The time of the last event that was folded, of those that somebody asks for."""
+        return 0 if self._at_work(wanted.run) else horizon.floor(self.store, self.owner, wanted.kinds)
+
     def run_stream(self, run: str) -> int:
         """The run of that id."""
         rows = self.store.read("get_run", (self.agent, run))
@@ -197,6 +221,8 @@ class Pages:
             if self._wanted.run is not None:
                 self._run = book.run_stream(self._wanted.run)
             self.after = after or book.position(self._wanted.since) or BEGINNING
+            if after is None:
+                book.refuse_folded(self._wanted, self.after)
             self.to = book.position(self._wanted.until, after=True) or END
         return book
 

@@ -19,10 +19,14 @@ import msgspec
 from .. import codec, objects
 from ..errors import NotStorable
 from ..failpoints import Site
+from ..journal.landing import Ask
 from ..limits import REPLAYS_KEPT
 from ..run.requests import Protocol, Read, Submit
+from ..run.writes import named
+from ..state import land
 from ..store.base import Last, Script, Statement, Store, Unit
-from .positions import Position, read_token, settled_end
+from . import horizon
+from .positions import BEGINNING, Position, read_token, settled_end
 from .reading import Asked, Book, Event, Pages, book_of
 
 if TYPE_CHECKING:
@@ -51,29 +55,39 @@ class Fold(msgspec.Struct, frozen=True):
 def replay(engine: Engine, fold: Fold) -> Protocol[Any]:
     """Fold events in their order."""
     pages = Pages(lambda: book_of(engine), fold.wanted)
-    state, keeper = copy.deepcopy(fold.initial), None
-    if fold.snapshot is not None:
-        keeper, state = yield Read(_resume, (engine, fold, pages, state))
-    while events := (yield Read(pages.turn)):
+    keeper, state = yield Read(_begin, (engine, fold, pages))
+    while events := (yield Read(_turn, (pages, keeper))):
         for event in events:
             state = fold.reducer(state, event)
             if keeper is not None and (kept := keeper.passed(event, state)) is not None:
                 yield Submit(kept)
+    if keeper is not None and (kept := keeper.ended(state)) is not None:
+        yield Submit(kept)
     return state
 
 
-def _resume(engine: Engine, fold: Fold, pages: Pages, state: Any) -> tuple[_Keeper | None, Any]:
-    """Begin where the last kept result ends."""
-    book = pages.begin()
+def _begin(engine: Engine, fold: Fold, pages: Pages) -> tuple[_Keeper | None, Any]:
+    """Begin where the last kept result ends, or with the first event, if that is still there."""
+    state, book = copy.deepcopy(fold.initial), pages.begin()
     if book is None:
         return None, state
     keeper = _Keeper(engine.store, book, fold)
-    rows = engine.store.read("last_replay", (book.owner, keeper.key, *pages.to))
-    if rows:
-        *place, packed = rows[0]
-        pages.after = Position(*place)
+    found = keeper.found(pages.to)
+    if found is not None:
+        pages.after, packed = found
         state = objects.unpack(engine.store, packed)
+    elif keeper.floor:
+        what = "a replay needs all of them" + (" that it has not kept a result of" if fold.snapshot is not None else "")
+        raise horizon.refused(book.agent, keeper.floor, what)
     return keeper, state
+
+
+def _turn(pages: Pages, keeper: _Keeper | None) -> list[Event]:
+    """The next page, if nothing was folded until it was read."""
+    events = pages.turn()
+    if keeper is not None:
+        keeper.refuse_folded()
+    return events
 
 
 class _Keeper:
@@ -81,21 +95,56 @@ class _Keeper:
 
     def __init__(self, store: Store, book: Book, fold: Fold) -> None:
         self._store = store
-        self._owner = book.owner
-        self._every = fold.every
+        self._book = book
+        self._fold = fold
         self._settled = settled_end(store)
         self._passed = 0
-        self.key = _key(fold)
+        self._last = BEGINNING
+        self._known = fold.snapshot is None
+        """Whether something is kept: by that `gc` knows of a replay, and leaves the events that it has not passed."""
+        self.key = _key(fold) if fold.snapshot is not None else b""
+        self.floor = book.floor(fold.wanted)
+
+    def found(self, to: Position) -> tuple[Position, bytes] | None:
+        """A kept result with all that was folded, and its place."""
+        if self._fold.snapshot is None:
+            return None
+        owner = self._book.owner
+        for *place, packed in self._store.read("last_replay", (owner, self.key, *to)):
+            if Position(*place) == BEGINNING:
+                break
+            self._known = True
+            at = self._store.read("has_happening", (owner, *place))
+            if not self.floor or (at and at[0][0] > self.floor):
+                return Position(*place), packed
+        carried = horizon.carried(self._store, owner, self.key) if self.floor else None
+        return carried if carried is not None and carried[0] <= to else None
+
+    def refuse_folded(self) -> None:
+        """What is folded beside us may be missing in what we have read: half of an answer would be a wrong one."""
+        if (floor := self._book.floor(self._fold.wanted)) != self.floor:
+            raise horizon.refused(self._book.agent, floor, "just now, while they were replayed; replay again")
 
     def passed(self, event: Event, state: Any) -> _Keep | None:
         """One more event is in the state."""
         self._passed += 1
-        position = read_token(event.position)
-        if self._passed < self._every or position > self._settled:
+        self._last = read_token(event.position)
+        if self._fold.snapshot is None or self._passed < self._fold.every or self._last > self._settled:
             return None
         self._passed = 0
+        return self._keep(self._last, state)
+
+    def ended(self, state: Any) -> _Keep | None:
+        """Of a new replay something is kept, however few events there were."""
+        if self._known:
+            return None
+        settled = self._last <= self._settled
+        return self._keep(self._last, state) if settled else self._keep(BEGINNING, self._fold.initial)
+
+    def _keep(self, position: Position, state: Any) -> _Keep:
+        self._known = True
         packed, made = objects.pack(self._store, state, "the state of a replay with snapshot=")
-        return _Keep((self._owner, self.key), position, packed, made)
+        return _Keep((self._book.owner, self.key), position, packed, made)
 
 
 class _Keep(Unit[None]):
@@ -111,16 +160,43 @@ class _Keep(Unit[None]):
         yield Last([*self._statements, Statement("thin_replays", (*self._which, REPLAYS_KEPT))])
 
 
+def forget(engine: Engine, snapshot: str) -> Protocol[None]:
+    """Forget what replays of a name have kept, so that they keep no events any more."""
+    prefix = _named(named(snapshot, "a snapshot"))
+    if (yield Read(engine.is_known)):
+        asks: list[Ask] = yield Read(horizon.forgetting, (engine, prefix.hex()))
+        if asks:
+            yield from land(engine, Site.STATE, asks)
+        yield Submit(_Forget(engine.stream, prefix))
+
+
+class _Forget(Unit[None]):
+    """Done twice, it is the same as done once."""
+
+    site = Site.REPLAY
+
+    def __init__(self, owner: int, prefix: bytes) -> None:
+        self._whose = (owner, prefix)
+
+    def script(self) -> Script[None]:
+        yield Last([Statement("drop_replays", self._whose)])
+
+
 # -- what a kept result is bound to -----------------------------------------------------------------------------------
 
 
 def _key(fold: Fold) -> bytes:
-    digest = blake2b(digest_size=32)
+    digest = blake2b(digest_size=24)
     wanted = fold.wanted
     asked = (fold.snapshot, sorted(wanted.kinds), wanted.run, wanted.typed)
     for part in (codec.encode(asked), codec.encode(fold.initial, "initial"), *_code_of(fold.reducer)):
         digest.update(len(part).to_bytes(8, "big") + part)
-    return digest.digest()
+    return _named(fold.snapshot or "") + digest.digest()
+
+
+def _named(snapshot: str) -> bytes:
+    """How the keys of a name begin."""
+    return blake2b(snapshot.encode(), digest_size=8).digest()
 
 
 def _code_of(call: Any) -> Iterator[bytes]:

@@ -18,7 +18,7 @@ from ..limits import FOLD_ENTRIES_MAX
 from ..store.base import Row, Script, Statement, Store, Unit
 from . import chain
 from .append import Append, Head, Signer
-from .needs import Needs
+from .needs import Needs, Noted
 from .walk import Chain, folded_in, pages
 
 ROW_BYTES = 80
@@ -51,16 +51,17 @@ class Moved(StoreBusy):
     """The stream was folded, or taken over, since the plan was made."""
 
 
-def plan(store: Store, stream: int, horizon: int, *, whole: bool) -> Plan | None:
+def plan(store: Store, stream: int, horizon: int, *, whole: bool, noted: Noted | None = None) -> Plan | None:
     """How a stream can be folded: a finished run as a `whole`, others as far as they are older than the horizon.
 
-    None when nothing would be gained. Raises JournalDamaged, and says where, rather than fold what does not verify.
+    Events stay, unless it is said which of the `noted` ones may go. None when nothing would be gained. Raises
+    JournalDamaged, and says where, rather than fold what does not verify.
     """
     found, ends = store.read("last_folded", (stream,)), store.read("head_of", (stream,))
     leases = store.read("read_lease", (stream, store.clock.boot_ms()))
     if not ends or not leases:
         return None
-    looking = _Looking(store, stream, horizon, folded_in(found), whole)
+    looking = _Looking(store, stream, horizon, folded_in(found), whole, noted)
     looking.look(int(ends[0][0]))
     return looking.plan(int(leases[0][0]))
 
@@ -68,13 +69,15 @@ def plan(store: Store, stream: int, horizon: int, *, whole: bool) -> Plan | None
 class _Looking:
     """Goes along a stream, and sorts its entries."""
 
-    def __init__(self, store: Store, stream: int, horizon: int, folded: r.Folded | None, whole: bool) -> None:
+    def __init__(
+        self, store: Store, stream: int, horizon: int, folded: r.Folded | None, whole: bool, noted: Noted | None
+    ) -> None:
         self._store = store
         self._stream = stream
         self._horizon = horizon
         self._whole = whole
         self._folded = folded
-        self._needs = Needs(store, horizon, of_run=whole)
+        self._needs = Needs(store, horizon, stream, of_run=whole, noted=noted)
         self._along = Chain(store.identity, stream, folded)
         self.first = folded.upto + 1 if folded is not None else 1
         self.upto = self.first - 1
@@ -100,7 +103,7 @@ class _Looking:
         record = r.decode(kind, body) if body is not None else None
         if isinstance(record, r.RunStarted):
             self._started = record
-        if record is not None and self._needs.keeps(record):
+        if record is not None and self._needs.keeps(record, seq, at):
             covered = chain.body_digest(body)
             self._kept.append((seq, chain.mark(self._stream, seq, kind, at, covered, stored)))
             return

@@ -15,6 +15,10 @@ SPACE = "perdure:retention"
 """The namespace of an agent's state that has its rules; a key is the pattern of names that it is about."""
 
 
+REPLAYS = "perdure:replays"
+"""That with what replays came to, of which the events were folded."""
+
+
 class Keep(msgspec.Struct, frozen=True):
     """A rule: the newest so many, and those younger than so many milliseconds. 0 says nothing."""
 

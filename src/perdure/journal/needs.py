@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
+
 from .. import records as r
 from ..store.base import Statement, Store
 
@@ -20,20 +22,40 @@ PASSING = frozenset({*_CALLS, *_EFFECTS, *_RUNS, *_QUESTIONS, r.Landed, r.Folded
 """Entries that only matter to a run at work, or for what they have landed. The first and the last one of a run are not
 among them: they have its input and its result; nor are answers."""
 
-_WRITES = frozenset({r.Op.SET, r.Op.DELETE, r.Op.MESSAGE, r.Op.RESULT, r.Op.CHECKPOINT, r.Op.USAGE})
-"""Writes whose outcome is carried with the run, or that are only for replay."""
+_WRITES = frozenset({r.Op.SET, r.Op.DELETE, r.Op.MESSAGE, r.Op.RESULT, r.Op.CHECKPOINT, r.Op.USAGE, r.Op.EVENT})
+"""Writes whose outcome is carried with the run, or that are only for replay; of events there is more to say."""
+
+_Event = tuple[int, str, int]
+"""Owner (0: the agent of the run), kind and run of an event."""
 
 OF_RUNS = frozenset({r.Spent, r.Replayed})
 """The same of runs only: what they say of a run is carried with it."""
+
+EVENTS = "perdure:events"
+"""The floors of an agent's events are kept with those of its state, under names that begin so."""
 
 Place = tuple[str, int, str, int]
 """Which table; owner, name and version of a checkpoint or an artifact."""
 
 
+class Noted(msgspec.Struct, frozen=True):
+    """Which events may go."""
+
+    writer: int
+    """The agent whose streams are looked at."""
+    before: dict[int, tuple[int, int, int]]
+    """By agent: those of entries below this time, stream and number."""
+    finished: frozenset[int]
+    """Runs whose events may go."""
+
+
 class Needs:
     """Asks entry by entry, in their order, and notes what goes."""
 
-    def __init__(self, store: Store, horizon: int, *, of_run: bool) -> None:
+    def __init__(self, store: Store, horizon: int, stream: int, *, of_run: bool, noted: Noted | None = None) -> None:
+        self._stream = stream
+        self._noted = noted
+        self._newest: dict[tuple[int, str], tuple[int, int]] = {}
         self._passing = PASSING | OF_RUNS if of_run else PASSING
         self._store = store
         self._horizon = horizon
@@ -51,7 +73,7 @@ class Needs:
         """From when on the past of each namespace is whole, without what goes."""
         return tuple(r.Floor(*space, *since) for space, since in sorted(self._since.items()))
 
-    def keeps(self, record: r.Record) -> bool:
+    def keeps(self, record: r.Record, seq: int, at: int) -> bool:
         """Whether an entry stays."""
         writes = (*getattr(record, "writes", ()), *filter(None, [getattr(record, "write", None)]))
         if type(record) not in self._passing or any(write.op not in _WRITES for write in writes):
@@ -59,7 +81,11 @@ class Needs:
         landed: Sequence[r.Landing] = getattr(record, "landed", ())
         changes: list[Statement] = []
         self._passed, self._going = [], []
+        if not self._let_go(_events_in(writes, landed), seq, at, changes):
+            return True
         for it in landed:
+            if isinstance(it, r.Happened):
+                continue
             rule = _RULES.get(type(it))
             if rule is None or not rule(self, it, changes):
                 return True
@@ -69,6 +95,31 @@ class Needs:
             before = self._since.get(space, (0, 0))
             self._since[space] = max(before[0], revision), max(before[1], at)
         return False
+
+    def _let_go(self, events: Sequence[_Event], seq: int, at: int, changes: list[Statement]) -> bool:
+        """Whether all events of an entry may go: old enough, in no run at work, and not the newest of a kind."""
+        if not events:
+            return True
+        noted = self._noted
+        if noted is None:
+            return False
+        owners = set[int]()
+        for owner, kind, run in ((owner or noted.writer, kind, run) for owner, kind, run in events):
+            if (at, self._stream, seq) >= noted.before.get(owner, (0, 0, 0)) or (run and run not in noted.finished):
+                return False
+            if self._newest_of(owner, kind) == (self._stream, seq):
+                return False
+            owners.add(owner)
+            self._passed += [((owner, floor_of(name)), (0, at)) for name in ("", kind)]
+        changes += [Statement("drop_happenings", (owner, at, self._stream, seq)) for owner in sorted(owners)]
+        return True
+
+    def _newest_of(self, owner: int, kind: str) -> tuple[int, int]:
+        """The entry of the newest event of a kind, which stays: who has followed a kind to its end finds his place."""
+        if (owner, kind) not in self._newest:
+            rows = self._store.read("newest_happening", (owner, kind))
+            self._newest[owner, kind] = (rows[0][0], rows[0][1]) if rows else (0, 0)
+        return self._newest[owner, kind]
 
     def _state(self, it: r.StateChange, changes: list[Statement]) -> bool:
         """A change goes when another took its place before the horizon; the last one of a key never goes."""
@@ -102,6 +153,16 @@ class Needs:
             return False
         changes.append(Statement(remove, place))
         return True
+
+
+def floor_of(kind: str) -> str:
+    """The name of the floor of a kind; an empty one stands for all."""
+    return f"{EVENTS}:{kind}"
+
+
+def _events_in(writes: Sequence[r.Write], landed: Sequence[r.Landing]) -> list[_Event]:
+    own = [(0, write.key, 0) for write in writes if write.op == r.Op.EVENT]
+    return own + [(it.owner, it.kind, it.run) for it in landed if isinstance(it, r.Happened)]
 
 
 _OF_CHECKPOINTS = ("get_checkpoint", "last_checkpoint", "unplace_checkpoint", "remove_checkpoint")

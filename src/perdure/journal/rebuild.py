@@ -191,7 +191,7 @@ class _Rebuild(Unit[int]):
         if self._stale_only and not stale:
             return 0  # another process was quicker
         yield [*(Statement(view.clear) for view in TABLES.values())]
-        yield [Statement("clear_replays")]
+        yield [Statement("mark_replays"), Statement("clear_replays")]
         [streams] = yield [Statement("all_streams")]
         entries = 0
         for stream, *_ in streams:

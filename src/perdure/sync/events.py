@@ -10,7 +10,7 @@ from ..durations import Duration, seconds_of
 from ..engine import Engine
 from ..events.following import Follower
 from ..events.reading import Asked, Event, Pages, When, asked, book_of
-from ..events.replaying import Fold, replay
+from ..events.replaying import Fold, forget, replay
 from ..events.writing import append
 from ..limits import REPLAY_EVENTS
 from ..run.requests import Protocol, drive_sync, reading
@@ -161,6 +161,16 @@ class Events:
         """
         wanted = asked(self._engine.kinds, kind, run, None, until)
         return self._do(replay(self._engine, Fold(reducer, initial, wanted, snapshot, every)))
+
+    def forget(self, snapshot: str) -> None:
+        """Forget what replays with this snapshot have kept: the next one begins anew.
+
+        Say so when a reducer is not used any more, or was changed: `gc(events_before=...)` leaves the events that a
+        kept replay has not passed. One whose events were folded cannot begin anew.
+
+        >>> agent.events.forget("revenue")
+        """
+        self._do(forget(self._engine, snapshot))
 
     def _do(self, protocol: Protocol[R]) -> R:
         return drive_sync(self._engine.store, protocol)

@@ -6,6 +6,7 @@ from tests.mutations.mutant import mutant
 
 RETENTION = "conformance/test_retention.py::"
 FOLDING = "conformance/test_folding.py::"
+EVENTS = "conformance/test_events_folding.py::"
 
 OF_RETENTION = (
     mutant(
@@ -103,5 +104,37 @@ OF_RETENTION = (
         "journal/folding.py",
         "(*(old.floors if old is not None else ()), *self._needs.floors)",
         "self._needs.floors",
+    ),
+    mutant(
+        "folds-what-no-replay-has-passed",
+        "events are folded that a replay with a snapshot has not kept a result of",
+        EVENTS + "test_what_a_replay_has_not_passed_stays",
+        "events/horizon.py",
+        "    return Held(min(last[:3], end), ",
+        "    return Held(end, ",
+    ),
+    mutant(
+        "a-replay-of-what-is-left",
+        "a replay without a kept result is made of the events that are left",
+        EVENTS + "test_what_a_replay_has_not_passed_stays",
+        "events/replaying.py",
+        "    elif keeper.floor:\n",
+        "    elif False:\n",
+    ),
+    mutant(
+        "kept-results-are-not-carried",
+        "after a rebuild nobody knows what a replay came to whose events were folded",
+        EVENTS + "test_a_replay_comes_to_the_same_when_its_events_are_gone",
+        "retention.py",
+        "if holds and holds[engine.stream].carries:",
+        "if False:",
+    ),
+    mutant(
+        "events-of-a-run-at-work-go",
+        "events are folded that belong to a run which is not finished",
+        EVENTS + "test_who_goes_on_from_before_is_told",
+        "journal/needs.py",
+        " or (run and run not in noted.finished)",
+        "",
     ),
 )

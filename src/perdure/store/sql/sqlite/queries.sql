@@ -701,14 +701,35 @@ SELECT arrival, stream, seq, place FROM happenings WHERE owner = :owner AND at >
 ORDER BY at, arrival, stream, seq, place LIMIT 1;
 
 -- name: has_happening(owner, arrival, stream, seq, place)
--- Whether an event has still the place that somebody knows.
-SELECT 1 FROM happenings
+-- Whether an event has still the place that somebody knows; its time.
+SELECT at FROM happenings
 WHERE owner = :owner AND arrival = :arrival AND stream = :stream AND seq = :seq AND place = :place;
 
 -- name: find_happening(owner, at, stream, seq, place)
 -- Where it is now, when it has been numbered anew.
 SELECT arrival FROM happenings
 WHERE owner = :owner AND at = :at AND stream = :stream AND seq = :seq AND place = :place;
+
+-- name: newest_happening(owner, kind)
+-- The entry of the newest event of a kind, which is not folded.
+SELECT stream, seq FROM happenings WHERE owner = :owner AND kind = :kind
+ORDER BY arrival DESC, stream DESC, seq DESC, place DESC LIMIT 1;
+
+-- name: drop_happenings(owner, at, stream, seq)
+-- The entry that has them was folded.
+DELETE FROM happenings WHERE owner = :owner AND at = :at AND stream = :stream AND seq = :seq;
+
+-- name: happening_behind(owner, at, stream, seq, place)
+-- The first event that is later than another one, which may be gone; and its time.
+SELECT arrival, stream, seq, place, at FROM happenings
+WHERE owner = :owner AND (at, stream, seq, place) > (:at, :stream, :seq, :place)
+ORDER BY arrival, stream, seq, place LIMIT 1;
+
+-- name: happenings_astray(owner, arrival, stream, seq, place, at)
+-- Whether by time, as rebuild numbers them, other events are before this one than by arrival.
+SELECT 1 FROM happenings WHERE owner = :owner
+  AND ((arrival, stream, seq, place) <= (:arrival, :stream, :seq, :place))
+   <> ((at, stream, seq, place) <= (:at, :stream, :seq, :place)) LIMIT 1;
 
 -- name: kinds_of(owner)
 -- What kinds of events an agent has, each with one look: for who has mistyped one.
@@ -733,6 +754,11 @@ SELECT arrival, stream, seq, place, value FROM replays
 WHERE owner = :owner AND key = :key AND (arrival, stream, seq, place) <= (:arrival, :stream, :seq, :place)
 ORDER BY arrival DESC, stream DESC, seq DESC, place DESC LIMIT 1;
 
+-- name: replays_of(owner)
+-- All that an agent has kept, of each replay the newest first.
+SELECT key, arrival, stream, seq, place, value FROM replays WHERE owner = :owner
+ORDER BY key, arrival DESC, stream DESC, seq DESC, place DESC;
+
 -- name: put_replay(owner, key, arrival, stream, seq, place, value)
 -- Keep one; who was quicker has kept the same.
 INSERT INTO replays (owner, key, arrival, stream, seq, place, value)
@@ -742,9 +768,18 @@ VALUES (:owner, :key, :arrival, :stream, :seq, :place, :value) ON CONFLICT DO NO
 -- What they refer to, for collecting.
 SELECT value FROM replays;
 
+-- name: drop_replays(owner, prefix)
+-- Forget those of a name.
+DELETE FROM replays WHERE owner = :owner AND substr(key, 1, 8) = :prefix;
+
+-- name: mark_replays()
+-- What is kept is bound to numbers that rebuild gives anew: only that there are such replays is not forgotten.
+INSERT INTO replays (owner, key, arrival, stream, seq, place, value)
+SELECT DISTINCT owner, key, -1, 0, 0, 0, x'00' FROM replays WHERE arrival >= 0 ON CONFLICT DO NOTHING;
+
 -- name: clear_replays()
--- They are bound to numbers that rebuild gives anew.
-DELETE FROM replays;
+-- Then they begin anew.
+DELETE FROM replays WHERE arrival >= 0;
 
 -- name: clear_happenings()
 -- Rebuild starts from nothing.

@@ -1,0 +1,148 @@
+"""Old events may be folded: where an agent's events begin then, and what replays came to before.
+
+The newest event of each kind always stays. So a position whose event is there, and behind which nothing is, has missed
+nothing; one whose event is gone belongs to somebody who was away for longer than events are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from .. import codec
+from ..errors import EventsFolded
+from ..journal.keeping import REPLAYS
+from ..journal.landing import Ask
+from ..journal.needs import floor_of
+from ..journal.walk import folded_in
+from ..objects import pack, reference
+from ..store.base import Row, Statement, Store
+from .positions import BEGINNING, END, Position
+
+if TYPE_CHECKING:
+    from ..engine import Engine
+
+_PLACE = "/place"
+"""Behind the key of a replay: the key of its place."""
+
+
+class Cut(NamedTuple):
+    """A place in the order by time, which rebuild leaves as it is."""
+
+    at: int
+    stream: int
+    seq: int
+    place: int
+
+
+NOTHING = Cut(0, 0, 0, 0)
+
+
+# -- for who reads ----------------------------------------------------------------------------------------------------
+
+
+def floor(store: Store, owner: int, kinds: Sequence[str]) -> int:
+    """The time of the last event of some kinds, or of all, that was folded; 0 when none was."""
+    found = (row for kind in kinds or ("",) for row in store.read("floor_of", (owner, floor_of(kind))))
+    return max((int(at) for _, at in found), default=0)
+
+
+def refused(agent: str, floor: int, what: str, archive: str = "") -> EventsFolded:
+    """What is said of events that are gone."""
+    when = datetime.fromtimestamp(floor / 1000, UTC).isoformat(sep=" ", timespec="seconds")
+    where = f", in {archive} and the archives that it names" if archive else ""
+    return EventsFolded(f"events of agent {agent!r} up to {when} were folded{where}: {what}")
+
+
+def archive_of(store: Store, stream: int) -> str:
+    """The archive that has the last of what was folded of a stream."""
+    folded = folded_in(store.read("last_folded", (stream,)))
+    return folded.archive if folded is not None else ""
+
+
+# -- for replays ------------------------------------------------------------------------------------------------------
+
+
+def carried(store: Store, owner: int, key: bytes) -> tuple[Position, bytes] | None:
+    """What a replay came to, when events of it were folded: behind which place now, and the value."""
+    places = store.read("get_entry", (owner, REPLAYS, key.hex() + _PLACE))
+    values = store.read("get_entry", (owner, REPLAYS, key.hex()))
+    if not places or not values:
+        return None
+    rows = store.read("happening_behind", (owner, *_cut(places[0][0])))
+    return (Position(*rows[0][:4]).before if rows else END), values[0][0]
+
+
+def _cut(packed: bytes) -> Cut:
+    return Cut(*codec.decode(packed[1:]))
+
+
+# -- for who folds ----------------------------------------------------------------------------------------------------
+
+
+class Held(msgspec.Struct, frozen=True):
+    """How far the events of an agent may be folded, so that its replays come to the same afterwards."""
+
+    before: tuple[int, int, int]
+    carries: tuple[Ask, ...]
+    """To be landed first: what replays came to."""
+    note: str = ""
+
+
+def held(engine: Engine, horizon: int) -> Held:
+    """Up to the horizon, but not beyond what a replay with a snapshot has kept."""
+    store, owner = engine.store, engine.stream
+    places = {key.removesuffix(_PLACE): _cut(value) for key, value, *_ in _all_carried(engine) if key.endswith(_PLACE)}
+    kept: dict[str, list[Row]] = {}
+    for key, *row in store.read("replays_of", (owner,)):
+        kept.setdefault(key.hex(), []).append(tuple(row))
+    carries: list[Ask] = []
+    for key, rows in kept.items():
+        found, packed = _newest(store, owner, rows)
+        if found > places.get(key, NOTHING):
+            carries += _carrying(store, owner, key, found, packed)
+        places[key] = max(found, places.get(key, NOTHING))
+    end = (horizon, 0, 0)
+    last = min(places.values(), default=Cut(*end, 0))
+    behind = store.read("happening_behind", (owner, *last))
+    waits = bool(behind) and behind[0][4] < horizon
+    return Held(min(last[:3], end), tuple(carries), _note(engine.name, last.at) if waits else "")
+
+
+def _all_carried(engine: Engine) -> Sequence[Row]:
+    return engine.store.read("entries_of", (engine.stream, REPLAYS, engine.store.clock.wall_ms()))
+
+
+def forgetting(engine: Engine, prefix: str) -> list[Ask]:
+    """What deletes the carried results whose keys begin so."""
+    return [Ask((engine.stream, REPLAYS, key)) for key, *_ in _all_carried(engine) if key.startswith(prefix)]
+
+
+def _newest(store: Store, owner: int, rows: Sequence[Row]) -> tuple[Cut, bytes]:
+    """The newest kept result with a place that is the same by time and by arrival."""
+    for *place, packed in rows:
+        position = Position(*place)
+        found = store.read("has_happening", (owner, *position)) if position > BEGINNING else []
+        if found and not store.read("happenings_astray", (owner, *position, found[0][0])):
+            return Cut(found[0][0], *position[1:]), packed
+    return NOTHING, b""
+
+
+def _carrying(store: Store, owner: int, key: str, cut: Cut, packed: bytes) -> list[Ask]:
+    # Written though it is there: a collector may remove it before this commit refers to it.
+    identity = reference(packed)
+    made = [Statement("put_object", (identity, *row)) for row in store.read("get_object", (identity,))]
+    place, _ = pack(store, list(cut), "the place of a replay")
+    return [Ask((owner, REPLAYS, key), packed, made), Ask((owner, REPLAYS, key + _PLACE), place)]
+
+
+def _note(agent: str, at: int) -> str:
+    when = datetime.fromtimestamp(at / 1000, UTC).isoformat(sep=" ", timespec="seconds")
+    since = f"since {when} " if at else ""
+    return (
+        f"events of agent {agent!r} {since}stay: a replay with a snapshot has kept nothing behind them. "
+        "Replay it again, with a smaller every=, or agent.events.forget(its name)"
+    )
