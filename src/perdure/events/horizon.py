@@ -70,7 +70,7 @@ def carried(store: Store, owner: int, key: bytes) -> tuple[Position, bytes] | No
     """What a replay came to, when events of it were folded: behind which place now, and the value."""
     places = store.read("get_entry", (owner, REPLAYS, key.hex() + _PLACE))
     values = store.read("get_entry", (owner, REPLAYS, key.hex()))
-    if not places or not values:
+    if not places or not places[0][0]:
         return None
     rows = store.read("happening_behind", (owner, *_cut(places[0][0])))
     return (Position(*rows[0][:4]).before if rows else END), values[0][0]
