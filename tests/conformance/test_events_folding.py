@@ -110,10 +110,10 @@ def test_who_goes_on_from_before_is_told(store_url: str, tmp_path: Path) -> None
     time.sleep(0.005)
     with agent.run("open") as run:
         run.event("N", {"n": 10})
-        agent.events.append("N", {"n": 11, "text": noise(1, 300)})
+        note(agent, [11, 12])
         folded(agent, tmp_path)
-        assert numbers(agent, kind="N") == [10, 11], "a run that is at work keeps its events"
-        assert agent.events.replay(counted, {}, run="open") == {"N": 21}
+        assert numbers(agent, kind="N") == [10, 11, 12], "a run that is at work keeps its events"
+        assert agent.events.replay(counted, {}, run="open") == {"N": 33}
     for since in (events[3], events[3].position, began):
         with pytest.raises(EventsFolded, match="were folded"):
             list(agent.events.read(since=since))
@@ -122,8 +122,8 @@ def test_who_goes_on_from_before_is_told(store_url: str, tmp_path: Path) -> None
     with pytest.raises(EventsFolded, match=r"\.jsonl\.zst"):
         list(agent.events.read(since=events[3]))
     assert numbers(agent, since=quiet[-1], kind="QUIET") == [], "who was at the end has missed nothing"
-    assert numbers(agent, since=quiet[-1]) == [10, 11]
-    assert [it.payload["n"] for it in agent.events.follow(since="", timeout=0)] == [2, 10, 11]
+    assert numbers(agent, since=quiet[-1]) == [10, 11, 12]
+    assert [it.payload["n"] for it in agent.events.follow(since="", timeout=0)] == [2, 10, 11, 12]
     assert numbers(agent, since=datetime.now(UTC)) == []
     in_order(store_url)
 

@@ -77,12 +77,35 @@ def test_what_was_folded_can_be_shown_and_verified(path: Path, capsys: pytest.Ca
     assert as_json(capsys, "archive", "verify", file, code=1)["ok"] is False
 
 
+def test_events_go_only_when_they_are_named(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    agent, other = Agent("keeper", store=path), Agent("other", store=path)
+    with agent.run("both") as run:
+        for number in range(10):
+            run.event("SEEN", f"{number} " * 50)
+            run.step(lambda n=number: other.events.append("SEEN", f"{n} " * 50), name=f"step {number}")
+    position = next(agent.events.read(limit=1)).position
+    agent.close()
+    other.close()
+    time.sleep(0.01)
+    told(capsys, "gc", "--store", path, "--fold-before", "1ms", "--yes")
+    assert len(as_json(capsys, "events", "--store", path)) == 20
+    shown = told(capsys, "gc", "--store", path, "--events-before", "1ms")
+    assert f"perdure gc --yes --store {path} --events-before 1ms" in shown
+    as_json(capsys, "gc", "--store", path, "--events-before", "1ms", "--archive", f"{path}.old", "--yes")
+    assert [it["agent"] for it in as_json(capsys, "events", "--store", path)] == ["keeper", "other"]
+    assert main(["events", "--store", str(path), "--agent", "keeper", "--since", position]) != 0
+    assert "were folded" in capsys.readouterr().err
+    assert told(capsys, "verify", "--store", path).startswith("ok; ")
+    assert told(capsys, "rebuild", "--check", "--store", path).startswith("ok")
+
+
 @pytest.mark.parametrize(
     ("wrong", "why"),
     [
         (["--yes", "--dry-run"], "say one of them"),
         (["--archive", "folder"], "--fold-before"),
         (["--fold-before", "soon"], "90s"),
+        (["--events-before", "soon"], "90s"),
         (["--agent", "nobody"], "no agent 'nobody'"),
     ],
 )
