@@ -180,7 +180,8 @@ def _noted(engine: Engine, signing: Sequence[Engine], holds: dict[int, Held], wa
         return None
     finished = [row for it in signing for row in it.store.read("finished_runs", (it.name, wanted.events))]
     before = {owner: it.before for owner, it in holds.items()}
-    return Noted(engine.stream, before, frozenset(int(stream) for (stream,) in finished))
+    arrived = {owner: it.arrived for owner, it in holds.items() if it.arrived is not None}
+    return Noted(engine.stream, before, arrived, frozenset(int(stream) for (stream,) in finished))
 
 
 def _signing(known: Sequence[Engine], horizon: int) -> list[Engine]:

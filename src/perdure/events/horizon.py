@@ -87,6 +87,8 @@ class Held(msgspec.Struct, frozen=True):
     """How far the events of an agent may be folded, so that its replays come to the same afterwards."""
 
     before: tuple[int, int, int]
+    arrived: int | None
+    """What has arrived later stays, whatever its time; None when there are no replays."""
     carries: tuple[Ask, ...]
     """To be landed first: what replays came to."""
     note: str = ""
@@ -95,6 +97,7 @@ class Held(msgspec.Struct, frozen=True):
 def held(engine: Engine, horizon: int) -> Held:
     """Up to the horizon, but not beyond what a replay with a snapshot has kept."""
     store, owner = engine.store, engine.stream
+    newest = store.read("last_happening", (owner, END.arrival))
     places = {key.removesuffix(_PLACE): _cut(value) for key, value, *_ in _all_carried(engine) if key.endswith(_PLACE)}
     kept: dict[str, list[Row]] = {}
     for key, *row in store.read("replays_of", (owner,)):
@@ -108,8 +111,10 @@ def held(engine: Engine, horizon: int) -> Held:
     end = (horizon, 0, 0)
     last = min(places.values(), default=Cut(*end, 0))
     behind = store.read("happening_behind", (owner, *last))
+    arrived = min([row[0] for row in (*newest, *behind)], default=0)
     waits = bool(behind) and behind[0][4] < horizon
-    return Held(min(last[:3], end), tuple(carries), _note(engine.name, last.at) if waits else "")
+    note = _note(engine.name, last.at) if waits else ""
+    return Held(min(last[:3], end), arrived if places else None, tuple(carries), note)
 
 
 def _all_carried(engine: Engine) -> Sequence[Row]:

@@ -45,6 +45,8 @@ class Noted(msgspec.Struct, frozen=True):
     """The agent whose streams are looked at."""
     before: dict[int, tuple[int, int, int]]
     """By agent: those of entries below this time, stream and number."""
+    arrived: dict[int, int]
+    """By agent with replays: what arrives later than this was in none of them, whatever its time."""
     finished: frozenset[int]
     """Runs whose events may go."""
 
@@ -107,12 +109,19 @@ class Needs:
         for owner, kind, run in ((owner or noted.writer, kind, run) for owner, kind, run in events):
             if (at, self._stream, seq) >= noted.before.get(owner, (0, 0, 0)) or (run and run not in noted.finished):
                 return False
-            if self._newest_of(owner, kind) == (self._stream, seq):
+            if self._newest_of(owner, kind) == (self._stream, seq) or self._came_late(noted, owner, seq, at):
                 return False
             owners.add(owner)
             self._passed += [((owner, floor_of(name)), (0, at)) for name in ("", kind)]
         changes += [Statement("drop_happenings", (owner, at, self._stream, seq)) for owner in sorted(owners)]
         return True
+
+    def _came_late(self, noted: Noted, owner: int, seq: int, at: int) -> bool:
+        """Clocks differ: an event that says that it is old may have come after what replays have kept."""
+        if owner not in noted.arrived:
+            return False
+        rows = self._store.read("arrivals_of", (owner, at, self._stream, seq))
+        return any(arrival > noted.arrived[owner] for (arrival,) in rows)
 
     def _newest_of(self, owner: int, kind: str) -> tuple[int, int]:
         """The entry of the newest event of a kind, which stays: who has followed a kind to its end finds his place."""

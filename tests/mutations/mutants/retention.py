@@ -110,8 +110,8 @@ OF_RETENTION = (
         "events are folded that a replay with a snapshot has not kept a result of",
         EVENTS + "test_what_a_replay_has_not_passed_stays",
         "events/horizon.py",
-        "    return Held(min(last[:3], end), ",
-        "    return Held(end, ",
+        "    return Held(min(last[:3], end), arrived if places else None, ",
+        "    return Held(end, None, ",
     ),
     mutant(
         "a-replay-of-what-is-left",

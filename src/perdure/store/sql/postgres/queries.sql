@@ -738,6 +738,10 @@ WHERE owner = :owner AND at = :at AND stream = :stream AND seq = :seq AND place 
 SELECT stream, seq FROM happenings WHERE owner = :owner AND kind = :kind
 ORDER BY arrival DESC, stream DESC, seq DESC, place DESC LIMIT 1;
 
+-- name: arrivals_of(owner, at, stream, seq)
+-- When the events of an entry have arrived.
+SELECT arrival FROM happenings WHERE owner = :owner AND at = :at AND stream = :stream AND seq = :seq;
+
 -- name: drop_happenings(owner, at, stream, seq)
 -- The entry that has them was folded.
 DELETE FROM happenings WHERE owner = :owner AND at = :at AND stream = :stream AND seq = :seq;
