@@ -1,6 +1,6 @@
 """What calls return, by name: for annotations.
 
-    from perdure.types import RunInfo, Workflow
+from perdure.types import RunInfo, Workflow
 """
 
 from __future__ import annotations
