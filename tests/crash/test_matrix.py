@@ -15,7 +15,7 @@ from tests.crash.harness import Stage, every, in_parallel
 from tests.crash.stores import store_of
 from tests.crash.world import World
 
-ROUNDS = {"sqlite": 50, "postgres": 6}
+ROUNDS = {"sqlite": 30, "postgres": 5}
 """In CI, per cell; `make soak` plays thousands."""
 
 ALARM = -14

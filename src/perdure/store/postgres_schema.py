@@ -168,10 +168,11 @@ def _migrate(link: Link, place: Place, history: tuple[str, ...]) -> None:
     _talk(link, place, opening, begun=True)
     facts = _facts(link, place)
     pending = history[facts.version :] if facts is not None else history
-    for text in pending:
-        pieces = [Raw(piece.encode()) for piece in text.split(";\n") if piece.strip()]
+    # One message, however many there are: over a line that is cut again and again it would not come to an end.
+    pieces = [Raw(piece.encode()) for text in pending for piece in text.split(";\n") if piece.strip()]
+    if pieces:
         _talk(link, place, pieces, begun=True)
-        reach(Site.STORE_CREATE, Moment.BEGUN)
+    reach(Site.STORE_CREATE, Moment.BEGUN)
     closing: Batch = [
         Raw(_PUT_VERSION, (b"%d" % len(history), b"%d" % sql.oldest("postgres"))),
         Statement("put_meta", ("secret", secrets.token_bytes(32))),
