@@ -33,7 +33,10 @@ def test_killed_at_every_failpoint_and_resumed(
     places = places_of(undisturbed[colour], site)
     assert bool(places) == (site in sites_of(stage)), f"the victim never commits at {site}"
     most = TIMES_MAX[stage.kind, colour]
-    chosen = [place for times in places.values() for place in spread(times, most)]
+    moments = list(places.values())
+    if colour == "async":  # the same protocols, driven otherwise: one moment of each place will do
+        moments = moments[list(Site).index(site) % max(1, len(moments)) :][:1]
+    chosen = [place for times in moments for place in spread(times, most)]
     assert in_parallel(partial(kill_and_resume, stage, colour, undisturbed[colour]), chosen) == []
 
 
