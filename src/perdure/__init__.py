@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from . import errors, kinds
+from . import errors
 from .codec import stored, upcaster
 from .errors import (
     Abandoned,
@@ -78,13 +78,14 @@ from .errors import (
     WrongAgent,
     WrongStore,
 )
-from .events.reading import Event
 from .run.doubt import Done, Unknown
 from .run.functions import Key
 from .sync import Agent, Run
 
 if TYPE_CHECKING:
+    from . import kinds
     from .aio import AsyncAgent, AsyncRun
+    from .events.reading import Event
 
 __version__ = "0.1.0"
 
@@ -166,9 +167,17 @@ __all__ = [
 if not TYPE_CHECKING:  # for type checkers every name would be there, also a mistyped one
 
     def __getattr__(name: str) -> Any:
-        # The asynchronous side is loaded when it is asked for: most scripts never are.
+        # What most scripts never use is loaded when it is asked for.
         if name in ("AsyncAgent", "AsyncRun"):
             from . import aio
 
             return getattr(aio, name)
+        if name == "Event":
+            from .events.reading import Event
+
+            return Event
+        if name == "kinds":
+            import perdure.kinds as found  # `from . import` would ask here again
+
+            return found
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

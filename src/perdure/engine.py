@@ -13,11 +13,9 @@ from . import keys
 from . import records as r
 from .clock import SYSTEM_CLOCK, Clock
 from .errors import PerdureError, StoreMoved, StoreMovedWarning
-from .events.schemas import Kinds
 from .failpoints import Site
 from .journal.append import Append, Head
 from .journal.marks import Shelf
-from .journal.rebuild import refresh
 from .leases import Tenancy
 from .limits import NAME_CHARACTERS_MAX
 from .locks import rlock
@@ -28,6 +26,7 @@ from .store import file_of, is_embedded, locate, open_store, without_password
 from .store.base import Last, Script, Statement, Store, Unit, holds
 
 if TYPE_CHECKING:
+    from .events.schemas import Kinds
     from .run.durable import Durable
 
 
@@ -124,7 +123,7 @@ class Engine:
         self.shelf = Shelf()
         self.unswept = 0
         """Commits of state since keys were last looked for whose time has run out."""
-        self.kinds = Kinds()
+        self._kinds: Kinds | None = None
         self.functions: dict[str, Durable[..., Any]] = {}
         """The steps and effects that were declared, by name: what the actions of a workflow are bound to."""
         self.claims: dict[tuple[int, str, str], int] = {}
@@ -155,12 +154,23 @@ class Engine:
             place = _enter(self.url, *self._options)
             try:
                 _check_home(place.store, self._single_home)
-                refresh(place.store)
+                _refresh(place.store)
             except PerdureError:
                 _leave(place)
                 raise
             self._place = place
             return place
+
+    @property
+    def kinds(self) -> Kinds:
+        """The kinds of events that have a schema; loaded when the first event is noted or read."""
+        if self._kinds is None:
+            from .events.schemas import Kinds
+
+            with self._lock:
+                if self._kinds is None:  # what another thread has registered meanwhile stays
+                    self._kinds = Kinds()
+        return self._kinds
 
     @property
     def store(self) -> Store:
@@ -352,6 +362,14 @@ def home_of(path: str) -> tuple[str, str]:
     except OSError:
         pass  # containers often have none, and their host name changes with every start
     return host, str(os.stat(path).st_ino)
+
+
+def _refresh(store: Store) -> None:
+    """Views that a migration has added, and that old entries belong to, are made when the store is first opened."""
+    if store.read("get_meta", ("stale",)):
+        from .journal.rebuild import refresh
+
+        refresh(store)
 
 
 def _check_home(store: Store, single_home: bool) -> None:

@@ -10,26 +10,28 @@ import os
 from collections.abc import Callable, Coroutine, Iterable
 from decimal import Decimal
 from functools import partial
-from typing import Any, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
-from .. import answers, codec, retention, runs
+from .. import answers, codec, runs
 from ..checkpoints import Pace, read_keep
 from ..durations import Duration
 from ..engine import Engine, checked_name
 from ..keys import KeySource
 from ..limits import RETRY_BACKOFF_SECONDS
-from ..retention import GcReport
 from ..run.durable import Durable, make_durable
 from ..run.functions import Options
 from ..run.requests import drive_async, reading
 from ..store.base import Store
 from ..usage import Savings, Usage, budget_of, savings_lines, savings_of, usage_lines, usage_of
-from .artifacts import AsyncArtifacts
 from .checkpoints import AsyncAutosave, AsyncCheckpoints
-from .events import AsyncEvents
 from .run import ASYNC, AsyncRun, Exceptions
 from .state import AsyncAgentState
-from .workflows import AsyncWorkflows
+
+if TYPE_CHECKING:
+    from ..retention import GcReport
+    from .artifacts import AsyncArtifacts
+    from .events import AsyncEvents
+    from .workflows import AsyncWorkflows
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -64,14 +66,34 @@ class AsyncAgent:
         self.runs = AsyncRuns(self._engine)
         self.state = AsyncAgentState(self._engine)
         self.checkpoint = AsyncCheckpoints(self._engine)
-        self.artifacts = AsyncArtifacts(self._engine)
-        self.events = AsyncEvents(self._engine)
-        self.workflows = AsyncWorkflows(self._engine)
 
     @property
     def name(self) -> str:
         """The agent's name."""
         return self._engine.name
+
+    # What only some programs use is loaded when it is first asked for: `import perdure` must stay quick.
+
+    @property
+    def artifacts(self) -> AsyncArtifacts:
+        """Files, bytes and arrays, in versions that share what they have in common."""
+        from .artifacts import AsyncArtifacts
+
+        return AsyncArtifacts(self._engine)
+
+    @property
+    def events(self) -> AsyncEvents:
+        """What this agent notes, in one order for everybody who reads."""
+        from .events import AsyncEvents
+
+        return AsyncEvents(self._engine)
+
+    @property
+    def workflows(self) -> AsyncWorkflows:
+        """Plans with a status for every step."""
+        from .workflows import AsyncWorkflows
+
+        return AsyncWorkflows(self._engine)
 
     # unasync: async-only
     @overload
@@ -288,6 +310,8 @@ class AsyncAgent:
         they are archived first, in the folder `archive`, which is beside the store unless you say. Events that were
         noted stay, unless you say `events_before="1y"`, which folds entries of that age too.
         """
+        from .. import retention
+
         engine, folder = self._engine, None if archive is None else os.fspath(archive)
 
         def free() -> GcReport:

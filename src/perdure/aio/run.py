@@ -16,7 +16,6 @@ from ..checkpoints import Wanted, create_in_run
 from ..durations import Duration
 from ..engine import Engine
 from ..errors import NotDurable
-from ..events.writing import note
 from ..limits import RETRY_BACKOFF_SECONDS
 from ..records import Op
 from ..run import waiting
@@ -204,6 +203,8 @@ class AsyncRun:
         >>> await run.event("DECISION_MADE", {"why": "cheapest"})
         >>> await run.event(kinds.Decision("take the 9am", why="cheapest"))
         """
+        from ..events.writing import note
+
         await self._do(note(self._core, kind, payload))
 
     async def usage(

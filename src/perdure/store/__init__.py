@@ -9,17 +9,19 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from ..clock import SYSTEM_CLOCK, Clock
 from ..errors import NotDurableWarning, StoreUnavailable
 from ..failpoints import arm_from_environment
 from .base import Store
 from .postgres_url import is_postgres, without_password
-from .versions import Versions, compared
+
+if TYPE_CHECKING:
+    from .versions import Versions
 
 __all__ = [
     "Store",
-    "Versions",
     "file_of",
     "is_embedded",
     "is_postgres",
@@ -88,6 +90,7 @@ def versions_of(url: str) -> Versions:
         versions: Versions = _server().versions_of(url)
         return versions
     from .sqlite_file import schema_of
+    from .versions import compared
 
     found = schema_of(sqlite_path(url))
     return compared("sqlite", found, found)

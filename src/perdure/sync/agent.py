@@ -11,26 +11,28 @@ import os
 from collections.abc import Callable, Iterable
 from decimal import Decimal
 from functools import partial
-from typing import Any, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
-from .. import answers, codec, retention, runs
+from .. import answers, codec, runs
 from ..checkpoints import Pace, read_keep
 from ..durations import Duration
 from ..engine import Engine, checked_name
 from ..keys import KeySource
 from ..limits import RETRY_BACKOFF_SECONDS
-from ..retention import GcReport
 from ..run.durable import Durable, make_durable
 from ..run.functions import Options
 from ..run.requests import drive_sync, reading
 from ..store.base import Store
 from ..usage import Savings, Usage, budget_of, savings_lines, savings_of, usage_lines, usage_of
-from .artifacts import Artifacts
 from .checkpoints import Autosave, Checkpoints
-from .events import Events
 from .run import ASYNC, Exceptions, Run
 from .state import AgentState
-from .workflows import Workflows
+
+if TYPE_CHECKING:
+    from ..retention import GcReport
+    from .artifacts import Artifacts
+    from .events import Events
+    from .workflows import Workflows
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -65,14 +67,34 @@ class Agent:
         self.runs = Runs(self._engine)
         self.state = AgentState(self._engine)
         self.checkpoint = Checkpoints(self._engine)
-        self.artifacts = Artifacts(self._engine)
-        self.events = Events(self._engine)
-        self.workflows = Workflows(self._engine)
 
     @property
     def name(self) -> str:
         """The agent's name."""
         return self._engine.name
+
+    # What only some programs use is loaded when it is first asked for: `import perdure` must stay quick.
+
+    @property
+    def artifacts(self) -> Artifacts:
+        """Files, bytes and arrays, in versions that share what they have in common."""
+        from .artifacts import Artifacts
+
+        return Artifacts(self._engine)
+
+    @property
+    def events(self) -> Events:
+        """What this agent notes, in one order for everybody who reads."""
+        from .events import Events
+
+        return Events(self._engine)
+
+    @property
+    def workflows(self) -> Workflows:
+        """Plans with a status for every step."""
+        from .workflows import Workflows
+
+        return Workflows(self._engine)
 
     @overload
     def step(self, function: Callable[P, R], /) -> Durable[P, R]: ...
@@ -269,6 +291,8 @@ class Agent:
         they are archived first, in the folder `archive`, which is beside the store unless you say. Events that were
         noted stay, unless you say `events_before="1y"`, which folds entries of that age too.
         """
+        from .. import retention
+
         engine, folder = self._engine, None if archive is None else os.fspath(archive)
 
         def free() -> GcReport:

@@ -17,7 +17,6 @@ from ..checkpoints import Wanted, create_in_run
 from ..durations import Duration
 from ..engine import Engine
 from ..errors import NotDurable
-from ..events.writing import note
 from ..limits import RETRY_BACKOFF_SECONDS
 from ..records import Op
 from ..run import waiting
@@ -187,6 +186,8 @@ class Run:
         >>> run.event("DECISION_MADE", {"why": "cheapest"})
         >>> run.event(kinds.Decision("take the 9am", why="cheapest"))
         """
+        from ..events.writing import note
+
         self._do(note(self._core, kind, payload))
 
     def usage(
