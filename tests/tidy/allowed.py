@@ -40,5 +40,7 @@ BROAD_EXCEPTS = {
 }
 """`except Exception`, `except BaseException` and their kin."""
 
-DYNAMIC_CODE: dict[tuple[str, str], str] = {}
+DYNAMIC_CODE: dict[tuple[str, str], str] = {
+    ("src/perdure/cli/main.py", "_Commands.get_command"): "a module of the table COMMANDS in the same file, never data",
+}
 """Imports whose name is computed, and other ways to make code from data."""

@@ -16,13 +16,16 @@ import click
 import pytest
 
 from perdure import Agent
-from perdure.cli.main import COMMANDS, cli, main
+from perdure.cli.main import COMMANDS, EXIT_CODES, cli, main
 from perdure.cli.output import Output, ago, clean, counted, plain, shown, size
 from perdure.cli.stores import said_again
 
 from .rich_store import copy_to
 
 ROOT = Path(__file__).parents[2]
+STORELESS = {"init", "run", "crashtest", "doctor", "demo", "archive", "completion"}
+"""Commands that make a store, look for it, or need none."""
+
 PROGRAM = [sys.executable, "-m", "perdure.cli"]
 
 
@@ -63,7 +66,7 @@ def test_every_command_has_json_and_a_store() -> None:
     for name, command in with_parts():
         options = {option for parameter in command.params for option in parameter.opts}
         assert "--json" in options, name
-        assert "--store" in options or name == "demo", name
+        assert "--store" in options or name in ("demo", "completion"), name
 
 
 def test_every_command_and_option_is_documented() -> None:
@@ -138,6 +141,14 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert re.match(r"perdure \d+\.\d+\.\d+ \(SQLite \d", capsys.readouterr().out)
 
 
+def test_the_exit_codes_are_documented() -> None:
+    page = (ROOT / "docs" / "cli.md").read_text("utf-8")
+    table = re.search(r"^\| exit code \| meaning \|\n\|---\|---\|\n((?:\|.*\n)+)", page, re.M)
+    assert table is not None
+    rows = [tuple(cell.strip() for cell in line.strip("|").split("|")) for line in table[1].splitlines()]
+    assert rows == [(str(code), meaning) for code, meaning in EXIT_CODES.items()]
+
+
 # -- errors and exit codes ------------------------------------------------------------------------------------
 
 
@@ -158,7 +169,7 @@ def test_an_error_can_be_json(path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert error["hint"]
 
 
-@pytest.mark.parametrize("command", sorted(COMMANDS.keys() - {"init", "run", "crashtest", "doctor", "demo", "archive"}))
+@pytest.mark.parametrize("command", sorted(COMMANDS.keys() - STORELESS))
 def test_no_command_makes_a_store_by_looking_for_it(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,11 +11,11 @@ from ..answers import Answer, give_answer, send_event, whoever
 from ..engine import Engine
 from ..run.requests import drive_sync
 from .output import Output, clean, shown
-from .stores import agent_option, common, existing_store, one_run, url_of
+from .stores import agent_option, common, existing_store, one_run, run_argument, url_of
 
 
 @click.command()
-@click.argument("run")
+@run_argument
 @click.argument("value", required=False)
 @click.option("--yes", is_flag=True, help="Approve.")
 @click.option("--no", is_flag=True, help="Do not approve.")
@@ -69,7 +69,7 @@ def answer(
 
 
 @click.command()
-@click.argument("run")
+@run_argument
 @click.argument("name")
 @click.argument("payload", required=False)
 @click.option("--agent", metavar="NAME", help="Whose run, when several agents have one of that id, or none has it yet.")

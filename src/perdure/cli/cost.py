@@ -10,9 +10,7 @@ import msgspec
 
 from ..usage import Line, SavedTotals, Totals, grouped, in_time, saved_of, savings_lines, totals_of, usage_lines
 from .output import Output, clean
-from .stores import agent_option, common, existing_store, one_run
-
-run_option = click.option("--run", metavar="RUN", help="Only this run.")
+from .stores import agent_option, common, existing_store, one_run, run_option
 
 NO_MODEL, NO_STEP = "(no model)", "(outside of steps)"
 

@@ -17,7 +17,7 @@ from ..events.reading import Asked, Book, Event, Pages, When, known_kinds
 from ..events.schemas import Kinds
 from ..limits import WAIT_POLL_SECONDS
 from .output import Output, clean, plain, shown
-from .stores import agent_option, common, existing_store, one_run, tolerant
+from .stores import agent_option, common, existing_store, one_agent, one_run, run_option, tolerant
 
 if TYPE_CHECKING:
     from ..store.base import Store
@@ -28,7 +28,7 @@ _HEADERS = ("AT", "AGENT", "RUN", "KIND", "PAYLOAD")
 
 @click.command()
 @click.option("--kind", "kinds", multiple=True, metavar="KIND", help="Only this kind; may be given several times.")
-@click.option("--run", metavar="RUN", help="Only events of this run.")
+@run_option
 @agent_option
 @click.option("--since", metavar="WHEN", help='From when on: "2h" ago, a time, or the position of an event.')
 @click.option(
@@ -70,9 +70,8 @@ def events(
 
 
 def _books(store: Store, agent: str | None) -> list[Book]:
-    agents = [(name, stream) for name, stream, _, _ in store.read("all_agents") if agent in (None, name)]
-    if agent is not None and not agents:
-        raise click.UsageError(clean(f"there is no agent {agent!r} in this store"))
+    chosen = one_agent(store, agent) if agent is not None else None
+    agents = [chosen] if chosen else [(name, stream) for name, stream, _, _ in store.read("all_agents")]
     return [Book(store, stream, name, Kinds(), tolerant(store)) for name, stream in agents]
 
 

@@ -1,175 +1,65 @@
-"""The `perdure` command: finds the command, and turns every error into one message and an exit code.
-
-0 all is well, 1 something wrong was found, 2 an error, 130 interrupted, 141 the reader of our output went away.
-"""
+"""The `perdure` command: finds the command, and turns every error into one message and an exit code."""
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import sys
 import warnings
-from collections.abc import Callable, Sequence
-from typing import TextIO
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
 from ..errors import PerdureError, StoreMovedWarning
 from .output import clean
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
 OK, FOUND, ERROR, INTERRUPTED, NO_READER = 0, 1, 2, 130, 141
-
-
-def _init() -> click.Command:
-    from .keeping import init
-
-    return init
-
-
-def _runs() -> click.Command:
-    from .runs import runs
-
-    return runs
-
-
-def _supervise() -> click.Command:
-    from .supervise import run
-
-    return run
-
-
-def _crashtest() -> click.Command:
-    from .crashtest import crashtest
-
-    return crashtest
-
-
-def _show() -> click.Command:
-    from .show import show
-
-    return show
-
-
-def _events() -> click.Command:
-    from .events import events
-
-    return events
-
-
-def _workflows() -> click.Command:
-    from .workflows import workflows
-
-    return workflows
-
-
-def _answer() -> click.Command:
-    from .answer import answer
-
-    return answer
-
-
-def _usage_command() -> click.Command:
-    from .cost import usage
-
-    return usage
-
-
-def _savings() -> click.Command:
-    from .cost import savings
-
-    return savings
-
-
-def _send() -> click.Command:
-    from .answer import send
-
-    return send
-
-
-def _doctor() -> click.Command:
-    from .doctor import doctor
-
-    return doctor
-
-
-def _verify() -> click.Command:
-    from .verify import verify
-
-    return verify
-
-
-def _rebuild() -> click.Command:
-    from .verify import rebuild
-
-    return rebuild
-
-
-def _migrate() -> click.Command:
-    from .migrate import migrate
-
-    return migrate
-
-
-def _gc() -> click.Command:
-    from .gc import gc
-
-    return gc
-
-
-def _archive() -> click.Command:
-    from .archive import archive
-
-    return archive
-
-
-def _backup() -> click.Command:
-    from .keeping import backup
-
-    return backup
-
-
-def _adopt() -> click.Command:
-    from .keeping import adopt
-
-    return adopt
-
-
-def _artifacts() -> click.Command:
-    from .artifacts import artifacts
-
-    return artifacts
-
-
-def _demo() -> click.Command:
-    from .demo import demo
-
-    return demo
-
-
-COMMANDS: dict[str, tuple[Callable[[], click.Command], str]] = {
-    "init": (_init, "Make a store in this folder."),
-    "run": (_supervise, "Run a program, and start it again when it has crashed: it continues where it was."),
-    "crashtest": (_crashtest, "Prove that a program survives: kill it everywhere, start it again, compare."),
-    "runs": (_runs, "List the runs, the one that was started, resumed or ended last first."),
-    "show": (_show, "Show a run: what it did, what it has, what it waits for."),
-    "usage": (_usage_command, "What calls of models have cost."),
-    "savings": (_savings, "What resuming has saved: the amnesia tax not paid."),
-    "events": (_events, "Show what agents have noted, the newest last."),
-    "workflows": (_workflows, "Show the workflows of the agents: a plan each, with a status for every step."),
-    "answer": (_answer, "Answer what a run asks, or say what became of an effect in doubt."),
-    "send": (_send, "Send an event to a run, which takes it with run.wait_event(NAME)."),
-    "artifacts": (_artifacts, "List, get, put and remove artifacts: files and learned weights of agents."),
-    "doctor": (_doctor, "Look for what could go wrong, and say how to mend it."),
-    "verify": (_verify, "Look for entries that were edited, removed or reordered."),
-    "rebuild": (_rebuild, "Make the views anew from the journal."),
-    "migrate": (_migrate, "Bring an old store forward, or say what that would do."),
-    "gc": (_gc, "Show what is not needed any more, and free it."),
-    "archive": (_archive, "Show or verify entries that `gc` has folded."),
-    "backup": (_backup, "Copy a store that is in use, and verify the copy."),
-    "adopt": (_adopt, "Go on with a store that was moved or copied."),
-    "demo": (_demo, "Watch an agent survive kill -9."),
+EXIT_CODES = {
+    OK: "all is well",
+    FOUND: "something wrong was found: damage, a difference, a problem",
+    ERROR: "an error: `error[PD303]: ...` and a hint, on standard error",
+    INTERRUPTED: "interrupted by Ctrl-C",
+    NO_READER: "the reader of the output went away",
 }
-"""Each command with how to load it and its line in the list, so that `perdure --help` loads none of them."""
+"""What each exit code means. Only `perdure run` has others: those of the program that it runs."""
+
+COMPLETE = "_PERDURE_COMPLETE"
+"""Set by the shell that wants to know how a line may go on; see `completion.py`."""
+
+
+COMMANDS = {
+    "init": ("keeping", "Make a store in this folder."),
+    "run": ("supervise", "Run a program, and start it again when it has crashed: it continues where it was."),
+    "crashtest": ("crashtest", "Prove that a program survives: kill it everywhere, start it again, compare."),
+    "runs": ("runs", "List the runs, the one that was started, resumed or ended last first."),
+    "show": ("show", "Show a run: what it did, what it has, what it waits for."),
+    "usage": ("cost", "What calls of models have cost."),
+    "savings": ("cost", "What resuming has saved: the amnesia tax not paid."),
+    "events": ("events", "Show what agents have noted, the newest last."),
+    "workflows": ("workflows", "Show the workflows of the agents: a plan each, with a status for every step."),
+    "answer": ("answer", "Answer what a run asks, or say what became of an effect in doubt."),
+    "send": ("answer", "Send an event to a run, which takes it with run.wait_event(NAME)."),
+    "artifacts": ("artifacts", "List, get, put and remove artifacts: files and learned weights of agents."),
+    "doctor": ("doctor", "Look for what could go wrong, and say how to mend it."),
+    "verify": ("verify", "Look for entries that were edited, removed or reordered."),
+    "rebuild": ("verify", "Make the views anew from the journal."),
+    "migrate": ("migrate", "Bring an old store forward, or say what that would do."),
+    "gc": ("gc", "Show what is not needed any more, and free it."),
+    "archive": ("archive", "Show or verify entries that `gc` has folded."),
+    "backup": ("keeping", "Copy a store that is in use, and verify the copy."),
+    "adopt": ("keeping", "Go on with a store that was moved or copied."),
+    "demo": ("demo", "Watch an agent survive kill -9."),
+    "completion": ("completion", "Print what makes your shell complete commands, options, runs and agents."),
+}
+"""Each command with its module and its line in the list, so that `perdure --help` loads none of them.
+
+The function in the module has the name of the command, with `_` for `-`.
+"""
 
 
 class _Commands(click.Group):
@@ -179,7 +69,11 @@ class _Commands(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        return COMMANDS[cmd_name][0]() if cmd_name in COMMANDS else None
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f".{COMMANDS[cmd_name][0]}", __package__)
+        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
+        return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -190,6 +84,13 @@ class _Commands(click.Group):
             if close := difflib.get_close_matches(args[0], COMMANDS, n=1):
                 ctx.fail(f"No such command {args[0]!r}. Did you mean {close[0]!r}?")
         return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
+        # Not super(): it would load every command to ask for its line.
+        from click.shell_completion import CompletionItem
+
+        named = [CompletionItem(name, help=line) for name, (_, line) in COMMANDS.items() if name.startswith(incomplete)]
+        return named + click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -219,6 +120,10 @@ def cli() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
+    if arguments is None and (instruction := os.environ.get(COMPLETE)):
+        from .completion import complete
+
+        return complete(cli, instruction)
     given = list(sys.argv[1:] if arguments is None else arguments)
     as_json = "--json" in given
     for stream in (sys.stdout, sys.stderr):

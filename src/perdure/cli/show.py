@@ -14,7 +14,7 @@ from ..records import Status
 from ..runs import EffectInDoubt, Question, RunInfo, get_run
 from ..usage import Totals
 from .output import Output, ago, clean, shown, when
-from .stores import agent_option, common, existing_store, one_run, said_again, tolerant
+from .stores import agent_option, common, existing_store, one_run, run_argument, said_again, tolerant
 from .timeline import in_words
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Doubt(msgspec.Struct, frozen=True):
 
 
 @click.command()
-@click.argument("run")
+@run_argument
 @agent_option
 @click.option(
     "--last", type=click.IntRange(min=0), help=f"Entries to show; 0: all. Default: {ENTRIES_SHOWN}, with --json all."

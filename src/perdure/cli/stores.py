@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,10 +15,14 @@ from ..errors import RunNotFound, StoreUnavailable, ValueProblem
 from ..journal.rebuild import refresh
 from ..runs import RunSummary, find_runs
 from ..store import is_embedded, is_postgres, locate, open_store, sqlite_path, without_password
+from .completed import completed_agents, completed_runs
 from .output import Unreadable, clean
 
 if TYPE_CHECKING:
     from ..store.base import Store
+
+CLOSE_AMONG = 10_000
+"""So many of the newest runs are looked through for one whose id was mistyped."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -30,7 +34,9 @@ store_option = click.option(
     help="The store: sqlite:///path, a path, or postgresql://... Default: PERDURE_URL, else the nearest .perdure/, "
     "else ~/.perdure/.",
 )
-agent_option = click.option("--agent", metavar="NAME", help="Only this agent.")
+agent_option = click.option("--agent", metavar="NAME", help="Only this agent.", shell_complete=completed_agents)
+run_argument = click.argument("run", shell_complete=completed_runs)
+run_option = click.option("--run", metavar="RUN", help="Only this run.", shell_complete=completed_runs)
 
 
 def common(command: F) -> F:
@@ -82,12 +88,42 @@ def one_run(store: Store, run_id: str, agent: str | None) -> RunSummary:
     """The run of that id; of several agents that have one, the named agent's."""
     found = [run for run in find_runs(store, run_id) if agent in (None, run.agent)]
     if not found:
-        whose = f"agent {agent!r} has" if agent is not None else "there is"
-        raise RunNotFound(clean(f"{whose} no run {run_id!r}"))
+        raise _no_such_run(store, run_id, agent)
     if len(found) > 1:
         names = ", ".join(clean(run.agent) for run in found)
         raise click.UsageError(f"several agents have a run of that id: {names}; say which one with --agent")
     return found[0]
+
+
+def _no_such_run(store: Store, run_id: str, agent: str | None) -> RunNotFound:
+    there = [row[2] for row in store.read("all_runs") if agent in (None, row[1])]
+    text = clean(f"{f'agent {agent!r} has' if agent is not None else 'there is'} no run {run_id!r}")
+    maybe = did_you_mean(run_id, there[:CLOSE_AMONG])
+    if agent is not None and not store.read("get_agent", (agent,)):
+        close = did_you_mean(agent, [row[0] for row in store.read("all_agents")])
+        maybe = f"no agent here has that name{f'; {close}' if close else '.'}"
+    return RunNotFound(text, hint=f"{maybe} {RunNotFound.hint}".strip())
+
+
+def did_you_mean(given: str, there: Iterable[str]) -> str:
+    """A question about what is nearest to a name that is not there; empty when nothing is near."""
+    import difflib  # only for who has mistyped
+
+    close = difflib.get_close_matches(given, list(there), n=1, cutoff=0.7)
+    return clean(f"did you mean {close[0]!r}?") if close else ""
+
+
+def one_agent(store: Store, agent: str | None) -> tuple[str, int] | None:
+    """The agent that is meant, and its stream: the named one, or the only one; None when there is none yet."""
+    there = {name: stream for name, stream, _, _ in store.read("all_agents")}
+    if agent is not None and agent not in there:
+        maybe = did_you_mean(agent, there)
+        raise click.UsageError(clean(f"there is no agent {agent!r} in this store") + (f"; {maybe}" if maybe else ""))
+    if agent is None and len(there) > 1:
+        names = ", ".join(map(clean, there))
+        raise click.UsageError(f"there are several agents: {names}; say which one with --agent")
+    name = agent if agent is not None else next(iter(there), None)
+    return None if name is None else (name, there[name])
 
 
 def tolerant(store: Store) -> Callable[[bytes], Any]:

@@ -346,6 +346,15 @@ FROM runs WHERE agent = :agent AND id = :id;
 SELECT stream, agent, id, status, input_digest, parent, started_at, changed_at, resumes, outcome, error
 FROM runs WHERE id = :id ORDER BY agent;
 
+-- name: runs_like(beginning, count)
+-- The newest runs whose id begins like this, for a shell that completes it.
+SELECT id, agent, status FROM runs WHERE substr(id, 1, length(:beginning)) = :beginning ORDER BY changed_at DESC, stream DESC LIMIT :count;
+
+-- name: children_of(stream)
+-- The runs that a run has opened inside itself, oldest first.
+SELECT stream, agent, id, status, input_digest, parent, started_at, changed_at, resumes, outcome, error
+FROM runs WHERE parent = :stream AND parent <> 0 ORDER BY stream;
+
 -- name: all_runs()
 -- Newest first.
 SELECT stream, agent, id, status, input_digest, parent, started_at, changed_at, resumes, outcome, error
