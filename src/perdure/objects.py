@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Container, Iterable, Iterator, Sequence
+from functools import cache
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from . import codec
 from .errors import CorruptValue, JournalDamaged
 from .limits import INLINE_BYTES_MAX, VALUE_BYTES_MAX
 from .records import ArtifactSaved, CheckpointMade, Record
 from .store.base import Row, Rows, Script, Statement, Store
-
-if TYPE_CHECKING:
-    from zstandard import ZstdCompressor, ZstdDecompressor
 
 _INLINE, _REFERENCE = b"\x00", b"\x01"
 _RAW, _ZSTD = b"\x00", b"\x01"
@@ -71,16 +69,9 @@ def hasher(store: Store) -> blake2b:
     return blake2b(key=store.secret, digest_size=ID_BYTES)
 
 
-def compressor() -> ZstdCompressor:
-    """For many objects: making one takes four times as long as a small object. Not for several threads at once."""
-    import zstandard
-
-    return zstandard.ZstdCompressor(level=3)
-
-
-def compress(data: bytes, by: ZstdCompressor | None = None) -> bytes:
+def compress(data: bytes) -> bytes:
     """The form in which an object with this content is kept."""
-    small = (by or compressor()).compress(data)
+    small = _zstd().by.compress(data)
     return _ZSTD + small if len(small) < len(data) else _RAW + data
 
 
@@ -132,17 +123,17 @@ def restored(size: int, stored: bytes) -> bytes:
     return _decompress(stored, size)
 
 
-_OF_THREAD = threading.local()
+class _Zstd(threading.local):
+    """A compressor and its reverse for each thread: making them takes longer than to use them on something small."""
+
+    def __init__(self) -> None:
+        import zstandard  # by who has large values only
+
+        self.by = zstandard.ZstdCompressor(level=3)
+        self.back = zstandard.ZstdDecompressor()
 
 
-def _decompressor() -> ZstdDecompressor:
-    """One for each thread: making it takes longer than to use it."""
-    import zstandard
-
-    if not hasattr(_OF_THREAD, "decompressor"):
-        _OF_THREAD.decompressor = zstandard.ZstdDecompressor()
-    made: ZstdDecompressor = _OF_THREAD.decompressor
-    return made
+_zstd = cache(_Zstd)
 
 
 def _decompress(stored: bytes, size: int) -> bytes:
@@ -157,7 +148,7 @@ def _decompress(stored: bytes, size: int) -> bytes:
         claimed = zstandard.frame_content_size(stored[1:])
         if claimed != size or not 0 <= size <= VALUE_BYTES_MAX:
             raise CorruptValue(f"an object of {size} bytes claims to hold {claimed}")
-        return _decompressor().decompress(stored[1:], max_output_size=size, allow_extra_data=False)
+        return _zstd().back.decompress(stored[1:], max_output_size=size, allow_extra_data=False)
     except zstandard.ZstdError as error:
         raise CorruptValue(str(error)) from error
 

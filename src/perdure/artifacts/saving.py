@@ -136,10 +136,10 @@ class Saving:
     def _chunks(self) -> list[Chunk]:
         """The batch, compressed where it seems to be new. The commit looks again."""
         batch, self._batch, self._batched = self._batch, {}, 0
-        store, zstd = self._engine.store, objects.compressor()
+        store = self._engine.store
         known = {identity for identity, _ in store.read("stored_sizes", (b"".join(batch),))} if batch else set()
         return [
-            Chunk(identity, content, b"" if identity in known else objects.compress(content, zstd))
+            Chunk(identity, content, b"" if identity in known else objects.compress(content))
             for identity, content in batch.items()
         ]
 

@@ -68,21 +68,18 @@ def decided(marks: Sequence[Mark], now: int) -> Script[tuple[list[records.Landin
     if not marks:
         return [], []
     places = sorted({mark.place for mark in marks})
-    owners = sorted({mark.owner for mark in marks})
     # Who deletes takes the same lock: what is relied on stays until we have committed.
     rows = yield [
         *(Statement("lock_space", (owner, f"checkpoint {name}")) for owner, name in places),
-        *(Statement("last_checkpoint", place) for place in places),
-        *(Statement("get_checkpoint", (*mark.place, mark.relies_on)) for mark in marks),
-        *(Statement("entries_of", (owner, SPACE, now)) for owner in owners),
+        *(Statement("checkpoint_before", (*mark.place, mark.relies_on, SPACE, now)) for mark in marks),
     ]
-    last = {place: found[0][0] if found else 0 for place, found in zip(places, rows[len(places) :], strict=False)}
-    relied = rows[2 * len(places) : 2 * len(places) + len(marks)]
-    rules = {owner: policies_in(found) for owner, found in zip(owners, rows[-len(owners) :], strict=True)}
+    before = list(zip(marks, rows[len(places) :], strict=True))
+    last = {mark.place: found[0][0] for mark, found in before}
+    rules = {mark.owner: policies_in([row[2:] for row in found if row[2] is not None]) for mark, found in before}
     landed: list[records.Landing] = []
     made: list[Statement] = []
-    for mark, found in zip(marks, relied, strict=True):
-        if mark.relies_on and (not found or found[0][3]):
+    for mark, found in before:
+        if mark.relies_on and not found[0][1]:
             raise Gone
         landed += [records.CheckpointDropped(*mark.place, version) for version in mark.drops]
         if mark.packed:

@@ -8,10 +8,9 @@ stays readable, and nothing is shared with what was stored before.
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
-from functools import cached_property
 from itertools import accumulate, pairwise
 from operator import add
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 from zlib import crc32
 
 import msgspec
@@ -21,9 +20,6 @@ from .. import codec, objects
 from ..store.base import Statement, Store
 from .cuts import WINDOW, cuts, text_cuts
 from .nodes import ENCODE, LINK_WEIGHT, Ref, head_of, sizes_of
-
-if TYPE_CHECKING:
-    from zstandard import ZstdCompressor
 
 INLINE: Final = b"\x00"
 TREE: Final = b"\x02"
@@ -79,7 +75,7 @@ def pack(store: Store, value: Any, path: str, known: Container[bytes] = frozense
         return Tree(INLINE + data, (), frozenset())
     split = _Split(store, known)
     packed = TREE + split.whole(data)
-    return Tree(packed, tuple(split.objects), frozenset(split.ids))
+    return Tree(packed, tuple(split.objects.values()), frozenset(split.ids))
 
 
 _Piece: TypeAlias = tuple[int, bytes | Ext, int]
@@ -96,12 +92,8 @@ class _Split:
     def __init__(self, store: Store, known: Container[bytes]) -> None:
         self._fresh = objects.hasher(store).copy
         self._known = known
-        self.objects: list[Statement] = []
-        self.ids: set[bytes] = set()
-
-    @cached_property
-    def _zstd(self) -> ZstdCompressor:
-        return objects.compressor()
+        self.objects: dict[bytes, Statement] = {}
+        self.ids: list[bytes] = []
 
     def whole(self, data: bytes | memoryview) -> bytes:
         """The node of one item, its head first."""
@@ -119,15 +111,17 @@ class _Split:
         units = sizes if stride == 1 else list(map(add, sizes[::2], sizes[1::2]))
         edges = list(accumulate(units, initial=0))
         out: list[_Piece] = []
-        begin = 0
-        for number in [number for number, size in enumerate(units) if size >= ALONE_BYTES_MIN]:
+        begin, put = 0, self._put
+        for number, size in enumerate(units):
+            if size < ALONE_BYTES_MIN:
+                continue
             if begin < number:
                 out += self._leaves(view, edges[begin : number + 1], sizes[begin * stride : number * stride], stride)
             begin = number + 1
             element = view[edges[number] : edges[begin]]
-            if units[number] <= SPLIT_BYTES_MIN:
-                identity = self._put(element)
-                mark = crc32(identity) if stride == 1 else crc32(element[: sizes[2 * number]])
+            if size <= SPLIT_BYTES_MIN:
+                identity = put(element)
+                mark = crc32(identity if stride == 1 else element[: sizes[2 * number]])
                 out.append((stride, Ext(_LEAF, identity), mark))
             else:
                 out += self._parts(element, sizes[number * stride : begin * stride])
@@ -200,12 +194,11 @@ class _Split:
         hashed = self._fresh()
         hashed.update(data)
         identity = hashed.digest()
-        if identity not in self.ids:
-            self.ids.add(identity)
-            if identity not in self._known:
-                content = bytes(data)
-                stored = objects.compress(content, self._zstd)
-                self.objects.append(Statement("put_object", (identity, len(content), stored)))
+        self.ids.append(identity)
+        if identity not in self._known and identity not in self.objects:
+            content = bytes(data)
+            stored = objects.compress(content)
+            self.objects[identity] = Statement("put_object", (identity, len(content), stored))
         return identity
 
 

@@ -529,9 +529,17 @@ UPDATE checkpoints SET stream = 0, seq = 0, at = 0 WHERE owner = :owner AND name
 -- Nothing in the journal speaks of it any more.
 DELETE FROM checkpoints WHERE owner = :owner AND name = :name AND version = :version;
 
+-- name: checkpoint_before(owner, name, relied, rules, now)
+-- For a new version: the last number, whether the version that it relies on is there, and with it the agent's rules.
+SELECT (SELECT coalesce(max(version), 0) FROM checkpoints WHERE owner = :owner AND name = :name),
+    EXISTS (SELECT 1 FROM checkpoints WHERE owner = :owner AND name = :name AND version = :relied AND dropped = 0),
+    rule.key, rule.value
+FROM (SELECT 1) AS always LEFT JOIN entries AS rule ON rule.owner = :owner AND rule.namespace = :rules
+    AND length(rule.value) > 0 AND (rule.expires = 0 OR rule.expires > :now);
+
 -- name: last_checkpoint(owner, name)
--- The number for the next one, and whether the last one is still there.
-SELECT version, dropped FROM checkpoints WHERE owner = :owner AND name = :name ORDER BY version DESC LIMIT 1;
+-- The highest number of a name, for who folds: it is not given again.
+SELECT version FROM checkpoints WHERE owner = :owner AND name = :name ORDER BY version DESC LIMIT 1;
 
 -- name: newest_checkpoint(owner, name)
 -- What a name stands for.
