@@ -38,6 +38,8 @@ COMMANDS = {
     "crashtest": ("crashtest", "Prove that a program survives: kill it everywhere, start it again, compare."),
     "runs": ("runs", "List the runs, the one that was started, resumed or ended last first."),
     "show": ("show", "Show a run: what it did, what it has, what it waits for."),
+    "state": ("state", "Show what agents keep in `agent.state`: namespaces, keys, values and their history."),
+    "checkpoints": ("checkpoints", "Show the checkpoints of agents: named snapshots, and what is in one."),
     "usage": ("cost", "What calls of models have cost."),
     "savings": ("cost", "What resuming has saved: the amnesia tax not paid."),
     "events": ("events", "Show what agents have noted, the newest last."),

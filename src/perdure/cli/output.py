@@ -65,6 +65,19 @@ def shown(value: Any, limit: int = VALUE_CHARACTERS_MAX) -> str:
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
+def spelled(value: Any, width: int, limit: int = 4_000) -> list[str]:
+    """A value in as many lines as it needs; of a long one the beginning, and how to see the rest."""
+    from pprint import pformat
+
+    text = (
+        str(value)
+        if isinstance(value, Unreadable)
+        else pformat(value, width=max(width, 20), compact=True, sort_dicts=False)
+    )
+    lines = [clean(line) for line in text[:limit].splitlines()]
+    return lines if len(text) <= limit else [*lines, f"… {len(text):,} characters in all; --json shows everything"]
+
+
 class Unreadable(str):
     """Stands for a stored value that this process cannot decode, and says why."""
 
@@ -139,6 +152,11 @@ class Output:
             self._console.print(Text(text, style=style), soft_wrap=True)
         else:
             print(text)
+
+    @property
+    def width(self) -> int:
+        """How many columns there are; a pipe has as many as fit well into a letter."""
+        return self._console.width if self.rich else 100
 
     def heading(self, text: str) -> None:
         """A line above a part."""

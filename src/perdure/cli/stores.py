@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from .. import objects
+from .. import trees
 from ..errors import RunNotFound, StoreUnavailable, ValueProblem
 from ..journal.rebuild import refresh
 from ..runs import RunSummary, find_runs
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 CLOSE_AMONG = 10_000
 """So many of the newest runs are looked through for one whose id was mistyped."""
 
+T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of words.")
@@ -126,12 +127,27 @@ def one_agent(store: Store, agent: str | None) -> tuple[str, int] | None:
     return None if name is None else (name, there[name])
 
 
+def agents_meant(store: Store, agent: str | None) -> dict[str, int]:
+    """The named agent, or all of them; by name, with the stream of each."""
+    if agent is not None and (chosen := one_agent(store, agent)):
+        return dict([chosen])
+    return {name: stream for name, stream, _, _ in store.read("all_agents")}
+
+
+def must_be_one(having: Mapping[str, T], what: str) -> T | None:
+    """What the only agent has that has such a thing; None when nobody has it."""
+    if len(having) > 1:
+        names = ", ".join(map(clean, having))
+        raise click.UsageError(f"several agents have a {what} of that name: {names}; say which one with --agent")
+    return next(iter(having.values()), None)
+
+
 def tolerant(store: Store) -> Callable[[bytes], Any]:
     """Decodes values, and says of the others why not: the types of a program are registered there, not here."""
 
     def unpack(packed: bytes) -> Any:
         try:
-            return objects.unpack(store, packed)
+            return trees.unpack(store, packed)  # which knows values that are no trees, too
         except ValueProblem as error:
             return Unreadable(f"<{error.message}>")
 

@@ -438,6 +438,13 @@ SELECT revision FROM spaces WHERE owner = :owner AND namespace = :namespace;
 -- The namespaces of an agent.
 SELECT namespace, revision FROM spaces WHERE owner = :owner ORDER BY namespace;
 
+-- name: spaces_in_use(owner, now)
+-- The namespaces of an agent that have keys: how many, and when one was last changed.
+SELECT spaces.namespace, spaces.revision, count(*), max(entries.at)
+FROM spaces JOIN entries ON entries.owner = spaces.owner AND entries.namespace = spaces.namespace
+WHERE spaces.owner = :owner AND length(value) > 0 AND (expires = 0 OR expires > :now)
+GROUP BY spaces.namespace, spaces.revision ORDER BY spaces.namespace;
+
 -- name: get_entry(owner, namespace, key)
 -- The latest value of one key; empty when it was deleted.
 SELECT value, version, revision, at, expires FROM entries
