@@ -19,7 +19,7 @@ from .run.doubt import Done
 from .run.requests import Protocol, Read, drive_sync
 from .run.writes import named
 from .runs import EffectInDoubt, Question, RunInfo, get_run
-from .state import in_the_open, land, waiting_room
+from .state import in_the_open, write
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -80,11 +80,7 @@ def send_event(engine: Engine, run_id: str, name: str, payload: Any, by: str | N
     owner = yield Read(lambda: engine.stream)
     packed, made = objects.pack(engine.store, payload, f"event {name!r}")
     signal = Signal(owner, run_id, name, packed, made, by or whoever())
-    room = waiting_room(engine)
-    if room is not None:
-        room.asks.append(signal)
-        return
-    yield from land(engine, Site.SIGNAL, [signal])
+    yield from write(engine, Site.SIGNAL, [signal])
 
 
 def whoever() -> str:

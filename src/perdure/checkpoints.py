@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +21,9 @@ from .journal.landing import Ask, landed_at
 from .journal.marks import Gone, Mark, Shelf
 from .run.core import RunCore
 from .run.requests import Protocol, Read
-from .run.scope import frame_of
+from .run.scope import Buffer, frame_of
 from .run.writes import named
-from .state import land, waiting_room
+from .state import land, waiting_room, write
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -92,30 +92,54 @@ class Wanted(msgspec.Struct, frozen=True):
         return cls(named(name, "a checkpoint's name"), data, labelled, meta, keep)
 
 
+Commit = Callable[[Sequence[Ask | Mark]], Protocol[Sequence[r.Landing]]]
+
+
 def create(engine: Engine, wanted: Wanted) -> Protocol[int]:
     """Make one: now, or with the step, effect or item around the caller. Returns its version, or 0 while it waits."""
     room = waiting_room(engine)
-    rule = (yield Read(_new_rule, (engine, wanted))) if wanted.keep is not None else []
     if room is not None:
-        # All of it is written: what it relies on might be deleted before the body ends.
-        mark, _ = yield Read(_mark, (engine, Shelf(), wanted))
-        room.asks += [mark, *rule]
+        yield from _wait(engine, wanted, room)
         return 0
+    return (yield from _make(engine, wanted, lambda asks: land(engine, Site.CHECKPOINT, asks)))
+
+
+def create_in_run(run: RunCore, wanted: Wanted) -> Protocol[None]:
+    """`run.checkpoint`: a recorded operation of the run, which is not made again when the run is resumed."""
+    frame, name = frame_of(run), wanted.name
+    if frame.buffer is not None:
+        run.must_be_here()
+        yield from _wait(run.engine, wanted, frame.buffer)
+        return
+    nth = frame.count(f"\0write {r.Op.CHECKPOINT}", name.encode())
+    if run.ledger.recorded_write(frame.path, r.Op.CHECKPOINT, name, nth) is not None:
+        return
+    run.must_be_open()
+    wrote = r.Wrote(frame.path, r.Write(r.Op.CHECKPOINT, name))
+    yield from _make(run.engine, wanted, lambda asks: run.commit_with(Site.CHECKPOINT, [wrote], asks))
+
+
+def _wait(engine: Engine, wanted: Wanted, room: Buffer) -> Protocol[None]:
+    """Let it land with what is around the caller."""
+    rule = yield Read(_new_rule, (engine, wanted))
+    # All of it is written: what it relies on might be deleted before the body ends.
+    mark, _ = yield Read(_mark, (engine, Shelf(), wanted))
+    room.asks += [mark, *rule]
+
+
+def _make(engine: Engine, wanted: Wanted, commit: Commit) -> Protocol[int]:
+    """Commit it, without what the version before has; returns its version."""
+    rule = (yield Read(_new_rule, (engine, wanted))) if wanted.keep is not None else []
     while True:
         mark, ids = yield Read(_mark, (engine, engine.shelf, wanted))
         try:
-            landed = yield from land(engine, Site.CHECKPOINT, [mark, *rule])
+            landed = yield from commit([mark, *rule])
         except Gone:
             engine.shelf.forget(wanted.name)
             continue
-        made = _made_in(landed)
+        [made] = [it for it in landed if isinstance(it, r.CheckpointMade)]
         engine.shelf.remember(wanted.name, made.version, ids)
         return made.version
-
-
-def _made_in(landed: Iterable[r.Landing]) -> r.CheckpointMade:
-    [made] = [it for it in landed if isinstance(it, r.CheckpointMade)]
-    return made
 
 
 def _mark(engine: Engine, shelf: Shelf, wanted: Wanted) -> tuple[Mark, frozenset[bytes]]:
@@ -129,32 +153,6 @@ def _mark(engine: Engine, shelf: Shelf, wanted: Wanted) -> tuple[Mark, frozenset
     return mark, tree.ids
 
 
-def create_in_run(run: RunCore, wanted: Wanted) -> Protocol[None]:
-    """`run.checkpoint`: a recorded operation of the run, which is not made again when the run is resumed."""
-    frame, name = frame_of(run), wanted.name
-    if frame.buffer is not None:
-        run.must_be_here()
-        rule = (yield Read(_new_rule, (run.engine, wanted))) if wanted.keep is not None else []
-        mark, _ = yield Read(_mark, (run.engine, Shelf(), wanted))
-        frame.buffer.asks += [mark, *rule]
-        return
-    nth = frame.count(f"\0write {r.Op.CHECKPOINT}", name.encode())
-    if run.ledger.recorded_write(frame.path, r.Op.CHECKPOINT, name, nth) is not None:
-        return
-    run.must_be_open()
-    wrote = r.Wrote(frame.path, r.Write(r.Op.CHECKPOINT, name))
-    rule = (yield Read(_new_rule, (run.engine, wanted))) if wanted.keep is not None else []
-    while True:
-        mark, ids = yield Read(_mark, (run.engine, run.engine.shelf, wanted))
-        try:
-            landed = yield from run.commit_with(Site.CHECKPOINT, [wrote], [mark, *rule])
-        except Gone:
-            run.engine.shelf.forget(name)
-            continue
-        run.engine.shelf.remember(name, _made_in(landed).version, ids)
-        return
-
-
 def delete(engine: Engine, name: str, version: int | None) -> Protocol[int]:
     """Delete one version, or all of a name; returns how many. Their number is not given again."""
     drops: tuple[int, ...] = yield Read(_versions, (engine, named(name, "a checkpoint's name"), version))
@@ -162,11 +160,7 @@ def delete(engine: Engine, name: str, version: int | None) -> Protocol[int]:
         return 0
     mark = Mark(engine.stream, name, drops=drops)
     engine.shelf.forget(name)
-    room = waiting_room(engine)
-    if room is not None:
-        room.asks.append(mark)
-    else:
-        yield from land(engine, Site.CHECKPOINT, [mark])
+    yield from write(engine, Site.CHECKPOINT, [mark])
     return len(drops)
 
 
@@ -196,7 +190,9 @@ def read_keep(keep_last: int | None, keep_for: Duration | None) -> Keep:
 
 
 def _new_rule(engine: Engine, wanted: Wanted) -> list[Ask]:
-    """What makes the rule of a checkpoint durable, if it is another than the stored one."""
+    """What makes the rule of a checkpoint durable, if it has one, and another than the stored one."""
+    if wanted.keep is None:
+        return []
     engine.ensure_agent()
     return [] if rules_of(engine).get(wanted.name) == wanted.keep else [_rule(engine, wanted.name, wanted.keep)]
 
@@ -219,12 +215,7 @@ def rules_of(engine: Engine) -> dict[str, Keep]:
 def retain(engine: Engine, pattern: str, keep: Keep) -> Protocol[None]:
     """Set the rule for a name or a pattern of names; one that says nothing takes the rule back."""
     yield Read(engine.ensure_agent)
-    ask = _rule(engine, pattern, None if keep == EVERYTHING else keep)
-    room = waiting_room(engine)
-    if room is not None:
-        room.asks.append(ask)
-    else:
-        yield from land(engine, Site.STATE, [ask])
+    yield from write(engine, Site.STATE, [_rule(engine, pattern, None if keep == EVERYTHING else keep)])
 
 
 def pinned(engine: Engine, name: str, version: int) -> bool:

@@ -17,7 +17,7 @@ from .limits import GC_BATCH, UPLOAD_GRACE_SECONDS
 from .objects import ID_BYTES, Dropped, dropped_in, packed_in, reference
 from .process import this_process
 from .records import decode
-from .store.base import Row, Script, Statement, Store, Unit
+from .store.base import Row, Script, Statement, Store, Unit, read_through
 
 Progress = Callable[[int, int], None]
 """Told now and then how much is done, and of how much."""
@@ -67,7 +67,7 @@ class Filter:
 class Marks:
     """What is referred to, and how far the streams were read to know that."""
 
-    def __init__(self, store: Store, dropped: Iterable[Dropped] = (), grace: float = UPLOAD_GRACE_SECONDS) -> None:
+    def __init__(self, store: Store, dropped: Iterable[Dropped], grace: float) -> None:
         self._store = store
         self._used = Filter(store.read("count_objects")[0][0])
         self._opened: set[bytes] = set()
@@ -119,10 +119,11 @@ def marked(
     progress: Progress | None = None,
     dropped: Iterable[Dropped] = (),
     forgotten: Forgotten | None = None,
+    grace: float = UPLOAD_GRACE_SECONDS,
 ) -> Marks:
     """Everything that is referred to now; without some checkpoints and entries, for who asks what would be if."""
-    marks = Marks(store, dropped)
-    _read(store, marks.catch_up(store.read("stream_heads"), forgotten, progress))
+    marks = Marks(store, dropped, grace)
+    read_through(store, marks.catch_up(store.read("stream_heads"), forgotten, progress))
     return marks
 
 
@@ -136,10 +137,10 @@ def unused(store: Store, marks: Marks) -> Iterator[list[Row]]:
             yield found
 
 
-def collect(store: Store, progress: Progress | None = None) -> Collected:
+def collect(store: Store, progress: Progress | None = None, *, grace: float = UPLOAD_GRACE_SECONDS) -> Collected:
     """Remove every object that no entry refers to. Interrupted, it has removed some of them."""
-    store.submit(_Forget(store))
-    marks = marked(store, progress)
+    store.submit(_Forget(store, grace))
+    marks = marked(store, progress, grace=grace)
     objects = taken = 0
     for found in unused(store, marks):
         gone = store.submit(Sweep(marks, found))
@@ -152,7 +153,7 @@ class _Forget(Unit[None]):
 
     site = Site.COLLECT
 
-    def __init__(self, store: Store, grace: float = UPLOAD_GRACE_SECONDS) -> None:
+    def __init__(self, store: Store, grace: float) -> None:
         self._given_up = _given_up(store, grace)
 
     def script(self) -> Script[None]:
@@ -186,37 +187,6 @@ class Sweep(Unit[Collected]):
         gone = [(identity, size) for identity, size in self._found if identity in ours and identity not in self._marks]
         yield [Statement("drop_object", (identity,)) for identity, _ in gone]
         return Collected(len(gone), sum(size for _, size in gone))
-
-
-class Collect(Unit[int]):
-    """All of it in one transaction, for small stores and tests; returns the bytes freed."""
-
-    site = Site.COLLECT
-    long = True
-
-    def __init__(self, store: Store, grace: float = UPLOAD_GRACE_SECONDS) -> None:
-        self._marks = Marks(store, grace=grace)
-        self._forget = _Forget(store, grace)
-
-    def script(self) -> Script[int]:
-        yield from self._forget.script()
-        freed, after = 0, b""
-        while True:
-            [page] = yield [Statement("objects_page", (after, GC_BATCH))]
-            if not page:
-                return freed
-            after = page[-1][0]
-            freed += (yield from Sweep(self._marks, page).script()).bytes
-
-
-def _read(store: Store, script: Script[None]) -> None:
-    """Perform a script that only reads, outside of any transaction."""
-    try:
-        asked = next(script)
-        while True:
-            asked = script.send([store.read(query.name, query.args) for query in asked])
-    except StopIteration:
-        return
 
 
 assert ID_BYTES == 8 * _WORDS

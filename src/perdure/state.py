@@ -125,6 +125,15 @@ def land(engine: Engine, site: Site, asks: Sequence[Wanted]) -> Protocol[tuple[r
     return (yield from in_the_open(engine, make)).landed
 
 
+def write(engine: Engine, site: Site, asks: Sequence[Wanted]) -> Protocol[Sequence[r.Landing]]:
+    """Write to the agent: now, or with the step, effect or item around the caller; then nothing is returned yet."""
+    room = waiting_room(engine)
+    if room is None:
+        return (yield from land(engine, site, asks))
+    room.asks += asks
+    return ()
+
+
 def in_the_open(engine: Engine, make: Callable[[Head, Signer | None], A]) -> Protocol[A]:
     """Commit entries to the stream of this process; to a new one, when `gc` has folded that one under its hands."""
     while True:

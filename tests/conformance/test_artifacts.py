@@ -16,7 +16,7 @@ import pytest
 
 from perdure import Agent, ArtifactDamaged, ArtifactNotFound, AsyncAgent, NotStorable, artifacts
 from perdure.artifacts.sources import source_of
-from perdure.collect import Collect, collect
+from perdure.collect import collect
 from perdure.failpoints import Moment, Site
 from perdure.journal.puts import UploadLost
 from perdure.objects import identify
@@ -40,9 +40,9 @@ def blocks(data: bytes, size: int = 100_000) -> Iterator[bytes]:
 
 
 def collected(agent: Agent, grace: float | None = None) -> int:
-    """As `perdure gc` does it; with a grace, in one transaction."""
+    """As `perdure gc` does it; with a grace of its own for uploads."""
     store: Any = agent._engine.store
-    return collect(store).bytes if grace is None else int(store.submit(Collect(store, grace)))
+    return (collect(store) if grace is None else collect(store, grace=grace)).bytes
 
 
 def buried(store_url: str) -> None:

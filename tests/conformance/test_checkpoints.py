@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from perdure import AsyncAgent, CheckpointNotFound, NotStorable
-from perdure.collect import Collect
+from perdure.collect import collect
 from perdure.failpoints import Moment, Site
 from perdure.journal import rebuild
 from perdure.journal.verify import verify
@@ -123,12 +123,12 @@ def test_what_is_deleted_is_gone_and_frees_its_place(store_url: str) -> None:
     agent.checkpoint.create("c", [*value, noise(99)])
     agent.checkpoint.create("d", [noise(7_000 + number) for number in range(50)])
     store: Any = agent._engine.store
-    assert store.submit(Collect(store)) == 0
+    assert collect(store).bytes == 0
     assert agent.checkpoint.delete("d") == 1
     assert agent.checkpoint.delete("d") == 0
-    assert store.submit(Collect(store)) > 20_000
+    assert collect(store).bytes > 20_000
     assert agent.checkpoint.delete("c", version=1) == 1
-    store.submit(Collect(store))
+    collect(store)
     assert agent.checkpoint.restore("c") == [*value, noise(99)]
     with pytest.raises(CheckpointNotFound):
         agent.checkpoint.restore("c", 1)
@@ -145,7 +145,7 @@ def test_the_next_one_does_not_rely_on_what_was_deleted_elsewhere(store_url: str
         other = agent_at(store_url)
         assert other.checkpoint.delete("c") == 1
         store: Any = other._engine.store
-        assert store.submit(Collect(store)) > 0
+        assert collect(store).bytes > 0
 
     assert in_child(elsewhere) == 0
     value.append("more")

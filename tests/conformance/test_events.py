@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from perdure import Agent, AsyncAgent, Event, NotDone, RunNotFound, kinds
-from perdure.collect import Collect
+from perdure.collect import collect
 from perdure.errors import NotStorable, ValueTooLarge
 from perdure.failpoints import Moment, Site
 from perdure.journal import rebuild
@@ -245,7 +245,7 @@ def test_what_was_folded_is_not_folded_again(store_url: str) -> None:
     calls.clear()
     agent.events.append("N", 25)
     store: Any = agent._engine.store
-    store.submit(Collect(store))
+    collect(store)
     assert fold() == list(range(26))
     assert calls == list(range(20, 26)), "it begins where the last kept result ends"
     calls.clear()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from perdure import Agent, StoreTooNew, UnknownType, records, stored, upcaster
-from perdure.collect import Collect
+from perdure.collect import collect
 from perdure.failpoints import Site
 from perdure.journal import rebuild
 from perdure.journal.append import Append
@@ -161,7 +161,7 @@ def test_an_entry_of_a_later_version_is_refused_and_not_skipped(
         lambda: agent.run("r").__enter__(),
         lambda: rebuild.check(store),
         lambda: rebuild.rebuild(store),
-        lambda: store.submit(Collect(store)),
+        lambda: collect(store),
     ):
         with pytest.raises(StoreTooNew, match="this version of Perdure knows .*pip install -U"):
             read()

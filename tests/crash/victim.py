@@ -18,8 +18,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from perdure import Done, InDoubt, NotDone, RunWaiting, Unknown, failpoints, folding, objects, records
-from perdure.collect import Collect
+from perdure import (
+    Done,
+    InDoubt,
+    NotDone,
+    RunWaiting,
+    Unknown,
+    failpoints,
+    folding,
+    objects,
+    records,
+)
+from perdure import (
+    collect as collecting,
+)
 from perdure.journal import rebuild
 from perdure.journal.folding import plan
 from perdure.journal.verify import verify
@@ -312,7 +324,7 @@ async def collect(cast: Cast) -> None:
     store = cast.agent._engine.store
     commit = store.submit_async if cast.palette.is_async else store.submit
     await out(commit(Litter(cast)))
-    assert await out(commit(Collect(store))) > 0
+    assert collecting.collect(store).bytes > 0
     store.shrink()
     fold(cast)
 

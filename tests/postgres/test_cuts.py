@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from perdure import Agent, InDoubt, RunWaiting
-from perdure.collect import Collect
+from perdure.collect import collect
 from perdure.journal import rebuild
 from perdure.journal.verify import verify
 from tests.crash.world import World
@@ -41,7 +41,7 @@ def begin(agent: Agent, world: World, name: str) -> None:
         run.step(world.note, "body", "look")
         run.state["large"] = LARGE
     store = agent._engine.store
-    store.submit(Collect(store))
+    collect(store)
     rebuild.rebuild(store)
 
 

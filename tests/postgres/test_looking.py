@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from perdure import Agent
-from perdure.collect import Collect
+from perdure.collect import collect
 from perdure.journal import rebuild
 from perdure.journal.verify import verify
 from perdure.store.base import Store
@@ -32,7 +32,7 @@ def rebuilt(store: Store) -> list[str]:
 
 def collected(store: Store) -> list[str]:
     """What nobody refers to is thrown away; what somebody is about to refer to is not."""
-    store.submit(Collect(store))
+    collect(store)
     return []
 
 

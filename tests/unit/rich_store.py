@@ -15,7 +15,7 @@ from pathlib import Path
 import apsw
 
 from perdure import Agent, InDoubt, RunWaiting, StoreMovedWarning, kinds
-from perdure.collect import Collect
+from perdure.collect import collect
 from perdure.store import open_store
 from perdure.store.base import Store
 
@@ -83,7 +83,7 @@ def fill(path: Path) -> None:
         run.result = book("lost")
     _keep(agent)
     store = agent._engine.store
-    store.submit(Collect(store))
+    collect(store)
     agent.close()
 
 

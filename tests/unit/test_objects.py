@@ -12,7 +12,7 @@ import pytest
 import zstandard
 
 from perdure import Agent, codec
-from perdure.collect import Collect
+from perdure.collect import collect
 from perdure.errors import CorruptValue, JournalDamaged
 from perdure.limits import INLINE_BYTES_MAX, VALUE_BYTES_MAX
 from perdure.objects import pack, packed_in, reference, unpack
@@ -192,13 +192,13 @@ def test_only_what_no_entry_refers_to_is_collected(agent: Agent, store: Any) -> 
     with pytest.raises(ValueError, match="failed"), agent.run("failed") as run:
         run.step(fail, name="step")
     assert len(table(store)) == 8
-    assert store.submit(Collect(store)) == 0
+    assert collect(store).bytes == 0
     assert len(table(store)) == 8
 
     [(stream,)] = behind(store, "SELECT stream FROM runs WHERE id = 'gone'")
     behind(store, f"DELETE FROM events WHERE {of_stream(store)} = ?", (stream,))
     [(gone, freed)] = [(id, len(data)) for id, size, data in table(store) if id == identity(store, NOISE + b"1")]
-    assert store.submit(Collect(store)) == freed
+    assert collect(store).bytes == freed
     assert gone not in {id for id, _, _ in table(store)}
     assert len(table(store)) == 7
     assert agent.runs.result("state") == NOISE + b"6"
@@ -222,7 +222,7 @@ def identity(store: Any, value: Any) -> bytes:
 def test_an_object_that_is_needed_again_comes_back(agent: Agent, store: Any) -> None:
     keep(agent, NOISE, "one")
     behind(store, f"DELETE FROM events WHERE {of_stream(store)} = (SELECT stream FROM runs WHERE id = 'one')")
-    assert store.submit(Collect(store)) > 0
+    assert collect(store).bytes > 0
     assert table(store) == []
     keep(agent, NOISE, "two")
     assert len(table(store)) == 1

@@ -13,7 +13,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from perdure.collect import Collect
+from perdure.collect import collect
 from perdure.errors import JournalDamaged
 from perdure.journal.fold import VIEWS
 from perdure.journal.rebuild import TABLES, check, rebuild
@@ -120,7 +120,7 @@ def test_what_replays_have_kept_is_not_collected(store: Store, raw: apsw.Connect
     kept = [packed for (packed,) in store.read("all_replays") if packed[:1] == b"\x01"]
     assert kept, "a large one, which is an object"
     raw.execute("UPDATE events SET body = NULL, digest = x'00' WHERE body IS NOT NULL")  # nobody else refers to it
-    store.submit(Collect(store))
+    collect(store)
     assert all(store.read("has_object", (packed[1:],)) for packed in kept)
 
 

@@ -22,7 +22,7 @@ from ..journal.landing import landed_in
 from ..journal.puts import Put, UploadLost
 from ..run.requests import Protocol, Read
 from ..run.writes import named
-from ..state import land, waiting_room
+from ..state import write
 from ..store.base import Row, Store
 from .reader import ArtifactReader, export, value_of
 from .saving import About, Progress, Saving
@@ -109,11 +109,7 @@ def delete(engine: Engine, name: str, version: int | None) -> Protocol[int]:
     if not drops:
         return 0
     put = Put(engine.stream, name, drops=drops)
-    room = waiting_room(engine)
-    if room is not None:
-        room.asks.append(put)
-    else:
-        yield from land(engine, Site.ARTIFACT, [put])
+    yield from write(engine, Site.ARTIFACT, [put])
     return len(drops)
 
 

@@ -14,7 +14,7 @@ from ..journal.puts import Chunk, Put, Upload
 from ..limits import ARTIFACT_BYTES_MAX, ARTIFACT_NOTE_CHARACTERS_MAX, UPLOAD_BATCH_BYTES
 from ..run.requests import Protocol, Read, Submit
 from ..run.writes import named
-from ..state import land, waiting_room
+from ..state import waiting_room, write
 from ..store.base import holds
 from ..trees.streams import Cutter, Growing
 from .sources import BLOCK_BYTES, Source, parts_of
@@ -154,13 +154,8 @@ class Saving:
             owner, about.name, packed, self.size, self._digest.digest(), self._kind,
             about.labels, about.note, objects=made, upload=self._upload,
         )  # fmt: skip
-        room = waiting_room(self._engine)
-        if room is not None:
-            room.asks.append(put)
-            return 0
-        [saved] = yield from land(self._engine, Site.ARTIFACT, [put])
-        assert isinstance(saved, r.ArtifactSaved)
-        return saved.version
+        landed = yield from write(self._engine, Site.ARTIFACT, [put])
+        return next((it.version for it in landed if isinstance(it, r.ArtifactSaved)), 0)
 
     def _end(self) -> tuple[bytes, int]:
         self._cut()

@@ -37,6 +37,8 @@ VIEWS = (
 DAY_MS = 86_400_000
 
 Fold = Callable[[int, int, int, Any], Sequence[Statement]]
+Landing = Callable[[int, int, int, Any, int], Sequence[Statement]]
+"""The same for one of the things that have landed with an entry, and which of them it is."""
 
 
 def fold(stream: int, seq: int, at: int, record: r.Record) -> Sequence[Statement]:
@@ -117,42 +119,60 @@ _Landing = r.StepDone | r.EffectDone | r.ItemDone | r.Wrote | r.Landed
 def _landed(stream: int, seq: int, at: int, it: _Landing) -> Sequence[Statement]:
     changes, revisions = list[Statement](), dict[tuple[int, str], int]()
     for place, one in enumerate(it.landed):
-        if isinstance(one, r.Happened):
-            where = (stream, seq, r.LANDED_PLACE + place)
-            changes.append(Statement("add_happening", (one.owner, one.run, one.kind, *where, at)))
-            continue
-        if isinstance(one, r.CheckpointMade):
-            changes.append(Statement("put_checkpoint", (one.owner, one.name, one.version, stream, seq, at)))
-            continue
-        if isinstance(one, r.CheckpointDropped):
-            changes.append(Statement("drop_checkpoint", (one.owner, one.name, one.version)))
-            continue
-        if isinstance(one, r.ArtifactSaved):
-            changes.append(Statement("put_artifact", (one.owner, one.name, one.version, stream, seq, at)))
-            continue
-        if isinstance(one, r.ArtifactDropped):
-            changes.append(Statement("drop_artifact", (one.owner, one.name, one.version)))
-            continue
-        if isinstance(one, r.WorkflowMade | r.WorkflowMoved):
-            changes.append(_workflow(at, one))
-            continue
-        if isinstance(one, r.SignalSent):
-            changes.append(Statement("put_signal", (one.owner, one.run, one.name, one.number, one.value, one.by, at)))
-            continue
-        key = (one.owner, one.space, one.key)
-        changes.append(Statement("set_entry", (*key, one.value, one.version, one.revision, at, one.expires)))
-        changes.append(Statement("add_history", (*key, one.revision, one.version, stream, seq, at)))
-        revisions[one.owner, one.space] = one.revision
+        changes += _LANDINGS[type(one)](stream, seq, at, one, place)
+        if isinstance(one, r.StateChange):
+            revisions[one.owner, one.space] = one.revision
     return changes + [Statement("set_space", (*space, revision)) for space, revision in revisions.items()]
 
 
-def _workflow(at: int, it: r.WorkflowMade | r.WorkflowMoved) -> Statement:
-    place = (it.owner, it.name, it.version)
-    if isinstance(it, r.WorkflowMade):
-        return Statement("put_workflow", (*place, it.revision, encode_part(it.steps), at))
-    standing = it.standing
-    moved = (it.step, it.revision, standing.status.value, encode_part(standing), at)
-    return Statement("set_workflow_step", (*place, *moved))
+def _changed(stream: int, seq: int, at: int, it: r.StateChange, _: int) -> list[Statement]:
+    key = (it.owner, it.space, it.key)
+    return [
+        Statement("set_entry", (*key, it.value, it.version, it.revision, at, it.expires)),
+        Statement("add_history", (*key, it.revision, it.version, stream, seq, at)),
+    ]
+
+
+def _happened(stream: int, seq: int, at: int, it: r.Happened, place: int) -> list[Statement]:
+    where = (stream, seq, r.LANDED_PLACE + place)
+    return [Statement("add_happening", (it.owner, it.run, it.kind, *where, at))]
+
+
+def _made(query: str) -> Landing:
+    """Of a checkpoint or an artifact: the view refers to the entry."""
+    return lambda stream, seq, at, it, _: [Statement(query, (it.owner, it.name, it.version, stream, seq, at))]
+
+
+def _dropped(query: str) -> Landing:
+    return lambda stream, seq, at, it, _: [Statement(query, (it.owner, it.name, it.version))]
+
+
+def _sent(stream: int, seq: int, at: int, it: r.SignalSent, _: int) -> list[Statement]:
+    return [Statement("put_signal", (it.owner, it.run, it.name, it.number, it.value, it.by, at))]
+
+
+def _planned(stream: int, seq: int, at: int, it: r.WorkflowMade, _: int) -> list[Statement]:
+    return [Statement("put_workflow", (it.owner, it.name, it.version, it.revision, encode_part(it.steps), at))]
+
+
+def _moved(stream: int, seq: int, at: int, it: r.WorkflowMoved, _: int) -> list[Statement]:
+    step = (it.owner, it.name, it.version, it.step)
+    return [
+        Statement("set_workflow_step", (*step, it.revision, it.standing.status.value, encode_part(it.standing), at))
+    ]
+
+
+_LANDINGS: dict[type[r.Record], Landing] = {
+    r.StateChange: _changed,
+    r.CheckpointMade: _made("put_checkpoint"),
+    r.CheckpointDropped: _dropped("drop_checkpoint"),
+    r.ArtifactSaved: _made("put_artifact"),
+    r.ArtifactDropped: _dropped("drop_artifact"),
+    r.Happened: _happened,
+    r.WorkflowMade: _planned,
+    r.WorkflowMoved: _moved,
+    r.SignalSent: _sent,
+}
 
 
 def _status(stream: int, status: r.Status, at: int, outcome: int = 0, error: str = "") -> list[Statement]:

@@ -242,3 +242,14 @@ async def to_its_end(future: asyncio.Future[T], on_cancel: Callable[[], object] 
     if cancelled is not None:
         raise cancelled
     return future.result()
+
+
+def read_through(store: Store, script: Script[T]) -> T:
+    """Perform a script that only reads, outside of any transaction."""
+    try:
+        asked = next(script)
+        while True:
+            asked = script.send([store.read(query.name, query.args) for query in asked])
+    except StopIteration as done:
+        result: T = done.value
+        return result

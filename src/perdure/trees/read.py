@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from .. import codec, limits, objects
 from ..errors import CorruptValue, ValueTooLarge
-from ..store.base import Script, Statement, Store
+from ..store.base import Script, Statement, Store, read_through
 from .nodes import LEVELS_MAX, OBJECT_BYTES_MAX, PIECES_MAX, Link, Piece, Ref, read_node
 from .split import TREE
 
@@ -28,13 +28,7 @@ def unpack(store: Store, packed: bytes) -> Any:
 
 def references(store: Store, packed: bytes, seen: Container[bytes] = frozenset()) -> Iterator[bytes]:
     """The ids of all objects that a packed value needs, each once; those of `seen` and what is below them left out."""
-    script = reachable(store, [packed], seen)
-    try:
-        asked = next(script)
-        while True:
-            asked = script.send([store.read(query.name, query.args) for query in asked])
-    except StopIteration as done:
-        yield from done.value
+    yield from read_through(store, reachable(store, [packed], seen))
 
 
 def reachable(

@@ -11,7 +11,7 @@ from ..errors import StepClaimed, WorkflowChanged, WorkflowNotFound
 from ..failpoints import Site
 from ..journal.plans import Draft, Move, outcome
 from ..run.requests import Protocol, Read
-from ..state import land, waiting_room
+from ..state import land, waiting_room, write
 from .given import Given, checked, draft_of, key_of
 from .plan import WorkflowStep
 from .reading import Key, Look, Status, Which, no_step, reader_for
@@ -23,13 +23,8 @@ if TYPE_CHECKING:
 def create(engine: Engine, name: str, steps: Iterable[Given]) -> Protocol[Which]:
     """Make a workflow, or its next version, or leave the one that has these steps as it is."""
     draft = yield Read(_draft, (engine, checked(name, "a workflow's name"), steps))
-    room = waiting_room(engine)
-    if draft is None:
-        pass  # a program that was started again: nothing is to be written
-    elif room is not None:
-        room.asks.append(draft)
-    else:
-        yield from land(engine, Site.WORKFLOW, [draft])
+    if draft is not None:  # else a program was started again
+        yield from write(engine, Site.WORKFLOW, [draft])
     return Which(engine.name, name)
 
 

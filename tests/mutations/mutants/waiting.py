@@ -28,8 +28,8 @@ WAITING = (
         "a step that fails has sent its event",
         TESTS + "test_an_event_sent_in_a_step_is_sent_with_the_step",
         "answers.py",
-        "if room is not None:",
-        "if False:",
+        "    yield from write(engine, Site.SIGNAL, [signal])",
+        "    from .state import land\n\n    yield from land(engine, Site.SIGNAL, [signal])",
     ),
     mutant(
         "any-answer-fits",
