@@ -18,7 +18,7 @@ from . import trees
 from .errors import ArchiveDamaged
 from .failpoints import Moment, Site, reach
 from .journal import chain
-from .journal.walk import PAGE_ENTRIES
+from .journal.walk import pages
 from .keys import signed_by
 from .objects import packed_in
 from .records import decode
@@ -161,15 +161,11 @@ def _write_lines(out: Any, store: Store, header: Header) -> bytes:
 
 
 def _entries(store: Store, header: Header) -> Iterator[Entry]:
-    seq = header.first
-    while seq <= header.upto:
-        page = store.read("events_page", (header.stream, seq, PAGE_ENTRIES))
-        for number, kind, at, body, link, digest in page:
-            if number <= header.upto:
-                yield Entry(number, kind, at, body, link.hex(), digest)
-        if not page:
-            return
-        seq = page[-1][0] + 1
+    for page in pages(store, header.stream, header.first):
+        for seq, kind, at, body, link, digest in page:
+            if seq > header.upto:
+                return
+            yield Entry(seq, kind, at, body, link.hex(), digest)
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------

@@ -154,7 +154,10 @@ class Engine:
             place = _enter(self.url, *self._options)
             try:
                 _check_home(place.store, self._single_home)
-                _refresh(place.store)
+                if place.store.stale:
+                    from .journal.rebuild import refresh
+
+                    refresh(place.store)
             except PerdureError:
                 _leave(place)
                 raise
@@ -362,14 +365,6 @@ def home_of(path: str) -> tuple[str, str]:
     except OSError:
         pass  # containers often have none, and their host name changes with every start
     return host, str(os.stat(path).st_ino)
-
-
-def _refresh(store: Store) -> None:
-    """Views that a migration has added, and that old entries belong to, are made when the store is first opened."""
-    if store.read("get_meta", ("stale",)):
-        from .journal.rebuild import refresh
-
-        refresh(store)
 
 
 def _check_home(store: Store, single_home: bool) -> None:

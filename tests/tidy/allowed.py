@@ -44,3 +44,8 @@ DYNAMIC_CODE: dict[tuple[str, str], str] = {
     ("src/perdure/cli/main.py", "_Commands.get_command"): "a module of the table COMMANDS in the same file, never data",
 }
 """Imports whose name is computed, and other ways to make code from data."""
+
+TABLES = {
+    "src/perdure/errors.py": "one tree in one file, without logic; stored bytes have the names of its classes",
+}
+"""Modules that are looked up and not read: they may be longer."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ..errors import ArtifactDamaged, ArtifactNotFound, CorruptValue, JournalDamaged
 from ..store.base import Store
+from ..store.folders import sync_folder
 from ..trees.streams import Stream
 from .arrays import ALONE, read_arrays
 from .saving import Progress
@@ -185,7 +186,7 @@ def export(store: Store, saved: ArtifactSaved, path: Path, progress: Progress | 
     finally:
         with suppress(FileNotFoundError):  # as it should be
             part.unlink()
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
     return path
 
 
@@ -194,11 +195,3 @@ def _pour(store: Store, saved: ArtifactSaved, file: BinaryIO, progress: Progress
         file.write(block)
         if progress is not None:
             progress(reader.tell(), saved.size)
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -17,6 +17,7 @@ from ..journal.rebuild import refresh
 from ..journal.verify import verify
 from ..keys import folder_of
 from ..store import DATABASE_NAME, FOLDER_NAME, is_postgres, locate, open_store, sqlite_path, without_password
+from ..store.folders import sync_folder
 from .output import Output, clean, counted, size
 from .stores import common, existing_store, path_of, said_again
 
@@ -184,14 +185,6 @@ def _copy_keys(source: Path, target: Path) -> int:
 
 def _private(path: Path) -> int:
     return os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-
-
-def sync_folder(folder: Path) -> None:
-    directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
 
 
 def _tell(out: Output, target: Path, report: Report, keys: int, with_keys: bool) -> None:

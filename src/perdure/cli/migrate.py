@@ -12,8 +12,8 @@ from .. import __version__
 from ..errors import StorageFull
 from ..journal.rebuild import refresh
 from ..store import file_of, is_postgres, open_store, versions_of, without_password
+from ..store.folders import sync_folder
 from ..store.versions import Step, Versions
-from .keeping import sync_folder
 from .output import Output, clean, counted, size
 from .stores import common, said_again, url_of
 

@@ -108,9 +108,10 @@ def refresh(store: Store) -> None:
 
     On a server a role that may not do that leaves it to one that may.
     """
-    if store.read("get_meta", ("stale",)):
+    if store.stale:
         with suppress(*(() if store.one_host else (StoreUnavailable,))):
             store.submit(_Rebuild(store.identity, stale_only=True))
+            store.stale = False
 
 
 class _Snapshot(Unit[tuple[dict[str, Rows], dict[int, int]]]):

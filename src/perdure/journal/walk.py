@@ -26,9 +26,8 @@ def all_streams(store: Store) -> Iterator[tuple[Any, ...]]:
         after = page[-1][0]
 
 
-def pages(store: Store, stream: int) -> Iterator[Rows]:
+def pages(store: Store, stream: int, first: int = 0) -> Iterator[Rows]:
     """The rows of a stream, from number 0: the first entry is 1, so that one at 0 is found too."""
-    first = 0
     while page := store.read("events_page", (stream, first, PAGE_ENTRIES)):
         must_ascend(page, first - 1)
         yield page

@@ -133,6 +133,8 @@ class Store(ABC):
     """Names the store in seals, so that a seal of one store proves nothing about another."""
     fenced: StoreFenced | None = None
     """Why this process may not write any more."""
+    stale: bool = False
+    """Whether the views have to be made anew: a migration has added one that old entries belong to."""
     one_host: bool = True
     """Whether all processes that use it are on one machine, so that another boot of it is a past one."""
 

@@ -18,7 +18,7 @@ def make_folder(path: str) -> None:
     sync_folder(above)
 
 
-def sync_folder(path: str) -> None:
+def sync_folder(path: str | os.PathLike[str]) -> None:
     """Wait until the names in a folder are on disk."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

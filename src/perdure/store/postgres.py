@@ -49,7 +49,7 @@ class PostgresStore(Store):
         self._listener = Listener(self._pool)
         self._absence = Absence(self.url)
         facts = _ask(self._pool, lambda link: postgres_schema.prepared(link, self._place, create))
-        self.secret, self.identity = facts.secret, facts.identity
+        self.secret, self.identity, self.stale = facts.secret, facts.identity, facts.stale
         self._lanes = _LANES.setdefault(self.identity, Lanes())
         self._workers = Workers(self._lanes, self._place.pool_size)
         super().__init__()

@@ -70,6 +70,8 @@ class Facts(msgspec.Struct, frozen=True):
     """The oldest version of the schema whose programs can work with this one."""
     secret: bytes
     identity: str
+    stale: bool = False
+    """Whether views have to be made anew; known when the schema is current."""
 
 
 def prepared(link: Link, place: Place, create: bool) -> Facts:
@@ -91,14 +93,14 @@ def prepared(link: Link, place: Place, create: bool) -> Facts:
     if facts is None:
         raise StoreUnavailable(f"{place.shown} has lost what was made in it just now")
     Versions(facts.version, facts.oldest, len(history), ()).refuse_newer()
-    _count_on(link, place)
-    return facts
+    moved, stale = _talk(link, place, [Statement("moved_arrivals"), Statement("get_meta", ("stale",))])[-2:]
+    if moved.rows:
+        _count_on(link, place)
+    return msgspec.structs.replace(facts, stale=bool(stale.rows))
 
 
 def _count_on(link: Link, place: Place) -> None:
     """Events are in the order of transactions: one that was moved here goes on behind those of the old server."""
-    if not _talk(link, place, [Statement("moved_arrivals")])[-1].rows:
-        return
     with suppress(ServerError):  # who may only read leaves it to those who write
         _talk(link, place, [Statement("raise_arrivals")])
 

@@ -71,6 +71,7 @@ class SqliteStore(Store):
                 self._locked(patiently, lambda: create_or_migrate(self._writer, clock))
                 self.secret = self._meta("secret")
                 self.identity = self._meta("identity").hex()
+                self.stale = bool(self._facts("stale"))
         except BaseException:
             self._give_up()
             raise
@@ -283,10 +284,13 @@ class SqliteStore(Store):
         return [*self._readers, *watcher, self._writer]
 
     def _meta(self, key: str) -> bytes:
-        rows = within(lambda: self._writer.execute(_TEXT["get_meta"], (key,)).fetchall())
+        rows = self._facts(key)
         if not rows or not isinstance(rows[0][0], bytes):
             raise StoreUnavailable(f"{self.path} has lost its {key}", hint="restore it from a backup")
         return rows[0][0]
+
+    def _facts(self, key: str) -> Rows:
+        return within(lambda: self._writer.execute(_TEXT["get_meta"], (key,)).fetchall())
 
     def _fence(self, error: StoreFenced) -> None:
         self.fenced = error
