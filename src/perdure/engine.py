@@ -137,6 +137,12 @@ class Engine:
         self._lock = rlock()
         self._place: Place | None = None
 
+    def declared(self, name: str) -> Durable[..., Any] | None:
+        """The step or effect of that name, or that had it before."""
+        if name in self.functions:
+            return self.functions[name]
+        return next((one for one in self.functions.values() if name in one.was), None)
+
     @property
     def shown_url(self) -> str:
         """The store, as it may be shown to people."""

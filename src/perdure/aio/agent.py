@@ -19,7 +19,7 @@ from ..engine import Engine, checked_name
 from ..keys import KeySource
 from ..limits import RETRY_BACKOFF_SECONDS
 from ..run.durable import Durable, make_durable
-from ..run.functions import Options
+from ..run.functions import Options, earlier_names
 from ..run.requests import drive_async, reading
 from ..store.base import Store
 from ..usage import Savings, Usage, budget_of, savings_lines, savings_of, usage_lines, usage_of
@@ -120,6 +120,7 @@ class AsyncAgent:
         version: int = 1,
         ignore: Iterable[str] = (),
         raises: Exceptions = (),
+        was: str | Iterable[str] | None = None,
     ) -> Callable[[Callable[P, R]], Durable[P, R]]: ...
 
     def step(
@@ -134,15 +135,17 @@ class AsyncAgent:
         version: int = 1,
         ignore: Iterable[str] = (),
         raises: Exceptions = (),
+        was: str | Iterable[str] | None = None,
     ) -> Any:
         """Make a function a step: safe to repeat, done once, then remembered.
 
         `retries` repetitions after an exception, the first after `backoff` seconds; `timeout` in seconds; a new
         `version` forgets old results; `ignore` names parameters that do not identify the call; `raises` lists
-        your own exception types, so that a recorded one comes back as itself.
+        your own exception types, so that a recorded one comes back as itself. When you rename it, `was="old_name"`
+        finds what is recorded under that name; several names are a list.
         """
         codec.register_exception(*raises)
-        options = Options(retries=retries, backoff=backoff, timeout=timeout, version=version)
+        options = Options(retries=retries, backoff=backoff, timeout=timeout, version=version, was=earlier_names(was))
         return self._decorate(function, False, name, ignore, options)
 
     # unasync: async-only
@@ -174,6 +177,7 @@ class AsyncAgent:
         outside: str = "refuse",
         on_change: str | None = None,
         raises: Exceptions = (),
+        was: str | Iterable[str] | None = None,
     ) -> Callable[[Callable[..., R]], Durable[..., R]]: ...
 
     def effect(
@@ -192,12 +196,14 @@ class AsyncAgent:
         outside: str = "refuse",
         on_change: str | None = None,
         raises: Exceptions = (),
+        was: str | Iterable[str] | None = None,
     ) -> Any:
         """Make a function an effect: it changes the world, and is never silently repeated.
 
         A keyword-only parameter `key` gets the idempotency key. `check(*args, key=...)` says afterwards whether it
         happened: `Done(result)`, `NotDone` or `Unknown`. `in_doubt` says what to do when nobody knows: "ask" a
-        person, "retry" with the same key, or "fail". `not_done` lists exceptions after which nothing happened.
+        person, "retry" with the same key, or "fail". `not_done` lists exceptions after which nothing happened. When you
+        rename it, `was="old_name"` keeps it from happening once more in runs that have begun; `was=()` says it is new.
         """
         codec.register_exception(*raises, *not_done)
         options = Options(
@@ -209,6 +215,7 @@ class AsyncAgent:
             not_done=not_done,
             outside=outside,
             on_change=on_change,
+            was=earlier_names(was),
         )
         return self._decorate(function, True, name, ignore, options)
 

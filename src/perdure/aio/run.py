@@ -21,8 +21,8 @@ from ..records import Op
 from ..run import waiting
 from ..run.core import RunCore
 from ..run.durable import Durable, make_durable
-from ..run.functions import Options
-from ..run.items import END, ItemKey, Loop, finish_current_item
+from ..run.functions import Options, earlier_names
+from ..run.items import END, ItemKey, Loop, Loops, earlier_loops, finish_current_item
 from ..run.lifecycle import end_run, open_run
 from ..run.parallel import AT_ONCE, map_items
 from ..run.requests import drive_async
@@ -162,31 +162,35 @@ class AsyncRun:
         schema: Any = None,
         timeout: Duration | None = None,
         default: Any = NO_DEFAULT,
+        id: str | None = None,
     ) -> Any:
         """Wait for a person's answer, for as long as it takes; the question survives every crash.
 
         >>> seat = await run.ask("Window or aisle?", choices=["window", "aisle"])
 
         Answered with `agent.runs.answer(id, value)` or `perdure answer RUN VALUE`. `schema` is a type that the answer
-        must fit. After `timeout` comes the `default`, or `WaitTimeout`.
+        must fit. After `timeout` comes the `default`, or `WaitTimeout`. With an `id` the text may change in later
+        versions of the program, and the answer still counts; without one it is another question then.
         """
-        return await self._do(waiting.ask(self._core, question, choices, schema, timeout, default))
+        return await self._do(waiting.ask(self._core, question, choices, schema, timeout, default, id))
 
-    async def approve(self, question: str, *, timeout: Duration | None = None, default: bool = NO_DEFAULT) -> bool:
+    async def approve(
+        self, question: str, *, timeout: Duration | None = None, default: bool = NO_DEFAULT, id: str | None = None
+    ) -> bool:
         """Wait for a person's yes or no.
 
         >>> if await run.approve("Book the 9am?"):
         ...     await book(flight)
         """
-        approved: bool = await self._do(waiting.approve(self._core, question, timeout, default))
+        approved: bool = await self._do(waiting.approve(self._core, question, timeout, default, id))
         return approved
 
-    async def sleep(self, until: Duration | datetime) -> None:
+    async def sleep(self, until: Duration | datetime, *, id: str | None = None) -> None:
         """Wait durably: for "2h", a timedelta or seconds, counted from when the run first came here, or until a time.
 
         >>> await run.sleep("2h")
         """
-        await self._do(waiting.sleep(self._core, until))
+        await self._do(waiting.sleep(self._core, until, id))
 
     async def wait_event(self, name: str, *, timeout: Duration | None = None, default: Any = NO_DEFAULT) -> Any:
         """Wait for what `agent.send_event(run, name, payload)` sends, before or after the run comes here.
@@ -241,13 +245,14 @@ class AsyncRun:
         backoff: float = RETRY_BACKOFF_SECONDS,
         timeout: float | None = None,
         ignore: Iterable[str] = (),
+        was: str | Iterable[str] | None = None,
         **kwargs: Any,
     ) -> Any:
         """Call any function as a step, without declaring it.
 
         >>> page = await run.step(fetch, "https://example.com", retries=3)
         """
-        options = Options(id=id, retries=retries, backoff=backoff, timeout=timeout)
+        options = Options(id=id, retries=retries, backoff=backoff, timeout=timeout, was=earlier_names(was))
         return await self._call(function, False, name, ignore, options, args, kwargs)
 
     async def effect(
@@ -264,6 +269,7 @@ class AsyncRun:
         timeout: float | None = None,
         ignore: Iterable[str] = (),
         on_change: str | None = None,
+        was: str | Iterable[str] | None = None,
         **kwargs: Any,
     ) -> Any:
         """Call any function as an effect, without declaring it."""
@@ -276,16 +282,18 @@ class AsyncRun:
             in_doubt=in_doubt,
             not_done=not_done,
             on_change=on_change,
+            was=earlier_names(was),
         )
         return await self._call(function, True, name, ignore, options, args, kwargs)
 
-    def each(self, items: Iterable[R], key: ItemKey = None, *, name: str = "") -> AsyncEach[R]:
+    def each(self, items: Iterable[R], key: ItemKey = None, *, name: str = "", was: Loops = ()) -> AsyncEach[R]:
         """Loop over items, continuing at the first one not done; what the body writes lands with its item.
 
         An item is done when the loop asks for the next one. Items are told apart by `key` (an attribute, an entry
-        or a callable), else by their content. Give loops a `name` when you may add or remove loops later.
+        or a callable), else by their content. Give loops a `name` when you may add or remove loops later; `was` is the
+        name that it had, or its number among the loops without a name, from 1.
         """
-        return AsyncEach(Loop(self._core, items, key, name))
+        return AsyncEach(Loop(self._core, items, key, name, earlier_loops(was)))
 
     async def map(
         self,
@@ -296,6 +304,7 @@ class AsyncRun:
         max_concurrency: int = AT_ONCE,
         errors: str = "raise",
         name: str = "",
+        was: Loops = (),
     ) -> list[Any]:
         """Call a step or an effect for each item, several at a time; returns the results in the order of the items.
 
@@ -303,10 +312,12 @@ class AsyncRun:
 
         Each item is remembered by itself: after a crash only those run that were not done. `key` tells them apart,
         as in `each`. When one fails no other is begun, those under way go on to their ends, and its exception is
-        raised; with `errors="return"` all run, and exceptions stand in the places of results.
+        raised; with `errors="return"` all run, and exceptions stand in the places of results. `name` and `was` are
+        those of `each`; without a name it has that of the step.
         """
         step = self._durable(function, False, None, (), Options())
-        return list(await self._do(map_items(self._core, step, items, key, max_concurrency, errors, name)))
+        before = earlier_loops(was)
+        return list(await self._do(map_items(self._core, step, items, key, max_concurrency, errors, name, before)))
 
     async def item_done(self) -> None:
         """The current item is done now, even if the loop is left before it asks for the next."""

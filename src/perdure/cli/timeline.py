@@ -146,6 +146,7 @@ _WAITS = {"ask": "asks: ", "approve": "asks: ", "event": "waits for ", "sleep": 
 _ENDS = {
     "answer": "answer",
     "refused": "an answer that does not fit:",
+    "withdrawn": "not asked any more by the code",
     "event": "event comes:",
     "time": "wakes up",
     "timeout": "nothing came in time",

@@ -216,13 +216,24 @@ class RunCore:
         finally:
             self._under_way.discard(call)
 
-    def match(self, frame: Frame, name: str, ident: bytes) -> tuple[Recorded | None, int]:
+    def match(self, frame: Frame, name: str, ident: bytes, was: tuple[str, ...] | None) -> tuple[Recorded | None, int]:
         """The recorded call that this one is, if any, and which of its kind it is."""
-        # An explicit id stands for one call, however often it is made.
-        nth = 0 if ident.startswith(EXPLICIT) else frame.count(name, ident)
-        recorded = self.ledger.find(frame.path, name, ident, nth)
+        recorded, nth = self._find(frame, name, ident)
+        if was and (recorded is None or recorded.blank):
+            with self.lock:
+                recorded = self.ledger.adopt(frame.path, name, ident, nth, was) or recorded
         if recorded is not None:
             recorded.consumed = True
             if recorded.effect and recorded.done:
                 self.ledger.close(recorded)
         return recorded, nth
+
+    def _find(self, frame: Frame, name: str, ident: bytes) -> tuple[Recorded | None, int]:
+        if ident.startswith(EXPLICIT):  # which stands for one call, however often it is made
+            return self.ledger.find(frame.path, name, ident, 0), 0
+        while True:
+            nth = frame.count(name, ident)
+            recorded = self.ledger.find(frame.path, name, ident, nth)
+            if recorded is None or recorded.name == name:
+                return recorded, nth
+            # That one is counted, and belongs to a function which had this name before.

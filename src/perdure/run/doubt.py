@@ -146,10 +146,11 @@ def _why(it: EffectCall, recorded: Recorded, verdict: Verdict) -> str:
 
 def unsettled_effect(it: EffectCall) -> Protocol[Recorded | None]:
     """An effect of the same name that is in doubt, and of which nobody has said how it ended."""
-    for recorded in it.run.ledger.doubtful_effects(it.frame.path, it.function.name):
-        answered = yield _answer_to(it, recorded)
-        if not answered or answered[0][0] == "retry":
-            return recorded
+    for name in it.names:
+        for recorded in it.run.ledger.doubtful_effects(it.frame.path, name):
+            answered = yield _answer_to(it, recorded)
+            if not answered or answered[0][0] == "retry":
+                return recorded
     return None
 
 

@@ -38,6 +38,8 @@ class Durable(Generic[P, R]):
         self._awaits = awaits
         self._bound = bound
         self._warned = False
+        self.early = engine.open_runs == 0
+        """Declared before there was a run: then so were all others, or it is not known by which names they are."""
         update_wrapper(self, definition.call)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -82,6 +84,11 @@ class Durable(Generic[P, R]):
     def name(self) -> str:
         """What it is recorded as."""
         return self._function.name
+
+    @property
+    def was(self) -> tuple[str, ...]:
+        """What it was recorded as before."""
+        return self._options.was or ()
 
     def _plan(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Protocol[Any] | None:
         """The protocol of this call, or None for a plain call."""

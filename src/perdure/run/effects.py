@@ -9,10 +9,11 @@ import time
 from typing import Any
 
 from .. import records as r
-from ..errors import Diverged, InDoubt, NotDone, StepTimeout, StoreProblem, ValueProblem
+from ..errors import InDoubt, NotDone, StepTimeout, StoreProblem, ValueProblem
 from ..failpoints import Site
 from .account import must_afford
-from .doubt import Verdict, ask_check, settle, unsettled_effect
+from .divergence import refuse_divergence
+from .doubt import Verdict, ask_check, settle
 from .ledger import Recorded
 from .outcomes import EffectCall, begin_again, record_done, record_failed
 from .requests import Invoke, Protocol
@@ -32,7 +33,7 @@ def call_effect(it: EffectCall) -> Protocol[Any]:
 def _match_or_begin(it: EffectCall, arguments: dict[str, Any], ident: bytes) -> Protocol[Any]:
     """What is recorded, else what there is to do."""
     run, frame = it.run, it.frame
-    recorded, nth = run.match(frame, it.function.name, ident)
+    recorded, nth = run.match(frame, it.function.name, ident, it.options.was)
     if recorded is not None and recorded.done:
         run.account.credit(recorded)
         run.land(frame, recorded.take_writes())
@@ -43,10 +44,12 @@ def _match_or_begin(it: EffectCall, arguments: dict[str, Any], ident: bytes) -> 
         raise InDoubt(f"nobody knows whether {it.function.name} happened (key {recorded.key})")
     run.must_be_open()
     call = r.Call(frame.path, it.function.name, ident, nth)
+    if recorded is not None:
+        call = recorded.origin or call
     try:
         return (yield from _bring_about(it, call, recorded, arguments))
     except StoreProblem:
-        frame.uncount(call.name, ident)  # nothing is recorded: calling again is the same call
+        frame.uncount(it.function.name, ident)  # nothing is recorded: calling again is the same call
         raise
 
 
@@ -54,7 +57,7 @@ def _bring_about(it: EffectCall, call: r.Call, recorded: Recorded | None, argume
     """Make certain that a durable intent stands, settle an old one, and run the body if it has to run."""
     run = it.run
     if recorded is None or not recorded.key:
-        yield from _refuse_divergence(it, arguments)
+        yield from refuse_divergence(it, arguments, call.ident)
         must_afford(run)
         recorded = yield from _intend(it, call, arguments)
     elif recorded.in_doubt:
@@ -69,23 +72,6 @@ def _bring_about(it: EffectCall, call: r.Call, recorded: Recorded | None, argume
         return (yield from _execute(it, call, recorded))
     finally:
         recorded.running = False
-
-
-def _refuse_divergence(it: EffectCall, arguments: dict[str, Any]) -> Protocol[None]:
-    """A new effect beside a recorded one that the code no longer asks for is more likely a changed argument."""
-    name, run = it.function.name, it.run
-    doubtful = yield from unsettled_effect(it)
-    other = doubtful or run.ledger.unconsumed_effect(it.frame.path, name)
-    if other is None or (doubtful is None and "rerun" in (it.options.on_change, run.on_change)):
-        return
-    state = "is in doubt" if doubtful is not None else "is recorded, and was not asked for before this one"
-    recorded = _show(run.unpack(other.arguments))
-    raise Diverged(f"{name}({_show(arguments)}) is new, but {name}({recorded}) {state}")
-
-
-def _show(arguments: Any) -> str:
-    shown = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
-    return shown if len(shown) <= 300 else shown[:300] + "…"
 
 
 def _intend(it: EffectCall, call: r.Call, arguments: dict[str, Any]) -> Protocol[Recorded]:

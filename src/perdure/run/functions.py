@@ -37,6 +37,8 @@ class Options(msgspec.Struct, frozen=True):
     not_done: tuple[type[BaseException], ...] = ()
     outside: str = "refuse"
     on_change: str | None = None
+    was: tuple[str, ...] | None = None
+    """Its earlier names; none at all says that it is new, and None says nothing."""
 
     def __post_init__(self) -> None:
         _one_of("in_doubt", self.in_doubt, ("ask", "retry", "fail"))
@@ -44,6 +46,18 @@ class Options(msgspec.Struct, frozen=True):
         _one_of("on_change", self.on_change, (None, "error", "rerun"))
         if self.retries < 0 or self.backoff < 0 or (self.timeout is not None and self.timeout <= 0):
             raise ValueError("retries and backoff cannot be negative, and a timeout must be above 0")
+        if self.was is not None:
+            msgspec.structs.force_setattr(self, "was", earlier_names(self.was))
+
+
+def earlier_names(was: object) -> tuple[str, ...] | None:
+    """What is given as `was=`: a name, or several, or nothing."""
+    if was is None:
+        return None
+    names = (was,) if isinstance(was, str) else tuple(was) if isinstance(was, Iterable) else (was,)
+    if not all(isinstance(name, str) and name for name in names):
+        raise TypeError(f'was={was!r}: give the earlier name, was="search", or several of them')
+    return names
 
 
 def _one_of(name: str, value: object, allowed: tuple[object, ...]) -> None:

@@ -22,18 +22,27 @@ END = object()
 _READABLE = re.compile(r"[A-Za-z_][\w-]{0,39}", re.ASCII)
 
 ItemKey = str | Callable[[Any], Any] | None
+Loops = str | int | Iterable[str | int]
+"""Earlier names of a loop."""
 
 
 class Loop:
     """One `run.each`: which item is open, and which are done."""
 
-    def __init__(self, run: RunCore, items: Iterable[Any], key: ItemKey, name: str) -> None:
+    def __init__(
+        self, run: RunCore, items: Iterable[Any], key: ItemKey, name: str, was: Sequence[str | int] = ()
+    ) -> None:
         self.run = run
         self._outer = frame_of(run)
         nth = self._outer.count("\0each", name.encode())
         # A name is made a label too: "1" or "a#2" must not be taken for another loop, nor "/" for an end of a scope.
-        label = _label(name, "name") + (f"#{nth + 1}" if nth else "") if name else str(nth + 1)
+        again = f"#{nth + 1}" if nth else ""
+        label = _label(name, "name") + again if name else str(nth + 1)
         self._prefix = f"{self._outer.path}{label}:"
+        for old in was:
+            label = str(old) if isinstance(old, int) else _label(old, "was") + again
+            with run.lock:
+                run.ledger.move_scope(f"{self._outer.path}{label}:", self._prefix)
         self._items = enumerate(items)
         self._total = len(items) if isinstance(items, Sized) else None
         self._key = key
@@ -91,6 +100,18 @@ class Loop:
         end = "\n" if index is None else "\r"
         sys.stderr.write(f"\r\x1b[K{self.run.id}: {done}/{self._total}{end}")
         sys.stderr.flush()
+
+
+def earlier_loops(was: object) -> tuple[str | int, ...]:
+    """What is given as `was=` to a loop: its earlier name, or as the how manieth loop without a name it was known."""
+    names = (was,) if isinstance(was, str | int) else was
+    if not isinstance(names, Iterable):
+        raise TypeError(f"was={was!r}: give the earlier name of the loop, or its number when it had none")
+    loops = tuple(names)
+    for one in loops:
+        if not (isinstance(one, str) and one) and not (type(one) is int and one >= 1):
+            raise TypeError(f"was={was!r}: give the earlier name of the loop, or its number, from 1, when it had none")
+    return loops
 
 
 def _key_of(value: Any, key: ItemKey) -> Any:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
+from itertools import zip_longest
 from typing import Any
 
 import msgspec
@@ -50,6 +51,13 @@ class Recorded(msgspec.Struct, eq=False, gc=False):
     usage: tuple[r.Usage, ...] = ()
     credited: bool = False
     """This opening of the run has gone past it; or it was made in it."""
+    origin: r.Call | None = None
+    """What the journal calls it, when the code has another name for it now: entries go on under that one."""
+
+    @property
+    def blank(self) -> bool:
+        """Only keeps a place: the journal says nothing of this one."""
+        return not (self.done or self.failed or self.attempts or self.key)
 
     @property
     def in_doubt(self) -> bool:
@@ -71,6 +79,12 @@ class Waited(msgspec.Struct, eq=False, gc=False):
     how: str = ""
     """Empty while it lasts."""
     value: bytes = b""
+    asked: bool = False
+    """The code has come to it in this opening of the run."""
+
+
+AGAIN = ("refused", "withdrawn")
+"""How a wait ends that is begun anew when the code comes there: its answer did not fit, or the code did not come."""
 
 
 class Ledger:
@@ -108,6 +122,8 @@ class Ledger:
         self._failures: list[int] = []
         """Those of the latest attempt."""
         self._within: dict[str, list[Recorded]] | None = None
+        self._by_arguments: dict[tuple[str, bytes], list[Recorded]] | None = None
+        self._loops: set[str] | None = None
         self.latest_start = 0
         """The largest `since`: something was begun after that entry."""
         for event in events:
@@ -120,6 +136,80 @@ class Ledger:
         """The nth recorded call of that name with those arguments in that scope."""
         calls = self.calls.get((path, name, ident))
         return calls[nth] if calls is not None and nth < len(calls) else None
+
+    def adopt(self, path: str, name: str, ident: bytes, nth: int, was: tuple[str, ...]) -> Recorded | None:
+        """The next call that is recorded under an earlier name and not asked for yet: it has the new one now."""
+        for old in was:
+            for place, one in enumerate(self.calls.get((path, old, ident), ())):
+                if one.name == old and not one.consumed and not one.blank:
+                    one.origin = one.origin or r.Call(path, old, ident, place)
+                    self._rename(one, name, nth)
+                    return one
+        return None
+
+    def _rename(self, one: Recorded, name: str, nth: int) -> None:
+        """It keeps its old place too, so that a later call of the old name is not counted as this one."""
+        effects = self.effects.get((one.path, one.name), [])
+        if one in effects:
+            effects.remove(one)
+            self.effects.setdefault((one.path, name), []).append(one)
+        one.name = name
+        calls = self.calls.setdefault((one.path, name, one.ident), [])
+        calls += [Recorded(one.path, name, one.ident, one.effect) for _ in range(len(calls), nth + 1)]
+        calls[nth] = one
+
+    def move_scope(self, old: str, new: str) -> None:
+        """What is recorded in the items of a loop that has another name now; what the new name has came later."""
+        if not self._has_loop(old):
+            return
+        self._within = self._loops = None
+
+        def moved(path: str) -> str:
+            return new + path[len(old) :]
+
+        for key in [key for key in self.calls if key[0].startswith(old)]:
+            earlier, place = self.calls.pop(key), (moved(key[0]), *key[1:])
+            for nth, one in enumerate(earlier):
+                one.origin = one.origin or r.Call(*key, nth)
+                one.path = place[0]
+            self.calls[place] = _merged(earlier, self.calls.get(place, []))
+        self.items |= {moved(path) for path in self.items if path.startswith(old)}
+        lists: tuple[dict[Any, list[Any]], ...] = (self.effects, self.operations, self.waits)
+        for by_key in lists:
+            for key in [key for key in by_key if key[0].startswith(old)]:
+                place, first = (moved(key[0]), *key[1:]), by_key.pop(key)
+                then = by_key.get(place, [])
+                # A question whose answer did not fit was asked again in the same place.
+                by_key[place] = [one for one in first if not then or getattr(one, "how", "") not in AGAIN] + then
+        by_scope: tuple[dict[str, list[Any]], ...] = (self.landed, self.item_usage)
+        for by_path in by_scope:
+            for path in [path for path in by_path if path.startswith(old)]:
+                by_path[moved(path)] = by_path.pop(path) + by_path.get(moved(path), [])
+
+    def _has_loop(self, prefix: str) -> bool:
+        """Whether anything is recorded in its items; asked for every loop that had another name."""
+        if self._loops is None:
+            paths = {path for path, _, _ in (*self.calls, *self.operations, *self.waits)} | self.items
+            inside = (scope for path in paths for scope in scopes_around(path))
+            self._loops = {scope[: scope.rindex(":") + 1] for scope in inside}
+        return prefix in self._loops
+
+    def unasked_waits(self, scope: str | None = None, kind: str | None = None) -> list[Waited]:
+        """What the run waited for when it was left, and what the code has not come to; all, or of one kind."""
+        return [
+            waited
+            for waited, call in self._open_waits.values()
+            if not waited.asked and not waited.how and (kind is None or (waited.kind, call.scope) == (kind, scope))
+        ]
+
+    def same_arguments(self, path: str, ident: bytes) -> list[Recorded]:
+        """Effects of earlier openings that were called like this and may have happened, whatever their names."""
+        if self._by_arguments is None:
+            self._by_arguments = {}
+            for one in self.by_intent.values():
+                if not one.consumed:
+                    self._by_arguments.setdefault((one.path, one.ident), []).append(one)
+        return [one for one in self._by_arguments.get((path, ident), ()) if not one.consumed and not one.failed]
 
     def went_past(self, failure: Recorded) -> bool:
         """Whether the code caught this failure and did something after it."""
@@ -149,13 +239,13 @@ class Ledger:
         """Keep a call that is being made now, so that later ones can be compared with it."""
         recorded.consumed = recorded.credited = True
         calls = self.calls.setdefault((recorded.path, recorded.name, recorded.ident), [])
-        calls[nth:] = [recorded]
+        calls[nth : nth + 1] = [recorded]
         if recorded.effect:
             self.effects.setdefault((recorded.path, recorded.name), []).append(recorded)
 
-    def track_step(self, call: r.Call, result: bytes) -> None:
+    def track_step(self, path: str, name: str, ident: bytes, result: bytes) -> None:
         """Keep a step that was called by an explicit id: the next call with that id is the same one."""
-        recorded = Recorded(call.scope, call.name, call.ident, effect=False)
+        recorded = Recorded(path, name, ident, effect=False)
         recorded.done, recorded.result = True, result
         self.track(recorded, 0)
 
@@ -323,6 +413,21 @@ class Ledger:
         if it.number:
             self.taken.setdefault(call.ident.decode(), set()).add(it.number)
         self.latest_start = max(self.latest_start, event.seq - 1)
+
+
+def withdrawn(waits: Iterable[Waited]) -> list[r.WaitEnded]:
+    """The entries that end waits to which the code does not come any more."""
+    entries = []
+    for waited in waits:
+        waited.how = "withdrawn"
+        entries.append(r.WaitEnded(waited.seq, waited.how))
+    return entries
+
+
+def _merged(earlier: list[Recorded], later: list[Recorded]) -> list[Recorded]:
+    """Calls of one kind, recorded in part under one name of their loop and in part under another."""
+    pairs = zip_longest(earlier, later)
+    return [a if a is not None and (b is None or not a.blank) else b for a, b in pairs]
 
 
 def scopes_around(path: str) -> Iterator[str]:

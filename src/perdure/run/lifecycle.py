@@ -28,7 +28,7 @@ from ..store.base import Overtaken, Script, Statement, Store, Unit
 from .account import Budget, write_credit
 from .core import RunCore
 from .items import finished_with
-from .ledger import Ledger
+from .ledger import Ledger, withdrawn
 from .requests import Protocol, Read, Submit
 from .scope import Frame, current
 from .steps import describe
@@ -252,7 +252,7 @@ def _commit_end(run: RunCore, error: BaseException | None) -> Protocol[None]:
 def _last_entry(run: RunCore, error: BaseException | None) -> tuple[list[r.Record], Sequence[Statement]]:
     if error is None:
         result = run.view.result or run.pack(None, "result")[0]
-        return [r.RunFinished(result)], run.result_objects
+        return [*withdrawn(run.ledger.unasked_waits()), r.RunFinished(result)], run.result_objects
     if isinstance(error, RunWaiting):
         return [], ()
     if not isinstance(error, Exception):

@@ -33,6 +33,11 @@ class EffectCall(msgspec.Struct, frozen=True):
     def run(self) -> RunCore:
         return self.frame.run
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What it is called, and what it was called before."""
+        return (self.function.name, *(self.options.was or ()))
+
     def with_key(self, key: str) -> dict[str, Any]:
         """The keyword arguments of the body."""
         signature = self.function.signature

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,7 +18,14 @@ AT_ONCE = 16
 
 
 def map_items(
-    run: RunCore, step: Durable[..., Any], items: Iterable[Any], key: ItemKey, at_once: int, errors: str, name: str
+    run: RunCore,
+    step: Durable[..., Any],
+    items: Iterable[Any],
+    key: ItemKey,
+    at_once: int,
+    errors: str,
+    name: str,
+    was: Sequence[str | int] = (),
 ) -> Protocol[list[Any]]:
     """The results, in the order of the items."""
     if errors not in ("raise", "return"):
@@ -32,7 +39,8 @@ def map_items(
             hint="call it in the run itself",
         )
     values = list(items)
-    loop = Loop(run, values, key, name or f"map {step.name}")
+    before = was or () if name else [*was, *(f"map {old}" for old in step.was)]
+    loop = Loop(run, values, key, name or f"map {step.name}", before)
     jobs = [
         partial(step.within, Frame(run, loop.path(value, index), outer, "", None), (value,), {})
         for index, value in enumerate(values)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Sequence
 from typing import Any
 
 from .. import records as r
-from ..errors import PerdureError, StepTimeout, StoreProblem, VersionConflict, WorkflowProblem
+from ..errors import Diverged, PerdureError, StepTimeout, StoreProblem, VersionConflict, WorkflowProblem
 from ..failpoints import Site
 from ..limits import RETRY_BACKOFF_SECONDS_MAX
 from ..store.base import Statement, holds
@@ -15,6 +16,7 @@ from .account import must_afford, write_credit
 from .core import RunCore
 from .functions import Function, Options
 from .ledger import Recorded
+from .lines import at_line
 from .requests import Invoke, Pause, Protocol
 from .scope import Frame
 
@@ -26,7 +28,7 @@ def call_step(
     run = frame.run
     arguments = function.signature.arguments(args, kwargs)
     ident = function.ident(arguments, options)
-    recorded, nth = run.match(frame, function.name, ident)
+    recorded, nth = run.match(frame, function.name, ident, options.was)
     if recorded is not None and recorded.done:
         run.account.credit(recorded)
         run.land(frame, recorded.take_writes())
@@ -36,13 +38,26 @@ def call_step(
     call = r.Call(frame.path, function.name, ident, nth)
     attempts = 0
     if recorded is not None:
+        _refuse_doubt(run, recorded)
+        call = recorded.origin or call
         attempts = recorded.attempts
         yield from wait_until(run, recorded.next_at)
     try:
         return (yield from _execute(frame, function, options, call, args, kwargs, attempts))
     except StoreProblem:
-        frame.uncount(call.name, ident)  # nothing is recorded: calling again is the same call
+        frame.uncount(function.name, ident)  # nothing is recorded: calling again is the same call
         raise
+
+
+def _refuse_doubt(run: RunCore, recorded: Recorded) -> None:
+    """An effect that has become a step may be repeated from now on; that it may have been is not known by that."""
+    if recorded.effect and recorded.in_doubt:
+        raise Diverged(
+            f"{recorded.name}{at_line()} is a step now, and was an effect when run {run.id!r} began it (entry "
+            f"{recorded.seq}): nobody knows whether that happened. Nothing was run, and all that is recorded is kept",
+            hint=f"say how it ended with `perdure answer {shlex.quote(run.id)}{run.store_option}`, or leave it an "
+            'effect until then, with in_doubt="retry" if it may be repeated',
+        )
 
 
 def _execute(
@@ -91,7 +106,7 @@ def _execute(
             raise
         run.land(frame, writes)
         if options.id is not None:
-            run.ledger.track_step(call, packed)
+            run.ledger.track_step(frame.path, function.name, call.ident, packed)
         return result
 
 

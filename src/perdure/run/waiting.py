@@ -22,8 +22,8 @@ from ..failpoints import Site
 from ..limits import WAIT_POLL_SECONDS
 from ..store.base import Statement
 from .core import RunCore
-from .functions import DIGEST
-from .ledger import Waited
+from .functions import DIGEST, EXPLICIT
+from .ledger import AGAIN, Waited, withdrawn
 from .requests import Pause, Protocol, Read
 from .scope import Frame, frame_of
 from .writes import named
@@ -52,14 +52,20 @@ Look = Callable[[Waited], Protocol[bool]]
 
 
 def ask(
-    run: RunCore, question: str, choices: Sequence[Any] | None, schema: Any, timeout: Duration | None, default: Any
+    run: RunCore,
+    question: str,
+    choices: Sequence[Any] | None,
+    schema: Any,
+    timeout: Duration | None,
+    default: Any,
+    id: str | None,
 ) -> Protocol[Any]:
     """Wait for a person's answer."""
     frame = _where(run, "ask")
     listed = None if choices is None else list(choices)
-    digest = codec.digest([question, listed], "question")
+    ident = _ident(id, [question, listed])
     packed, made = objects.pack(run.store, listed, "choices") if listed is not None else (b"", ())
-    wait = Wait("ask", DIGEST + digest, _question(question), _until(run, timeout), packed, made)
+    wait = Wait("ask", ident, _question(question), _until(run, timeout), packed, made)
 
     def fits(value: Any) -> Any:
         if listed is not None and value not in listed:
@@ -69,11 +75,10 @@ def ask(
     return (yield from _answered(frame, wait, fits, default))
 
 
-def approve(run: RunCore, question: str, timeout: Duration | None, default: Any) -> Protocol[bool]:
+def approve(run: RunCore, question: str, timeout: Duration | None, default: Any, id: str | None) -> Protocol[bool]:
     """Wait for a yes or a no."""
     frame = _where(run, "approve")
-    digest = codec.digest(question, "question")
-    wait = Wait("approve", DIGEST + digest, _question(question), _until(run, timeout))
+    wait = Wait("approve", _ident(id, question), _question(question), _until(run, timeout))
 
     def fits(value: Any) -> Any:
         if not isinstance(value, bool):
@@ -84,13 +89,13 @@ def approve(run: RunCore, question: str, timeout: Duration | None, default: Any)
     return result
 
 
-def sleep(run: RunCore, until: Duration | datetime) -> Protocol[None]:
+def sleep(run: RunCore, until: Duration | datetime, id: str | None) -> Protocol[None]:
     """Wait until a time comes. It is fixed when the run first comes here."""
     frame = _where(run, "sleep")
     # Not by how long: "until" computed from the clock is another value each time, and the same sleep.
     at = _at(until) if isinstance(until, datetime) else run.clock.wall_ms() + int(seconds_of(until, "sleep") * 1000)
     shown = datetime.fromtimestamp(at / 1000, UTC).astimezone().isoformat(" ", "seconds")
-    wait = Wait("sleep", DIGEST, f"until {shown}", at)
+    wait = Wait("sleep", DIGEST if id is None else _ident(id, None), f"until {shown}", at)
 
     def look(waited: Waited) -> Protocol[bool]:
         yield from ()
@@ -153,6 +158,13 @@ def _where(run: RunCore, what: str) -> Frame:
     return frame
 
 
+def _ident(id: str | None, asked: Any) -> bytes:
+    """What a wait is known by when the run is resumed: its id, else what it says."""
+    if id is not None:
+        return EXPLICIT + named(id, "an id").encode()
+    return DIGEST + codec.digest(asked, "question")
+
+
 def _question(text: object) -> str:
     if not isinstance(text, str):
         raise TypeError(f"a question is a str, not {text!r}")
@@ -205,25 +217,29 @@ def _value(run: RunCore, waited: Waited, wait: Wait, default: Any, fits: Callabl
 def _wait(frame: Frame, wait: Wait, look: Look) -> Protocol[Waited]:
     """One wait, from its beginning, which may be long ago, to its end."""
     run = frame.run
-    nth = frame.count(f"\0wait {wait.kind}", wait.ident)
+    # An explicit id stands for one wait, however often the code comes there.
+    nth = 0 if wait.ident.startswith(EXPLICIT) else frame.count(f"\0wait {wait.kind}", wait.ident)
     call = r.Call(frame.path, f"wait {wait.kind}", wait.ident, nth)
     waits = run.ledger.waits.setdefault((call.scope, call.name, call.ident), [])
     while True:
         waited = waits[nth] if nth < len(waits) else None
-        if waited is None or waited.how == "refused":
+        if waited is None or waited.how in AGAIN:
             if run.finished:
                 raise RunFinished(f"run {run.id!r} is finished: it does not wait any more")
             waited = yield from _begin(run, call, wait)
             waits[nth:] = [waited]
+        waited.asked = True
         if not waited.how:
             yield from _hold(run, waited, wait, look)
-        if waited.how != "refused":
+        if waited.how not in AGAIN:
             return waited
 
 
 def _begin(run: RunCore, call: r.Call, wait: Wait) -> Protocol[Waited]:
     began = r.WaitBegan(call, run.head.seq, wait.kind, wait.text, wait.until, wait.choices)
-    seq = yield from run.commit(Site.WAIT_BEGIN, began, objects=wait.objects)
+    # What an earlier version of the code has asked here: nobody is to answer a question that leads nowhere.
+    instead = withdrawn(run.ledger.unasked_waits(call.scope, wait.kind))
+    seq = yield from run.commit(Site.WAIT_BEGIN, *instead, began, objects=wait.objects)
     return Waited(seq, wait.kind, wait.until)
 
 

@@ -22,8 +22,8 @@ from ..records import Op
 from ..run import waiting
 from ..run.core import RunCore
 from ..run.durable import Durable, make_durable
-from ..run.functions import Options
-from ..run.items import END, ItemKey, Loop, finish_current_item
+from ..run.functions import Options, earlier_names
+from ..run.items import END, ItemKey, Loop, Loops, earlier_loops, finish_current_item
 from ..run.lifecycle import end_run, open_run
 from ..run.parallel import AT_ONCE, map_items
 from ..run.requests import drive_sync
@@ -224,13 +224,14 @@ class Run:
         backoff: float = RETRY_BACKOFF_SECONDS,
         timeout: float | None = None,
         ignore: Iterable[str] = (),
+        was: str | Iterable[str] | None = None,
         **kwargs: Any,
     ) -> Any:
         """Call any function as a step, without declaring it.
 
         >>> page = run.step(fetch, "https://example.com", retries=3)
         """
-        options = Options(id=id, retries=retries, backoff=backoff, timeout=timeout)
+        options = Options(id=id, retries=retries, backoff=backoff, timeout=timeout, was=earlier_names(was))
         return self._call(function, False, name, ignore, options, args, kwargs)
 
     def effect(
@@ -247,6 +248,7 @@ class Run:
         timeout: float | None = None,
         ignore: Iterable[str] = (),
         on_change: str | None = None,
+        was: str | Iterable[str] | None = None,
         **kwargs: Any,
     ) -> Any:
         """Call any function as an effect, without declaring it."""
@@ -259,16 +261,18 @@ class Run:
             in_doubt=in_doubt,
             not_done=not_done,
             on_change=on_change,
+            was=earlier_names(was),
         )
         return self._call(function, True, name, ignore, options, args, kwargs)
 
-    def each(self, items: Iterable[R], key: ItemKey = None, *, name: str = "") -> Each[R]:
+    def each(self, items: Iterable[R], key: ItemKey = None, *, name: str = "", was: Loops = ()) -> Each[R]:
         """Loop over items, continuing at the first one not done; what the body writes lands with its item.
 
         An item is done when the loop asks for the next one. Items are told apart by `key` (an attribute, an entry
-        or a callable), else by their content. Give loops a `name` when you may add or remove loops later.
+        or a callable), else by their content. Give loops a `name` when you may add or remove loops later; `was` is the
+        name that it had, or its number among the loops without a name, from 1.
         """
-        return Each(Loop(self._core, items, key, name))
+        return Each(Loop(self._core, items, key, name, earlier_loops(was)))
 
     def map(
         self,
@@ -279,6 +283,7 @@ class Run:
         max_concurrency: int = AT_ONCE,
         errors: str = "raise",
         name: str = "",
+        was: Loops = (),
     ) -> list[Any]:
         """Call a step or an effect for each item, several at a time; returns the results in the order of the items.
 
@@ -286,10 +291,12 @@ class Run:
 
         Each item is remembered by itself: after a crash only those run that were not done. `key` tells them apart,
         as in `each`. When one fails no other is begun, those under way go on to their ends, and its exception is
-        raised; with `errors="return"` all run, and exceptions stand in the places of results.
+        raised; with `errors="return"` all run, and exceptions stand in the places of results. `name` and `was` are
+        those of `each`; without a name it has that of the step.
         """
         step = self._durable(function, False, None, (), Options())
-        return list(self._do(map_items(self._core, step, items, key, max_concurrency, errors, name)))
+        before = earlier_loops(was)
+        return list(self._do(map_items(self._core, step, items, key, max_concurrency, errors, name, before)))
 
     def item_done(self) -> None:
         """The current item is done now, even if the loop is left before it asks for the next."""

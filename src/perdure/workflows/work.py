@@ -223,7 +223,7 @@ class Work:
         return call, args, kwargs
 
     def _bound_to(self, step: WorkflowStep) -> Callable[..., Any]:
-        call = self._handlers.get(step.action) or self._engine.functions.get(step.action)
+        call = self._handlers.get(step.action) or self._engine.declared(step.action)
         if call is None:
             known = sorted({*self._handlers, *self._engine.functions})
             raise UnknownAction(

@@ -1,0 +1,36 @@
+"""Where in the user's program we are: messages name the line, so that nobody has to look for it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+from types import FrameType
+
+_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_PYTHONS = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib")})
+_INSTALLED = os.sep + "site-packages" + os.sep
+
+
+def calling_line() -> str:
+    """`agent.py:41`, the line of the program that has called into Perdure; "" where there is none."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and not _is_the_users(frame.f_code.co_filename):
+        frame = frame.f_back
+    if frame is None:
+        return ""
+    path = frame.f_code.co_filename
+    short = os.path.relpath(path) if os.path.isabs(path) else path
+    return f"{path if short.startswith('..') else short}:{frame.f_lineno}"
+
+
+def _is_the_users(path: str) -> bool:
+    if path.startswith((_OURS, "<frozen")):
+        return False
+    return not path.startswith(_PYTHONS) or _INSTALLED in path
+
+
+def at_line() -> str:
+    """The same for the middle of a sentence: ` at agent.py:41`, or nothing."""
+    line = calling_line()
+    return f" at {line}" if line else ""
