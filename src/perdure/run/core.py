@@ -18,8 +18,9 @@ from ..limits import SEAL_EVENTS
 from ..store import locate
 from ..store.base import Statement
 from .account import Account
-from .functions import EXPLICIT
+from .functions import EXPLICIT, Function, Options
 from .ledger import Ledger, Recorded
+from .renames import Place, adopt
 from .requests import Protocol, Read, Submit
 from .scope import Frame
 
@@ -216,12 +217,15 @@ class RunCore:
         finally:
             self._under_way.discard(call)
 
-    def match(self, frame: Frame, name: str, ident: bytes, was: tuple[str, ...] | None) -> tuple[Recorded | None, int]:
+    def match(
+        self, frame: Frame, function: Function, options: Options, arguments: dict[str, Any], ident: bytes
+    ) -> tuple[Recorded | None, int]:
         """The recorded call that this one is, if any, and which of its kind it is."""
-        recorded, nth = self._find(frame, name, ident)
-        if was and (recorded is None or recorded.blank):
+        recorded, nth = self._find(frame, function.name, ident)
+        if self.resumed and (recorded is None or recorded.blank):
             with self.lock:
-                recorded = self.ledger.adopt(frame.path, name, ident, nth, was) or recorded
+                place = Place(frame.path, function.name, ident, nth)
+                recorded = adopt(self.ledger, place, function, options, arguments) or recorded
         if recorded is not None:
             recorded.consumed = True
             if recorded.effect and recorded.done:
@@ -234,6 +238,6 @@ class RunCore:
         while True:
             nth = frame.count(name, ident)
             recorded = self.ledger.find(frame.path, name, ident, nth)
-            if recorded is None or recorded.name == name:
+            if recorded is None or (recorded.name, recorded.ident) == (name, ident):
                 return recorded, nth
-            # That one is counted, and belongs to a function which had this name before.
+            # That one is counted, and was taken by a call which has another name or more parameters now.

@@ -7,8 +7,9 @@ from typing import Any
 from ..errors import Diverged
 from .doubt import unsettled_effect
 from .ledger import Recorded
-from .lines import at_line
+from .lines import at_line, called
 from .outcomes import EffectCall
+from .renames import same_arguments
 from .requests import Protocol
 
 
@@ -45,21 +46,16 @@ def _renamed(it: EffectCall, ident: bytes) -> Recorded | None:
     mine = engine.functions.get(it.function.name)
     if it.options.was is not None or mine is None or not mine.early:
         return None
-    for one in run.ledger.same_arguments(it.frame.path, ident):
+    for one in same_arguments(run.ledger, it.frame.path, ident):
         if engine.declared(one.name) is None:
             return one
     return None
 
 
 def _diverged(it: EffectCall, arguments: dict[str, Any], other: Recorded, state: str, hint: str) -> Diverged:
-    recorded = _show(it.run.unpack(other.arguments))
+    recorded = called(other.name, it.run.unpack(other.arguments))
     return Diverged(
-        f"{it.function.name}({_show(arguments)}) is new, but {other.name}({recorded}) {state} (run {it.run.id!r}, "
+        f"{called(it.function.name, arguments)} is new, but {recorded} {state} (run {it.run.id!r}, "
         f"entry {other.seq}; called{at_line()}); nothing was run, and all that is recorded is kept",
         hint=hint,
     )
-
-
-def _show(arguments: Any) -> str:
-    shown = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
-    return shown if len(shown) <= 300 else shown[:300] + "…"

@@ -33,7 +33,7 @@ def call_effect(it: EffectCall) -> Protocol[Any]:
 def _match_or_begin(it: EffectCall, arguments: dict[str, Any], ident: bytes) -> Protocol[Any]:
     """What is recorded, else what there is to do."""
     run, frame = it.run, it.frame
-    recorded, nth = run.match(frame, it.function.name, ident, it.options.was)
+    recorded, nth = run.match(frame, it.function, it.options, arguments, ident)
     if recorded is not None and recorded.done:
         run.account.credit(recorded)
         run.land(frame, recorded.take_writes())

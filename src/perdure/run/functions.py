@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NewType
 
 import msgspec
@@ -73,6 +73,8 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature:
         return _ANYTHING
 
 
+_MISSING = object()
+
 _ANYTHING = inspect.signature(lambda *args, **kwargs: None)
 """For `max`, `int` and other builtins, which do not tell what they take."""
 
@@ -117,6 +119,10 @@ class Signature:
             return codec.digest((arguments, version) if version != 1 else arguments, self._function_name)
         except NotStorable as error:
             raise NotStorable(error.message, hint="or leave the parameter out with ignore=(...)") from None
+
+    def left_out(self, arguments: dict[str, Any]) -> list[str]:
+        """The parameters that have their default, because the caller did not give them, in their order."""
+        return [name for name, default in self._defaults.items() if arguments.get(name, _MISSING) is default]
 
     def example(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Arguments of the form that a full call has, the key left out."""
@@ -169,6 +175,14 @@ class Function(msgspec.Struct, frozen=True):
             return EXPLICIT + options.id.encode()
         # An effect is matched whatever its version: that it has happened does not depend on how it is written.
         return DIGEST + self.signature.digest(arguments, 1 if self.effect else options.version)
+
+    def earlier_idents(self, arguments: dict[str, Any], options: Options) -> Iterator[bytes]:
+        """What the same call had before parameters were added, at the end and with defaults, that it does not give."""
+        if options.id is None:
+            left = dict(arguments)
+            for name in reversed(self.signature.left_out(arguments)):
+                del left[name]
+                yield self.ident(left, options)
 
 
 def function(

@@ -13,6 +13,7 @@ from ..failpoints import Site
 from ..journal.landing import Wanted
 from ..store.base import Statement
 from .core import RunCore
+from .renames import move_scope
 from .requests import Protocol
 from .scope import FRAME, Frame, frame_of
 
@@ -42,7 +43,7 @@ class Loop:
         for old in was:
             label = str(old) if isinstance(old, int) else _label(old, "was") + again
             with run.lock:
-                run.ledger.move_scope(f"{self._outer.path}{label}:", self._prefix)
+                move_scope(run.ledger, f"{self._outer.path}{label}:", self._prefix)
         self._items = enumerate(items)
         self._total = len(items) if isinstance(items, Sized) else None
         self._key = key

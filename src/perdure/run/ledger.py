@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from itertools import zip_longest
 from typing import Any
 
 import msgspec
@@ -121,9 +120,12 @@ class Ledger:
         """The recorded failures that ended attempts, or at which attempts ended."""
         self._failures: list[int] = []
         """Those of the latest attempt."""
-        self._within: dict[str, list[Recorded]] | None = None
-        self._by_arguments: dict[tuple[str, bytes], list[Recorded]] | None = None
-        self._loops: set[str] | None = None
+        self.within: dict[str, list[Recorded]] | None = None
+        """Done calls by the scopes around them, once somebody has asked."""
+        self.by_arguments: dict[tuple[str, bytes], list[Recorded]] | None = None
+        self.loops: set[str] | None = None
+        self.names: set[tuple[str, str]] | None = None
+        """What `renames` has looked up of it."""
         self.latest_start = 0
         """The largest `since`: something was begun after that entry."""
         for event in events:
@@ -137,63 +139,6 @@ class Ledger:
         calls = self.calls.get((path, name, ident))
         return calls[nth] if calls is not None and nth < len(calls) else None
 
-    def adopt(self, path: str, name: str, ident: bytes, nth: int, was: tuple[str, ...]) -> Recorded | None:
-        """The next call that is recorded under an earlier name and not asked for yet: it has the new one now."""
-        for old in was:
-            for place, one in enumerate(self.calls.get((path, old, ident), ())):
-                if one.name == old and not one.consumed and not one.blank:
-                    one.origin = one.origin or r.Call(path, old, ident, place)
-                    self._rename(one, name, nth)
-                    return one
-        return None
-
-    def _rename(self, one: Recorded, name: str, nth: int) -> None:
-        """It keeps its old place too, so that a later call of the old name is not counted as this one."""
-        effects = self.effects.get((one.path, one.name), [])
-        if one in effects:
-            effects.remove(one)
-            self.effects.setdefault((one.path, name), []).append(one)
-        one.name = name
-        calls = self.calls.setdefault((one.path, name, one.ident), [])
-        calls += [Recorded(one.path, name, one.ident, one.effect) for _ in range(len(calls), nth + 1)]
-        calls[nth] = one
-
-    def move_scope(self, old: str, new: str) -> None:
-        """What is recorded in the items of a loop that has another name now; what the new name has came later."""
-        if not self._has_loop(old):
-            return
-        self._within = self._loops = None
-
-        def moved(path: str) -> str:
-            return new + path[len(old) :]
-
-        for key in [key for key in self.calls if key[0].startswith(old)]:
-            earlier, place = self.calls.pop(key), (moved(key[0]), *key[1:])
-            for nth, one in enumerate(earlier):
-                one.origin = one.origin or r.Call(*key, nth)
-                one.path = place[0]
-            self.calls[place] = _merged(earlier, self.calls.get(place, []))
-        self.items |= {moved(path) for path in self.items if path.startswith(old)}
-        lists: tuple[dict[Any, list[Any]], ...] = (self.effects, self.operations, self.waits)
-        for by_key in lists:
-            for key in [key for key in by_key if key[0].startswith(old)]:
-                place, first = (moved(key[0]), *key[1:]), by_key.pop(key)
-                then = by_key.get(place, [])
-                # A question whose answer did not fit was asked again in the same place.
-                by_key[place] = [one for one in first if not then or getattr(one, "how", "") not in AGAIN] + then
-        by_scope: tuple[dict[str, list[Any]], ...] = (self.landed, self.item_usage)
-        for by_path in by_scope:
-            for path in [path for path in by_path if path.startswith(old)]:
-                by_path[moved(path)] = by_path.pop(path) + by_path.get(moved(path), [])
-
-    def _has_loop(self, prefix: str) -> bool:
-        """Whether anything is recorded in its items; asked for every loop that had another name."""
-        if self._loops is None:
-            paths = {path for path, _, _ in (*self.calls, *self.operations, *self.waits)} | self.items
-            inside = (scope for path in paths for scope in scopes_around(path))
-            self._loops = {scope[: scope.rindex(":") + 1] for scope in inside}
-        return prefix in self._loops
-
     def unasked_waits(self, scope: str | None = None, kind: str | None = None) -> list[Waited]:
         """What the run waited for when it was left, and what the code has not come to; all, or of one kind."""
         return [
@@ -201,15 +146,6 @@ class Ledger:
             for waited, call in self._open_waits.values()
             if not waited.asked and not waited.how and (kind is None or (waited.kind, call.scope) == (kind, scope))
         ]
-
-    def same_arguments(self, path: str, ident: bytes) -> list[Recorded]:
-        """Effects of earlier openings that were called like this and may have happened, whatever their names."""
-        if self._by_arguments is None:
-            self._by_arguments = {}
-            for one in self.by_intent.values():
-                if not one.consumed:
-                    self._by_arguments.setdefault((one.path, one.ident), []).append(one)
-        return [one for one in self._by_arguments.get((path, ident), ()) if not one.consumed and not one.failed]
 
     def went_past(self, failure: Recorded) -> bool:
         """Whether the code caught this failure and did something after it."""
@@ -257,12 +193,12 @@ class Ledger:
 
     def done_within(self, item: str) -> list[Recorded]:
         """Every done call in the scope of an item, and of the items in it."""
-        if self._within is None:
-            self._within = {}
+        if self.within is None:
+            self.within = {}
             for (path, _, _), calls in self.calls.items():
                 for outer in scopes_around(path):
-                    self._within.setdefault(outer, []).extend(one for one in calls if one.done)
-        return self._within.get(item, [])
+                    self.within.setdefault(outer, []).extend(one for one in calls if one.done)
+        return self.within.get(item, [])
 
     def close(self, recorded: Recorded) -> None:
         """A done effect that the code has asked for is not looked at again: a new one must not pay for the old ones."""
@@ -417,17 +353,7 @@ class Ledger:
 
 def withdrawn(waits: Iterable[Waited]) -> list[r.WaitEnded]:
     """The entries that end waits to which the code does not come any more."""
-    entries = []
-    for waited in waits:
-        waited.how = "withdrawn"
-        entries.append(r.WaitEnded(waited.seq, waited.how))
-    return entries
-
-
-def _merged(earlier: list[Recorded], later: list[Recorded]) -> list[Recorded]:
-    """Calls of one kind, recorded in part under one name of their loop and in part under another."""
-    pairs = zip_longest(earlier, later)
-    return [a if a is not None and (b is None or not a.blank) else b for a, b in pairs]
+    return [r.WaitEnded(waited.seq, "withdrawn") for waited in waits]
 
 
 def scopes_around(path: str) -> Iterator[str]:

@@ -18,6 +18,7 @@ from ..errors import (
     RunBusy,
     RunWaiting,
     StoreProblem,
+    ValueProblem,
     WorkflowProblem,
 )
 from ..failpoints import Site
@@ -29,6 +30,7 @@ from .account import Budget, write_credit
 from .core import RunCore
 from .items import finished_with
 from .ledger import Ledger, withdrawn
+from .lines import at_line, shown
 from .requests import Protocol, Read, Submit
 from .scope import Frame, current
 from .steps import describe
@@ -147,6 +149,9 @@ def open_run(
     claim = Claim(engine, run_id, given, parent)
     try:
         claimed: Claimed = yield Submit(claim)
+    except InputChanged:
+        raise (yield Read(_input_changed, (engine, run_id, given))) from None
+    try:
         ledger, head = yield Read(_load, (engine, claimed))
         if claimed.fence and outer is not None:
             yield from write_credit(outer.run)  # the child is new work of its parent
@@ -167,6 +172,20 @@ def open_run(
         outer.run.child = run
     engine.opened(run)
     return run
+
+
+def _input_changed(engine: Engine, run_id: str, given: Any) -> InputChanged:
+    """Says what the run was started with, as far as it can be read."""
+    store = engine.store
+    [(stream, *_)] = store.read("get_run", (engine.name, run_id))
+    [(_, kind, _, body, _, _)] = store.read("event_at", (stream, 1))
+    started = r.decode(kind, body)
+    assert isinstance(started, r.RunStarted)
+    try:
+        recorded = shown(objects.unpack(store, started.input))
+    except ValueProblem as error:
+        recorded = f"<{error.message}>"
+    return InputChanged(f"run {run_id!r} was started with {recorded}, and not with {shown(given)}{at_line()}")
 
 
 def _spent(store: Store, stream: int) -> tuple[int, set[str]]:

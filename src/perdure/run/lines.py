@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
+from collections.abc import Mapping
 from types import FrameType
 
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _PYTHONS = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib")})
 _INSTALLED = os.sep + "site-packages" + os.sep
+
+SHOWN_CHARACTERS_MAX = 300
 
 
 def calling_line() -> str:
@@ -28,6 +31,18 @@ def _is_the_users(path: str) -> bool:
     if path.startswith((_OURS, "<frozen")):
         return False
     return not path.startswith(_PYTHONS) or _INSTALLED in path
+
+
+def shown(value: object) -> str:
+    """A value in a message."""
+    text = repr(value)
+    return text if len(text) <= SHOWN_CHARACTERS_MAX else text[:SHOWN_CHARACTERS_MAX] + "…"
+
+
+def called(name: str, arguments: Mapping[str, object]) -> str:
+    """A call in a message: `book(flight='PD 42')`."""
+    given = ", ".join(f"{parameter}={value!r}" for parameter, value in arguments.items())
+    return f"{name}({given if len(given) <= SHOWN_CHARACTERS_MAX else given[:SHOWN_CHARACTERS_MAX] + '…'})"
 
 
 def at_line() -> str:

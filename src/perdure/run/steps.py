@@ -28,7 +28,7 @@ def call_step(
     run = frame.run
     arguments = function.signature.arguments(args, kwargs)
     ident = function.ident(arguments, options)
-    recorded, nth = run.match(frame, function.name, ident, options.was)
+    recorded, nth = run.match(frame, function, options, arguments, ident)
     if recorded is not None and recorded.done:
         run.account.credit(recorded)
         run.land(frame, recorded.take_writes())

@@ -238,8 +238,10 @@ def _wait(frame: Frame, wait: Wait, look: Look) -> Protocol[Waited]:
 def _begin(run: RunCore, call: r.Call, wait: Wait) -> Protocol[Waited]:
     began = r.WaitBegan(call, run.head.seq, wait.kind, wait.text, wait.until, wait.choices)
     # What an earlier version of the code has asked here: nobody is to answer a question that leads nowhere.
-    instead = withdrawn(run.ledger.unasked_waits(call.scope, wait.kind))
-    seq = yield from run.commit(Site.WAIT_BEGIN, *instead, began, objects=wait.objects)
+    instead = run.ledger.unasked_waits(call.scope, wait.kind)
+    seq = yield from run.commit(Site.WAIT_BEGIN, *withdrawn(instead), began, objects=wait.objects)
+    for other in instead:
+        other.how = "withdrawn"
     return Waited(seq, wait.kind, wait.until)
 
 

@@ -145,31 +145,35 @@ class Run:
         schema: Any = None,
         timeout: Duration | None = None,
         default: Any = NO_DEFAULT,
+        id: str | None = None,
     ) -> Any:
         """Wait for a person's answer, for as long as it takes; the question survives every crash.
 
         >>> seat = run.ask("Window or aisle?", choices=["window", "aisle"])
 
         Answered with `agent.runs.answer(id, value)` or `perdure answer RUN VALUE`. `schema` is a type that the answer
-        must fit. After `timeout` comes the `default`, or `WaitTimeout`.
+        must fit. After `timeout` comes the `default`, or `WaitTimeout`. With an `id` the text may change in later
+        versions of the program, and the answer still counts; without one it is another question then.
         """
-        return self._do(waiting.ask(self._core, question, choices, schema, timeout, default))
+        return self._do(waiting.ask(self._core, question, choices, schema, timeout, default, id))
 
-    def approve(self, question: str, *, timeout: Duration | None = None, default: bool = NO_DEFAULT) -> bool:
+    def approve(
+        self, question: str, *, timeout: Duration | None = None, default: bool = NO_DEFAULT, id: str | None = None
+    ) -> bool:
         """Wait for a person's yes or no.
 
         >>> if run.approve("Book the 9am?"):
         ...     book(flight)
         """
-        approved: bool = self._do(waiting.approve(self._core, question, timeout, default))
+        approved: bool = self._do(waiting.approve(self._core, question, timeout, default, id))
         return approved
 
-    def sleep(self, until: Duration | datetime) -> None:
+    def sleep(self, until: Duration | datetime, *, id: str | None = None) -> None:
         """Wait durably: for "2h", a timedelta or seconds, counted from when the run first came here, or until a time.
 
         >>> run.sleep("2h")
         """
-        self._do(waiting.sleep(self._core, until))
+        self._do(waiting.sleep(self._core, until, id))
 
     def wait_event(self, name: str, *, timeout: Duration | None = None, default: Any = NO_DEFAULT) -> Any:
         """Wait for what `agent.send_event(run, name, payload)` sends, before or after the run comes here.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.mutations.mutants.artifacts import ARTIFACTS
+from tests.mutations.mutants.changes import CHANGES
 from tests.mutations.mutants.details import DETAILS
 from tests.mutations.mutants.effects import EFFECTS
 from tests.mutations.mutants.events import OF_EVENTS
@@ -35,4 +36,5 @@ MUTANTS = (
     *VALUES,
     *MONEY,
     *WAITING,
+    *CHANGES,
 )

@@ -1,0 +1,66 @@
+"""The code has changed since the run began."""
+
+from __future__ import annotations
+
+from tests.mutations.mutant import mutant
+
+TESTS = "conformance/test_code_changes.py::"
+
+CHANGES = (
+    mutant(
+        "old-names-are-not-looked-at",
+        "a renamed effect happens again, although was= says its old name",
+        TESTS + "test_what_a_change_runs_again",
+        "run/renames.py",
+        "(function.name, *(options.was or ()))",
+        "(function.name,)",
+    ),
+    mutant(
+        "an-effect-that-was-renamed-silently-happens-again",
+        "a renamed effect happens again when nobody says was=",
+        TESTS + "test_an_effect_that_may_have_happened_is_refused_and_says_why",
+        "run/divergence.py",
+        "if engine.declared(one.name) is None:",
+        "if False:",
+    ),
+    mutant(
+        "doubt-under-an-old-name-is-not-seen",
+        "a renamed effect begins with other arguments while the one of the old name is in doubt",
+        TESTS + "test_a_renamed_effect_in_doubt_is_settled_under_its_new_name",
+        "run/doubt.py",
+        "for name in it.names:",
+        "for name in it.names[:1]:",
+    ),
+    mutant(
+        "an-effect-in-doubt-is-repeated-as-a-step",
+        "an effect in doubt runs again because it is a step now",
+        TESTS + "test_a_renamed_effect_in_doubt_is_settled_under_its_new_name",
+        "run/steps.py",
+        "if recorded.effect and recorded.in_doubt:",
+        "if False:",
+    ),
+    mutant(
+        "items-of-a-renamed-loop-are-done-again",
+        "a loop that has a new name begins anew",
+        TESTS + "test_a_loop_that_is_called_otherwise_goes_on_at_the_same_item",
+        "run/renames.py",
+        "    ledger.items |= {moved(path) for path in ledger.items if path.startswith(old)}\n",
+        "",
+    ),
+    mutant(
+        "a-renamed-call-is-recorded-under-two-names",
+        "attempts of a renamed effect are noted under its new name, and it begins again as another one",
+        TESTS + "test_a_failed_attempt_goes_on_counting_under_the_new_name",
+        "run/effects.py",
+        "call = recorded.origin or call",
+        "pass",
+    ),
+    mutant(
+        "questions-that-nobody-asks-stay-open",
+        "people answer a question that the code does not ask any more",
+        TESTS + "test_a_question_with_other_words_is_another_question",
+        "run/waiting.py",
+        "*withdrawn(instead), began",
+        "began",
+    ),
+)
