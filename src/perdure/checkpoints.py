@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from . import objects, trees
 from . import records as r
-from .clock import Clock
+from .clock import Clock, moment
 from .codec.restored import Restored
 from .durations import Duration, seconds_of
 from .errors import CheckpointNotFound
 from .failpoints import Site
+from .hints import meant
 from .journal.keeping import EVERYTHING, Keep, policies_in, stored_form
 from .journal.keeping import SPACE as RULES
 from .journal.landing import Ask, landed_at
@@ -252,7 +253,7 @@ def listed(engine: Engine, label: str | None) -> list[CheckpointInfo]:
 
 def _info(engine: Engine, made: r.CheckpointMade, at: int) -> CheckpointInfo:
     meta = objects.unpack(engine.store, made.meta) if made.meta else None
-    return CheckpointInfo(made.name, made.version, datetime.fromtimestamp(at / 1000, UTC), made.labels, meta)
+    return CheckpointInfo(made.name, made.version, moment(at), made.labels, meta)
 
 
 def diff(engine: Engine, a: Which, b: Which) -> list[trees.Change]:
@@ -275,17 +276,13 @@ def _found(engine: Engine, which: Which, version: int | None = None) -> r.Checkp
 
 
 def _missing(engine: Engine, name: str, version: int | None) -> CheckpointNotFound:
-    import difflib  # only for who has mistyped a name
-
     made = listed(engine, None)
+    if version and (numbers := [it.version for it in made if it.name == name]):
+        text = f"checkpoint {name!r} has no version {version}"
+        return CheckpointNotFound(text, hint=f"it has version {', '.join(map(str, numbers[-5:]))}")
     names = sorted({it.name for it in made})
-    text = f"agent {engine.name!r} has no checkpoint {name!r}" + (f" of version {version}" if version else "")
-    close = difflib.get_close_matches(name, names, n=3)
-    hint = f"there is {', '.join(map(repr, close or names[:5]))}" if names else "make one with agent.checkpoint.create"
-    if version and name in names:
-        newest = [str(it.version) for it in made if it.name == name][-5:]
-        hint = f"it has version {', '.join(newest)}"
-    return CheckpointNotFound(text, hint=hint)
+    text = f"agent {engine.name!r} has no checkpoint {name!r}"
+    return CheckpointNotFound(text, hint=meant(name, names, "make one with agent.checkpoint.create"))
 
 
 def _entry(engine: Engine, stream: int, seq: int, name: str, version: int) -> r.CheckpointMade:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from datetime import UTC, datetime
 from typing import Protocol
 
 
@@ -49,6 +50,16 @@ class SystemClock:
 
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
+
+
+def moment(wall_ms: int) -> datetime:
+    """A stored time as users get it."""
+    return datetime.fromtimestamp(wall_ms / 1000, UTC)
+
+
+def moment_text(wall_ms: int) -> str:
+    """The same in a message."""
+    return moment(wall_ms).isoformat(sep=" ", timespec="seconds")
 
 
 _BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)

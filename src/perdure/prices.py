@@ -6,12 +6,12 @@ and not the price 0.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
 import msgspec
 
+from .clock import moment
 from .records import Usage
 
 NANOS = 1_000_000_000
@@ -49,9 +49,8 @@ def _price(usage: Usage, model: str, provider: str | None, at: int) -> Usage | N
         "cache_write_tokens": usage.cache_write_tokens,
     }
     tokens = genai_prices.Usage(**{name: count for name, count in counts.items() if count})
-    when = datetime.fromtimestamp(at / 1000, UTC)
     try:
-        found = genai_prices.calc_price(tokens, model, provider_id=provider, genai_request_timestamp=when)
+        found = genai_prices.calc_price(tokens, model, provider_id=provider, genai_request_timestamp=moment(at))
     except (LookupError, ValueError):
         return None
     if not _covers(found.model_price, usage):

@@ -7,13 +7,14 @@ returns. Protocols without I/O, as in `run/`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence, Set
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from . import objects
 from . import records as r
+from .clock import moment, moment_text
 from .durations import Duration, seconds_of
 from .errors import Abandoned, HistoryFolded, LeaseLost, VersionConflict
 from .failpoints import Site
@@ -297,10 +298,10 @@ def latest(engine: Engine, at: Place) -> StateVersion:
     """A key as it is stored, deleted or not."""
     rows = engine.store.read("get_entry", at)
     if not rows:
-        return StateVersion(0, 0, None, datetime.fromtimestamp(0, UTC), True)
+        return StateVersion(0, 0, None, moment(0), True)
     value, version, revision, when, _ = rows[0]
     found = objects.unpack(engine.store, value) if value else None
-    return StateVersion(version, revision, found, datetime.fromtimestamp(when / 1000, UTC), not value)
+    return StateVersion(version, revision, found, moment(when), not value)
 
 
 def revision(engine: Engine, space: str) -> int:
@@ -368,8 +369,8 @@ def _refuse_folded(engine: Engine, space: str, revision: int, at: int) -> None:
     """What came before the floor of a namespace is not whole any more: half of an answer would be a wrong one."""
     for floor, floor_at in engine.store.read("floor_of", (engine.stream, space)):
         if revision < floor or at < floor_at:
-            since = datetime.fromtimestamp(floor_at / 1000, UTC).isoformat(sep=" ", timespec="seconds")
-            raise HistoryFolded(f"namespace {space!r} is known from version {floor} of {since} on")
+            since = f"version {floor} of {moment_text(floor_at)}"
+            raise HistoryFolded(f"namespace {space!r} is known from {since} on")
 
 
 def _revision(when: object) -> int:
@@ -401,7 +402,7 @@ class _Past:
     def version(self, version: int, revision: int, at: int, it: r.StateChange) -> StateVersion:
         """As people see it."""
         value = objects.unpack(self._store, it.value) if it.value else None
-        return StateVersion(version, revision, value, datetime.fromtimestamp(at / 1000, UTC), not it.value)
+        return StateVersion(version, revision, value, moment(at), not it.value)
 
 
 def revert(engine: Engine, to: When, space: str | None) -> Protocol[int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
 from typing import Any, TypeVar
@@ -13,6 +12,7 @@ import msgspec
 
 from . import prices
 from . import records as r
+from .clock import moment
 from .failpoints import Site
 from .journal.fold import DAY_MS
 from .limits import COST_USD_MAX, NAME_CHARACTERS_MAX, TOKENS_MAX
@@ -252,7 +252,7 @@ def savings_lines(store: Store, agent: str = "", run: str = "") -> list[Line]:
 
 
 def _day(number: int) -> str:
-    return datetime.fromtimestamp(number * DAY_MS / 1000, UTC).date().isoformat()
+    return moment(number * DAY_MS).date().isoformat()
 
 
 def in_dollars(amount: float) -> str:

@@ -115,7 +115,7 @@ def test_what_is_none_is_refused(store_url: str, tmp_path: Path) -> None:
     with pytest.raises(ArtifactNotFound, match=r"artifacts\.save"):
         agent.artifacts.load("weights")
     agent.artifacts.save("weights-7b", b"1")
-    with pytest.raises(ArtifactNotFound, match="there is 'weights-7b'"):
+    with pytest.raises(ArtifactNotFound, match="did you mean 'weights-7b'"):
         agent.artifacts.open("weights-7")
     with pytest.raises(ArtifactNotFound, match=r"no version 2 \(there is 1\)"):
         agent.artifacts.load("weights-7b", 2)

@@ -24,7 +24,7 @@ LAYERS = {
     "truth": "journal objects trees collect archive leases keys",
     "store": "store",
     "values": "records plan_records fold_records prices "
-    "codec errors clock durations limits failpoints process interrupts locks",
+    "codec errors hints clock durations limits failpoints process interrupts locks",
 }
 
 LAYER_OF = {unit: layer for layer, units in LAYERS.items() for unit in units.split()}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +16,10 @@ import msgspec
 
 from .. import records as r
 from .. import trees
+from ..clock import moment
 from ..errors import ArtifactNotFound
 from ..failpoints import Site
+from ..hints import meant
 from ..journal.landing import landed_in
 from ..journal.puts import Put, UploadLost
 from ..run.requests import Protocol, Read
@@ -186,14 +188,11 @@ def _found(whose: Owner, name: str, version: int | None) -> r.ArtifactSaved:
 
 def missing(whose: Owner, name: str, version: int | None) -> ArtifactNotFound:
     """What is said of one that is not there."""
-    import difflib
-
     if there := [it.version for it in versions(whose, name)]:
         numbers = f"{there[0]} to {there[-1]}" if len(there) > 1 else f"{there[0]}"
         return ArtifactNotFound(f"artifact {name!r} has no version {version}", hint=f"there is {numbers}")
     names = [str(one) for (one,) in whose.store.read("artifact_names", (whose.stream,))] if whose.is_known() else []
-    close = difflib.get_close_matches(name, names, n=3) or names[:5]
-    hint = f"there is {', '.join(map(repr, close))}" if names else "make one with agent.artifacts.save"
+    hint = meant(name, names, "make one with agent.artifacts.save")
     return ArtifactNotFound(f"agent {whose.name!r} has no artifact {name!r}", hint=hint)
 
 
@@ -205,5 +204,5 @@ def _saved(whose: Owner, row: Row) -> r.ArtifactSaved:
 
 
 def _info(whose: Owner, row: Row) -> ArtifactInfo:
-    it, at = _saved(whose, row), datetime.fromtimestamp(row[2] / 1000, UTC)
+    it, at = _saved(whose, row), moment(row[2])
     return ArtifactInfo(it.name, it.version, it.kind, it.size, it.digest.hex(), at, it.labels, it.note)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ..errors import WorkflowNotFound
+from ..hints import meant
 from ..workflows import shown
-from ..workflows.given import meant
 from ..workflows.plan import Plan, WorkflowStep
 from ..workflows.reading import Reader, Which
 from .output import Output, clean, when
@@ -93,7 +93,7 @@ def _found(store: Store, name: str, agent: str | None, version: int | None) -> P
         raise click.UsageError(f"several agents have a workflow of that name: {agents}; say which one with --agent")
     if not found:
         names = [which.name for which in there]
-        raise WorkflowNotFound(f"there is no workflow {name!r}", hint=meant(name, names) if names else "")
+        raise WorkflowNotFound(f"there is no workflow {name!r}", hint=meant(name, names))
     return reader.plan(Which(found[0].agent, name, version))
 
 

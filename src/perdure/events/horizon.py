@@ -7,12 +7,12 @@ nothing; one whose event is gone belongs to somebody who was away for longer tha
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from .. import codec
+from ..clock import moment_text
 from ..errors import EventsFolded
 from ..journal.keeping import REPLAYS
 from ..journal.landing import Ask
@@ -52,9 +52,8 @@ def floor(store: Store, owner: int, kinds: Sequence[str]) -> int:
 
 def refused(agent: str, floor: int, what: str, archive: str = "") -> EventsFolded:
     """What is said of events that are gone."""
-    when = datetime.fromtimestamp(floor / 1000, UTC).isoformat(sep=" ", timespec="seconds")
     where = f", in {archive} and the archives that it names" if archive else ""
-    return EventsFolded(f"events of agent {agent!r} up to {when} were folded{where}: {what}")
+    return EventsFolded(f"events of agent {agent!r} up to {moment_text(floor)} were folded{where}: {what}")
 
 
 def archive_of(store: Store, stream: int) -> str:
@@ -145,8 +144,7 @@ def _carrying(store: Store, owner: int, key: str, cut: Cut, packed: bytes) -> li
 
 
 def _note(agent: str, at: int) -> str:
-    when = datetime.fromtimestamp(at / 1000, UTC).isoformat(sep=" ", timespec="seconds")
-    since = f"since {when} " if at else ""
+    since = f"since {moment_text(at)} " if at else ""
     return (
         f"events of agent {agent!r} {since}stay: a replay with a snapshot has kept nothing behind them. "
         "Replay it again, with a smaller every=, or agent.events.forget(its name)"

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from .. import codec, objects
 from .. import records as r
+from ..clock import moment
 from ..errors import RunNotFound
+from ..hints import meant
 from ..limits import EVENTS_OF_PAGE_MAX
 from ..store.base import Row, Store
 from . import horizon
@@ -137,12 +139,8 @@ class Book:
         """The run of that id."""
         rows = self.store.read("get_run", (self.agent, run))
         if not rows:
-            import difflib  # only for who has mistyped
-
             known = [row[2] for row in self.store.read("all_runs") if row[1] == self.agent]
-            close = difflib.get_close_matches(run, known, n=3)
-            hint = f"there is {', '.join(map(repr, close))}" if close else ""
-            raise RunNotFound(f"agent {self.agent!r} has no run {run!r}", hint=hint)
+            raise RunNotFound(f"agent {self.agent!r} has no run {run!r}", hint=meant(run, known))
         return int(rows[0][0])
 
     def rows(
@@ -181,8 +179,7 @@ class Book:
     def _event(self, row: Row, value: Any, version: int, typed: bool) -> Event:
         *place, run, kind, at = row
         payload, extra = self._kinds.payload(kind, version, value) if typed else (value, {})
-        when = datetime.fromtimestamp(at / 1000, UTC)
-        return Event(kind, payload, when, run or None, Position(*place).token, extra, value, version)
+        return Event(kind, payload, moment(at), run or None, Position(*place).token, extra, value, version)
 
 
 def _noted(record: r.Record, place: int) -> tuple[bytes, int]:

@@ -7,13 +7,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .. import codec, objects
 from .. import records as r
 from ..errors import WorkflowInvalid
+from ..hints import meant
 from ..journal.plans import Draft, Flow
 from ..limits import WORKFLOW_STEPS_MAX
 from ..store.base import Statement, holds
@@ -81,10 +81,10 @@ def _fields(name: str, place: int, given: Given) -> dict[str, Any]:
 
 
 def _unknown_field(name: str, place: int, field: object) -> WorkflowInvalid:
-    close = difflib.get_close_matches(str(field), [*FIELDS, *ALSO_CALLED], n=1)
-    instead = f"did you mean {close[0]!r}?" if close else 'what its action needs goes into "args"'
+    hint = meant(field, [*FIELDS, *ALSO_CALLED])
     return WorkflowInvalid(
-        f"step {place} of workflow {name!r} has a field {field!r}", hint=f"{instead} Known are {', '.join(FIELDS)}"
+        f"step {place} of workflow {name!r} has a field {field!r}",
+        hint=f'{hint}; what its action needs goes into "args"',
     )
 
 
@@ -153,12 +153,6 @@ def _needs(name: str, wanted: Sequence[Mapping[str, Any]], keys: Sequence[str]) 
                 text = f"step {key!r} of workflow {name!r} depends on {other!r}, which is not in it"
                 raise WorkflowInvalid(text, hint=meant(other, keys))
     return needs
-
-
-def meant(wrong: str, there: Sequence[str]) -> str:
-    """A hint for somebody who has mistyped."""
-    close = difflib.get_close_matches(wrong, there, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"there is {', '.join(map(repr, there[:10])) or 'nothing'}."
 
 
 def _refuse_cycle(name: str, needs: Mapping[str, Sequence[str]]) -> None:

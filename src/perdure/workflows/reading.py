@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +10,13 @@ import msgspec
 
 from .. import objects
 from .. import records as r
+from ..clock import moment
 from ..errors import WorkflowNotFound
+from ..hints import meant
 from ..journal.plans import Draft, Flow, Leases, Move, Sheet, holders_of, lease_from, outcome, sheet_of
 from ..run.scope import current
 from ..store.base import Store
-from .given import checked, key_of, meant
+from .given import checked, key_of
 from .plan import Plan, WorkflowStep
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class Reader:
             text = f"workflow {which.name!r} has no version {which.version}"
             return WorkflowNotFound(text, hint=f"the newest one is {max(numbers)}")
         names = list(dict.fromkeys(name for name, _ in there))
-        hint = meant(which.name, names) if names else "make one with agent.workflows.create(name, steps=[...])"
+        hint = meant(which.name, names, "make one with agent.workflows.create(name, steps=[...])")
         return WorkflowNotFound(f"agent {which.agent!r} has no workflow {which.name!r}", hint=hint)
 
     # -- reading ------------------------------------------------------------------------------------------------------
@@ -140,7 +141,7 @@ class Reader:
     def _plan(self, which: Which, seen: Look, value: Callable[[bytes], Any]) -> Plan:
         names = _names(seen.sheet)
         steps = tuple(self._step(seen, it, names, value) for it in seen.sheet.steps)
-        return Plan(which.agent, which.name, seen.sheet.version, _time(seen.made_at), steps)
+        return Plan(which.agent, which.name, seen.sheet.version, moment(seen.made_at), steps)
 
     def _step(
         self, seen: Look, it: r.PlannedStep, names: dict[str, int | str], value: Callable[[bytes], Any]
@@ -160,7 +161,7 @@ class Reader:
             run=stands.run,
             by=stands.by,
             ours=ours,
-            changed_at=_time(seen.moved_at.get(it.step, seen.made_at)),
+            changed_at=moment(seen.moved_at.get(it.step, seen.made_at)),
         )
 
     def _value(self, packed: bytes) -> Any:
@@ -206,10 +207,6 @@ def _names(sheet: Sheet) -> dict[str, int | str]:
 
 def _no_value(packed: bytes) -> None:
     return None
-
-
-def _time(at: int) -> datetime:
-    return datetime.fromtimestamp(at / 1000, UTC)
 
 
 def _with_what_waits(store: Store, flow: Flow, sheet: Sheet, leases: Leases) -> Sheet:

@@ -31,6 +31,7 @@ from ..errors import (
     WorkflowProblem,
     WrongAgent,
 )
+from ..hints import meant
 from ..journal.plans import Draft, Move
 from ..limits import WAIT_POLL_SECONDS, WAIT_POLL_SECONDS_MAX
 from ..run.core import RunCore
@@ -40,7 +41,6 @@ from ..run.requests import Invoke, Pause, Protocol, Read
 from ..run.scope import current
 from ..run.steps import describe
 from .acts import aimed, commit
-from .given import meant
 from .plan import Plan, WorkflowStep
 from .reading import Status, Which, reader_for
 
@@ -228,7 +228,7 @@ class Work:
             known = sorted({*self._handlers, *self._engine.functions})
             raise UnknownAction(
                 f"{step} of workflow {self._which.name!r}: nothing is called {step.action!r} here",
-                hint=f"{meant(step.action, known)} Declare it with @agent.step or @agent.effect, or give handlers=",
+                hint=f"{meant(step.action, known)} declare it with @agent.step or @agent.effect, or give handlers=",
             )
         return call
 
