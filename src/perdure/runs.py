@@ -109,6 +109,11 @@ def find_runs(store: Store, run_id: str) -> list[RunSummary]:
     return [_summary(store, row) for row in store.read("find_runs", (run_id,))]
 
 
+def children_of(store: Store, stream: int) -> list[RunSummary]:
+    """The runs that a run has opened inside itself, oldest first."""
+    return [_summary(store, row) for row in store.read("children_of", (stream,))]
+
+
 def must_exist(store: Store, agent: str, run_id: str) -> tuple[Any, ...]:
     """The row of a run."""
     rows = store.read("get_run", (agent, run_id))

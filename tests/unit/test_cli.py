@@ -177,6 +177,7 @@ def test_no_command_makes_a_store_by_looking_for_it(
     more = {
         "artifacts": ["ls"],
         "show": ["x"],
+        "timeline": ["x"],
         "answer": ["x", "--retry"],
         "send": ["x", "y"],
         "backup": [str(tmp_path / "copy.db")],
@@ -256,7 +257,10 @@ def make_evil(path: Path) -> None:
     agent.close()
 
 
-@pytest.mark.parametrize("command", [["runs"], ["show", f"run {EVIL}"], ["doctor"], ["verify"], ["show", f"{EVIL} no"]])
+@pytest.mark.parametrize(
+    "command",
+    [["runs"], ["show", f"run {EVIL}"], ["timeline", f"run {EVIL}"], ["doctor"], ["verify"], ["show", f"{EVIL} no"]],
+)
 def test_text_from_a_store_is_only_text(command: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "perdure.db"
     make_evil(path)

@@ -38,6 +38,7 @@ COMMANDS = {
     "crashtest": ("crashtest", "Prove that a program survives: kill it everywhere, start it again, compare."),
     "runs": ("runs", "List the runs, the one that was started, resumed or ended last first."),
     "show": ("show", "Show a run: what it did, what it has, what it waits for."),
+    "timeline": ("chart", "Draw a run over time: steps, restarts, waits, what is in doubt, what it cost."),
     "state": ("state", "Show what agents keep in `agent.state`: namespaces, keys, values and their history."),
     "checkpoints": ("checkpoints", "Show the checkpoints of agents: named snapshots, and what is in one."),
     "usage": ("cost", "What calls of models have cost."),

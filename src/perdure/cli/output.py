@@ -139,6 +139,8 @@ class Output:
     def __init__(self, as_json: bool) -> None:
         self.as_json = as_json
         self.rich = not as_json and is_terminal(sys.stdout)
+        self.unicode = (sys.stdout.encoding or "").lower().startswith("utf")
+        """Whether more than ASCII can be shown."""
 
     def json(self, value: Any) -> None:
         """The one JSON value of a command; ASCII only, so that it is safe in any terminal."""
@@ -157,6 +159,20 @@ class Output:
     def width(self) -> int:
         """How many columns there are; a pipe has as many as fit well into a letter."""
         return self._console.width if self.rich else 100
+
+    @property
+    def height(self) -> int:
+        """How many lines a terminal has."""
+        return self._console.height
+
+    def pieces(self, line: Sequence[tuple[str, str]]) -> None:
+        """One line of clean texts, each with its style; never folded."""
+        if self.rich:
+            from rich.text import Text
+
+            self._console.print(Text.assemble(*line), soft_wrap=True)
+        else:
+            print("".join(text for text, _ in line).rstrip())
 
     def heading(self, text: str) -> None:
         """A line above a part."""
@@ -201,6 +217,22 @@ class Output:
         with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
             task = bar.add_task(what, total=None)
             yield lambda done, total: bar.update(task, completed=done, total=total)
+
+    @contextmanager
+    def live(self) -> Iterator[Callable[[Sequence[Sequence[tuple[str, str]]]], None]]:
+        """A part of a terminal that is drawn again and again. Yields a function of all of its lines."""
+        from rich.console import Group
+        from rich.live import Live
+        from rich.text import Text
+
+        with Live(console=self._console, auto_refresh=False, vertical_overflow="crop") as live:
+
+            def draw(lines: Sequence[Sequence[tuple[str, str]]]) -> None:
+                live.update(
+                    Group(*(Text.assemble(*line, no_wrap=True, overflow="crop") for line in lines)), refresh=True
+                )
+
+            yield draw
 
     @property
     def _console(self) -> Console:

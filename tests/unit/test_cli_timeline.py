@@ -1,0 +1,156 @@
+"""`perdure timeline`: the picture is exact, fits every screen, and leaves nothing out that a person must know."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure import Agent
+from perdure import records as r
+from perdure.cli.axis import Axis
+from perdure.cli.drawing import ASCII, UNICODE, Drawing
+from perdure.cli.main import main
+from perdure.cli.picture import picture_of
+from perdure.process import Holder
+
+from .rich_store import copy_to
+
+pytestmark = pytest.mark.filterwarnings("ignore::perdure.errors.StoreMovedWarning")
+
+T0 = 1_800_000_000_000
+NYC = r.Call("", "search", b"a", 0)
+BOOK = r.Call("", "book", b"b", 0)
+
+
+PICTURE = """\
+                00:00:00        +60 min
+▶ started by process 7 on ann
+  search             ✗┄┄┄━━━━━    ┊ ┊  ┊  1.0 s  $0.2500 2 tries, -> 'AB12'
+  each: 10 items             ━━━━━━ ┊  ┊ 900 ms          read
+  book !                          ░░░░ ┊                 -> 'AB12', settled by…
+✗ killed at 00:00:00, down 60 min
+↻ taken over by process 9 on ben
+  approve Go on?                  ┊ ┊ ┄┊  1.0 s          -> 'AB12', by eve
+✓ finished at 00:00:00
+"""
+
+
+def holder(pid: int, host: str) -> Holder:
+    return Holder("boot", "ns", pid, 1, host)
+
+
+def story() -> list[r.Event]:
+    """Killed inside an effect, taken over an hour later, settled by a person, and finished."""
+    spent = (r.Usage("m", "", "", 1, 0, 10, 10, cost=250_000_000),)
+    told: list[tuple[int, r.Record]] = [
+        (0, r.RunStarted("travel", "trip", b"", b"", 0, 1, holder(7, "ann"))),
+        (1_000, r.AttemptFailed(NYC, 1, b"", 0)),
+        (3_000, r.StepDone(NYC, 1, 1_000_000, b"r", usage=spent)),
+        *((3_000 + 100 * n, r.StepDone(r.Call(f"1:{n}/", "read", b"", 0), 0, 90_000, b"")) for n in range(1, 11)),
+        (4_000, r.EffectIntended(BOOK, 3, "key", b"", 1)),
+        (3_604_000, r.RunResumed(2, holder(9, "ben"), 0)),
+        (3_604_500, r.QuestionAsked(14, "in_doubt", "Did book happen?")),
+        (3_605_000, r.EffectDone(14, 0, "answer", b"r", note="ann")),
+        (3_606_000, r.WaitBegan(r.Call("", "approve", b"", 0), 1, "approve", "Go on?")),
+        (3_607_000, r.WaitEnded(18, "answer", b"r", "eve")),
+        (3_608_000, r.RunFinished(b"")),
+    ]
+    return [r.Event(seq, T0 + at, record) for seq, (at, record) in enumerate(told, 1)]
+
+
+def drawn(events: list[r.Event], width: int, *, alive: bool = False, ascii_only: bool = False) -> list[str]:
+    picture = picture_of(events, alive, events[-1].at, unfold=False, tell=lambda event: type(event.record).__name__)
+    lines = Drawing(picture, picture.rows, width, ASCII if ascii_only else UNICODE, lambda packed: "AB12").lines()
+    return ["".join(text for text, _ in line).rstrip() for line in lines]
+
+
+def test_the_picture_of_a_run() -> None:
+    assert [re.sub(r"\d\d:\d\d:\d\d", "00:00:00", line) for line in drawn(story(), 80)] == PICTURE.splitlines()
+
+
+def test_what_nobody_knows_stands_out() -> None:
+    killed = drawn(story()[:14], 100)
+    assert re.search(r"^  book !  .*\?.* in doubt", killed[-2])
+    assert killed[-1].startswith("✗ killed at ")
+    at_work = drawn(story()[:14], 100, alive=True)
+    assert re.search(r"^  book !  .* running", at_work[-1])
+    waiting = drawn(story()[:18], 100)
+    assert re.search(r"approve Go on\? .* waiting", "\n".join(waiting))
+    assert all(line.isascii() for line in drawn(story(), 100, ascii_only=True))
+
+
+def test_an_entry_of_a_kind_that_nobody_has_drawn_is_told() -> None:
+    class Paused(r.Record, frozen=True):
+        by: str
+
+    told = drawn([*story()[:3], r.Event(4, T0 + 3_500, Paused("ann"))], 100)
+    assert any("Paused" in line for line in told)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 10**9), st.integers(0, 10**8)), max_size=20),
+    st.integers(5, 200),
+    st.lists(st.integers(-1000, 10**9 + 10**8), max_size=20),
+)
+def test_an_axis_keeps_the_order_of_time(spans: list[tuple[int, int]], width: int, times: list[int]) -> None:
+    axis = Axis([(begun, begun + length) for begun, length in spans], 0, 10**9, width)
+    columns = [axis.column(at) for at in sorted(times)]
+    assert columns == sorted(columns)
+    assert all(0 <= column < width for column in columns)
+    assert all(0 <= it.first <= it.last < width for it in axis.breaks)
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_every_run_fits_the_screen(width: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(copy_to(tmp_path / "perdure.db"))
+    main(["runs", "--json", "--store", path])
+    for run in json.loads(capsys.readouterr().out):
+        assert main(["timeline", run["id"], "--width", str(width), "--store", path]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[0][:39] == f"run {run['id']} of agent travel: {run['status']}"[:39]
+        assert max(map(len, lines)) <= width, lines
+        assert (f"perdure show {run['id']}"[:38] in lines[-1]) == (run["id"] in ("waiting", "in-doubt")), lines
+
+
+def test_the_rows_of_a_run_as_json_and_as_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(copy_to(tmp_path / "perdure.db"))
+    assert main(["timeline", "finished", "--json", "--store", path]) == 0
+    told = json.loads(capsys.readouterr().out)
+    rows = {(row["what"], row["name"]): row for row in told["rows"]}
+    assert rows["step", "flaky"]["tries"] == 2
+    assert rows["effect", "book"]["result"] == "booked AA1"
+    assert rows["each", ""]["count"] == 2
+    assert rows["child", "child"]["status"] == "done"
+    assert rows["checkpoint", "seen"]["notes"] == ["version 2"]
+    assert [it["how"] for it in told["processes"]] == ["finished"]
+    main(["timeline", "answered", "--store", path])
+    table = capsys.readouterr().out
+    assert re.search(r"effect +book +done +.*settled by ann", table)
+    assert re.search(r"step +think +done +\$0\.2500", table)
+    main(["timeline", "finished", "--last", "2", "--width", "80", "--store", path])
+    assert "rows before; --last 0 shows all" in capsys.readouterr().out
+
+
+def test_a_run_is_followed_until_it_ends(tmp_path: Path) -> None:
+    agent = Agent("travel", store=tmp_path / "perdure.db")
+    arguments = ["timeline", "live", "--follow", "--json", "--store", str(tmp_path / "perdure.db")]
+    with agent.run("live") as run:
+        run.step(lambda: 1, name="first")
+        command = [sys.executable, "-m", "perdure.cli", *arguments]
+        following = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert following.stdout is not None
+        seen = [json.loads(following.stdout.readline())["kind"] for _ in range(2)]
+        run.step(lambda: 2, name="second")
+        seen.append(json.loads(following.stdout.readline())["kind"])
+    with following:
+        seen += [json.loads(line)["kind"] for line in following.stdout]
+    assert following.returncode == 0
+    assert seen == ["RunStarted", "StepDone", "StepDone", "RunFinished"]
+    agent.close()
