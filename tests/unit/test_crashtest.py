@@ -140,8 +140,9 @@ def test_the_command_tells_people_programs_and_ci(folder: Path) -> None:
     told = subprocess.run([*command, *more], capture_output=True, text=True, timeout=50, check=False)
     assert told.returncode == 1, told.stderr
     assert "is_paid says NotDone of pay, although it had happened" in told.stdout
-    assert "after the effect happened, before its outcome is recorded      1         .      .       1" in told.stdout
-    assert told.stdout.rstrip().endswith("FAILED: 1 of 1 kill, 1 thing to change")
+    assert "  after an effect, before its outcome is recorded      1     .      .       1" in told.stdout
+    assert told.stdout.rstrip().endswith("FAILED: 1 of 1 try, 1 thing to change")
+    assert max(len(line) for line in told.stdout.splitlines() if " again " not in line and " kept " not in line) <= 80
     kept = Path(told.stdout.partition("kept ")[2].split()[0])
     assert (kept / "crashtest.db").exists()
     assert (kept / "world.txt").read_text().count("paid 100") == 2
@@ -164,7 +165,7 @@ def test_the_command_tells_people_programs_and_ci(folder: Path) -> None:
 def test_a_round_can_be_repeated_with_the_arguments_of_the_program(folder: Path, crashtest: Crashtest) -> None:
     place = "step.done:before#2"
     report = crashtest("bug_step_with_effect.py", "-v", "to Ann", count_effects="world.txt", only=[place])
-    again = report.again(report.trials[0])
+    again = report.again(*report.findings()[0])
     head, _, tail = again.partition(" --only ")
     assert head == "perdure crashtest bug_step_with_effect.py --count-effects world.txt"
     assert shlex.split(tail) == [place, "--", "-v", "to Ann"]
@@ -185,7 +186,7 @@ def test_a_place_that_is_not_passed_is_not_survived(folder: Path, crashtest: Cra
         crashtest("clean_asks.py", only=["effect.outcome:before#3"])
     report = crashtest("clean_asks.py", only=["after:20s"])
     assert [trial.reached for trial in report.trials] == [False]
-    assert "1 of these kills came too late: the program went another way, or had ended" in report.notes
+    assert "1 of these tries came too late: the program went another way, or had ended" in report.notes
 
 
 def test_places_are_spread_evenly_and_every_kind_comes_first() -> None:
@@ -203,6 +204,6 @@ def test_places_are_spread_evenly_and_every_kind_comes_first() -> None:
 
 
 def test_what_differs_by_itself_does_not_count() -> None:
-    same = reading_for(["order 17 of 0f8a2b3c4d", "paid 5"], ["paid 5", "order 17 of 99ffee0011"])
+    same = reading_for([["order 17 of 0f8a2b3c4d", "paid 5"], ["paid 5", "order 17 of 99ffee0011"]])
     assert same("order 17 of 0f8a2b3c4d") == same("order 17 of 1234567890")
     assert same("paid 5") != same("paid 6")

@@ -9,7 +9,8 @@ import click
 from ..durations import seconds_of
 from ..store import is_embedded, is_postgres, locate
 from ..testing.crashtest.report import Report
-from ..testing.crashtest.testing import LIMIT, Wish, perform
+from ..testing.crashtest.testing import perform
+from ..testing.crashtest.wish import BUDGET_SECONDS, LIMIT, Wish
 from .output import Output, clean
 from .stores import json_option
 
@@ -24,8 +25,11 @@ from .stores import json_option
     help="Where effects show outside: a file that gets a line for each, or a command that prints them.",
 )
 @click.option(
-    "--limit", type=click.IntRange(min=0), default=LIMIT, show_default=True, help="At most so many kills; 0 for all."
+    "--limit", type=click.IntRange(min=0), default=LIMIT, show_default=True, help="At most so many tries; 0 for all."
 )
+@click.option("--budget", default="", help=f"At most so much time. Default: {BUDGET_SECONDS / 60:g}m.")
+@click.option("--answer", "answers", multiple=True, metavar="[QUESTION=]VALUE", help="What a person answers, if asked.")
+@click.option("--event", "events", multiple=True, metavar="NAME[=JSON]", help="An event to send to a run that waits.")
 @click.option("--depth", type=click.IntRange(1, 2), default=1, show_default=True, help="2: also kill the second start.")
 @click.option("--jobs", type=click.IntRange(min=1), help="Rounds at a time. Default: one per core, up to 4.")
 @click.option("--only", multiple=True, metavar="PLACE", help="Only this place, as a report names it.")
@@ -40,6 +44,9 @@ def crashtest(
     arguments: tuple[str, ...],
     count_effects: str,
     limit: int,
+    budget: str,
+    answers: tuple[str, ...],
+    events: tuple[str, ...],
     depth: int,
     jobs: int | None,
     only: tuple[str, ...],
@@ -63,7 +70,8 @@ def crashtest(
     out = Output(as_json)
     wish = Wish(
         program=program, arguments=arguments, folder=folder, store=_server(store), depth=depth, jobs=jobs or 0,
-        count_effects=count_effects, limit=limit, only=only, keep=keep,
+        count_effects=count_effects, answers=answers, events=events, limit=limit, only=only, keep=keep,
+        budget=seconds_of(budget, "budget") if budget else BUDGET_SECONDS,
         timeout=seconds_of(timeout, "timeout") if timeout else 0,
     )  # fmt: skip
     with out.progress(f"crashtest {clean(program)}") as progress:

@@ -5,8 +5,8 @@ from perdure.testing.crashtest import crashtest
 crashtest("agent.py", count_effects="outside.txt").assert_survives()
 """
 
+from .orders import CrashtestProblem
 from .report import Report, Trial, Verdict
-from .stage import CrashtestProblem
 from .testing import crashtest
 
 __all__ = ["CrashtestProblem", "Report", "Trial", "Verdict", "crashtest"]

@@ -5,14 +5,14 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from .orders import Seen
+from .orders import Manner, Seen, manner_of
 from .outside import Reading, reading_for, without_keys
 from .snapshot import Snapshot
-from .stage import Round, is_raise
+from .stage import Round
 
 SHOWN_MAX = 3
 """Examples of one thing."""
@@ -31,8 +31,8 @@ class Finding(msgspec.Struct, frozen=True):
     """The text that stands there."""
 
     @property
-    def identity(self) -> tuple[str, str, str]:
-        return self.kind, self.title, self.at
+    def identity(self) -> tuple[str, str]:
+        return self.kind, self.at or self.title
 
 
 class Learned(msgspec.Struct, frozen=True):
@@ -43,6 +43,8 @@ class Learned(msgspec.Struct, frozen=True):
     """Those that were the same in both of them."""
     volatile: frozenset[str]
     """Those that were not."""
+    lists: dict[str, tuple[Counter[str], Reading]]
+    """What is in them, and how their parts are read."""
     outside: Counter[str]
     reading: Reading
     written_by: dict[str, Seen]
@@ -66,17 +68,20 @@ class Learned(msgspec.Struct, frozen=True):
         return [seen for seen in self.calls if seen.name.startswith("agent.") and seen.inside == "run"]
 
 
-def learn(one: Round, other: Round, source: Callable[[str], str], source_line: Callable[[str], str]) -> Learned:
-    """Compare two undisturbed runs; `other` has left a trail."""
-    first, second = one.snapshot.leaves, other.snapshot.leaves
-    same = {path: text for path, text in first.items() if second.get(path) == text}
-    lines, again = plain_lines(one), plain_lines(other)
-    reading = reading_for(lines, again)
+def learn(
+    rest: Sequence[Round], other: Round, source: Callable[[str], str], source_line: Callable[[str], str]
+) -> Learned:
+    """Compare undisturbed runs; `other` has left a trail."""
+    every = [other, *rest]
+    all_leaves = [done.snapshot.leaves for done in every]
+    same = {path: text for path, text in all_leaves[0].items() if all(one.get(path) == text for one in all_leaves)}
+    reading = reading_for([plain_lines(done) for done in every])
     return Learned(
         code=other.last.code,
         leaves=same,
-        volatile=frozenset((first.keys() | second.keys()) - same.keys()),
-        outside=Counter(map(reading, again)),
+        volatile=frozenset({path for one in all_leaves for path in one} - same.keys()),
+        lists=_lists(every),
+        outside=Counter(map(reading, plain_lines(other))),
         reading=reading,
         written_by=_written_by(other, reading),
         effects=Counter(effect.name for effect in other.snapshot.effects),
@@ -90,6 +95,19 @@ def learn(one: Round, other: Round, source: Callable[[str], str], source_line: C
         checks=_checks({seen.at.rpartition(":")[0] for seen in other.trail if seen.at}, source),
         source_line=source_line,
     )  # fmt: skip
+
+
+def _lists(every: Sequence[Round]) -> dict[str, tuple[Counter[str], Reading]]:
+    found = {}
+    for path in {path for done in every for path in done.snapshot.lists}:
+        reading = reading_for([_parts(done, path) for done in every])
+        found[path] = Counter(map(reading, _parts(every[0], path))), reading
+    return found
+
+
+def _parts(done: Round, path: str) -> list[str]:
+    keys = (effect.key for effect in done.snapshot.effects)
+    return without_keys(done.snapshot.lists.get(path, ()), keys)
 
 
 def plain_lines(done: Round) -> list[str]:
@@ -152,7 +170,7 @@ def _judged(learned: Learned, done: Round) -> list[Finding]:
     found = list(_repeated(learned, done))
     if done.last.hung and not asked:
         found.append(_hangs(learned, done))
-    if asked or any(map(is_raise, done.places)):
+    if asked or any(manner_of(place) == Manner.RAISE for place in done.places):
         return found  # a person decides how it goes on; or the program, which has seen an error
     found += _states_in_the_open(learned, done)
     if found:
@@ -218,7 +236,7 @@ def _hangs(learned: Learned, done: Round) -> Finding:
 
 
 def _states_in_the_open(learned: Learned, done: Round) -> Iterator[Finding]:
-    for path, evidence in _differences(learned, done.snapshot):
+    for path, evidence in _differences(learned, done):
         base = next((one for one in done.snapshot.open_writes if path.startswith(one)), None)
         if base is None:
             continue
@@ -233,27 +251,38 @@ def _states_in_the_open(learned: Learned, done: Round) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _differences(learned: Learned, snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+def _differences(learned: Learned, done: Round) -> Iterator[tuple[str, str]]:
+    """What the stores have, and should not; or have not, and should."""
+    leaves = done.snapshot.leaves
     for path, text in learned.leaves.items():
-        found = snapshot.leaves.get(path)
+        found = leaves.get(path)
         if found is None:
             yield path, f"{path} is missing; undisturbed: {text[:80]}"
         elif found != text:
             yield path, f"{path} is {found[:80]}; undisturbed: {text[:80]}"
     owners = {path.partition(": ")[0] for path in learned.leaves}
-    for path, text in snapshot.leaves.items():
+    for path, text in leaves.items():
         known = path in learned.leaves or path in learned.volatile
-        if (
-            not known
-            and path.partition(": ")[0] in owners
-            and not any(path.startswith(one) for one in learned.volatile)
-        ):
+        mine = path.partition(": ")[0] in owners
+        if mine and not known and not any(path.startswith(one) for one in learned.volatile):
             yield path, f"{path} is {text[:80]}; undisturbed it is not there"
+    yield from _different_lists(learned, done, owners)
+
+
+def _different_lists(learned: Learned, done: Round, owners: set[str]) -> Iterator[tuple[str, str]]:
+    for path in learned.lists.keys() | done.snapshot.lists.keys():
+        if path.partition(": ")[0] not in owners:
+            continue
+        wanted, reading = learned.lists.get(path, (Counter[str](), str))
+        found = Counter(map(reading, _parts(done, path)))
+        for text in found | wanted:
+            if found[text] != wanted[text]:
+                yield path, f"{path}: {found[text]} times instead of {wanted[text]}: {text[:80]}"
 
 
 def _other_ways(learned: Learned, done: Round) -> Iterator[Finding]:
     """The program went another way than in peace, or did not end as it does in peace."""
-    evidence = tuple(text for _, text in _differences(learned, done.snapshot))[:SHOWN_MAX]
+    evidence = tuple(text for _, text in _differences(learned, done))[:SHOWN_MAX]
     effects = Counter(effect.name for effect in done.snapshot.effects)
     lost = {name: count - effects[name] for name, count in learned.effects.items() if effects[name] < count}
     lines = Counter(map(learned.reading, plain_lines(done)))

@@ -2,10 +2,60 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 import msgspec
+
+from ...errors import PerdureError
 
 READY = -1
 """The id in the news that the zygote itself is there."""
+
+
+LEASE_MS = 600
+"""Of a program that will be paused: its lease must run out soon."""
+
+HEART_SECONDS = 0.002
+"""Between two beats of a heart that is to be caught beating."""
+
+
+class CrashtestProblem(PerdureError):
+    """The crash test itself cannot be done."""
+
+    code = "PD601"
+
+
+class Manner(StrEnum):
+    """What is done to a program at a place; the first part of a place's name, except for kills."""
+
+    KILL = "kill"
+    """SIGKILL."""
+    BEAT = "beat"
+    """The same, while its heart beats much more often than in real life."""
+    STOP = "stop"
+    """SIGSTOP until its lease has run out and another process has done its work, then SIGCONT."""
+    TERM = "term"
+    """SIGTERM."""
+    INTERRUPT = "int"
+    """SIGINT, as by Ctrl-C."""
+    FULL = "full"
+    """The disk is full: a commit is refused."""
+    RAISE = "raise"
+    """The effect of that name raises after it has happened."""
+    INSTANT = "after"
+    """SIGKILL after some time, wherever it is."""
+
+
+def manner_of(place: str) -> Manner:
+    """What is done there."""
+    first = place.partition(":")[0]
+    return Manner(first) if first in [manner.value for manner in Manner] else Manner.KILL
+
+
+def where_of(place: str) -> str:
+    """The place without what is done there."""
+    manner = manner_of(place)
+    return place if manner in (Manner.KILL, Manner.RAISE) else place.removeprefix(f"{manner}:")
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,10 +69,11 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     output: str
     """The file that takes what it prints."""
     place: str = ""
-    """Where it is killed: `effect.outcome:before#1`, `line:agent.py:12#1`; never, if empty.
-
-    `raise:NAME#1` is no kill: then the effect of that name raises after it has happened.
-    """
+    """Where something is done to it: `effect.outcome:before#1`, `term:line:agent.py:12#1`; nowhere, if empty."""
+    reached: str = ""
+    """The file that is made when it comes there."""
+    beating: bool = False
+    """Its heart beats all the time."""
     trail: str = ""
     """The file that takes where it has been, a `Seen` per line; none, if empty."""
     thorough: bool = False
@@ -32,10 +83,11 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class News(msgspec.Struct, frozen=True, kw_only=True):
-    """A process was started, or has ended."""
+    """A process was started, was stopped, or has ended."""
 
     id: int
     pid: int = 0
+    stopped: bool = False
     code: int | None = None
 
 

@@ -8,7 +8,7 @@ import shlex
 import shutil
 import subprocess
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 COMMAND_SECONDS_MAX = 60
@@ -92,9 +92,10 @@ def without_keys(lines: Iterable[str], keys: Iterable[str]) -> list[str]:
     return [pattern.sub("KEY", line) for line in lines]
 
 
-def reading_for(one: list[str], other: list[str]) -> Reading:
-    """The closest reading in which two undisturbed runs have done the same."""
+def reading_for(runs: Sequence[Iterable[str]]) -> Reading:
+    """The closest reading in which all undisturbed runs have done the same."""
     for reading in READINGS:
-        if Counter(map(reading, one)) == Counter(map(reading, other)):
+        first, *rest = [Counter(map(reading, lines)) for lines in runs]
+        if all(one == first for one in rest):
             return reading
     return READINGS[-1]

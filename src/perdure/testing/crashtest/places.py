@@ -1,4 +1,4 @@
-"""Where a program can be killed, in words, and which places are tried when there are too many."""
+"""Where a program can be disturbed, in words, and which places are tried when there are too many."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from .orders import Seen
+from ...failpoints import Site
+from .orders import Manner, Seen, manner_of
 
 NOUNS = {
     "run.claim": "the run is opened",
@@ -17,7 +18,7 @@ NOUNS = {
     "step.failed": "the failure of a step is recorded",
     "attempt.failed": "a failed attempt is recorded",
     "effect.intent": "the intent of an effect is recorded",
-    "effect.again": "the second start of an effect is recorded",
+    "effect.again": "an effect is started again",
     "effect.outcome": "the outcome of an effect is recorded",
     "effect.failed": "the failure of an effect is recorded",
     "effect.doubt": "the doubt about an effect is recorded",
@@ -27,6 +28,7 @@ NOUNS = {
     "run.question": "a question is recorded",
     "wait.begin": "a wait begins",
     "wait.end": "a wait ends",
+    "run.signal": "an event is sent to a run",
     "state.write": "agent.state is written",
     "checkpoint.write": "a checkpoint is written",
     "artifact.write": "an artifact is written",
@@ -36,12 +38,36 @@ NOUNS = {
 SPECIAL = {
     "step.done:before": "after the body of a step, before it is recorded",
     "effect.intent:after": "after the intent of an effect, before its body",
-    "effect.outcome:before": "after the effect happened, before its outcome is recorded",
+    "effect.outcome:before": "after an effect, before its outcome is recorded",
 }
 OUTSIDE_OF_RUNS = "in code outside of any run"
-RAISED = "(not killed) an effect raises after it happened"
-RANDOM = "at a random instant"
-AGAIN = "twice: the second time while it recovers"
+GIVING_BACK = "when the process ends and gives back its leases"
+SETTING_UP = "while the store and the agent are set up"
+
+AGAIN = "killed again while it recovers"
+GROUPS = {
+    Manner.KILL: "killed (SIGKILL)",
+    Manner.INSTANT: "killed at a random instant",
+    Manner.BEAT: "killed while its heart beats",
+    Manner.STOP: "paused, its run taken over, then woken up",
+    Manner.TERM: "told to end (SIGTERM)",
+    Manner.INTERRUPT: "interrupted (Ctrl-C)",
+    Manner.FULL: "not killed: the disk was full for a moment",
+    Manner.RAISE: "not killed: an effect raised after it happened",
+}
+"""What is done to a program, as the report says it, in the order of the report."""
+
+OF_A_RUN = frozenset(
+    "step.done step.failed attempt.failed effect.intent effect.outcome effect.failed item.done run.write run.end "
+    "wait.begin wait.end".split()
+)
+"""What only the holder of a run's lease may commit."""
+
+TELLING = (
+    "effect.intent:after", "effect.outcome:before", "effect", "step.done:before", "effect.intent:before", "run",
+    "item.done:before", "run.end:before", "step",
+)  # fmt: skip
+"""Places that find most, where only some are tried; `run` and so on are lines in there."""
 
 _MOMENTS = {"before": "before", "begun": "while", "written": "while", "after": "after"}
 
@@ -53,12 +79,26 @@ class Place(msgspec.Struct, frozen=True):
     words: str
     at: str = ""
     """The program's line."""
+    inside: str = ""
+    """As in `Seen`."""
+    nearest: str = ""
+    """Of a random instant: the place that the program had come to."""
+
+    @property
+    def manner(self) -> Manner:
+        """What is done there."""
+        return manner_of(self.name)
+
+    def told(self) -> str:
+        """What is done and where."""
+        group = GROUPS[self.manner]
+        return f"killed {self.words}" if self.manner == Manner.KILL else f"{group}: {self.words}".removesuffix(": ")
 
 
 def words_of(seen: Seen) -> str:
     """What a newcomer understands."""
     if seen.what == "return":
-        return RAISED
+        return f"{seen.name.partition(':')[2]}"
     if seen.what == "line":
         kind = seen.inside.partition(" ")[0]
         inside = {"": OUTSIDE_OF_RUNS, "run": "in the plain code of a run"}
@@ -66,7 +106,9 @@ def words_of(seen: Seen) -> str:
     if seen.name in SPECIAL:
         return SPECIAL[seen.name]
     site, _, moment = seen.name.partition(":")
-    return f"{_MOMENTS[moment]} {NOUNS[site]}" if site in NOUNS else "while the store and the agent are set up"
+    if site == Site.HEARTBEAT:
+        return GIVING_BACK
+    return f"{_MOMENTS[moment]} {NOUNS[site]}" if site in NOUNS else SETTING_UP
 
 
 def places_of(trail: Iterable[Seen]) -> list[Place]:
@@ -77,15 +119,59 @@ def places_of(trail: Iterable[Seen]) -> list[Place]:
         if seen.what in ("point", "line", "return"):
             name = f"line:{seen.name}" if seen.what == "line" else seen.name
             times[name] += 1
-            found.append(Place(f"{name}#{times[name]}", words_of(seen), seen.at))
+            found.append(Place(f"{name}#{times[name]}", words_of(seen), seen.at, seen.inside))
     return found
+
+
+def beats_of(trail: Iterable[Seen], count: int) -> list[Place]:
+    """Moments of some beats of the heart, early enough that a quicker start comes there too."""
+    beats = [place for place in places_of(trail) if place.name.startswith(Site.HEARTBEAT)]
+    early = [_made(place, Manner.BEAT, "") for place in beats[: len(beats) * 2 // 3]]
+    return _evenly(early, count)
 
 
 def instants(count: int, seconds: float, seed: int) -> list[Place]:
     """Random moments within the time that the program takes."""
     dice = random.Random(seed)
     chosen = sorted(dice.uniform(0.02, max(0.05, seconds)) for _ in range(count))
-    return [Place(f"after:{at:.3f}s", RANDOM) for at in chosen]
+    return [Place(f"after:{at:.3f}s", "") for at in chosen]
+
+
+def others(places: Sequence[Place], manner: Manner, count: int) -> list[Place]:
+    """Some places at which something else than a kill is done."""
+    fit = [place for place in places if place.manner == Manner.KILL and _fits(place, manner)]
+    return [_made(place, manner, place.words) for place in _telling(fit, count)]
+
+
+def _fits(place: Place, manner: Manner) -> bool:
+    site, _, moment = place.name.partition("#")[0].partition(":")
+    if manner == Manner.FULL:
+        return site in NOUNS and moment == "written"
+    if site == "line":
+        # What a paused process does in the body of an effect nobody can prevent: it had begun.
+        return place.inside != "" and (manner != Manner.STOP or not place.inside.startswith("effect"))
+    return site in OF_A_RUN and moment in ("before", "after") and f"{site}:{moment}" != "run.end:after"
+
+
+def _telling(places: Sequence[Place], count: int) -> list[Place]:
+    """First those that find most, each kind once; then evenly."""
+    groups: dict[str, list[Place]] = {}
+    for place in places:
+        groups.setdefault(_sort_of(place), []).append(place)
+    order = sorted(groups, key=lambda sort: TELLING.index(sort) if sort in TELLING else len(TELLING))
+    firsts = [groups[sort][(len(groups[sort]) - 1) // 2] for sort in order][:count]
+    rest = [place for place in places if place not in firsts]
+    return firsts + _evenly(rest, count - len(firsts))
+
+
+def _sort_of(place: Place) -> str:
+    if place.name.startswith("line:"):
+        return place.inside.partition(" ")[0]
+    return place.name.partition("#")[0].replace(":written", ":before")
+
+
+def _made(place: Place, manner: Manner, words: str) -> Place:
+    return msgspec.structs.replace(place, name=f"{manner}:{place.name}", words=words)
 
 
 def chosen(places: Sequence[Place], limit: int) -> list[Place]:
@@ -123,7 +209,12 @@ def _spread(places: Sequence[Place], count: int) -> list[Place]:
         buckets.setdefault((place.words, place.at), []).append(place)
     firsts = [group[0] for group in buckets.values()]
     if len(firsts) >= count:
-        return [firsts[number * len(firsts) // count] for number in range(count)]
+        return _evenly(firsts, count)
     rest = [place for group in buckets.values() for place in group[1:]]
     more = min(count - len(firsts), len(rest))
     return firsts + [rest[(number + 1) * len(rest) // more - 1] for number in range(more)]
+
+
+def _evenly(places: Sequence[Place], count: int) -> list[Place]:
+    count = min(count, len(places))
+    return [places[number * len(places) // count] for number in range(count)]

@@ -6,6 +6,7 @@ is started without a crash test.
 
 from __future__ import annotations
 
+import dis
 import inspect
 import os
 import signal
@@ -17,9 +18,9 @@ from typing import Any
 
 import msgspec
 
-from ... import failpoints
+from ... import failpoints, leases
 from ...run.scope import current
-from .orders import Order, Seen
+from .orders import HEART_SECONDS, LEASE_MS, Manner, Order, Seen, manner_of, where_of
 
 SEEN_MAX = 20_000
 """Notes in a trail: a program that does more is sampled from its beginning."""
@@ -54,6 +55,8 @@ class Probe:
 
     def __init__(self, order: Order) -> None:
         self._order = order
+        self._manner = manner_of(order.place)
+        self._where = where_of(order.place)
         self._folder = os.path.join(os.path.realpath(order.folder), "")
         self._names: dict[str, str] = {}
         self._times: Counter[str] = Counter()
@@ -66,13 +69,21 @@ class Probe:
     def begin(self) -> None:
         """From now on, in this thread and in all that it starts."""
         self._size = self._watched_size()
+        self._set_times()
         failpoints.arm(self._point)
-        if self._order.thorough or self._order.place.startswith(("line:", "raise:")):
+        if self._order.thorough or self._where.startswith(("line:", "raise:")):
             threading.settrace(self._trace)
             sys.settrace(self._trace)
         if self._order.thorough:
             threading.setprofile(self._profile)
             sys.setprofile(self._profile)
+
+    def _set_times(self) -> None:
+        """Nobody waits for half a minute until a lease runs out, nor for ten seconds until a heart beats."""
+        if self._manner == Manner.STOP:
+            vars(leases).update(LEASE_MS=LEASE_MS, HEARTBEAT_SECONDS=LEASE_MS / 4000)
+        elif self._order.beating or self._manner == Manner.BEAT:
+            vars(leases).update(HEARTBEAT_SECONDS=HEART_SECONDS)
 
     def _point(self, site: failpoints.Site, moment: failpoints.Moment) -> None:
         self._look_outside()
@@ -85,9 +96,16 @@ class Probe:
         self._reach(name)
 
     def _reach(self, name: str) -> None:
+        if self._is_here(name):
+            _do(self._manner)
+
+    def _is_here(self, name: str) -> bool:
+        """Whether this is the place."""
         self._times[name] += 1
-        if f"{name}#{self._times[name]}" == self._order.place:
-            os.kill(os.getpid(), signal.SIGKILL)
+        if f"{name}#{self._times[name]}" != self._where:
+            return False
+        os.close(os.open(self._order.reached, os.O_CREAT | os.O_WRONLY, 0o600))
+        return True
 
     def _trace(self, frame: FrameType, event: str, arg: Any) -> Any:
         return self._line if self._own(frame) else None
@@ -105,16 +123,15 @@ class Probe:
         return self._line
 
     def _returns(self, frame: FrameType) -> None:
-        """The body of an effect has done its work: its answer may get lost. Only of plain functions."""
+        """The body of an effect has done its work: its answer may get lost."""
         scope = current()
         if scope is None or scope.inside != "effect" or (frame.f_back is not None and self._own(frame.f_back)):
             return
-        if frame.f_code.co_flags & (inspect.CO_COROUTINE | inspect.CO_GENERATOR):
-            return  # these come here whenever they pause, too
+        if not _ends(frame):
+            return
         name = f"raise:{frame.f_code.co_name}"
         self._note(self._seen("return", name, frame))
-        self._times[name] += 1
-        if f"{name}#{self._times[name]}" == self._order.place:
+        if self._is_here(name):
             raise ConnectionError(LOST_ANSWER)  # in the program: at this very place
 
     def _profile(self, frame: FrameType, event: str, arg: Any) -> None:
@@ -168,6 +185,31 @@ class Probe:
         if self._trail >= 0 and self._left > 0 and (self._order.thorough or seen.what == "point"):
             self._left -= 1
             os.write(self._trail, msgspec.json.encode(seen) + b"\n")
+
+
+SIGNALS = {
+    Manner.KILL: signal.SIGKILL,
+    Manner.BEAT: signal.SIGKILL,
+    Manner.STOP: signal.SIGSTOP,
+    Manner.TERM: signal.SIGTERM,
+    Manner.INTERRUPT: signal.SIGINT,
+}
+
+
+def _do(manner: Manner) -> None:
+    """What was ordered, here and now."""
+    if manner == Manner.FULL:
+        import apsw
+
+        raise apsw.FullError("perdure crashtest: the disk is full")
+    os.kill(os.getpid(), SIGNALS[manner])
+
+
+def _ends(frame: FrameType) -> bool:
+    """Whether a function is over: coroutines and generators come to a `return` whenever they pause, too."""
+    if not frame.f_code.co_flags & (inspect.CO_COROUTINE | inspect.CO_GENERATOR):
+        return True
+    return dis.opname[frame.f_code.co_code[frame.f_lasti]].startswith("RETURN")
 
 
 def _builtin(function: Any) -> str:

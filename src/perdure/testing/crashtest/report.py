@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import textwrap
 from collections import Counter
 from collections.abc import Iterator
 from enum import StrEnum
@@ -12,9 +13,13 @@ from xml.etree import ElementTree
 import msgspec
 
 from .findings import Finding
-from .places import Place
+from .orders import Manner
+from .places import AGAIN, GROUPS, Place
 
 ONLY_HERE = "{only}"
+
+WIDTH = 80
+"""Of what people read; a command is never broken."""
 
 
 class Verdict(StrEnum):
@@ -39,15 +44,41 @@ class Trial(msgspec.Struct, frozen=True):
     """Where it can be looked at, if it was kept."""
 
     @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(place.name for place in self.places)
+
+    @property
     def name(self) -> str:
         """As `--only` takes it."""
-        return ",".join(place.name for place in self.places)
+        return ",".join(self.names)
+
+    @property
+    def group(self) -> str:
+        """Its part of the matrix."""
+        return AGAIN if len(self.places) > 1 else GROUPS[self.places[0].manner]
 
     @property
     def words(self) -> str:
-        from .places import AGAIN
+        """What was done to the program, and where."""
+        first, *more = self.places
+        return first.told() + "".join(f", and {AGAIN} ({place.name})" for place in more)
 
-        return AGAIN if len(self.places) > 1 else self.places[0].words
+    def again(self) -> list[tuple[str, ...]]:
+        """What shows the same, the surest first: a random instant is never quite the same."""
+        first, *_ = self.places
+        return [*([(first.nearest,)] if first.nearest else []), self.names]
+
+    def judged(self, verdict: Verdict, findings: tuple[Finding, ...]) -> Trial:
+        """The same round after another look."""
+        return msgspec.structs.replace(self, verdict=verdict, findings=findings)
+
+
+class Repeat(msgspec.Struct, frozen=True):
+    """A round that was played once more, to see whether it shows a finding again."""
+
+    only: str
+    tries: int
+    shown: bool
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -67,6 +98,8 @@ class Report(msgspec.Struct, frozen=True):
     trials: tuple[Trial, ...]
     notes: tuple[str, ...] = ()
     interrupted: bool = False
+    repeats: dict[tuple[str, str], Repeat] = {}
+    """By the identity of a finding."""
 
     @property
     def survived(self) -> bool:
@@ -80,65 +113,86 @@ class Report(msgspec.Struct, frozen=True):
 
     def findings(self) -> list[tuple[Finding, list[Trial]]]:
         """What to change, each with the rounds that show it, the most frequent first."""
-        found: dict[tuple[str, str, str], tuple[Finding, list[Trial]]] = {}
+        found: dict[tuple[str, str], tuple[Finding, list[Trial]]] = {}
         for trial in self.trials:
             for finding in {one.identity: one for one in trial.findings}.values():
                 found.setdefault(finding.identity, (finding, []))[1].append(trial)
+        for _, trials in found.values():
+            trials.sort(key=lambda trial: (len(trial.places), bool(trial.places[0].nearest)))
         return sorted(found.values(), key=lambda one: -len(one[1]))
 
     def matrix(self) -> list[tuple[str, int, int, int, int]]:
-        """Where it was killed: how often, survived, asked, failed."""
+        """What was done to the program: how often, survived, asked, failed. Kills are told by their places."""
         rows: dict[str, Counter[str]] = {}
         for trial in self.trials:
-            rows.setdefault(trial.words, Counter())[trial.verdict] += 1
-        return [(words, sum(c.values()), c["survived"], c["asked"], c["FAILED"]) for words, c in rows.items()]
+            kill = trial.group == GROUPS[Manner.KILL]
+            rows.setdefault(trial.places[0].words if kill else trial.group, Counter())[trial.verdict] += 1
+        rows |= {group: rows.pop(group, Counter()) for group in (*list(GROUPS.values())[1:], AGAIN)}
+        return [(words, c.total(), c["survived"], c["asked"], c["FAILED"]) for words, c in rows.items()]
 
-    def again(self, trial: Trial) -> str:
+    def again(self, finding: Finding, trials: list[Trial]) -> str:
+        """The command that shows a finding again."""
+        repeat = self.repeats.get(finding.identity)
+        return self.repeating(repeat.only if repeat else trials[0].name)
+
+    def repeating(self, only: str) -> str:
         """The command that repeats one round."""
-        return self.command.replace(ONLY_HERE, f"--only {shlex.quote(trial.name)}")
+        return self.command.replace(ONLY_HERE, f"--only {shlex.quote(only)}")
 
     def lines(self) -> Iterator[str]:
         """All of it, for people."""
-        yield f"{self.program} was killed at {_counted(len(self.trials), 'place')} and started again until it ended"
+        yield f"{self.program} was disturbed {_counted(len(self.trials), 'time')} and started again until it ended"
         yield ""
         yield from self._table()
         yield ""
         for number, (finding, trials) in enumerate(self.findings(), start=1):
             yield from self._told(number, finding, trials)
-        yield from (f"note: {note}" for note in self.notes)
+        for note in self.notes:
+            yield from textwrap.wrap(f"note: {note}", WIDTH, subsequent_indent="      ")
         yield self.summary()
 
     def summary(self) -> str:
         """One line."""
         asked = sum(trial.verdict == Verdict.ASKED for trial in self.trials)
         failed = sum(trial.verdict == Verdict.FAILED for trial in self.trials)
-        tail = f" ({_counted(asked, 'time')} a person has to say what became of an effect)" if asked else ""
+        tail = f" ({_counted(asked, 'time')} it asks a person what became of an effect)" if asked else ""
         if not self.trials:
             return "nothing was tried"
         begun = "interrupted; so far: " if self.interrupted else ""
         if failed:
             things = _counted(len(self.findings()), "thing")
-            return f"{begun}FAILED: {failed} of {_counted(len(self.trials), 'kill')}, {things} to change{tail}"
-        return f"{begun}survived: all {_counted(len(self.trials), 'kill')}{tail}"
+            return f"{begun}FAILED: {failed} of {_counted(len(self.trials), 'try', 'tries')}, {things} to change{tail}"
+        return f"{begun}survived: all {_counted(len(self.trials), 'try', 'tries')}{tail}"
 
     def _table(self) -> Iterator[str]:
         rows = self.matrix()
-        width = max([len(row[0]) for row in rows] + [len("killed")])
-        yield f"{'killed':{width}}  kills  survived  asked  FAILED"
-        for words, kills, survived, asked, failed in rows:
-            yield f"{words:{width}}  {kills:5}  {survived or '.':>8}  {asked or '.':>5}  {failed or '.':>6}"
+        groups = {*GROUPS.values(), AGAIN}
+        width = max(len(row[0]) + 2 * (row[0] not in groups) for row in rows)
+        yield f"{'':{width}}  tries    ok  asked  FAILED"
+        if rows[0][0] not in groups:
+            yield GROUPS[Manner.KILL]
+        for words, tries, survived, asked, failed in rows:
+            shown = words if words in groups else f"  {words}"
+            if not tries:
+                yield f"{shown:{width}}  {'-':>5}" + ("  (--depth 2)" if words == AGAIN else "")
+            else:
+                yield f"{shown:{width}}  {tries:5}  {survived or '.':>4}  {asked or '.':>5}  {failed or '.':>6}"
 
     def _told(self, number: int, finding: Finding, trials: list[Trial]) -> Iterator[str]:
         example = trials[0]
-        yield f"{number}. {finding.title}"
-        yield f"   what     {finding.kind}, in {_counted(len(trials), 'round')} of {len(self.trials)}"
+        yield from textwrap.wrap(f"{number}. {finding.title}", WIDTH, subsequent_indent="   ")
+        yield f"   what     {finding.kind}, in {_counted(len(trials), 'try', 'tries')} of {len(self.trials)}"
         if finding.at:
             yield f"   where    {finding.at}  {finding.line}"
-        where = f" (at {example.places[0].at})" if example.places[0].at else ""
-        yield f"   e.g.     killed {example.words}{where}"
-        yield from (f"            {line}" for line in finding.evidence)
-        yield f"   change   {finding.change}"
-        yield f"   again    {self.again(example)}"
+        where = f" ({example.places[0].at})" if example.places[0].at else ""
+        yield from _part("e.g.", f"{example.words}{where}")
+        for line in finding.evidence:
+            yield from _part("", line)
+        yield from _part("change", finding.change)
+        yield f"   again    {self.again(finding, trials)}"
+        repeat = self.repeats.get(finding.identity)
+        if repeat is not None and not repeat.shown:
+            yield from _part("", f"(it did not show in {_counted(repeat.tries, 'more try', 'more tries')})")
         if example.folder:
             yield f"   kept     {example.folder}"
         yield ""
@@ -160,14 +214,16 @@ class Report(msgspec.Struct, frozen=True):
                     "change": finding.change,
                     "evidence": list(finding.evidence),
                     "rounds": len(trials),
-                    "again": self.again(trials[0]),
+                    "again": self.again(finding, trials),
+                    "shown_again": repeat.shown if (repeat := self.repeats.get(finding.identity)) else None,
                 }
                 for finding, trials in self.findings()
             ],
             "rounds": [
                 {
                     "place": trial.name,
-                    "killed": trial.words,
+                    "what": trial.words,
+                    "group": trial.group,
                     "at": trial.places[0].at,
                     "verdict": trial.verdict.value,
                     "reached": trial.reached,
@@ -187,7 +243,7 @@ class Report(msgspec.Struct, frozen=True):
         head = {"name": f"crashtest {self.program}", "time": f"{self.seconds:.3f}", **counts}
         suite = ElementTree.Element("testsuite", head)
         for trial in self.trials:
-            name = f"killed {trial.words} [{trial.name}]"
+            name = f"{trial.words} [{trial.name}]"
             case = ElementTree.SubElement(
                 suite, "testcase", classname=self.program, name=name, time=f"{trial.seconds:.3f}"
             )
@@ -197,5 +253,12 @@ class Report(msgspec.Struct, frozen=True):
         return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def _counted(count: int, one: str) -> str:
-    return f"{count} {one}" if count == 1 else f"{count} {one}s"
+def _part(title: str, text: str) -> Iterator[str]:
+    """A titled part of a finding."""
+    first = f"   {title:9}"
+    lines = textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=" " * 12, break_long_words=False)
+    yield from lines or [first.rstrip()]
+
+
+def _counted(count: int, one: str, many: str = "") -> str:
+    return f"{count} {one}" if count == 1 else f"{count} {many or one + 's'}"

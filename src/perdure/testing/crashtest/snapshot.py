@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from ... import objects
+from ... import objects, trees
 from ... import records as r
 from ...errors import PerdureError, ValueProblem
+from ...events.positions import BEGINNING, END
+from ...events.reading import Book
+from ...events.schemas import Kinds
 from ...journal.append import read_events
+from ...journal.landing import landed_at
 from ...runs import RunInfo, get_run, list_runs
 from ...store import Store, open_store
 from ...store.sqlite_file import schema_of
@@ -42,6 +46,8 @@ class Snapshot(msgspec.Struct, frozen=True):
 
     leaves: dict[str, str]
     """`run trip-42: result.price` and so on, each with the text of its value."""
+    lists: dict[str, tuple[str, ...]]
+    """Messages of a run, events of a kind: what is there counts, and how often, but not in which order."""
     effects: tuple[EffectSeen, ...]
     open_writes: frozenset[str]
     """Leaves that were written in the open, outside of steps, effects and items."""
@@ -87,6 +93,7 @@ def looks_like_sqlite(path: str) -> bool:
 def taken(urls: list[str]) -> Snapshot:
     """Everything in these stores."""
     leaves: dict[str, str] = {}
+    lists: dict[str, list[str]] = defaultdict(list)
     effects: list[EffectSeen] = []
     written: set[str] = set()
     unfinished: list[str] = []
@@ -97,15 +104,21 @@ def taken(urls: list[str]) -> Snapshot:
             for summary in list_runs(store):
                 run = get_run(store, summary.agent, summary.id, unpack=_tolerant(store))
                 leaves |= dict(_run_leaves(run))
+                lists[f"run {run.id}: messages"] += map(repr, run.messages)
                 effects += _effects(run)
                 if not run.finished:
                     unfinished.append(f"{run.id} ({run.status.value})")
                 waits += [f"run {run.id}: {one.text}" for one in run.questions if one.kind != "in_doubt"]
             leaves |= dict(_agent_leaves(store))
+            for path, payload in _events(store):
+                lists[path].append(payload)
             written |= set(_written_in_the_open(store))
         finally:
             store.close()
-    return Snapshot(leaves, tuple(effects), frozenset(written), tuple(sorted(unfinished)), tuple(waits))
+    return Snapshot(
+        leaves, {path: tuple(texts) for path, texts in lists.items()}, tuple(effects), frozenset(written),
+        tuple(sorted(unfinished)), tuple(waits),
+    )  # fmt: skip
 
 
 def waiting_in_doubt(urls: list[str]) -> bool:
@@ -121,10 +134,22 @@ def waiting_in_doubt(urls: list[str]) -> bool:
     return False
 
 
-def _tolerant(store: Store) -> Any:
+def interrupted(urls: list[str]) -> bool:
+    """Whether some run was left by a signal, and has to be continued."""
+    for url in urls:
+        store = open_store(url, create=False)
+        try:
+            if list_runs(store, status=r.Status.INTERRUPTED):
+                return True
+        finally:
+            store.close()
+    return False
+
+
+def _tolerant(store: Store, reading: Any = objects.unpack) -> Any:
     def unpack(packed: bytes) -> Any:
         try:
-            return objects.unpack(store, packed)
+            return reading(store, packed)
         except ValueProblem:
             return UNREADABLE
 
@@ -136,8 +161,9 @@ def _run_leaves(run: RunInfo) -> Iterator[tuple[str, str]]:
     yield f"{title}: status", run.status.value
     yield from _flat(f"{title}: result", run.result)
     yield from _flat(f"{title}: state", run.state)
-    yield f"{title}: number of messages", str(len(run.messages))
-    yield from _flat(f"{title}: messages", run.messages)
+    steps = Counter(event.record.call.name for event in run.events if isinstance(event.record, r.StepDone))
+    for name, count in steps.items():
+        yield f"{title}: times that step {name} was done", str(count)
 
 
 def _agent_leaves(store: Store) -> Iterator[tuple[str, str]]:
@@ -146,17 +172,30 @@ def _agent_leaves(store: Store) -> Iterator[tuple[str, str]]:
     for owner, space, key, value, *_ in store.read("all_entries"):
         if value:
             yield from _flat(_state_leaf(names[owner], space, key), unpack(value))
-    for owner, name, *_, dropped in store.read("all_checkpoints"):
-        if not dropped:
-            yield f"agent {names[owner]}: checkpoint {name}", "there"
-    for owner, name, *_, dropped in store.read("all_artifacts"):
-        if not dropped:
-            yield f"agent {names[owner]}: artifact {name}", "there"
     for owner, name, version, step, _, status, *_ in store.read("all_workflow_steps"):
         yield f"agent {names[owner]}: workflow {name} version {version} step {step}", str(status)
-    events = Counter((names[owner], kind) for owner, _, _, _, _, kind, _ in store.read("all_happenings"))
-    for (agent, kind), count in events.items():
-        yield f"agent {agent}: number of events {kind}", str(count)
+    for (owner, name), made in _newest(store, "all_checkpoints", r.CheckpointMade).items():
+        yield from _flat(f"agent {names[owner]}: checkpoint {name}", _tolerant(store, trees.unpack)(made.value))
+    for (owner, name), saved in _newest(store, "all_artifacts", r.ArtifactSaved).items():
+        contents = f"{saved.size} bytes with the digest {saved.digest.hex()[:16]}"
+        yield f"agent {names[owner]}: artifact {name}", contents
+
+
+def _newest(store: Store, query: str, kind: type[Any]) -> dict[tuple[int, str], Any]:
+    """The last version of each name: a program that goes on from the one before may make it twice."""
+    found = {}
+    for owner, name, version, stream, seq, _, dropped in store.read(query):
+        if not dropped:
+            made = landed_at(store, stream, seq, kind)
+            found[owner, name] = {(it.owner, it.name, it.version): it for it in made}[owner, name, version]
+    return found
+
+
+def _events(store: Store) -> Iterator[tuple[str, str]]:
+    for agent, owner, *_ in store.read("all_agents"):
+        book = Book(store, owner, agent, Kinds(), _tolerant(store))
+        for event in book.events(book.rows((), 0, BEGINNING, END, LEAVES_MAX), typed=False):
+            yield f"agent {agent}: events {event.kind}", repr(event.payload)
 
 
 def _state_leaf(agent: str, space: str, key: str) -> str:
@@ -174,7 +213,7 @@ def _written_in_the_open(store: Store) -> Iterator[str]:
                 if isinstance(landing, r.StateChange):
                     yield _state_leaf(names[landing.owner], landing.space, landing.key)
                 elif isinstance(landing, r.Happened):
-                    yield f"agent {names[landing.owner]}: number of events {landing.kind}"
+                    yield f"agent {names[landing.owner]}: events {landing.kind}"
 
 
 def _effects(run: RunInfo) -> list[EffectSeen]:

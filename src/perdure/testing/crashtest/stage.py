@@ -17,10 +17,12 @@ from ...errors import PerdureError
 from ...store import is_postgres, versions_of
 from ...store.postgres_url import parse
 from ...store.sqlite_file import APPLICATION_ID
-from .orders import Order, Seen
+from .orders import LEASE_MS, CrashtestProblem, Manner, Order, Seen, manner_of, where_of
 from .outside import Outside, added
-from .snapshot import Snapshot, looks_like_sqlite, stores_in, taken, waiting_in_doubt
-from .starting import Zygote, zygote_of
+from .people import Heard, People
+from .places import Place, places_of
+from .snapshot import Snapshot, interrupted, looks_like_sqlite, stores_in, taken, waiting_in_doubt
+from .starting import SLICE_SECONDS, Process, Zygote, zygote_of
 
 LEFT_OUT = frozenset(
     ".git .hg .venv venv node_modules __pycache__ .mypy_cache .ruff_cache .pytest_cache .tox .perdure".split()
@@ -37,17 +39,15 @@ MEMORY_BYTES_MIN = 2_000_000_000
 STARTS_MAX = 3
 """After the last kill: a program that does not end well by then does not survive."""
 
+GROWN_BYTES_MAX = 1_000_000
 OUTPUT_CHARACTERS_MAX = 4_000
 KILLED = -9
+PAUSED = -19
+ANSWERED_SECONDS = 0.05
+"""How often somebody looks for questions, if there are answers."""
 DATABASE = "crashtest.db"
 SCRATCH = "perdure-crashtest-"
 """Begins the name of the folder of all rounds, which may lie in the folder that is copied."""
-
-
-class CrashtestProblem(PerdureError):
-    """The crash test itself cannot be done."""
-
-    code = "PD601"
 
 
 class Start(msgspec.Struct, frozen=True):
@@ -74,6 +74,10 @@ class Round(msgspec.Struct, frozen=True):
     trail: tuple[Seen, ...]
     """Of the start that had to note one: the only one of an undisturbed round, else the first after the kills."""
     folder: str
+    instant: Place | None = None
+    """Where it was when a random instant came."""
+    grown: tuple[str, ...] = ()
+    """Files that an undisturbed program has made longer: perhaps its world."""
 
     @property
     def last(self) -> Start:
@@ -83,9 +87,12 @@ class Round(msgspec.Struct, frozen=True):
 class Stage:
     """Makes rounds, each in a copy of the folder, and clears them away."""
 
-    def __init__(self, program: str, arguments: tuple[str, ...], folder: Path, outside: Outside, store: str) -> None:
+    def __init__(
+        self, program: str, arguments: tuple[str, ...], folder: Path, outside: Outside, store: str, people: People
+    ) -> None:
         self.program = program
         self.outside = outside
+        self.people = people
         self._arguments = arguments
         self._store = store
         self._scratch = Path(tempfile.mkdtemp(prefix=SCRATCH, dir=_quick_disk())).resolve()
@@ -121,13 +128,13 @@ class Stage:
         """Somebody wants to look at it."""
         self._kept.add(done.folder)
 
-    def undisturbed(self, seconds_max: float, thorough: bool) -> Round:
+    def undisturbed(self, seconds_max: float, *, thorough: bool = False, beating: bool = False) -> Round:
         """Run it in peace."""
-        return self._play((), Patience(None, seconds_max, seconds_max), thorough)
+        return self._play((), Patience(None, seconds_max, seconds_max), thorough, beating)
 
-    def round(self, places: tuple[str, ...], patience: Patience) -> Round:
-        """Kill it at these places, one start each, and let it end."""
-        return self._play(places, patience, thorough=False)
+    def round(self, places: tuple[str, ...], patience: Patience, *, thorough: bool = False) -> Round:
+        """Disturb it at these places, one start each, and let it end."""
+        return self._play(places, patience, thorough)
 
     def clear(self, done: Round) -> None:
         """Nobody needs its folder any more."""
@@ -155,60 +162,109 @@ class Stage:
         except OSError:
             return ""
 
-    def _play(self, places: tuple[str, ...], patience: Patience, thorough: bool) -> Round:
+    def _play(self, places: tuple[str, ...], patience: Patience, thorough: bool, beating: bool = False) -> Round:
         folder = self._scratch / f"round-{next(self._numbers)}"
         shutil.copytree(self._template, folder, symlinks=True)
         environment = self._environment(folder)
         before = self.outside.lines(folder, environment)
-        trail = f"{folder}.trail"
-        starts: list[Start] = []
-        while not self._stopped.is_set():
-            nth = len(starts)
-            order = Order(
-                id=0, program=self.program, arguments=self._arguments, folder=str(folder), environment=environment,
-                output=f"{folder}.output", place=places[nth] if nth < len(places) else "",
-                trail=trail if nth == len(places) else "", thorough=thorough,
-                watched=self.outside.file_in(folder) if thorough else "",
-            )  # fmt: skip
-            starts.append(self._start(order, self._zygotes[bool(nth) or thorough], patience))
-            if self._is_over(starts, places, patience):
-                break
-        died = [start.code == KILLED or is_raise(name) for start, name in zip(starts, places, strict=False)]
-        made = Round(
-            places, tuple(starts), len(died) == len(places) and all(died), taken(self._stores(folder)),
-            tuple(added(before, self.outside.lines(folder, environment))), _read(trail), str(folder),
+        order = Order(
+            id=0, program=self.program, arguments=self._arguments, folder=str(folder), environment=environment,
+            output=f"{folder}.output", thorough=thorough, beating=beating,
         )  # fmt: skip
-        for left in (trail, f"{folder}.output"):
-            Path(left).unlink(missing_ok=True)
+        starts, reached = self._starts(order, places, patience)
+        made = Round(
+            places, tuple(starts), reached == len(places), taken(self._stores(folder)),
+            tuple(added(before, self.outside.lines(folder, environment))), _read(f"{folder}.trail"), str(folder),
+            next(reversed(places_of(_read(f"{folder}.instant"))), None), () if places else self._grown(folder),
+        )  # fmt: skip
+        for left in ("trail", "instant", "output", "reached"):
+            Path(f"{folder}.{left}").unlink(missing_ok=True)
         return made
 
-    def _start(self, order: Order, zygote: Zygote, patience: Patience) -> Start:
-        instant = float(order.place[6:-1]) if order.place.startswith("after:") else None
+    def _starts(self, order: Order, places: tuple[str, ...], patience: Patience) -> tuple[list[Start], int]:
+        """Start it until it ends; how often it came to the place that it was told."""
+        starts: list[Start] = []
+        reached = 0
+        paused: list[Process] = []
+        heard: Heard = set()
+        mark = Path(f"{order.folder}.reached")
+        while not self._stopped.is_set():
+            nth = len(starts)
+            place = places[nth] if nth < len(places) else ""
+            told = self._told(order, place, last=nth == len(places), reached=str(mark))
+            zygote = self._zygotes[bool(nth) or (order.thorough and not places)]
+            starts.append(self._start(told, zygote, patience, paused, heard))
+            came = mark.exists() or (manner_of(place) == Manner.INSTANT and starts[-1].code == KILLED)
+            reached += came and bool(place)
+            mark.unlink(missing_ok=True)
+            if self._is_over(starts, places, patience, Path(order.folder)):
+                break
+        for process in paused:
+            process.go_on()
+            if not process.wait(patience.seconds_max, lambda passed: self._stopped.is_set()):
+                process.kill()
+        return starts, reached
+
+    def _told(self, order: Order, place: str, *, last: bool, reached: str) -> Order:
+        """The order for one start: what is done to it, and what it has to note."""
+        instant = manner_of(place) == Manner.INSTANT
+        trail = f"{order.folder}.{'instant' if instant else 'trail'}" if instant or last else ""
+        return msgspec.structs.replace(
+            order, place=place, reached=reached, trail=trail, thorough=instant or (last and order.thorough),
+            watched=self.outside.file_in(Path(order.folder)) if last and order.thorough else "",
+        )  # fmt: skip
+
+    def _start(
+        self, order: Order, zygote: Zygote, patience: Patience, paused: list[Process], heard: Heard
+    ) -> Start:
+        manner = manner_of(order.place)
+        instant = float(where_of(order.place).rstrip("s")) if manner == Manner.INSTANT else None
         process = zygote.start(order)
         began = time.monotonic()
         asked = False
 
         def give_up(passed: float) -> bool:
             nonlocal asked
+            if self.people:
+                self.people.speak(self._stores(Path(order.folder)), heard)
             asked = passed > patience.before_looking and waiting_in_doubt(self._stores(Path(order.folder)))
             return asked or self._stopped.is_set()
 
-        ended = process.wait(patience.seconds_max if instant is None else instant, give_up)
+        if manner == Manner.STOP and process.wait_until_stopped(patience.seconds_max):
+            paused.append(process)
+            self._stopped.wait(LEASE_MS / 1000 * 1.1)  # until its lease has run out
+            return Start(PAUSED, time.monotonic() - began)
+        every = ANSWERED_SECONDS if self.people else SLICE_SECONDS
+        ended = process.wait(patience.seconds_max if instant is None else instant, give_up, every)
         if not ended:
             process.kill()
         hung = not ended and instant is None and not asked
         code = KILLED if process.code is None else process.code
         return Start(code, time.monotonic() - began, hung, asked, _tail(order.output))
 
-    def _is_over(self, starts: list[Start], places: tuple[str, ...], patience: Patience) -> bool:
-        last = starts[-1]
+    def _is_over(self, starts: list[Start], places: tuple[str, ...], patience: Patience, folder: Path) -> bool:
+        last, nth = starts[-1], len(starts)
         if last.hung or last.asked:
             return True
-        if len(starts) <= len(places) and last.code == KILLED:
+        if nth <= len(places) and last.code in (KILLED, PAUSED):
             return False
         if last.code == patience.code or (patience.code is None and last.code >= 0):
-            return True
-        return len(starts) >= len(places) + STARTS_MAX
+            # A program may end well when it is told to end: then there is something left to do.
+            told = nth <= len(places) and manner_of(places[nth - 1]) in (Manner.TERM, Manner.INTERRUPT)
+            return not (told and interrupted(self._stores(folder)))
+        return nth >= len(places) + STARTS_MAX
+
+    def _grown(self, folder: Path) -> tuple[str, ...]:
+        """Small files that are longer than in the beginning, or new."""
+        stores = tuple(url.removeprefix("sqlite:///") for url in stores_in(folder))
+        found = []
+        for path in sorted(folder.rglob("*")):
+            name = path.relative_to(folder)
+            if path.is_file() and not path.is_symlink() and not str(path).startswith(stores):
+                before = self._template / name
+                size = before.stat().st_size if before.is_file() else 0
+                found += [name.as_posix()] if size < path.stat().st_size < GROWN_BYTES_MAX else []
+        return tuple(found)
 
     def _environment(self, folder: Path) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("PERDURE_")}
@@ -224,11 +280,6 @@ class Stage:
     def _stores(self, folder: Path) -> list[str]:
         served = [self._url(folder)] if is_postgres(self._store) and _is_there(self._url(folder)) else []
         return stores_in(folder) + served
-
-
-def is_raise(place: str) -> bool:
-    """Whether nobody is killed there, and an effect raises."""
-    return place.startswith("raise:")
 
 
 class Patience(msgspec.Struct, frozen=True):

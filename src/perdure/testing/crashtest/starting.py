@@ -30,26 +30,39 @@ class Process:
         self.code: int | None = None
         self._pid = 0
         self._started = threading.Event()
+        self._stopped = threading.Event()
         self._ended = threading.Event()
 
     def hear(self, news: News) -> None:
         """News from its nurse."""
         if news.code is None:
             self._pid = news.pid
-            self._started.set()
         else:
             self.code = news.code
-            self._started.set()
             self._ended.set()
+        if news.stopped or news.code is not None:
+            self._stopped.set()
+        self._started.set()
 
-    def wait(self, seconds: float, give_up: Callable[[float], bool] = lambda passed: False) -> bool:
+    def wait(
+        self, seconds: float, give_up: Callable[[float], bool] = lambda passed: False, every: float = SLICE_SECONDS
+    ) -> bool:
         """Whether it has ended by itself in that time; `give_up` is asked now and then."""
         began = time.monotonic()
-        while not self._ended.wait(min(SLICE_SECONDS, max(0.0, seconds))):
+        while not self._ended.wait(min(every, max(0.0, seconds))):
             passed = time.monotonic() - began
             if passed >= seconds or give_up(passed):
                 return False
         return True
+
+    def wait_until_stopped(self, seconds: float) -> bool:
+        """Whether it was paused in that time, and has not ended."""
+        return self._stopped.wait(seconds) and not self._ended.is_set()
+
+    def go_on(self) -> None:
+        """After a pause."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(self._pid, signal.SIGCONT)
 
     def kill(self) -> None:
         """Together with what it has started; too late is fine."""

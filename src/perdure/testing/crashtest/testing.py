@@ -1,63 +1,33 @@
-"""The crash test as a whole: learn the program, choose places, kill it there, judge."""
+"""The crash test as a whole: learn the program, choose places, disturb it there, judge."""
 
 from __future__ import annotations
 
-import difflib
 import os
-import re
-import shlex
 import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from pathlib import Path
 
-import msgspec
-
-from ...store import is_postgres, without_password
-from .findings import judge, learn
+from ...store import is_postgres
+from .findings import Finding, Learned, judge, learn
+from .orders import CrashtestProblem, Manner
 from .outside import Outside
-from .places import AGAIN, RANDOM, Place, chosen, instants, places_of
-from .report import ONLY_HERE, Report, Trial, Verdict
-from .stage import CrashtestProblem, Patience, Round, Stage, is_raise
-
-LIMIT = 60
-"""Kills, unless somebody wants more."""
-
-INSTANT = re.compile(r"after:\d+(\.\d+)?s")
+from .people import People
+from .places import Place, places_of
+from .plan import Rounds, named, planned, shares_of, twice
+from .report import Repeat, Report, Trial, Verdict
+from .stage import Patience, Round, Stage
+from .wish import BUDGET_SECONDS, LIMIT, Wish
 
 JOBS_MAX = 4
 FIRST_SECONDS_MAX = 120.0
 """The program in peace must end in that time, unless --timeout says otherwise."""
 
-SEED = 20
-"""Of the random instants: the same ones every time."""
+CONFIRMED_MAX = 12
+"""Findings whose round is played once more, to see whether its command shows it again."""
 
-
-class Wish(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody wants to have tested, and how."""
-
-    program: str
-    arguments: tuple[str, ...] = ()
-    folder: str = ""
-    store: str = ""
-    depth: int = 1
-    jobs: int = 0
-    count_effects: str = ""
-    limit: int = LIMIT
-    only: tuple[str, ...] = ()
-    timeout: float = 0
-    keep: bool = False
-
-    def said(self) -> str:
-        """The command that asks for the same, without a password, and with a mark where --only belongs."""
-        words = ["perdure", "crashtest", self.program]
-        store = without_password(self.store) if is_postgres(self.store) else self.store
-        for option, value in (("--folder", self.folder), ("--store", store), ("--count-effects", self.count_effects)):
-            words += [option, value] if value else []
-        words += ["--timeout", f"{self.timeout:g}s"] if self.timeout else []
-        rest = shlex.join(["--", *self.arguments]) if self.arguments else ""
-        return f"{shlex.join(words)} {ONLY_HERE} {rest}".rstrip()
+TRIES = 3
+"""Rounds of one finding that are played once more, until one shows it again."""
 
 
 def crashtest(
@@ -68,7 +38,10 @@ def crashtest(
     depth: int = 1,
     jobs: int = 0,
     count_effects: str = "",
+    answers: Sequence[str] = (),
+    events: Sequence[str] = (),
     limit: int = LIMIT,
+    budget: float = BUDGET_SECONDS,
     only: Sequence[str] = (),
     timeout: float = 0,
     keep: bool = False,
@@ -80,34 +53,21 @@ def crashtest(
     """
     wish = Wish(
         program=os.fspath(program), arguments=arguments, folder=os.fspath(folder), store=store, depth=depth, jobs=jobs,
-        count_effects=count_effects, limit=limit, only=tuple(only), timeout=timeout, keep=keep,
+        count_effects=count_effects, answers=tuple(answers), events=tuple(events), limit=limit, budget=budget,
+        only=tuple(only), timeout=timeout, keep=keep,
     )  # fmt: skip
     return perform(wish, progress)
 
 
 def perform(wish: Wish, progress: Callable[[int, int], None]) -> Report:
     """The same, of a wish."""
-    folder, program = _located(wish)
-    stage = Stage(program, wish.arguments, folder, Outside(wish.count_effects or None), wish.store)
+    folder, program = wish.located()
+    people = People(wish.answers, wish.events)
+    stage = Stage(program, wish.arguments, folder, Outside(wish.count_effects or None), wish.store, people)
     try:
         return _Test(wish, stage, progress).perform()
     finally:
         stage.close()
-
-
-def _located(wish: Wish) -> tuple[Path, str]:
-    """The folder to copy, and the program in it."""
-    program = Path(wish.program).resolve()
-    if not program.is_file():
-        raise CrashtestProblem(
-            f"there is no program {wish.program}", hint="give the path of a Python file, without `python` before it"
-        )
-    here = Path(wish.folder).resolve() if wish.folder else Path.cwd()
-    if not program.is_relative_to(here):
-        if wish.folder:
-            raise CrashtestProblem(f"{wish.program} is not in {wish.folder}", hint="--folder must hold the program")
-        here = program.parent
-    return here, program.relative_to(here).as_posix()
 
 
 class _Test:
@@ -118,41 +78,48 @@ class _Test:
         self._stage = stage
         self._progress = progress
         self._trials: list[Trial] = []
-        self._recoveries: dict[str, list[Place]] = {}
+        self._failed: dict[tuple[Place, ...], Round] = {}
+        """Rounds that may have to be judged once more."""
+        self._recoveries: dict[Place, list[Place]] = {}
+        self._repeats: dict[tuple[str, str], Repeat] = {}
         self._lock = threading.Lock()
         self._notes: list[str] = []
+        self._left_out = 0
         self._began = time.monotonic()
 
     def perform(self) -> Report:
         interrupted = False
-        undisturbed, places = 0.0, []
+        undisturbed, places = 0.0, list[Place]()
         try:
-            one, other = self._in_peace(thorough=False), self._in_peace(thorough=True)
+            one, other = self._in_peace(), self._in_peace(thorough=True)
             undisturbed = sum(start.seconds for start in one.starts)
-            self._learned = learn(one, other, self._stage.source, self._stage.source_line)
-            self._patience = _patience(self._wish, one, other)
+            self._peaceful = [one, other, self._in_peace(beating=True)]
+            self._learned = self._learn()
+            self._patience = _patience(self._wish, self._peaceful)
             places = places_of(other.trail)
-            self._note_outside(other)
-            for done in (one, other):
-                self._stage.clear(done)
-            self._kill_everywhere(places, undisturbed)
-            if missed := sum(not trial.reached for trial in self._trials):
-                self._notes.append(f"{missed} of these kills came too late: the program went another way, or had ended")
+            self._note_outside(one)
+            self._disturb(places, other.starts[-1].seconds)
+            self._look_again()
+            self._confirm()
         except KeyboardInterrupt:
             interrupted = True
         return Report(
             self._stage.program, self._wish.said(), time.monotonic() - self._began, undisturbed, len(places),
-            tuple(self._trials), tuple(self._notes), interrupted,
+            tuple(self._trials), (*self._notes, *self._bounds(len(places))), interrupted, self._repeats,
         )  # fmt: skip
 
-    def _in_peace(self, thorough: bool) -> Round:
-        done = self._stage.undisturbed(self._wish.timeout or FIRST_SECONDS_MAX, thorough)
+    def _in_peace(self, *, thorough: bool = False, beating: bool = False) -> Round:
+        seconds = self._wish.timeout or FIRST_SECONDS_MAX
+        done = self._stage.undisturbed(seconds, thorough=thorough, beating=beating)
+        self._stage.clear(done)
         printed = "\n".join(done.last.output.splitlines()[-5:])
         if done.last.hung:
-            waits = f"; it waits: {done.snapshot.waits[0]}" if done.snapshot.waits else ""
             raise CrashtestProblem(
-                f"undisturbed, {self._stage.program} does not end in {done.last.seconds:.0f} s{waits}\n{printed}",
-                hint="a crash test needs a program that ends by itself; allow more with --timeout",
+                f"undisturbed, {self._stage.program} does not end in {done.last.seconds:.0f} s"
+                + "".join(f"; it waits: {wait}" for wait in done.snapshot.waits[:1])
+                + f"\n{printed}",
+                hint=self._stage.people.hint(done.snapshot.waits)
+                or "a crash test needs a program that ends by itself; allow more with --timeout",
             )
         if not done.snapshot.leaves:
             raise CrashtestProblem(
@@ -161,38 +128,40 @@ class _Test:
             )
         return done
 
-    def _note_outside(self, other: Round) -> None:
+    def _learn(self) -> Learned:
+        first, thorough, *rest = self._peaceful
+        return learn([first, *rest], thorough, self._stage.source, self._stage.source_line)
+
+    def _note_outside(self, one: Round) -> None:
         if not self._wish.count_effects:
-            self._notes.append("the world outside was not counted: say where effects show with --count-effects")
+            grown = f"; {', '.join(one.grown[:3])} grew" if one.grown else ""
+            self._notes.append(f"the world outside was not counted: say where effects show with --count-effects{grown}")
         elif not self._learned.outside:
             self._notes.append(f"--count-effects {self._wish.count_effects}: undisturbed, nothing was counted there")
 
-    def _kill_everywhere(self, places: list[Place], undisturbed: float) -> None:
+    def _bounds(self, places: int) -> list[str]:
+        found = []
+        if missed := sum(not trial.reached for trial in self._trials):
+            found.append(f"{missed} of these tries came too late: the program went another way, or had ended")
+        killed = sum(len(t.places) == 1 and t.places[0].manner in (Manner.KILL, Manner.RAISE) for t in self._trials)
+        if killed < places and not self._wish.only:
+            found.append(f"{killed} of {places} places, spread evenly; --limit 0 tries them all")
+        if self._left_out:
+            minutes = f"{self._wish.budget / 60:g} minutes"
+            found.append(f"{self._left_out} tries were left out: {minutes} have passed; --budget allows more")
+        return found
+
+    def _disturb(self, places: list[Place], seconds: float) -> None:
         if self._wish.only:
-            self._all([_named(one, places) for one in self._wish.only])
+            self._all([named(one, places) for one in self._wish.only])
             return
-        limit = self._wish.limit
-        pairs = limit // 4 if self._wish.depth > 1 else 0
-        randoms = instants(min(4, max(1, limit // 10)) if limit else 10, undisturbed, SEED)
-        singles = chosen(places, max(1, limit - pairs - len(randoms)) if limit else 0)
-        if len(singles) < len(places):
-            self._notes.append(f"{len(singles)} of {len(places)} places, spread evenly; --limit 0 tries them all")
-        expected = len(singles) + len(randoms) + pairs
-        self._all([(place,) for place in (*singles, *randoms)], expected)
+        share = shares_of(self._wish.limit, self._wish.depth, is_postgres(self._wish.store))
+        rounds = planned(places, self._peaceful[2].trail, seconds, self._wish.limit, share)
+        self._all(rounds, len(rounds) + share.again)
         if self._wish.depth > 1:
-            self._all(self._pairs(pairs), expected)
+            self._all(twice(self._recoveries, share.again), len(rounds) + share.again)
 
-    def _pairs(self, count: int) -> list[tuple[Place, ...]]:
-        """First kills with a second one in the start that follows: where that has been, is known by now."""
-        options = []
-        for name, recovery in self._recoveries.items():
-            step = max(1, len(recovery) // 4)
-            options += [(Place(name, AGAIN, second.at), second) for second in recovery[::step]]
-        if not count or len(options) <= count:
-            return list(options)
-        return [options[number * len(options) // count] for number in range(count)]
-
-    def _all(self, rounds: list[tuple[Place, ...]], expected: int = 0) -> None:
+    def _all(self, rounds: Rounds, expected: int = 0) -> None:
         jobs = self._wish.jobs or (1 if self._stage.outside.is_shared else min(JOBS_MAX, os.cpu_count() or 1))
         total = expected or len(rounds)
         waiting: set[Future[None]] = set()
@@ -209,42 +178,84 @@ class _Test:
                 for future in waiting:
                     future.cancel()
                 raise
-        order = {places: number for number, places in enumerate(rounds)}
-        self._trials.sort(key=lambda trial: (len(trial.places), order.get(trial.places, -1)))
+            finally:
+                order = {tuple(place.name for place in places): number for number, places in enumerate(rounds)}
+                self._trials.sort(key=lambda trial: (len(trial.places), order.get(trial.names, -1)))
+
+    def _is_spent(self) -> bool:
+        return time.monotonic() - self._began > self._wish.budget
 
     def _one(self, places: tuple[Place, ...]) -> None:
+        if self._is_spent():
+            with self._lock:
+                self._left_out += 1
+            return
         began = time.monotonic()
         done = self._stage.round(tuple(place.name for place in places), self._patience)
         if self._stage.stopped:
             return
+        places = _noticed(places, done)
         findings = tuple(judge(self._learned, done))
-        verdict = Verdict.FAILED if findings else Verdict.ASKED if done.snapshot.asked else Verdict.SURVIVED
         kept = bool(findings) and self._wish.keep
         if kept:
             self._stage.keep(done)
         else:
             self._stage.clear(done)
         seconds = time.monotonic() - began
-        trial = Trial(places, verdict, done.reached, len(done.starts), seconds, findings, done.folder if kept else "")
+        trial = Trial(
+            places, _verdict(findings, done), done.reached, len(done.starts), seconds, findings,
+            done.folder if kept else "",
+        )  # fmt: skip
         with self._lock:
             self._trials.append(trial)
-            if done.reached and len(places) == 1 and not is_raise(places[0].name):
-                self._recoveries[places[0].name] = places_of(done.trail)
+            if findings:
+                self._failed[places] = done
+            if done.reached and len(places) == 1 and places[0].manner == Manner.KILL:
+                self._recoveries[places[0]] = places_of(done.trail)
+
+    def _look_again(self) -> None:
+        """Before anybody is blamed: more undisturbed runs, and what differs among them does not count."""
+        if not self._failed or self._is_spent():
+            return
+        self._peaceful += [self._in_peace(), self._in_peace(beating=True)]
+        self._learned = self._learn()
+        for number, trial in enumerate(self._trials):
+            if (done := self._failed.get(trial.places)) is not None:
+                findings = tuple(judge(self._learned, done))
+                self._trials[number] = trial.judged(_verdict(findings, done), findings)
+
+    def _confirm(self) -> None:
+        """Whether the command that is shown with a finding shows it again."""
+        if self._wish.only:
+            return
+        report = Report(self._stage.program, "", 0, 0, 0, tuple(self._trials))
+        for finding, trials in report.findings()[:CONFIRMED_MAX]:
+            tries = [name for trial in trials[:TRIES] for name in trial.again()][:TRIES]
+            for number, names in enumerate(tries, start=1):
+                if self._is_spent():
+                    return
+                done = self._stage.round(names, self._patience)
+                self._stage.clear(done)
+                shown = any(one.identity == finding.identity for one in judge(self._learned, done))
+                self._repeats[finding.identity] = Repeat(",".join(names), number, shown)
+                if shown:
+                    break
 
 
-def _named(only: str, places: list[Place]) -> tuple[Place, ...]:
-    """What `--only` names: a place of the undisturbed run or an instant, and perhaps one of the start that follows."""
-    known = {place.name: place for place in places}
-    first, *more = only.split(",")
-    if first not in known and not INSTANT.fullmatch(first):
-        close = difflib.get_close_matches(first, known, 1)
-        meant = f"did you mean {close[0]}?" if close else "take a place from a report"
-        raise CrashtestProblem(f"--only {only}: the undisturbed run does not pass there", hint=meant)
-    begins = known.get(first, Place(first, RANDOM))
-    return (begins, *(Place(name, AGAIN) for name in more))
+def _noticed(places: tuple[Place, ...], done: Round) -> tuple[Place, ...]:
+    """A random instant is at some place too."""
+    first, *more = places
+    if first.manner != Manner.INSTANT or done.instant is None or not done.reached:
+        return places
+    at = done.instant
+    return (Place(first.name, at.words, at.at, at.inside, at.name), *more)
 
 
-def _patience(wish: Wish, one: Round, other: Round) -> Patience:
+def _verdict(findings: Sequence[Finding], done: Round) -> Verdict:
+    return Verdict.FAILED if findings else Verdict.ASKED if done.snapshot.asked else Verdict.SURVIVED
+
+
+def _patience(wish: Wish, peaceful: Sequence[Round]) -> Patience:
     """A start takes what it takes in peace, and much more if the machine is busy."""
-    longest = max(start.seconds for done in (one, other) for start in done.starts)
-    return Patience(other.last.code, wish.timeout or max(20.0, 10 * longest), 0.5 + 1.5 * longest)
+    longest = max(start.seconds for done in peaceful for start in done.starts)
+    return Patience(peaceful[1].last.code, wish.timeout or max(20.0, 10 * longest), 0.5 + 1.5 * longest)

@@ -42,7 +42,10 @@ def _nurse(order: Order) -> int:
     if pid == 0:
         return _perform(order)
     _tell(News(id=order.id, pid=pid))
-    _, status = os.waitpid(pid, 0)
+    _, status = os.waitpid(pid, os.WUNTRACED)
+    while os.WIFSTOPPED(status):
+        _tell(News(id=order.id, pid=pid, stopped=True))
+        _, status = os.waitpid(pid, os.WUNTRACED)
     _tell(News(id=order.id, code=os.waitstatus_to_exitcode(status)))
     os._exit(0)
 

@@ -1,0 +1,115 @@
+"""The people and programs that the tested one waits for: what they answer, and which events they send."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from ... import records as r
+from ...answers import ASKED, Answer, give_answer, send_event
+from ...engine import Engine
+from ...run.requests import drive_sync
+from ...runs import Question, RunSummary, get_run, list_runs
+from ...store import open_store
+from .orders import CrashtestProblem
+
+APPROVALS = {"yes": True, "true": True, "no": False, "false": False}
+WHO = "perdure crashtest"
+
+Heard = set[tuple[str, str, int]]
+"""What has been said in a round: to which run of which agent, and to which of its waits."""
+
+
+class People(msgspec.Struct, frozen=True):
+    """What `--answer` and `--event` give."""
+
+    answers: tuple[str, ...] = ()
+    """`VALUE`, or `PART OF THE QUESTION=VALUE`."""
+    events: tuple[str, ...] = ()
+    """`NAME`, or `NAME=JSON`."""
+
+    def __bool__(self) -> bool:
+        return bool(self.answers or self.events)
+
+    def hint(self, waits: Sequence[str]) -> str:
+        """What to say to a program that waits for somebody."""
+        if not waits:
+            return ""
+        if ": event " in waits[0]:
+            return "send it what it waits for with --event NAME=JSON"
+        if ": until " in waits[0]:
+            return "a crash test sleeps as long as the program does: let it sleep for a shorter time, or --timeout"
+        return "answer it with --answer VALUE (yes, no, JSON or text), or --answer 'PART OF THE QUESTION=VALUE'"
+
+    def speak(self, urls: Sequence[str], heard: Heard) -> None:
+        """Answer whoever asks, each once."""
+        for url in urls:
+            store = open_store(url, create=False)
+            try:
+                asked = [
+                    (run, one)
+                    for run in list_runs(store, status=r.Status.WAITING)
+                    for one in get_run(store, run.agent, run.id, unpack=bytes).questions
+                    if (run.agent, run.id, one.seq) not in heard
+                ]
+            finally:
+                store.close()
+            for run, question in asked:
+                if self._say(url, run, question):
+                    heard.add((run.agent, run.id, question.seq))
+
+    def _say(self, url: str, run: RunSummary, question: Question) -> bool:
+        """Whether there is something to say to that."""
+        if question.kind in ASKED:
+            given = _for_question(self.answers, question.text)
+        elif question.kind == "event":
+            given = _for_event(self.events, question.text)
+        else:
+            return False
+        if given is None:
+            return False
+        engine = Engine(run.agent, store=url, durability="full", strict=False, key=_nobody, single_home=False)
+        try:
+            if question.kind == "event":
+                name, value = given
+                drive_sync(engine.store, send_event(engine, run.id, name, value, WHO))
+            else:
+                value = APPROVALS.get(str(given[1]).lower(), given[1]) if question.kind == "approve" else given[1]
+                give_answer(engine, run.id, Answer("value", value), question=question.text, by=WHO)
+        except ValueError as error:
+            raise CrashtestProblem(f"--answer: {error}") from error
+        finally:
+            engine.close()
+        return True
+
+
+def _nobody(agent: str) -> None:
+    """What is said here is not signed: the key is the program's."""
+
+
+def _for_question(answers: Sequence[str], text: str) -> tuple[str, Any] | None:
+    """The first answer that names this question, else the first that names none."""
+    for answer in answers:
+        about, is_named, value = answer.partition("=")
+        if is_named and about in text:
+            return about, _value(value)
+    return next((("", _value(answer)) for answer in answers if "=" not in answer), None)
+
+
+def _for_event(events: Sequence[str], text: str) -> tuple[str, Any] | None:
+    for event in events:
+        name, is_given, value = event.partition("=")
+        if text == f"event {name!r}":
+            return name, _value(value) if is_given else None
+    return None
+
+
+def _value(text: str) -> Any:
+    """JSON, or else text as it stands."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text

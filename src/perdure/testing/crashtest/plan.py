@@ -1,0 +1,99 @@
+"""Which rounds are played: what is done to the program where, and how many of each kind."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from .orders import CrashtestProblem, Manner, Seen, manner_of, where_of
+from .places import Place, beats_of, chosen, instants, others
+
+SEED = 20
+"""Of the random instants: the same ones every time."""
+
+ALL = 20
+"""Rounds of the kinds that are only sampled, when there is no limit."""
+
+INSTANT = re.compile(r"after:\d+(\.\d+)?s")
+BEAT = re.compile(r"beat:holder\.heartbeat:(before|begun|written|after)#\d+")
+
+Rounds = list[tuple[Place, ...]]
+
+
+class Shares(msgspec.Struct, frozen=True, kw_only=True):
+    """How many rounds of which kind; kills at places get what is left."""
+
+    instants: int
+    beats: int
+    stops: int
+    terms: int
+    interrupts: int
+    fulls: int
+    again: int
+
+    @property
+    def all(self) -> int:
+        return self.instants + self.beats + self.stops + self.terms + self.interrupts + self.fulls + self.again
+
+
+def shares_of(limit: int, depth: int, on_server: bool) -> Shares:
+    """Of a limit; the more there is, the more kinds."""
+    most = limit or 10 * ALL
+    again = most // 4 if depth > 1 else 0
+    fulls = 0 if on_server else most // 20
+    few = 6 if limit else ALL
+    return Shares(
+        instants=min(few, max(1, most // 10)),
+        beats=min(few, most // 20),
+        stops=min(few, most // 10),
+        terms=min(few, most // 12),
+        interrupts=min(few, most // 20),
+        fulls=min(few, fulls),
+        again=again,
+    )
+
+
+def planned(places: Sequence[Place], beating: Sequence[Seen], seconds: float, limit: int, share: Shares) -> Rounds:
+    """Rounds with one disturbance each."""
+    singles = chosen(places, max(1, limit - share.all) if limit else 0)
+    kinds = [
+        *instants(share.instants, seconds, SEED),
+        *beats_of(beating, share.beats),
+        *others(places, Manner.STOP, share.stops),
+        *others(places, Manner.TERM, share.terms),
+        *others(places, Manner.INTERRUPT, share.interrupts),
+        *others(places, Manner.FULL, share.fulls),
+    ]
+    return [(place,) for place in (*singles, *kinds)]
+
+
+def twice(recoveries: Mapping[Place, Sequence[Place]], count: int) -> Rounds:
+    """First kills with a second one in the start that follows: where that has been is known by now."""
+    options: Rounds = []
+    for first, recovery in recoveries.items():
+        kills = [place for place in recovery if place.manner == Manner.KILL]
+        options += [(first, second) for second in kills[:: max(1, len(kills) // 4)]]
+    if not count or len(options) <= count:
+        return options
+    return [options[number * len(options) // count] for number in range(count)]
+
+
+def named(only: str, places: Sequence[Place]) -> tuple[Place, ...]:
+    """What `--only` names: a place of the undisturbed run or an instant, and perhaps one of the start that follows."""
+    known = {place.name: place for place in places}
+    first, *more = only.split(",")
+    manner, where = manner_of(first), where_of(first)
+    if manner in (Manner.STOP, Manner.TERM, Manner.INTERRUPT, Manner.FULL) and where in known:
+        begins = msgspec.structs.replace(known[where], name=first)
+    elif INSTANT.fullmatch(first) or BEAT.fullmatch(first):
+        begins = Place(first, "")
+    elif first in known:
+        begins = known[first]
+    else:
+        close = difflib.get_close_matches(where, known, 1)
+        meant = f"did you mean {close[0]}?" if close else "take a place from a report"
+        raise CrashtestProblem(f"--only {only}: the undisturbed run does not pass there", hint=meant)
+    return (begins, *(Place(name, "") for name in more))

@@ -1,0 +1,63 @@
+"""What somebody wants to have tested, and how."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import msgspec
+
+from ...store import is_postgres, without_password
+from .orders import CrashtestProblem
+from .report import ONLY_HERE
+
+LIMIT = 80
+"""Tries, unless somebody wants more."""
+
+BUDGET_SECONDS = 600.0
+"""For all of them, unless somebody has more time."""
+
+
+class Wish(msgspec.Struct, frozen=True, kw_only=True):
+    """All options of a crash test."""
+
+    program: str
+    arguments: tuple[str, ...] = ()
+    folder: str = ""
+    store: str = ""
+    depth: int = 1
+    jobs: int = 0
+    count_effects: str = ""
+    answers: tuple[str, ...] = ()
+    events: tuple[str, ...] = ()
+    limit: int = LIMIT
+    budget: float = BUDGET_SECONDS
+    only: tuple[str, ...] = ()
+    timeout: float = 0
+    keep: bool = False
+
+    def said(self) -> str:
+        """The command that asks for the same, without a password, and with a mark where --only belongs."""
+        words = ["perdure", "crashtest", self.program]
+        store = without_password(self.store) if is_postgres(self.store) else self.store
+        for option, value in (("--folder", self.folder), ("--store", store), ("--count-effects", self.count_effects)):
+            words += [option, value] if value else []
+        for option, values in (("--answer", self.answers), ("--event", self.events)):
+            words += [word for value in values for word in (option, value)]
+        words += ["--timeout", f"{self.timeout:g}s"] if self.timeout else []
+        rest = shlex.join(["--", *self.arguments]) if self.arguments else ""
+        return f"{shlex.join(words)} {ONLY_HERE} {rest}".rstrip()
+
+    def located(self) -> tuple[Path, str]:
+        """The folder to copy, and the program in it."""
+        program = Path(self.program).resolve()
+        if not program.is_file():
+            raise CrashtestProblem(
+                f"there is no program {self.program}", hint="give the path of a Python file, without `python` before it"
+            )
+        here = Path(self.folder).resolve() if self.folder else Path.cwd()
+        if not program.is_relative_to(here):
+            if self.folder:
+                raise CrashtestProblem(f"{self.program} is not in {self.folder}", hint="--folder must hold the program")
+            here = program.parent
+        return here, program.relative_to(here).as_posix()
