@@ -46,7 +46,11 @@ BUGS = {
     "bug_wrong_check": ("wrong check", "def is_paid(amount, *, key):", "effect.outcome:before#2"),
     "bug_step_with_effect": ("effect in a step", 'with open("world.txt", "a") as world:', "step.done:before#1"),
     "bug_check_result": ("a check gives another result", "def is_booked(seat, *, key):", "effect.outcome:before#1"),
-    "bug_new_run": ("a new run at every start", "", "effect.intent:before#2"),
+    "bug_new_run": (
+        "a new run at every start",
+        'with agent.run(f"trip-{uuid.uuid4()}") as run:',
+        "effect.intent:before#2",
+    ),
 }
 
 
@@ -74,7 +78,7 @@ def test_a_clean_program_survives_even_two_kills(folder: Path, crashtest: Crasht
     report.assert_survives()
     assert sum(trial.reached for trial in report.trials) > 9, "hardly anything was killed"
     assert {len(trial.places) for trial in report.trials} == {1, 2}
-    assert {trial.verdict for trial in report.trials} == {"survived"}
+    assert {trial.verdict for trial in report.trials if trial.places[0].manner != "stop"} == {"survived"}
 
 
 def test_an_effect_that_nobody_can_check_is_asked_about(folder: Path, crashtest: Crashtest) -> None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 
 import msgspec
 
+from .learning import Learned, differences, plain_lines, plain_path, runs_in
 from .orders import Manner, Seen, manner_of
-from .outside import Reading, reading_for, without_keys
-from .snapshot import Snapshot
+from .snapshot import TIMES_DONE
+from .sources import Change
 from .stage import Round
 
 SHOWN_MAX = 3
@@ -29,134 +29,16 @@ class Finding(msgspec.Struct, frozen=True):
     evidence: tuple[str, ...] = ()
     line: str = ""
     """The text that stands there."""
+    about: str = ""
+    """What stands in lines that depend on it."""
 
     @property
     def identity(self) -> tuple[str, str]:
         return self.kind, self.at or self.title
 
-
-class Learned(msgspec.Struct, frozen=True):
-    """What the undisturbed runs were like: what every other one must come to."""
-
-    code: int
-    leaves: dict[str, str]
-    """Those that were the same in both of them."""
-    volatile: frozenset[str]
-    """Those that were not."""
-    lists: dict[str, tuple[Counter[str], Reading]]
-    """What is in them, and how their parts are read."""
-    outside: Counter[str]
-    reading: Reading
-    written_by: dict[str, Seen]
-    """Which line of the program made which line outside."""
-    effects: Counter[str]
-    runs: int
-    unfinished: int
-    calls: tuple[Seen, ...]
-    writes: tuple[Seen, ...]
-    """Where agent.state and events were written in the open."""
-    checks: dict[str, tuple[str, str]]
-    """The check of an effect, by the name of the effect: its name, and where it is."""
-    source_line: Callable[[str], str]
-
-    def changing(self) -> list[Seen]:
-        """Where plain code asks for what is different at every start."""
-        return [seen for seen in self.calls if not seen.name.startswith("agent.") and seen.inside in ("", "run")]
-
-    def live_reads(self) -> list[Seen]:
-        """Where the plain code of a run reads what is there now."""
-        return [seen for seen in self.calls if seen.name.startswith("agent.") and seen.inside == "run"]
-
-
-def learn(
-    rest: Sequence[Round], other: Round, source: Callable[[str], str], source_line: Callable[[str], str]
-) -> Learned:
-    """Compare undisturbed runs; `other` has left a trail."""
-    every = [other, *rest]
-    all_leaves = [done.snapshot.leaves for done in every]
-    same = {path: text for path, text in all_leaves[0].items() if all(one.get(path) == text for one in all_leaves)}
-    reading = reading_for([plain_lines(done) for done in every])
-    return Learned(
-        code=other.last.code,
-        leaves=same,
-        volatile=frozenset({path for one in all_leaves for path in one} - same.keys()),
-        lists=_lists(every),
-        outside=Counter(map(reading, plain_lines(other))),
-        reading=reading,
-        written_by=_written_by(other, reading),
-        effects=Counter(effect.name for effect in other.snapshot.effects),
-        runs=_runs(other.snapshot),
-        unfinished=len(other.snapshot.unfinished),
-        calls=tuple(seen for seen in other.trail if seen.what == "call"),
-        writes=tuple(
-            seen for seen in other.trail
-            if seen.name in ("state.write:before", "event.append:before") and seen.inside in ("", "run")
-        ),
-        checks=_checks({seen.at.rpartition(":")[0] for seen in other.trail if seen.at}, source),
-        source_line=source_line,
-    )  # fmt: skip
-
-
-def _lists(every: Sequence[Round]) -> dict[str, tuple[Counter[str], Reading]]:
-    found = {}
-    for path in {path for done in every for path in done.snapshot.lists}:
-        reading = reading_for([_parts(done, path) for done in every])
-        found[path] = Counter(map(reading, _parts(every[0], path))), reading
-    return found
-
-
-def _parts(done: Round, path: str) -> list[str]:
-    keys = (effect.key for effect in done.snapshot.effects)
-    return without_keys(done.snapshot.lists.get(path, ()), keys)
-
-
-def plain_lines(done: Round) -> list[str]:
-    """The lines outside, without the keys of effects."""
-    return without_keys(done.outside, (effect.key for effect in done.snapshot.effects))
-
-
-def _runs(snapshot: Snapshot) -> int:
-    return sum(path.endswith(": status") for path in snapshot.leaves)
-
-
-def _written_by(done: Round, reading: Reading) -> dict[str, Seen]:
-    """Lines come in the order in which the file grew: each growth takes those that begin before its end."""
-    growths = [seen for seen in done.trail if seen.what == "grew"]
-    if not growths:
-        return {}
-    plain = plain_lines(done)
-    ends, at = [], int(growths[-1].name) - sum(len(line.encode()) + 1 for line in done.outside)
-    for line in done.outside:
-        at += len(line.encode()) + 1
-        ends.append(at)
-    found: dict[str, Seen] = {}
-    for line, end in zip(plain, ends, strict=True):
-        grown = next((seen for seen in growths if int(seen.name) >= end), growths[-1])
-        found.setdefault(reading(line), grown)
-    return found
-
-
-def _checks(files: set[str], source: Callable[[str], str]) -> dict[str, tuple[str, str]]:
-    """From the decorators of the program: which check an effect has."""
-    found: dict[str, tuple[str, str]] = {}
-    for name in sorted(files):
-        try:
-            tree = ast.parse(source(name))
-        except SyntaxError:
-            continue
-        functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
-        lines = {function.name: function.lineno for function in functions}
-        for function in functions:
-            for check in _check_names(function):
-                found[function.name] = (check, f"{name}:{lines.get(check, function.lineno)}")
-    return found
-
-
-def _check_names(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
-    for decorator in function.decorator_list:
-        for keyword in decorator.keywords if isinstance(decorator, ast.Call) else ():
-            if keyword.arg == "check":
-                yield ast.unparse(keyword.value)
+    def is_like(self, other: Finding) -> bool:
+        """Whether a closer look at the same round shows this one; it may know better where it comes from."""
+        return self.identity == other.identity or not other.at or other.about != ""
 
 
 def judge(learned: Learned, done: Round) -> list[Finding]:
@@ -201,13 +83,20 @@ def _why_repeated(learned: Learned, done: Round, by: Seen | None, evidence: tupl
             "effect in a step", f"step {name} changes the world, and a step is done again if it was cut off",
             f"make {name} an effect: @agent.effect(check=...) instead of @agent.step", by.at, evidence,
         )  # fmt: skip
+    if name in learned.sources.not_done and any(manner_of(place) == Manner.RAISE for place in done.places):
+        return Finding(
+            "an error taken for proof",
+            f"{name} says by not_done= that nothing has happened, although an answer can be lost after it has",
+            "list only errors there that come before anything happens, such as ConnectionRefusedError",
+            learned.sources.not_done[name], evidence,
+        )  # fmt: skip
     suspects = [name] if name in again else list(again) if not name else []
     if suspects:
         return _done_again(learned, suspects[0], again[suspects[0]], by.at if by else "", evidence)
     if _more_effects(learned, done) or "Diverged" in done.last.output:
         return _changed(learned, done, evidence)
-    if _runs(done.snapshot) > learned.runs:
-        return _new_run(done, evidence)
+    if runs_in(done.snapshot) > learned.runs:
+        return _new_run(learned, done, evidence)
     return Finding(
         "effect outside of a step", "something changes the world that is no effect, and happens again at every start",
         "move it into a function with @agent.effect; with a FILE in --count-effects the line is found", "", evidence,
@@ -216,7 +105,7 @@ def _why_repeated(learned: Learned, done: Round, by: Seen | None, evidence: tupl
 
 def _done_again(learned: Learned, name: str, reason: str, at: str, evidence: tuple[str, ...]) -> Finding:
     if not reason.startswith("declared"):
-        check, where = learned.checks.get(name, (f"the check of {name}", at))
+        check, where = learned.sources.checks.get(name, (f"the check of {name}", at))
         return Finding(
             "wrong check", f"{check} says NotDone of {name}, although it had happened",
             f"let {check} look for the key where {name} leaves it, and return Done when it is there", where, evidence,
@@ -236,7 +125,7 @@ def _hangs(learned: Learned, done: Round) -> Finding:
 
 
 def _states_in_the_open(learned: Learned, done: Round) -> Iterator[Finding]:
-    for path, evidence in _differences(learned, done):
+    for path, evidence in differences(learned, done):
         base = next((one for one in done.snapshot.open_writes if path.startswith(one)), None)
         if base is None:
             continue
@@ -251,64 +140,123 @@ def _states_in_the_open(learned: Learned, done: Round) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _differences(learned: Learned, done: Round) -> Iterator[tuple[str, str]]:
-    """What the stores have, and should not; or have not, and should."""
-    leaves = done.snapshot.leaves
-    for path, text in learned.leaves.items():
-        found = leaves.get(path)
-        if found is None:
-            yield path, f"{path} is missing; undisturbed: {text[:80]}"
-        elif found != text:
-            yield path, f"{path} is {found[:80]}; undisturbed: {text[:80]}"
-    owners = {path.partition(": ")[0] for path in learned.leaves}
-    for path, text in leaves.items():
-        known = path in learned.leaves or path in learned.volatile
-        mine = path.partition(": ")[0] in owners
-        if mine and not known and not any(path.startswith(one) for one in learned.volatile):
-            yield path, f"{path} is {text[:80]}; undisturbed it is not there"
-    yield from _different_lists(learned, done, owners)
-
-
-def _different_lists(learned: Learned, done: Round, owners: set[str]) -> Iterator[tuple[str, str]]:
-    for path in learned.lists.keys() | done.snapshot.lists.keys():
-        if path.partition(": ")[0] not in owners:
-            continue
-        wanted, reading = learned.lists.get(path, (Counter[str](), str))
-        found = Counter(map(reading, _parts(done, path)))
-        for text in found | wanted:
-            if found[text] != wanted[text]:
-                yield path, f"{path}: {found[text]} times instead of {wanted[text]}: {text[:80]}"
-
-
 def _other_ways(learned: Learned, done: Round) -> Iterator[Finding]:
     """The program went another way than in peace, or did not end as it does in peace."""
-    evidence = tuple(text for _, text in _differences(learned, done))[:SHOWN_MAX]
+    evidence = tuple(text for _, text in differences(learned, done))[:SHOWN_MAX]
     effects = Counter(effect.name for effect in done.snapshot.effects)
     lost = {name: count - effects[name] for name, count in learned.effects.items() if effects[name] < count}
     lines = Counter(map(learned.reading, plain_lines(done)))
     missing = [line for line, count in learned.outside.items() if lines[line] < count]
     evidence += tuple(f"effect {name} is missing" for name in list(lost)[:SHOWN_MAX])
     evidence += tuple(f"outside is missing: {line[:100]}" for line in missing[:SHOWN_MAX])
+    bad_end = done.last.code != learned.code
     if "Diverged" in done.last.output or _more_effects(learned, done):
         yield _changed(learned, done, evidence)
-    elif _runs(done.snapshot) > learned.runs and len(done.snapshot.unfinished) > learned.unfinished:
-        yield _new_run(done, evidence)
-    elif evidence and not lost and not missing and (name := _adopted(done)):
-        yield _another_result(learned, name, evidence)
-    elif (evidence or done.last.code != learned.code) and learned.live_reads():
-        yield _live(learned, evidence or _last_lines(done))
-    elif done.last.code != learned.code:
-        title = f"started again, it ends with {done.last.code} instead of {learned.code}"
-        yield Finding(
-            "does not end well", title, "let it find what it left behind", _raised_at(done), _last_lines(done)
-        )
-    elif lost or missing:
-        title = "something that happens in peace does not happen after a crash"
-        yield Finding("lost", title, "look at the branch that skips it when it starts again", "", evidence)
-    elif evidence:
-        title = "the outcome differs from that of an undisturbed run"
-        change = "let steps return what later code needs: variables that they set are not set when they are remembered"
-        yield Finding("differs", title, change, "", evidence)
+    elif runs_in(done.snapshot) > learned.runs and len(done.snapshot.unfinished) > learned.unfinished:
+        yield _new_run(learned, done, evidence)
+    elif evidence and not lost and (name := _adopted(done)):
+        yield (_said_done if missing else _another_result)(learned, name, evidence)
+    elif evidence or bad_end:
+        yield _cause(learned, done, evidence or _last_lines(done)) or _symptom(learned, done, missing, evidence)
+
+
+def _symptom(learned: Learned, done: Round, missing: list[str], evidence: tuple[str, ...]) -> Finding:
+    """What is seen, where nobody knows what it comes from."""
+    turn = _turned_at(learned, done)
+    if done.last.code != learned.code:
+        return Finding(
+            "does not end well", f"started again, it ends with {done.last.code} instead of {learned.code}",
+            "let it find what it left behind", _raised_at(done) or turn, _last_lines(done),
+        )  # fmt: skip
+    if missing or any("effect" in text and "is missing" in text for text in evidence):
+        by = [learned.written_by[line].at for line in missing if line in learned.written_by]
+        return Finding(
+            "lost", "something that happens in peace does not happen after a crash",
+            "look at what makes it skip this when it starts again: what was noted before it was done?",
+            turn or next(iter(by), ""), evidence,
+        )  # fmt: skip
+    return Finding(
+        "differs", "the outcome differs from that of an undisturbed run",
+        "let steps return what later code needs: variables that they set are not set when they are remembered",
+        turn, evidence,
+    )  # fmt: skip
+
+
+def _turned_at(learned: Learned, done: Round) -> str:
+    """The line of plain code after which it goes another way than in peace; only a thorough start tells."""
+    path = plain_path(done.trail, learned.sources)
+    for number, (here, there) in enumerate(zip(path, learned.path, strict=False)):
+        if here != there:
+            return learned.path[number - 1] if number else there
+    return ""
+
+
+def _cause(learned: Learned, done: Round, evidence: tuple[str, ...]) -> Finding | None:
+    """The likeliest of what the program does, where something differs."""
+    turn = learned.source_line(_turned_at(learned, done))
+    found = [
+        *(_set_in_body(learned, change, evidence) for change in learned.sources.changes),
+        *(_live(seen, evidence) for seen in learned.live_reads()),
+        *(_step_again(learned, name, evidence) for name in _steps_again(learned, done)),
+        *(_world(seen, evidence) for seen in learned.world_reads()),
+    ]
+    named = [one for one in found if turn and (learned.source_line(one.at) == turn or one.about in turn)]
+    return next(iter(named or found), None)
+
+
+def _set_in_body(learned: Learned, change: Change, evidence: tuple[str, ...]) -> Finding:
+    return Finding(
+        "variable changed in a body",
+        f"{change.function} changes {change.variable}, which is not changed when {change.function} is remembered",
+        f"let {change.function} return it, or keep it in run.state, which is remembered too",
+        change.at, evidence, about=change.variable,
+    )  # fmt: skip
+
+
+def _live(read: Seen, evidence: tuple[str, ...]) -> Finding:
+    return Finding(
+        "live state read in a run",
+        f"{read.name} in the plain code of a run reads what is there now: started again, it goes another way",
+        "read it in a step, whose result is remembered, or keep it in run.state",
+        read.at, evidence, about=read.name,
+    )  # fmt: skip
+
+
+def _world(read: Seen, evidence: tuple[str, ...]) -> Finding:
+    return Finding(
+        "world looked at in a run",
+        f"{read.name} in the plain code of a run looks at what is there now: started again, it goes another way",
+        "look in a step, whose result is remembered", read.at, evidence, about=read.name,
+    )  # fmt: skip
+
+
+def _steps_again(learned: Learned, done: Round) -> list[str]:
+    """Steps that were done more often than in peace."""
+    found = []
+    for path, text in done.snapshot.leaves.items():
+        _, is_count, name = path.partition(TIMES_DONE)
+        if is_count and path in learned.leaves and int(text) > int(learned.leaves[path]):
+            found.append(name.removesuffix(" was done"))
+    return found
+
+
+def _step_again(learned: Learned, name: str, evidence: tuple[str, ...]) -> Finding:
+    origin, made_by = _origin(learned, name)
+    return Finding(
+        "arguments change", f"the arguments of step {name} come from {made_by}: started again, it is another step",
+        "make the value in a step, which is remembered, and pass its result on",
+        origin or learned.sources.call_of(name), evidence, about=name,
+    )  # fmt: skip
+
+
+def _origin(learned: Learned, called: str) -> tuple[str, str]:
+    """Where the arguments of a call come from, as far as they change: the line, and what it asks."""
+    changing = learned.changing()
+    at = learned.sources.flowing_into(called, [seen.at for seen in changing])
+    if not at and changing:
+        at = changing[0].at
+    names = ", ".join(dict.fromkeys(seen.name for seen in changing if seen.at == at))
+    return at, names or "something that differs at every start"
 
 
 def _adopted(done: Round) -> str:
@@ -317,7 +265,7 @@ def _adopted(done: Round) -> str:
 
 
 def _another_result(learned: Learned, name: str, evidence: tuple[str, ...]) -> Finding:
-    check, where = learned.checks.get(name, (f"the check of {name}", ""))
+    check, where = learned.sources.checks.get(name, (f"the check of {name}", ""))
     return Finding(
         "a check gives another result",
         f"{check} says Done of {name}, and what {name} returned or wrote is lost",
@@ -326,41 +274,50 @@ def _another_result(learned: Learned, name: str, evidence: tuple[str, ...]) -> F
     )  # fmt: skip
 
 
-def _more_effects(learned: Learned, done: Round) -> bool:
+def _said_done(learned: Learned, name: str, evidence: tuple[str, ...]) -> Finding:
+    check, where = learned.sources.checks.get(name, (f"the check of {name}", ""))
+    return Finding(
+        "wrong check", f"{check} says Done of {name}, although it had not happened",
+        f"let {check} look for the key of this very call, and return NotDone when it is not there", where, evidence,
+    )  # fmt: skip
+
+
+def _more_effects(learned: Learned, done: Round) -> str:
+    """An effect that was begun more often than in peace."""
     counts = Counter(effect.name for effect in done.snapshot.effects)
-    return _runs(done.snapshot) <= learned.runs and any(counts[name] > learned.effects[name] for name in counts)
+    if runs_in(done.snapshot) > learned.runs:
+        return ""
+    return next((name for name in counts if counts[name] > learned.effects[name]), "")
 
 
 def _changed(learned: Learned, done: Round, evidence: tuple[str, ...]) -> Finding:
     """An effect was asked for with other arguments than recorded."""
     told = [line for line in done.last.output.splitlines() if "Diverged" in line][-1:]
     evidence = (*evidence, *(line.strip()[:300] for line in told))
-    changing = learned.changing()
-    asked_for = changing[0].at if changing else _raised_at(done)
-    if not changing and learned.live_reads():
-        return _live(learned, evidence)
-    names = ", ".join(dict.fromkeys(seen.name for seen in changing)) or "something that differs at every start"
+    if not learned.changing() and (cause := _cause(learned, done, evidence)) is not None:
+        return cause
+    name = _more_effects(learned, done) or _diverged(told)
+    origin, made_by = _origin(learned, name)
     return Finding(
-        "arguments change", f"the arguments of an effect come from {names}: started again, it is another effect",
+        "arguments change", f"the arguments of an effect come from {made_by}: started again, it is another effect",
         "make the value in a step, which is remembered, and pass its result on",
-        asked_for, evidence,
+        origin or _turned_at(learned, done) or _raised_at(done), evidence,
     )  # fmt: skip
 
 
-def _live(learned: Learned, evidence: tuple[str, ...]) -> Finding:
-    read = learned.live_reads()[0]
-    return Finding(
-        "live state read in a run",
-        f"{read.name} in the plain code of a run reads what is there now: started again, it goes another way",
-        "read it in a step, whose result is remembered, or keep it in run.state", read.at, evidence,
-    )  # fmt: skip
+def _diverged(told: list[str]) -> str:
+    """The name of the effect in the message of Diverged."""
+    found = re.search(r"effect '?(\w+)", told[0]) if told else None
+    return found[1] if found else ""
 
 
-def _new_run(done: Round, evidence: tuple[str, ...]) -> Finding:
+def _new_run(learned: Learned, done: Round, evidence: tuple[str, ...]) -> Finding:
     left = f"left unfinished: {', '.join(done.snapshot.unfinished[:SHOWN_MAX])}"
+    origin = learned.sources.flowing_into("run", [seen.at for seen in learned.changing()])
     return Finding(
         "a new run at every start", "the id of the run differs from start to start, so that nothing is continued",
-        "give agent.run() an id that stays: of the task, not of the moment", "", (*evidence, left),
+        "give agent.run() an id that stays: of the task, not of the moment",
+        origin or learned.sources.call_of("run"), (*evidence, left),
     )  # fmt: skip
 
 

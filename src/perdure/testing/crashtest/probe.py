@@ -49,6 +49,13 @@ LIVE = {
 READS = frozenset({"get", "items", "version", "restore", "list", "load"})
 """Methods that read what is there now, which a resumed run may find changed."""
 
+WORLD = frozenset(
+    "pathlib.exists pathlib.is_file pathlib.is_dir pathlib.read_text pathlib.read_bytes pathlib.iterdir pathlib.glob "
+    "genericpath.exists genericpath.isfile genericpath.isdir genericpath.getsize posix.stat posix.listdir "
+    "posix.scandir io.open".split()
+)
+"""Functions that look at files, which the run may have changed itself."""
+
 
 class Probe:
     """Counts, notes and kills, as an order says."""
@@ -215,11 +222,14 @@ def _ends(frame: FrameType) -> bool:
 def _builtin(function: Any) -> str:
     qualified = getattr(function, "__qualname__", "")
     name = qualified if "." in qualified else f"{getattr(function, '__module__', '')}.{qualified}"
-    return name if name in CHANGING else ""
+    return name if name in CHANGING or name in WORLD else ""
 
 
 def _called(frame: FrameType) -> str:
     module, name = frame.f_globals.get("__name__", ""), frame.f_code.co_name
     if module in CHANGING_MODULES and not name.startswith("_"):
         return f"{module}.{name}"
-    return f"{LIVE[module]}.{name}" if module in LIVE and name in READS else ""
+    if module in LIVE:
+        return f"{LIVE[module]}.{name}" if name in READS else ""
+    looked = f"{module.partition('.')[0]}.{name}"  # pathlib is a package by now
+    return looked if looked in WORLD else ""

@@ -72,6 +72,15 @@ class Trial(msgspec.Struct, frozen=True):
         """The same round after another look."""
         return msgspec.structs.replace(self, verdict=verdict, findings=findings)
 
+    def closer(self, finding: Finding, seen: Finding) -> Trial:
+        """The same round with what a closer look has shown."""
+        located = msgspec.structs.replace(seen, evidence=())
+        findings = (
+            msgspec.structs.replace(located, evidence=one.evidence) if one.identity == finding.identity else one
+            for one in self.findings
+        )
+        return msgspec.structs.replace(self, findings=tuple(findings))
+
 
 class Repeat(msgspec.Struct, frozen=True):
     """A round that was played once more, to see whether it shows a finding again."""

@@ -23,6 +23,7 @@ from ...store import Store, open_store
 from ...store.sqlite_file import schema_of
 
 LEAVES_MAX = 20_000
+TIMES_DONE = ": times that step "
 UNREADABLE = "<a value of a type that is not known here>"
 
 
@@ -163,7 +164,7 @@ def _run_leaves(run: RunInfo) -> Iterator[tuple[str, str]]:
     yield from _flat(f"{title}: state", run.state)
     steps = Counter(event.record.call.name for event in run.events if isinstance(event.record, r.StepDone))
     for name, count in steps.items():
-        yield f"{title}: times that step {name} was done", str(count)
+        yield f"{title}{TIMES_DONE}{name} was done", str(count)
 
 
 def _agent_leaves(store: Store) -> Iterator[tuple[str, str]]:

@@ -214,9 +214,7 @@ class Stage:
             watched=self.outside.file_in(Path(order.folder)) if last and order.thorough else "",
         )  # fmt: skip
 
-    def _start(
-        self, order: Order, zygote: Zygote, patience: Patience, paused: list[Process], heard: Heard
-    ) -> Start:
+    def _start(self, order: Order, zygote: Zygote, patience: Patience, paused: list[Process], heard: Heard) -> Start:
         manner = manner_of(order.place)
         instant = float(where_of(order.place).rstrip("s")) if manner == Manner.INSTANT else None
         process = zygote.start(order)

@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
 from ...store import is_postgres
-from .findings import Finding, Learned, judge, learn
+from .findings import Finding, judge
+from .learning import Learned, learn
 from .orders import CrashtestProblem, Manner
 from .outside import Outside
 from .people import People
@@ -225,20 +226,20 @@ class _Test:
                 self._trials[number] = trial.judged(_verdict(findings, done), findings)
 
     def _confirm(self) -> None:
-        """Whether the command that is shown with a finding shows it again."""
-        if self._wish.only:
-            return
+        """Whether the command that is shown with a finding shows it again; a closer look may tell its cause."""
         report = Report(self._stage.program, "", 0, 0, 0, tuple(self._trials))
         for finding, trials in report.findings()[:CONFIRMED_MAX]:
             tries = [name for trial in trials[:TRIES] for name in trial.again()][:TRIES]
             for number, names in enumerate(tries, start=1):
                 if self._is_spent():
                     return
-                done = self._stage.round(names, self._patience)
+                done = self._stage.round(names, self._patience, thorough=True)
                 self._stage.clear(done)
-                shown = any(one.identity == finding.identity for one in judge(self._learned, done))
-                self._repeats[finding.identity] = Repeat(",".join(names), number, shown)
-                if shown:
+                closer = next((one for one in judge(self._learned, done) if one.is_like(finding)), None)
+                repeat = Repeat(",".join(names), number, closer is not None)
+                self._repeats[(closer or finding).identity] = repeat
+                if closer is not None:
+                    self._trials = [trial.closer(finding, closer) for trial in self._trials]
                     break
 
 

@@ -1,0 +1,172 @@
+"""What undisturbed runs are like, and how another one differs from them."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import msgspec
+
+from .orders import Seen
+from .outside import Reading, reading_for, without_keys
+from .probe import WORLD
+from .snapshot import Snapshot
+from .sources import Sources
+from .stage import Round
+
+OPENED_TO_WRITE = re.compile(r"open\(.*['\"][rbt+]*[awx]")
+
+
+class Learned(msgspec.Struct, frozen=True):
+    """What the undisturbed runs were like: what every other one must come to."""
+
+    code: int
+    leaves: dict[str, str]
+    """Those that were the same in both of them."""
+    volatile: frozenset[str]
+    """Those that were not."""
+    lists: dict[str, tuple[Counter[str], Reading]]
+    """What is in them, and how their parts are read."""
+    outside: Counter[str]
+    reading: Reading
+    written_by: dict[str, Seen]
+    """Which line of the program made which line outside."""
+    effects: Counter[str]
+    runs: int
+    unfinished: int
+    calls: tuple[Seen, ...]
+    writes: tuple[Seen, ...]
+    """Where agent.state and events were written in the open."""
+    path: tuple[str, ...]
+    """The lines of plain code in runs, in order."""
+    sources: Sources
+    source_line: Callable[[str], str]
+
+    def changing(self) -> list[Seen]:
+        """Where plain code asks for what is different at every start."""
+        return [seen for seen in self._plain(("", "run")) if _sort(seen.name) == "changing"]
+
+    def live_reads(self) -> list[Seen]:
+        """Where the plain code of a run reads what is there now in the store."""
+        return [seen for seen in self._plain(("run",)) if _sort(seen.name) == "live"]
+
+    def world_reads(self) -> list[Seen]:
+        """Where the plain code of a run looks at files."""
+        found = [seen for seen in self._plain(("run",)) if _sort(seen.name) == "world"]
+        return [seen for seen in found if not OPENED_TO_WRITE.search(self.source_line(seen.at))]
+
+    def _plain(self, inside: tuple[str, ...]) -> list[Seen]:
+        checks = {name for name, _ in self.sources.checks.values()}
+        return [seen for seen in self.calls if seen.inside in inside and seen.function not in checks]
+
+
+def _sort(name: str) -> str:
+    return "live" if name.startswith("agent.") else "world" if name in WORLD else "changing"
+
+
+def learn(
+    rest: Sequence[Round], other: Round, source: Callable[[str], str], source_line: Callable[[str], str]
+) -> Learned:
+    """Compare undisturbed runs; `other` has left a trail."""
+    every = [other, *rest]
+    sources = Sources({seen.at.rpartition(":")[0] for seen in other.trail if seen.at}, source)
+    all_leaves = [done.snapshot.leaves for done in every]
+    same = {path: text for path, text in all_leaves[0].items() if all(one.get(path) == text for one in all_leaves)}
+    reading = reading_for([plain_lines(done) for done in every])
+    return Learned(
+        code=other.last.code,
+        leaves=same,
+        volatile=frozenset({path for one in all_leaves for path in one} - same.keys()),
+        lists=_lists(every),
+        outside=Counter(map(reading, plain_lines(other))),
+        reading=reading,
+        written_by=_written_by(other, reading),
+        effects=Counter(effect.name for effect in other.snapshot.effects),
+        runs=runs_in(other.snapshot),
+        unfinished=len(other.snapshot.unfinished),
+        calls=tuple(seen for seen in other.trail if seen.what == "call"),
+        writes=tuple(
+            seen for seen in other.trail
+            if seen.name in ("state.write:before", "event.append:before") and seen.inside in ("", "run")
+        ),
+        path=plain_path(other.trail, sources),
+        sources=sources,
+        source_line=source_line,
+    )  # fmt: skip
+
+
+def plain_path(trail: Iterable[Seen], sources: Sources) -> tuple[str, ...]:
+    """The lines of plain code in runs, in order: the same after a crash, if the program goes the same way."""
+    checks = {name for name, _ in sources.checks.values()}
+    return tuple(
+        seen.at for seen in trail if seen.what == "line" and seen.inside == "run" and seen.function not in checks
+    )
+
+
+def _lists(every: Sequence[Round]) -> dict[str, tuple[Counter[str], Reading]]:
+    found = {}
+    for path in {path for done in every for path in done.snapshot.lists}:
+        reading = reading_for([_parts(done, path) for done in every])
+        found[path] = Counter(map(reading, _parts(every[0], path))), reading
+    return found
+
+
+def _parts(done: Round, path: str) -> list[str]:
+    keys = (effect.key for effect in done.snapshot.effects)
+    return without_keys(done.snapshot.lists.get(path, ()), keys)
+
+
+def plain_lines(done: Round) -> list[str]:
+    """The lines outside, without the keys of effects."""
+    return without_keys(done.outside, (effect.key for effect in done.snapshot.effects))
+
+
+def runs_in(snapshot: Snapshot) -> int:
+    return sum(path.endswith(": status") for path in snapshot.leaves)
+
+
+def _written_by(done: Round, reading: Reading) -> dict[str, Seen]:
+    """Lines come in the order in which the file grew: each growth takes those that begin before its end."""
+    growths = [seen for seen in done.trail if seen.what == "grew"]
+    if not growths:
+        return {}
+    plain = plain_lines(done)
+    ends, at = [], int(growths[-1].name) - sum(len(line.encode()) + 1 for line in done.outside)
+    for line in done.outside:
+        at += len(line.encode()) + 1
+        ends.append(at)
+    found: dict[str, Seen] = {}
+    for line, end in zip(plain, ends, strict=True):
+        grown = next((seen for seen in growths if int(seen.name) >= end), growths[-1])
+        found.setdefault(reading(line), grown)
+    return found
+
+
+def differences(learned: Learned, done: Round) -> Iterator[tuple[str, str]]:
+    """What the stores have, and should not; or have not, and should."""
+    leaves = done.snapshot.leaves
+    for path, text in learned.leaves.items():
+        found = leaves.get(path)
+        if found is None:
+            yield path, f"{path} is missing; undisturbed: {text[:80]}"
+        elif found != text:
+            yield path, f"{path} is {found[:80]}; undisturbed: {text[:80]}"
+    owners = {path.partition(": ")[0] for path in learned.leaves}
+    for path, text in leaves.items():
+        known = path in learned.leaves or path in learned.volatile
+        mine = path.partition(": ")[0] in owners
+        if mine and not known and not any(path.startswith(one) for one in learned.volatile):
+            yield path, f"{path} is {text[:80]}; undisturbed it is not there"
+    yield from _different_lists(learned, done, owners)
+
+
+def _different_lists(learned: Learned, done: Round, owners: set[str]) -> Iterator[tuple[str, str]]:
+    for path in learned.lists.keys() | done.snapshot.lists.keys():
+        if path.partition(": ")[0] not in owners:
+            continue
+        wanted, reading = learned.lists.get(path, (Counter[str](), str))
+        found = Counter(map(reading, _parts(done, path)))
+        for text in found | wanted:
+            if found[text] != wanted[text]:
+                yield path, f"{path}: {found[text]} times instead of {wanted[text]}: {text[:80]}"
