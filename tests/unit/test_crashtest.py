@@ -44,6 +44,14 @@ BUGS = {
     "bug_state_in_the_open": ("state written in the open", 'agent.state.incr("site", "visits")', "step.done:before#1"),
     "bug_live_read": ("live state read in a run", 'if not agent.state.get("guests", "ann"):', "effect.intent:before#1"),
     "bug_wrong_check": ("wrong check", "def is_paid(amount, *, key):", "effect.outcome:before#2"),
+    "bug_check_argument": ("wrong check", "def is_paid(amount, *, key):", "effect.intent:after#2"),
+    "bug_not_done": (
+        "an error taken for proof",
+        "@agent.effect(not_done=(OSError,), retries=2, backoff=0.001)",
+        "raise:send#1",
+    ),
+    "bug_variable": ("variable changed in a body", 'found.append(f"something in {place}")', "step.done:before#2"),
+    "bug_world_read": ("world looked at in a run", "if not REPORT.exists():", "step.done:after#1"),
     "bug_step_with_effect": ("effect in a step", 'with open("world.txt", "a") as world:', "step.done:before#1"),
     "bug_check_result": ("a check gives another result", "def is_booked(seat, *, key):", "effect.outcome:before#1"),
     "bug_new_run": (
@@ -93,6 +101,46 @@ def test_an_effect_that_raises_after_it_happened_is_not_repeated_unseen(folder: 
     assert [finding.kind for finding, _ in report.findings()] == ["wrong check"]
     report = crashtest("clean_asks.py", count_effects="world.txt", only=["raise:pay#1"])
     assert [trial.verdict for trial in report.trials] == ["asked"]
+
+
+def test_every_kind_of_disturbance_is_tried_and_a_program_that_does_everything_survives(
+    folder: Path, crashtest: Crashtest
+) -> None:
+    told = {"answers": ["feel=good", "yes"], "events": ['paid={"sum": 5}']}
+    report = crashtest("clean_nouns.py", count_effects="world.txt", limit=22, **told)
+    report.assert_survives()
+    reached = {trial.places[0].manner for trial in report.trials if trial.reached}
+    assert reached >= {"kill", "after", "beat", "stop", "term", "int", "full", "raise"}
+    assert not [words for words, tries, *_ in report.matrix() if not tries and "again" not in words]
+
+
+def test_an_effect_that_is_a_coroutine_raises_after_it_happened(folder: Path, crashtest: Crashtest) -> None:
+    places = ["raise:send#2", "int:line:clean_async.py:20#1", "term:effect.outcome:before#1"]
+    report = crashtest("clean_async.py", count_effects="world.txt", only=places)
+    report.assert_survives()
+    assert [trial.reached for trial in report.trials] == [True, True, True]
+
+
+def test_who_was_paused_and_replaced_does_nothing_more(folder: Path, crashtest: Crashtest) -> None:
+    places = ["stop:effect.intent:after#1", "stop:effect.outcome:before#2", "stop:item.done:before#1"]
+    report = crashtest("clean_shop.py", count_effects="world.txt", only=places)
+    report.assert_survives()
+    assert [trial.verdict for trial in report.trials] == ["asked", "survived", "survived"]
+    # The same in plain code, which nobody can hold back: so it really was paused, replaced and woken up.
+    report = crashtest("bug_plain_effect.py", count_effects="world.txt", only=["stop:line:bug_plain_effect.py:15#1"])
+    assert [finding.kind for finding, _ in report.findings()] == ["effect outside of a step"]
+
+
+def test_a_program_that_asks_is_told_how_to_be_answered(folder: Path, crashtest: Crashtest) -> None:
+    with pytest.raises(CrashtestProblem, match="it waits: run all: How do you feel") as problem:
+        crashtest("clean_nouns.py", timeout=1.0)
+    assert "--answer" in str(problem.value.hint)
+
+
+def test_a_budget_of_time_is_kept_and_told(folder: Path, crashtest: Crashtest) -> None:
+    report = crashtest("clean_asks.py", limit=10, budget=0)
+    assert report.trials == ()
+    assert any("tries were left out: 0 minutes have passed" in note for note in report.notes)
 
 
 @pytest.mark.stores("postgres")

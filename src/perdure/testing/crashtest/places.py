@@ -127,7 +127,7 @@ def beats_of(trail: Iterable[Seen], count: int) -> list[Place]:
     """Moments of some beats of the heart, early enough that a quicker start comes there too."""
     beats = [place for place in places_of(trail) if place.name.startswith(Site.HEARTBEAT)]
     early = [_made(place, Manner.BEAT, "") for place in beats[: len(beats) * 2 // 3]]
-    return _evenly(early, count)
+    return evenly(early, count)
 
 
 def instants(count: int, seconds: float, seed: int) -> list[Place]:
@@ -161,7 +161,7 @@ def _telling(places: Sequence[Place], count: int) -> list[Place]:
     order = sorted(groups, key=lambda sort: TELLING.index(sort) if sort in TELLING else len(TELLING))
     firsts = [groups[sort][(len(groups[sort]) - 1) // 2] for sort in order][:count]
     rest = [place for place in places if place not in firsts]
-    return firsts + _evenly(rest, count - len(firsts))
+    return firsts + evenly(rest, count - len(firsts))
 
 
 def _sort_of(place: Place) -> str:
@@ -195,8 +195,6 @@ def _class_of(place: Place) -> int:
     if place.name.startswith("line:"):
         return 2 if place.words == OUTSIDE_OF_RUNS else 1
     site, _, moment = place.name.partition("#")[0].partition(":")
-    if site == "raise":
-        return 0
     return 0 if site in NOUNS and moment in ("before", "after") else 2
 
 
@@ -209,12 +207,13 @@ def _spread(places: Sequence[Place], count: int) -> list[Place]:
         buckets.setdefault((place.words, place.at), []).append(place)
     firsts = [group[0] for group in buckets.values()]
     if len(firsts) >= count:
-        return _evenly(firsts, count)
+        return evenly(firsts, count)
     rest = [place for group in buckets.values() for place in group[1:]]
     more = min(count - len(firsts), len(rest))
     return firsts + [rest[(number + 1) * len(rest) // more - 1] for number in range(more)]
 
 
-def _evenly(places: Sequence[Place], count: int) -> list[Place]:
-    count = min(count, len(places))
+def evenly(places: Sequence[Place], count: int) -> list[Place]:
+    """So many of them, from the first on."""
+    count = max(0, min(count, len(places)))
     return [places[number * len(places) // count] for number in range(count)]

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from .orders import CrashtestProblem, Manner, Seen, manner_of, where_of
-from .places import Place, beats_of, chosen, instants, others
+from .places import Place, beats_of, chosen, evenly, instants, others
 
 SEED = 20
 """Of the random instants: the same ones every time."""
@@ -32,11 +32,8 @@ class Shares(msgspec.Struct, frozen=True, kw_only=True):
     terms: int
     interrupts: int
     fulls: int
+    raises: int
     again: int
-
-    @property
-    def all(self) -> int:
-        return self.instants + self.beats + self.stops + self.terms + self.interrupts + self.fulls + self.again
 
 
 def shares_of(limit: int, depth: int, on_server: bool) -> Shares:
@@ -52,13 +49,13 @@ def shares_of(limit: int, depth: int, on_server: bool) -> Shares:
         terms=min(few, most // 12),
         interrupts=min(few, most // 20),
         fulls=min(few, fulls),
+        raises=min(few, max(1, most // 20)),
         again=again,
     )
 
 
 def planned(places: Sequence[Place], beating: Sequence[Seen], seconds: float, limit: int, share: Shares) -> Rounds:
     """Rounds with one disturbance each."""
-    singles = chosen(places, max(1, limit - share.all) if limit else 0)
     kinds = [
         *instants(share.instants, seconds, SEED),
         *beats_of(beating, share.beats),
@@ -66,7 +63,10 @@ def planned(places: Sequence[Place], beating: Sequence[Seen], seconds: float, li
         *others(places, Manner.TERM, share.terms),
         *others(places, Manner.INTERRUPT, share.interrupts),
         *others(places, Manner.FULL, share.fulls),
+        *evenly([place for place in places if place.manner == Manner.RAISE], share.raises),
     ]
+    kills = [place for place in places if place.manner == Manner.KILL]
+    singles = chosen(kills, max(1, limit - share.again - len(kinds)) if limit else 0)
     return [(place,) for place in (*singles, *kinds)]
 
 

@@ -157,7 +157,7 @@ class Report(msgspec.Struct, frozen=True):
         for number, (finding, trials) in enumerate(self.findings(), start=1):
             yield from self._told(number, finding, trials)
         for note in self.notes:
-            yield from textwrap.wrap(f"note: {note}", WIDTH, subsequent_indent="      ")
+            yield from _wrapped(note, "note: ", "      ")
         yield self.summary()
 
     def summary(self) -> str:
@@ -189,7 +189,7 @@ class Report(msgspec.Struct, frozen=True):
 
     def _told(self, number: int, finding: Finding, trials: list[Trial]) -> Iterator[str]:
         example = trials[0]
-        yield from textwrap.wrap(f"{number}. {finding.title}", WIDTH, subsequent_indent="   ")
+        yield from _wrapped(finding.title, f"{number}. ", "   ")
         yield f"   what     {finding.kind}, in {_counted(len(trials), 'try', 'tries')} of {len(self.trials)}"
         if finding.at:
             yield f"   where    {finding.at}  {finding.line}"
@@ -265,8 +265,14 @@ class Report(msgspec.Struct, frozen=True):
 def _part(title: str, text: str) -> Iterator[str]:
     """A titled part of a finding."""
     first = f"   {title:9}"
-    lines = textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=" " * 12, break_long_words=False)
-    yield from lines or [first.rstrip()]
+    yield from _wrapped(text, first, " " * 12) or [first.rstrip()]
+
+
+def _wrapped(text: str, first: str, rest: str) -> list[str]:
+    """Lines that fit, in which no option and no name is broken."""
+    return textwrap.wrap(
+        text, WIDTH, initial_indent=first, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def _counted(count: int, one: str, many: str = "") -> str:
