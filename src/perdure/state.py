@@ -24,7 +24,7 @@ from .journal.keeping import SPACE as RULES
 from .journal.landing import Ask, Entry, Land, Place, Unchanged, Wanted, landed_at
 from .limits import SEAL_EVENTS, SWEEP_KEYS_MAX, SWEEP_WRITES
 from .run.requests import Protocol, Read, Submit
-from .run.scope import Buffer, current
+from .run.scope import Buffer, current, waiting
 from .run.writes import named
 from .store.base import Rows, must_not_decide
 
@@ -241,13 +241,7 @@ def _waiting(engine: Engine, at: Place) -> list[Ask]:
 
 
 def _all_waiting(engine: Engine) -> list[Ask]:
-    found: list[Ask] = []
-    frame = current()
-    while frame is not None and frame.run.store is engine.store:
-        if frame.buffer is not None:
-            found = [ask for ask in frame.buffer.asks if isinstance(ask, Ask) and ask.writes] + found
-        frame = frame.parent
-    return found
+    return [ask for ask in waiting(engine.store) if isinstance(ask, Ask) and ask.writes]
 
 
 def get(engine: Engine, space: str, key: str, default: Any) -> Protocol[Any]:
@@ -266,22 +260,22 @@ def items(engine: Engine, space: str, after: str | None, limit: int | None) -> P
     if not (yield Read(engine.is_known)):
         return []
     first = None if after is None else named(after, "a key")
-    waiting = [ask for ask in _all_waiting(engine) if ask.place[:2] == (engine.stream, space)]
-    found: list[tuple[str, Any]] = yield Read(_items, (engine, space, waiting, first, limit))
+    asks = [ask for ask in _all_waiting(engine) if ask.place[:2] == (engine.stream, space)]
+    found: list[tuple[str, Any]] = yield Read(_items, (engine, space, asks, first, limit))
     return found
 
 
 def _items(
-    engine: Engine, space: str, waiting: Sequence[Ask], after: str | None, limit: int | None
+    engine: Engine, space: str, asks: Sequence[Ask], after: str | None, limit: int | None
 ) -> list[tuple[str, Any]]:
-    places = [place for place in dict.fromkeys(ask.place for ask in waiting) if after is None or place[2] > after]
+    places = [place for place in dict.fromkeys(ask.place for ask in asks) if after is None or place[2] > after]
     # What waits may remove as many keys as it has.
     count = _EVER if limit is None else limit + len(places)
     rows = _page(engine, space, after, count)
     found = {key: objects.unpack(engine.store, value) for key, value, *_ in rows}
     last = rows[-1][0] if len(rows) == count else None
     for place in places:
-        seen = look(engine, place, [ask for ask in waiting if ask.place == place])
+        seen = look(engine, place, [ask for ask in asks if ask.place == place])
         found.pop(place[2], None)
         if seen.there and (last is None or place[2] <= last):
             found[place[2]] = seen.value
@@ -408,8 +402,8 @@ class _Past:
 def revert(engine: Engine, to: When, space: str | None) -> Protocol[int]:
     """Make a namespace, or all of them, what it was; history goes on. Returns how many keys were changed."""
     for _ in range(_TRIES):
-        waiting = {ask.place for ask in _all_waiting(engine)}
-        asks, unchanged = yield Read(_reverting, (engine, to, space, waiting))
+        own = {ask.place for ask in _all_waiting(engine)}
+        asks, unchanged = yield Read(_reverting, (engine, to, space, own))
         buffer = waiting_room(engine)
         if buffer is not None:
             # Decided now, by what is there now: who changes the namespace before it lands makes it a VersionConflict.
@@ -424,7 +418,7 @@ def revert(engine: Engine, to: When, space: str | None) -> Protocol[int]:
     raise VersionConflict("the namespace changes faster than it can be reverted")
 
 
-def _reverting(engine: Engine, to: When, space: str | None, waiting: Set[Place]) -> tuple[list[Ask], list[Unchanged]]:
+def _reverting(engine: Engine, to: When, space: str | None, own: Set[Place]) -> tuple[list[Ask], list[Unchanged]]:
     """What makes the stored state, and what waits to change it, what it was."""
     engine.ensure_agent()
     asks, owner = list[Ask](), engine.stream
@@ -438,8 +432,8 @@ def _reverting(engine: Engine, to: When, space: str | None, waiting: Set[Place])
     for name in wanted:
         then = dict(_packed_at(engine, name, to))
         now = {row[0]: row[1] for row in engine.store.read("entries_of", (owner, name, engine.store.clock.wall_ms()))}
-        own = {key for _, its, key in waiting if its == name}
-        for key in sorted(then.keys() | now.keys() | own):
-            if key in own or then.get(key, b"") != now.get(key, b""):
+        waits = {key for _, its, key in own if its == name}
+        for key in sorted(then.keys() | now.keys() | waits):
+            if key in waits or then.get(key, b"") != now.get(key, b""):
                 asks.append(Ask((owner, name, key), then.get(key, b"")))
     return asks, [Unchanged((owner, name), revisions.get(name, 0)) for name in wanted]

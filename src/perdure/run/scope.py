@@ -11,7 +11,7 @@ import msgspec
 from ..errors import Abandoned, NotDurable
 from ..journal.landing import Wanted
 from ..records import Op, Usage, Write
-from ..store.base import Statement
+from ..store.base import Statement, Store
 
 if TYPE_CHECKING:
     from .core import RunCore
@@ -112,6 +112,16 @@ def current() -> Frame | None:
     while frame is not None and not frame.alive and not frame.inside:
         frame = frame.parent
     return frame
+
+
+def waiting(store: Store) -> list[Wanted]:
+    """What waits in the bodies and items around the caller to be written to agents of a store; outermost first."""
+    frame, found = current(), list[Wanted]()
+    while frame is not None and frame.run.store is store:
+        if frame.buffer is not None:
+            found = frame.buffer.asks + found
+        frame = frame.parent
+    return found
 
 
 def frame_of(run: RunCore) -> Frame:

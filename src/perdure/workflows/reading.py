@@ -14,7 +14,7 @@ from ..clock import moment
 from ..errors import WorkflowNotFound
 from ..hints import meant
 from ..journal.plans import Draft, Flow, Leases, Move, Sheet, holders_of, lease_from, outcome, sheet_of
-from ..run.scope import current
+from ..run.scope import waiting
 from ..store.base import Store
 from .given import checked, key_of
 from .plan import Plan, WorkflowStep
@@ -219,10 +219,4 @@ def _with_what_waits(store: Store, flow: Flow, sheet: Sheet, leases: Leases) -> 
 
 
 def _waiting(store: Store) -> list[Draft | Move]:
-    """Outermost first."""
-    frame, found = current(), list[Draft | Move]()
-    while frame is not None and frame.run.store is store:
-        if frame.buffer is not None:
-            found = [ask for ask in frame.buffer.asks if isinstance(ask, Draft | Move)] + found
-        frame = frame.parent
-    return found
+    return [ask for ask in waiting(store) if isinstance(ask, Draft | Move)]
