@@ -40,6 +40,7 @@ Pairs = Sequence[tuple[str, str]]
 # Source and target, from the root of the repository.
 PAIRS: Pairs = [
     ("src/perdure/aio/__init__.py", "src/perdure/sync/__init__.py"),
+    ("src/perdure/aio/face.py", "src/perdure/sync/face.py"),
     ("src/perdure/aio/agent.py", "src/perdure/sync/agent.py"),
     ("src/perdure/aio/run.py", "src/perdure/sync/run.py"),
     ("src/perdure/aio/state.py", "src/perdure/sync/state.py"),

@@ -11,13 +11,13 @@ from typing import Any, TypeVar
 from .. import artifacts
 from ..artifacts import ArtifactInfo, ArtifactReader, ArtifactUsage, Saving
 from ..engine import Engine
-from ..run.requests import Protocol, drive_async, reading
+from .face import AsyncFace
 
 R = TypeVar("R")
 Path = str | os.PathLike[str]
 
 
-class AsyncArtifacts:
+class AsyncArtifacts(AsyncFace):
     """`agent.artifacts`: files, bytes and arrays of any size, of which each new version stores only what has changed.
 
     >>> await agent.artifacts.save("weights", {"layer1": w1, "bias": b1}, note="after epoch 3")
@@ -27,9 +27,6 @@ class AsyncArtifacts:
     Inside a step, an effect or an item a version lands with it, or not at all; in the open it is on disk when the call
     returns.
     """
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
 
     async def save(self, name: str, data: Any, *, note: str = "", labels: Iterable[str] = ()) -> int:
         """Keep something under a name, and return its version: 1, then 2, and so on. Older ones are not touched.
@@ -102,18 +99,12 @@ class AsyncArtifacts:
         """Delete one version, or all of a name; returns how many. What others share with it stays."""
         return await self._do(artifacts.delete(self._engine, name, version))
 
-    async def _do(self, protocol: Protocol[R]) -> R:
-        return await drive_async(self._engine.store, protocol)
 
-    async def _read(self, call: Callable[[], R]) -> R:
-        return await drive_async(self._engine.store, reading(call))
-
-
-class AsyncArtifactWriter:
+class AsyncArtifactWriter(AsyncFace):
     """What `agent.artifacts.writer` returns."""
 
     def __init__(self, engine: Engine, saving: Saving) -> None:
-        self._engine = engine
+        super().__init__(engine)
         self._saving = saving
         self.version = 0
         """What it has become, after the block; 0 inside a step."""
@@ -121,7 +112,7 @@ class AsyncArtifactWriter:
     async def write(self, data: bytes | bytearray | memoryview) -> int:
         """Some bytes more; how many it were."""
         before = self._saving.size
-        await drive_async(self._engine.store, self._saving.feed(data))
+        await self._do(self._saving.feed(data))
         return self._saving.size - before
 
     async def __aenter__(self) -> AsyncArtifactWriter:
@@ -131,15 +122,15 @@ class AsyncArtifactWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is None:
-            self.version = await drive_async(self._engine.store, self._saving.finish())
+            self.version = await self._do(self._saving.finish())
 
 
 # unasync: async-only
-class AsyncArtifactReader:
+class AsyncArtifactReader(AsyncFace):
     """What `agent.artifacts.open` returns; opened by `async with`, or when it is first read."""
 
     def __init__(self, engine: Engine, name: str, version: int | None) -> None:
-        self._engine = engine
+        super().__init__(engine)
         self._which = (name, version)
         self._file: ArtifactReader | None = None
 
@@ -179,7 +170,7 @@ class AsyncArtifactReader:
             self._file.close()
 
     async def _call(self, call: Callable[[ArtifactReader], R]) -> R:
-        return await drive_async(self._engine.store, reading(lambda: call(self._opened())))
+        return await self._read(lambda: call(self._opened()))
 
     def _opened(self) -> ArtifactReader:
         if self._file is None:

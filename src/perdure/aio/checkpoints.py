@@ -10,23 +10,19 @@ from typing import Any, TypeVar
 from .. import checkpoints
 from ..checkpoints import CheckpointInfo, Pace, Retention, Wanted, Which
 from ..durations import Duration
-from ..engine import Engine
-from ..run.requests import drive_async, reading
 from ..trees import Change
+from .face import AsyncFace
 
 R = TypeVar("R")
 
 
-class AsyncCheckpoints:
+class AsyncCheckpoints(AsyncFace):
     """`agent.checkpoint`: named snapshots of a whole value, of which each new one stores only what has changed.
 
     >>> await agent.checkpoint.create("analysis-30pct", {"progress": 0.3, "next_action": "read page 31"})
     >>> (await agent.checkpoint.restore("analysis-30pct")).next_action
     'read page 31'
     """
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
 
     async def create(
         self,
@@ -44,7 +40,7 @@ class AsyncCheckpoints:
         lands with it, and 0 is returned. `keep_last` and `keep_for` are remembered for this name, as with `retain`.
         """
         wanted = Wanted.read(name, data, labels, meta, keep_last, keep_for)
-        return await drive_async(self._engine.store, checkpoints.create(self._engine, wanted))
+        return await self._do(checkpoints.create(self._engine, wanted))
 
     async def retain(self, name: str, *, keep_last: int | None = None, keep_for: Duration | None = None) -> None:
         """Say how many versions of a name are kept, or for how long; without either, all of them again.
@@ -55,7 +51,7 @@ class AsyncCheckpoints:
         a name, and every version with a label, stays whatever the rule.
         """
         keep = checkpoints.read_keep(keep_last, keep_for)
-        await drive_async(self._engine.store, checkpoints.retain(self._engine, name, keep))
+        await self._do(checkpoints.retain(self._engine, name, keep))
 
     async def retention(self) -> builtins.list[Retention]:
         """The rules that `retain` has set."""
@@ -82,10 +78,7 @@ class AsyncCheckpoints:
 
     async def delete(self, name: str, version: int | None = None) -> int:
         """Delete one version, or all of a name; returns how many."""
-        return await drive_async(self._engine.store, checkpoints.delete(self._engine, name, version))
-
-    async def _read(self, call: Callable[[], R]) -> R:
-        return await drive_async(self._engine.store, reading(call))
+        return await self._do(checkpoints.delete(self._engine, name, version))
 
 
 class AsyncAutosave:

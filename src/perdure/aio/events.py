@@ -6,13 +6,12 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any, TypeVar, overload
 
 from ..durations import Duration, seconds_of
-from ..engine import Engine
 from ..events.following import Follower
 from ..events.reading import Asked, Event, Pages, When, asked, book_of
 from ..events.replaying import Fold, forget, replay
 from ..events.writing import append
 from ..limits import REPLAY_EVENTS
-from ..run.requests import Protocol, drive_async, reading
+from .face import AsyncFace
 
 R = TypeVar("R")
 AnyType = TypeVar("AnyType", bound=type)
@@ -20,7 +19,7 @@ Kind = str | type
 """Its name, or the class that is registered for it."""
 
 
-class AsyncEvents:
+class AsyncEvents(AsyncFace):
     """`agent.events`: what the agent notes, in order, for itself and for others.
 
     >>> await agent.events.append("ORDER_PLACED", {"order": 17})
@@ -30,9 +29,6 @@ class AsyncEvents:
     Inside a step, an effect or an item an event lands with it, once, or not at all; in the open it is on disk when the
     call returns. `run.event` is the same for code that is replayed: it is not done again when the run is resumed.
     """
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
 
     @overload
     def kind(self, name: AnyType, /) -> AnyType: ...
@@ -103,11 +99,11 @@ class AsyncEvents:
         >>> [event.payload async for event in agent.events.read(kind="SEEN", last=10)]
         """
         wanted = asked(self._engine.kinds, kind, run, since, until, limit=limit, last=last, typed=typed)
-        return self._read(wanted)
+        return self._pages(wanted)
 
-    async def _read(self, wanted: Asked) -> AsyncIterator[Event]:
+    async def _pages(self, wanted: Asked) -> AsyncIterator[Event]:
         pages = Pages(lambda: book_of(self._engine), wanted)
-        while found := await self._do(reading(pages.turn)):
+        while found := await self._read(pages.turn):
             # unasync: async-only
             for event in found:
                 yield event
@@ -184,6 +180,3 @@ class AsyncEvents:
         >>> await agent.events.forget("revenue")
         """
         await self._do(forget(self._engine, snapshot))
-
-    async def _do(self, protocol: Protocol[R]) -> R:
-        return await drive_async(self._engine.store, protocol)

@@ -12,13 +12,14 @@ from ..durations import Duration, seconds_of
 from ..engine import Engine
 from ..journal.landing import Ask, Place
 from ..limits import WAIT_POLL_SECONDS, WAIT_POLL_SECONDS_MAX
-from ..run.requests import Protocol, drive_async, pausing, reading
+from ..run.requests import pausing
 from ..state import Seen, StateVersion, When
+from .face import AsyncFace
 
 R = TypeVar("R")
 
 
-class AsyncAgentState:
+class AsyncAgentState(AsyncFace):
     """`agent.state`: namespaced keys, always live, each with versions and a history.
 
     >>> page = await agent.state.get("crawl", "page", 0)
@@ -27,9 +28,6 @@ class AsyncAgentState:
     Inside a step, an effect or an item a change lands with it, or not at all; in the open it is on disk when the call
     returns.
     """
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
 
     async def set(
         self, ns: str, key: str, value: Any, ttl: Duration | None = None, if_version: int | None = None
@@ -129,38 +127,30 @@ class AsyncAgentState:
     async def _place(self, ns: str, key: str) -> Place:
         return await self._read(lambda: state.place(self._engine, ns, key))
 
-    async def _do(self, protocol: Protocol[R]) -> R:
-        return await drive_async(self._engine.store, protocol)
 
-    async def _read(self, call: Callable[[], R]) -> R:
-        return await drive_async(self._engine.store, reading(call))
-
-
-class AsyncStateAt:
+class AsyncStateAt(AsyncFace):
     """What `agent.state.at` returns."""
 
     def __init__(self, engine: Engine, when: When) -> None:
-        self._engine = engine
+        super().__init__(engine)
         self._when = when
 
     async def get(self, ns: str, key: str, default: Any = None) -> Any:
         """The value that a key had."""
-        read = reading(lambda: state.value_at(self._engine, ns, key, self._when, default))
-        return await drive_async(self._engine.store, read)
+        return await self._read(lambda: state.value_at(self._engine, ns, key, self._when, default))
 
     async def items(self, ns: str) -> builtins.list[tuple[str, Any]]:
         """Every key that a namespace had, with its value."""
-        read = reading(lambda: state.items_at(self._engine, ns, self._when))
-        return list((await drive_async(self._engine.store, read)).items())
+        return list((await self._read(lambda: state.items_at(self._engine, ns, self._when))).items())
 
 
-class AsyncStateTransaction:
+class AsyncStateTransaction(AsyncFace):
     """What `agent.state.transaction` returns."""
 
     def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+        super().__init__(engine)
         self._asks: builtins.list[Ask] = []
-        self._read: dict[Place, Seen] = {}
+        self._seen: dict[Place, Seen] = {}
 
     async def __aenter__(self) -> AsyncStateTransaction:
         return self
@@ -179,11 +169,11 @@ class AsyncStateTransaction:
     async def get(self, ns: str, key: str, default: Any = None) -> Any:
         """The value of a key, with what this transaction has done to it."""
         place = await self._place(ns, key)
-        if place not in self._read:
-            self._read[place] = seen = await self._do(state.peek(self._engine, place))
+        if place not in self._seen:
+            self._seen[place] = seen = await self._do(state.peek(self._engine, place))
             self._asks.insert(0, Ask(place, if_version=seen.version, writes=False))
         wanted = [ask for ask in self._asks if ask.place == place and ask.writes]
-        seen = state.within(self._engine, self._read[place], wanted)
+        seen = state.within(self._engine, self._seen[place], wanted)
         return seen.value if seen.there else default
 
     async def delete(self, ns: str, key: str) -> None:
@@ -199,7 +189,4 @@ class AsyncStateTransaction:
         await self.update(ns, key, state.adding(by))
 
     async def _place(self, ns: str, key: str) -> Place:
-        return await drive_async(self._engine.store, reading(lambda: state.place(self._engine, ns, key)))
-
-    async def _do(self, protocol: Protocol[R]) -> R:
-        return await drive_async(self._engine.store, protocol)
+        return await self._read(lambda: state.place(self._engine, ns, key))

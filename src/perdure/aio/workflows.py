@@ -8,27 +8,25 @@ from typing import Any, TypeVar
 
 from ..engine import Engine
 from ..records import StepStatus
-from ..run.requests import Protocol, drive_async, reading
 from ..run.requests import drive_sync as block
+from ..run.requests import reading
 from ..workflows import acts, shown
 from ..workflows.given import Given
 from ..workflows.plan import Plan, WorkflowStep
 from ..workflows.reading import Key, Which, reader_for
 from ..workflows.work import Handlers, Job, Work
+from .face import AsyncFace
 from .run import ASYNC, AsyncRun
 
 R = TypeVar("R")
 
 
-class AsyncWorkflows:
+class AsyncWorkflows(AsyncFace):
     """`agent.workflows`: plans with a status for each step, that any process, agent or model can go on with.
 
     >>> wf = await agent.workflows.create(name="report", steps=["scrape", "analyse", "write", "send"])
     >>> step = await wf.next_incomplete_step()
     """
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
 
     async def create(self, name: str, steps: Iterable[Given]) -> AsyncWorkflow:
         """Make a workflow; called again with the same steps, it is the same one, as far as it has got.
@@ -55,18 +53,12 @@ class AsyncWorkflows:
         found = await self._read(lambda: reader_for(self._engine).versions(of or self._engine.name, name))
         return [AsyncWorkflow(self._engine, which) for which in found]
 
-    async def _do(self, protocol: Protocol[R]) -> R:
-        return await drive_async(self._engine.store, protocol)
 
-    async def _read(self, call: Callable[[], R]) -> R:
-        return await drive_async(self._engine.store, reading(call))
-
-
-class AsyncWorkflow:
+class AsyncWorkflow(AsyncFace):
     """A workflow, always as it stands now: whatever is asked of it is read anew."""
 
     def __init__(self, engine: Engine, which: Which) -> None:
-        self._engine = engine
+        super().__init__(engine)
         self._which = which
         self.name = which.name
 
@@ -203,9 +195,3 @@ class AsyncWorkflow:
 
     async def _some(self, choose: Callable[[Plan], Iterable[WorkflowStep]]) -> builtins.list[WorkflowStep]:
         return await self._read(lambda: reader_for(self._engine).some(self._which, choose))
-
-    async def _read(self, call: Callable[[], R]) -> R:
-        return await drive_async(self._engine.store, reading(call))
-
-    async def _do(self, protocol: Protocol[R]) -> R:
-        return await drive_async(self._engine.store, protocol)

@@ -86,7 +86,7 @@ def holders_of(sheets: Iterable[Sheet]) -> list[int]:
     return sorted({it.holder for it in claims if it.status == Status.IN_PROGRESS and it.holder})
 
 
-def lease_from(holder: int, rows: Rows, one_host: bool) -> Lease:
+def _lease_from(holder: int, rows: Rows, one_host: bool) -> Lease:
     """What the store says of somebody who has claimed something: nothing of one that has left."""
     if not rows:
         return Lease(0, holder, None, 0, 0, one_host)
@@ -106,7 +106,7 @@ def decided_moves(asks: Sequence[Draft | Move], store: Store) -> Script[tuple[li
     ]
     made, standings = rows[len(flows) : 2 * len(flows)], rows[2 * len(flows) :]
     sheets = {flow: sheet_of(*both) for flow, *both in zip(flows, made, standings, strict=True)}
-    leases = yield from _leases(holders_of(sheets.values()), store)
+    leases = yield from leases_of(holders_of(sheets.values()), store)
     landed: list[r.Landing] = []
     written: list[Statement] = []
     for ask in asks:
@@ -121,12 +121,13 @@ def decided_moves(asks: Sequence[Draft | Move], store: Store) -> Script[tuple[li
     return landed, written
 
 
-def _leases(holders: Sequence[int], store: Store) -> Script[Leases]:
+def leases_of(holders: Sequence[int], store: Store) -> Script[Leases]:
+    """What the store says of those who have claimed something."""
     if not holders:
         return {}
     now = store.clock.boot_ms()
     rows = yield [Statement("get_holder", (holder, now)) for holder in holders]
-    return {holder: lease_from(holder, found, store.one_host) for holder, found in zip(holders, rows, strict=True)}
+    return {holder: _lease_from(holder, found, store.one_host) for holder, found in zip(holders, rows, strict=True)}
 
 
 def outcome(sheet: Sheet, ask: Draft | Move, leases: Leases) -> r.WorkflowMade | r.WorkflowMoved | None:

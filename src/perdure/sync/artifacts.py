@@ -5,20 +5,20 @@ from __future__ import annotations
 
 import builtins
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, TypeVar
 
 from .. import artifacts
 from ..artifacts import ArtifactInfo, ArtifactReader, ArtifactUsage, Saving
 from ..engine import Engine
-from ..run.requests import Protocol, drive_sync, reading
+from .face import Face
 
 R = TypeVar("R")
 Path = str | os.PathLike[str]
 
 
-class Artifacts:
+class Artifacts(Face):
     """`agent.artifacts`: files, bytes and arrays of any size, of which each new version stores only what has changed.
 
     >>> agent.artifacts.save("weights", {"layer1": w1, "bias": b1}, note="after epoch 3")
@@ -28,9 +28,6 @@ class Artifacts:
     Inside a step, an effect or an item a version lands with it, or not at all; in the open it is on disk when the call
     returns.
     """
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
 
     def save(self, name: str, data: Any, *, note: str = "", labels: Iterable[str] = ()) -> int:
         """Keep something under a name, and return its version: 1, then 2, and so on. Older ones are not touched.
@@ -83,18 +80,12 @@ class Artifacts:
         """Delete one version, or all of a name; returns how many. What others share with it stays."""
         return self._do(artifacts.delete(self._engine, name, version))
 
-    def _do(self, protocol: Protocol[R]) -> R:
-        return drive_sync(self._engine.store, protocol)
 
-    def _read(self, call: Callable[[], R]) -> R:
-        return drive_sync(self._engine.store, reading(call))
-
-
-class ArtifactWriter:
+class ArtifactWriter(Face):
     """What `agent.artifacts.writer` returns."""
 
     def __init__(self, engine: Engine, saving: Saving) -> None:
-        self._engine = engine
+        super().__init__(engine)
         self._saving = saving
         self.version = 0
         """What it has become, after the block; 0 inside a step."""
@@ -102,7 +93,7 @@ class ArtifactWriter:
     def write(self, data: bytes | bytearray | memoryview) -> int:
         """Some bytes more; how many it were."""
         before = self._saving.size
-        drive_sync(self._engine.store, self._saving.feed(data))
+        self._do(self._saving.feed(data))
         return self._saving.size - before
 
     def __enter__(self) -> ArtifactWriter:
@@ -112,4 +103,4 @@ class ArtifactWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is None:
-            self.version = drive_sync(self._engine.store, self._saving.finish())
+            self.version = self._do(self._saving.finish())

@@ -11,23 +11,19 @@ from typing import Any, TypeVar
 from .. import checkpoints
 from ..checkpoints import CheckpointInfo, Pace, Retention, Wanted, Which
 from ..durations import Duration
-from ..engine import Engine
-from ..run.requests import drive_sync, reading
 from ..trees import Change
+from .face import Face
 
 R = TypeVar("R")
 
 
-class Checkpoints:
+class Checkpoints(Face):
     """`agent.checkpoint`: named snapshots of a whole value, of which each new one stores only what has changed.
 
     >>> agent.checkpoint.create("analysis-30pct", {"progress": 0.3, "next_action": "read page 31"})
     >>> (agent.checkpoint.restore("analysis-30pct")).next_action
     'read page 31'
     """
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
 
     def create(
         self,
@@ -45,7 +41,7 @@ class Checkpoints:
         lands with it, and 0 is returned. `keep_last` and `keep_for` are remembered for this name, as with `retain`.
         """
         wanted = Wanted.read(name, data, labels, meta, keep_last, keep_for)
-        return drive_sync(self._engine.store, checkpoints.create(self._engine, wanted))
+        return self._do(checkpoints.create(self._engine, wanted))
 
     def retain(self, name: str, *, keep_last: int | None = None, keep_for: Duration | None = None) -> None:
         """Say how many versions of a name are kept, or for how long; without either, all of them again.
@@ -56,7 +52,7 @@ class Checkpoints:
         a name, and every version with a label, stays whatever the rule.
         """
         keep = checkpoints.read_keep(keep_last, keep_for)
-        drive_sync(self._engine.store, checkpoints.retain(self._engine, name, keep))
+        self._do(checkpoints.retain(self._engine, name, keep))
 
     def retention(self) -> builtins.list[Retention]:
         """The rules that `retain` has set."""
@@ -83,10 +79,7 @@ class Checkpoints:
 
     def delete(self, name: str, version: int | None = None) -> int:
         """Delete one version, or all of a name; returns how many."""
-        return drive_sync(self._engine.store, checkpoints.delete(self._engine, name, version))
-
-    def _read(self, call: Callable[[], R]) -> R:
-        return drive_sync(self._engine.store, reading(call))
+        return self._do(checkpoints.delete(self._engine, name, version))
 
 
 class Autosave:

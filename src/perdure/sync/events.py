@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar, overload
 
 from ..durations import Duration, seconds_of
-from ..engine import Engine
 from ..events.following import Follower
 from ..events.reading import Asked, Event, Pages, When, asked, book_of
 from ..events.replaying import Fold, forget, replay
 from ..events.writing import append
 from ..limits import REPLAY_EVENTS
-from ..run.requests import Protocol, drive_sync, reading
+from .face import Face
 
 R = TypeVar("R")
 AnyType = TypeVar("AnyType", bound=type)
@@ -21,7 +20,7 @@ Kind = str | type
 """Its name, or the class that is registered for it."""
 
 
-class Events:
+class Events(Face):
     """`agent.events`: what the agent notes, in order, for itself and for others.
 
     >>> agent.events.append("ORDER_PLACED", {"order": 17})
@@ -31,9 +30,6 @@ class Events:
     Inside a step, an effect or an item an event lands with it, once, or not at all; in the open it is on disk when the
     call returns. `run.event` is the same for code that is replayed: it is not done again when the run is resumed.
     """
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
 
     @overload
     def kind(self, name: AnyType, /) -> AnyType: ...
@@ -104,11 +100,11 @@ class Events:
         >>> [event.payload for event in agent.events.read(kind="SEEN", last=10)]
         """
         wanted = asked(self._engine.kinds, kind, run, since, until, limit=limit, last=last, typed=typed)
-        return self._read(wanted)
+        return self._pages(wanted)
 
-    def _read(self, wanted: Asked) -> Iterator[Event]:
+    def _pages(self, wanted: Asked) -> Iterator[Event]:
         pages = Pages(lambda: book_of(self._engine), wanted)
-        while found := self._do(reading(pages.turn)):
+        while found := self._read(pages.turn):
             yield from found
 
     def follow(
@@ -171,6 +167,3 @@ class Events:
         >>> agent.events.forget("revenue")
         """
         self._do(forget(self._engine, snapshot))
-
-    def _do(self, protocol: Protocol[R]) -> R:
-        return drive_sync(self._engine.store, protocol)

@@ -13,13 +13,14 @@ from ..durations import Duration, seconds_of
 from ..engine import Engine
 from ..journal.landing import Ask, Place
 from ..limits import WAIT_POLL_SECONDS, WAIT_POLL_SECONDS_MAX
-from ..run.requests import Protocol, drive_sync, pausing, reading
+from ..run.requests import pausing
 from ..state import Seen, StateVersion, When
+from .face import Face
 
 R = TypeVar("R")
 
 
-class AgentState:
+class AgentState(Face):
     """`agent.state`: namespaced keys, always live, each with versions and a history.
 
     >>> page = agent.state.get("crawl", "page", 0)
@@ -28,9 +29,6 @@ class AgentState:
     Inside a step, an effect or an item a change lands with it, or not at all; in the open it is on disk when the call
     returns.
     """
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
 
     def set(self, ns: str, key: str, value: Any, ttl: Duration | None = None, if_version: int | None = None) -> int:
         """Set a key, and return its version: 1, then 2, and so on.
@@ -126,38 +124,30 @@ class AgentState:
     def _place(self, ns: str, key: str) -> Place:
         return self._read(lambda: state.place(self._engine, ns, key))
 
-    def _do(self, protocol: Protocol[R]) -> R:
-        return drive_sync(self._engine.store, protocol)
 
-    def _read(self, call: Callable[[], R]) -> R:
-        return drive_sync(self._engine.store, reading(call))
-
-
-class StateAt:
+class StateAt(Face):
     """What `agent.state.at` returns."""
 
     def __init__(self, engine: Engine, when: When) -> None:
-        self._engine = engine
+        super().__init__(engine)
         self._when = when
 
     def get(self, ns: str, key: str, default: Any = None) -> Any:
         """The value that a key had."""
-        read = reading(lambda: state.value_at(self._engine, ns, key, self._when, default))
-        return drive_sync(self._engine.store, read)
+        return self._read(lambda: state.value_at(self._engine, ns, key, self._when, default))
 
     def items(self, ns: str) -> builtins.list[tuple[str, Any]]:
         """Every key that a namespace had, with its value."""
-        read = reading(lambda: state.items_at(self._engine, ns, self._when))
-        return list((drive_sync(self._engine.store, read)).items())
+        return list((self._read(lambda: state.items_at(self._engine, ns, self._when))).items())
 
 
-class StateTransaction:
+class StateTransaction(Face):
     """What `agent.state.transaction` returns."""
 
     def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+        super().__init__(engine)
         self._asks: builtins.list[Ask] = []
-        self._read: dict[Place, Seen] = {}
+        self._seen: dict[Place, Seen] = {}
 
     def __enter__(self) -> StateTransaction:
         return self
@@ -176,11 +166,11 @@ class StateTransaction:
     def get(self, ns: str, key: str, default: Any = None) -> Any:
         """The value of a key, with what this transaction has done to it."""
         place = self._place(ns, key)
-        if place not in self._read:
-            self._read[place] = seen = self._do(state.peek(self._engine, place))
+        if place not in self._seen:
+            self._seen[place] = seen = self._do(state.peek(self._engine, place))
             self._asks.insert(0, Ask(place, if_version=seen.version, writes=False))
         wanted = [ask for ask in self._asks if ask.place == place and ask.writes]
-        seen = state.within(self._engine, self._read[place], wanted)
+        seen = state.within(self._engine, self._seen[place], wanted)
         return seen.value if seen.there else default
 
     def delete(self, ns: str, key: str) -> None:
@@ -196,7 +186,4 @@ class StateTransaction:
         self.update(ns, key, state.adding(by))
 
     def _place(self, ns: str, key: str) -> Place:
-        return drive_sync(self._engine.store, reading(lambda: state.place(self._engine, ns, key)))
-
-    def _do(self, protocol: Protocol[R]) -> R:
-        return drive_sync(self._engine.store, protocol)
+        return self._read(lambda: state.place(self._engine, ns, key))

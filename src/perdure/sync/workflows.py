@@ -9,27 +9,25 @@ from typing import Any, TypeVar
 
 from ..engine import Engine
 from ..records import StepStatus
-from ..run.requests import Protocol, drive_sync, reading
 from ..run.requests import drive_sync as block
+from ..run.requests import reading
 from ..workflows import acts, shown
 from ..workflows.given import Given
 from ..workflows.plan import Plan, WorkflowStep
 from ..workflows.reading import Key, Which, reader_for
 from ..workflows.work import Handlers, Job, Work
+from .face import Face
 from .run import ASYNC, Run
 
 R = TypeVar("R")
 
 
-class Workflows:
+class Workflows(Face):
     """`agent.workflows`: plans with a status for each step, that any process, agent or model can go on with.
 
     >>> wf = agent.workflows.create(name="report", steps=["scrape", "analyse", "write", "send"])
     >>> step = wf.next_incomplete_step()
     """
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
 
     def create(self, name: str, steps: Iterable[Given]) -> Workflow:
         """Make a workflow; called again with the same steps, it is the same one, as far as it has got.
@@ -56,18 +54,12 @@ class Workflows:
         found = self._read(lambda: reader_for(self._engine).versions(of or self._engine.name, name))
         return [Workflow(self._engine, which) for which in found]
 
-    def _do(self, protocol: Protocol[R]) -> R:
-        return drive_sync(self._engine.store, protocol)
 
-    def _read(self, call: Callable[[], R]) -> R:
-        return drive_sync(self._engine.store, reading(call))
-
-
-class Workflow:
+class Workflow(Face):
     """A workflow, always as it stands now: whatever is asked of it is read anew."""
 
     def __init__(self, engine: Engine, which: Which) -> None:
-        self._engine = engine
+        super().__init__(engine)
         self._which = which
         self.name = which.name
 
@@ -204,9 +196,3 @@ class Workflow:
 
     def _some(self, choose: Callable[[Plan], Iterable[WorkflowStep]]) -> builtins.list[WorkflowStep]:
         return self._read(lambda: reader_for(self._engine).some(self._which, choose))
-
-    def _read(self, call: Callable[[], R]) -> R:
-        return drive_sync(self._engine.store, reading(call))
-
-    def _do(self, protocol: Protocol[R]) -> R:
-        return drive_sync(self._engine.store, protocol)

@@ -13,9 +13,9 @@ from .. import records as r
 from ..clock import moment
 from ..errors import WorkflowNotFound
 from ..hints import meant
-from ..journal.plans import Draft, Flow, Leases, Move, Sheet, holders_of, lease_from, outcome, sheet_of
+from ..journal.plans import Draft, Flow, Leases, Move, Sheet, holders_of, leases_of, outcome, sheet_of
 from ..run.scope import waiting
-from ..store.base import Store
+from ..store.base import Store, read_through
 from .given import checked, key_of
 from .plan import Plan, WorkflowStep
 
@@ -100,20 +100,13 @@ class Reader:
             made = read("get_workflow", (*flow, which.version))
             standings = read("standings_of", (*flow, which.version))
         sheet = sheet_of(made, standings)
-        leases = self._leases(sheet)
+        leases = read_through(self._store, leases_of(holders_of([sheet]), self._store))
         if which.version is None:
             sheet = _with_what_waits(self._store, flow, sheet, leases)
         if not sheet.version:
             raise self._missing(which)
         made_at = made[0][3] if made else self._store.clock.wall_ms()
         return Look(flow, sheet, made_at, {row[0]: row[3] for row in standings}, leases)
-
-    def _leases(self, sheet: Sheet) -> Leases:
-        store, found = self._store, {}
-        for holder in holders_of([sheet]):
-            rows = store.read("get_holder", (holder, store.clock.boot_ms()))
-            found[holder] = lease_from(holder, rows, store.one_host)
-        return found
 
     def plan(self, which: Which) -> Plan:
         """A workflow as it stands, with the arguments and results of its steps."""
