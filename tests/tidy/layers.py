@@ -19,7 +19,7 @@ LAYERS = {
     "surface": "cli demo testing server dashboard mcp adapters __main__",
     "package": "__init__ types",
     "facade": "agent aio sync",
-    "nouns": "engine run runs answers state checkpoints events kinds usage "
+    "nouns": "engine run runs handoff answers state checkpoints events kinds usage "
     "retention folding workflows memory workspace context artifacts",
     "truth": "journal objects trees collect archive leases keys",
     "store": "store",

@@ -28,6 +28,7 @@ from .run import ASYNC, AsyncRun, Exceptions
 from .state import AsyncAgentState
 
 if TYPE_CHECKING:
+    from ..handoff import Handoff
     from ..retention import GcReport
     from .artifacts import AsyncArtifacts
     from .events import AsyncEvents
@@ -385,6 +386,15 @@ class AsyncRuns:
     async def result(self, id: str) -> Any:
         """The result of a finished run, without replaying it."""
         return await self._read(lambda: runs.result_of(self._engine.store, self._engine.name, id))
+
+    async def handoff(self, id: str) -> Handoff:
+        """A brief of a run for whoever is to go on with it: another process, a person, a model. `str()` is Markdown.
+
+        >>> print(await agent.runs.handoff("trip-42"))
+        """
+        from ..handoff import handoff_of  # not every program hands over
+
+        return await self._read(lambda: handoff_of(self._engine.store, self._engine.name, id))
 
     async def answer(
         self,

@@ -39,6 +39,7 @@ COMMANDS = {
     "runs": ("runs", "List the runs, the one that was started, resumed or ended last first."),
     "show": ("show", "Show a run: what it did, what it has, what it waits for."),
     "timeline": ("chart", "Draw a run over time: steps, restarts, waits, what is in doubt, what it cost."),
+    "handoff": ("handoff", "Write a brief for whoever goes on with a run: a person, a process, a model."),
     "state": ("state", "Show what agents keep in `agent.state`: namespaces, keys, values and their history."),
     "checkpoints": ("checkpoints", "Show the checkpoints of agents: named snapshots, and what is in one."),
     "usage": ("cost", "What calls of models have cost."),

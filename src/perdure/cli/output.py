@@ -61,7 +61,7 @@ def _visible(character: str) -> str:
 
 def shown(value: Any, limit: int = VALUE_CHARACTERS_MAX) -> str:
     """A value in one line."""
-    text = clean(value if isinstance(value, Unreadable) else repr(value))
+    text = clean(repr(value))
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
@@ -82,6 +82,9 @@ class Unreadable(str):
     """Stands for a stored value that this process cannot decode, and says why."""
 
     __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
 
 
 def plain(value: Any) -> Any:

@@ -29,6 +29,7 @@ from .run import ASYNC, Exceptions, Run
 from .state import AgentState
 
 if TYPE_CHECKING:
+    from ..handoff import Handoff
     from ..retention import GcReport
     from .artifacts import Artifacts
     from .events import Events
@@ -366,6 +367,15 @@ class Runs:
     def result(self, id: str) -> Any:
         """The result of a finished run, without replaying it."""
         return self._read(lambda: runs.result_of(self._engine.store, self._engine.name, id))
+
+    def handoff(self, id: str) -> Handoff:
+        """A brief of a run for whoever is to go on with it: another process, a person, a model. `str()` is Markdown.
+
+        >>> print(agent.runs.handoff("trip-42"))
+        """
+        from ..handoff import handoff_of  # not every program hands over
+
+        return self._read(lambda: handoff_of(self._engine.store, self._engine.name, id))
 
     def answer(
         self,
