@@ -11,6 +11,7 @@ from .artifacts.reader import ArtifactReader
 from .checkpoints import CheckpointInfo
 from .codec.restored import Restored
 from .events.reading import Event
+from .handoff import Handoff
 from .retention import GcReport
 from .runs import EffectInDoubt, Question, RunInfo, RunSummary
 from .state import StateVersion
@@ -29,6 +30,7 @@ __all__ = [
     "EffectInDoubt",
     "Event",
     "GcReport",
+    "Handoff",
     "Question",
     "Restored",
     "RunInfo",
