@@ -110,10 +110,10 @@ class Engine:
         name: str,
         *,
         store: str | os.PathLike[str] | None,
-        durability: str,
-        strict: bool,
-        key: keys.KeySource | None,
-        single_home: bool,
+        durability: str = "full",
+        strict: bool = False,
+        key: keys.KeySource | None = None,
+        single_home: bool = False,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.name = checked_name(name, "an agent's name")

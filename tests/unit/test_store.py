@@ -26,6 +26,7 @@ from perdure.errors import (
     StoreUnavailable,
 )
 from perdure.store import locate, open_store, sqlite_file, sqlite_path
+from perdure.store.forking import disconnect
 from perdure.store.sqlite_file import APPLICATION_ID, connect, file_system_of
 from tests.unit import child
 
@@ -161,6 +162,25 @@ def test_settings_that_durability_depends_on_are_in_force(path: Path, durability
         assert connection.pragma("journal_mode") == "wal"
         assert connection.pragma("trusted_schema") == 0
     store.close()
+
+
+def test_a_search_is_prepared_once_whatever_is_bound() -> None:
+    """SQLite can plan anew for every value, which takes several times as long as the search itself."""
+    connection = connect(":memory:", "full", None)
+    connection.execute("CREATE TABLE t (a, b, PRIMARY KEY (a, b)) WITHOUT ROWID")
+    seen: list[str] = []
+
+    def note(*what: Any) -> int:
+        seen.append(str(what))
+        return int(apsw.SQLITE_OK)
+
+    connection.set_authorizer(note)  # asked whenever something is prepared
+    prepared = []
+    for value in (1, 2, 3):
+        connection.execute("SELECT b FROM t WHERE a = ?1 ORDER BY b DESC LIMIT 1", (value,)).fetchall()
+        prepared.append(len(seen))
+    assert prepared[0] == prepared[2] > 0
+    disconnect(connection)
 
 
 def test_a_setting_that_sqlite_ignores_is_noticed() -> None:

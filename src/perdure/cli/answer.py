@@ -51,7 +51,7 @@ def answer(
     located = url_of(url)
     with existing_store(located) as store:
         found = one_run(store, run, agent)
-    engine = Engine(found.agent, store=located, durability="full", strict=False, key=None, single_home=False)
+    engine = Engine(found.agent, store=located)
     who = by or whoever()
     try:
         said = give_answer(engine, found.id, given, key=key, question=question, by=who)
@@ -86,7 +86,7 @@ def send(
     located = url_of(url)
     with existing_store(located) as store:
         whose = agent or one_run(store, run, agent).agent
-    engine = Engine(whose, store=located, durability="full", strict=False, key=None, single_home=False)
+    engine = Engine(whose, store=located)
     sent, who = _value(payload) if payload is not None else None, by or whoever()
     try:
         drive_sync(engine.store, send_event(engine, run, name, sent, who))

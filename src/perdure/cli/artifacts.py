@@ -184,7 +184,7 @@ def _engine(url: str | None, agent: str | None) -> Engine:
             there = f"there are {', '.join(map(clean, names))}" if names else "there is none yet"
             raise click.UsageError(f"say for which agent, with --agent NAME{said_again(url)}: {there}")
         agent = names[0]
-    return Engine(agent, store=located, durability="full", strict=False, key=None, single_home=False)
+    return Engine(agent, store=located)
 
 
 def _path_for(name: str) -> Path:

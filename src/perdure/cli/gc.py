@@ -83,9 +83,7 @@ def _engines(url: str | None, agent: str | None) -> Iterator[tuple[Store, list[E
         names = [str(name) for name, *_ in store.read("all_agents") if agent in (None, name)]
     if agent is not None and not names:
         raise StoreUnavailable(clean(f"the store has no agent {agent!r}"), hint="`perdure runs` shows which there are")
-    engines = [
-        Engine(name, store=located, durability="full", strict=False, key=None, single_home=False) for name in names
-    ]
+    engines = [Engine(name, store=located) for name in names]
     try:
         with existing_store(located) if not engines else nullcontext(engines[0].store) as store:
             yield store, engines

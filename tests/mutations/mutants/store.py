@@ -112,6 +112,14 @@ STORE = (
         'SYNCHRONOUS = {"full": 1, "process": 1}',
     ),
     mutant(
+        "every-search-is-planned-anew",
+        "a checkpoint takes half as long again",
+        STORES + "test_a_search_is_prepared_once_whatever_is_bound",
+        "store/sqlite_file.py",
+        "connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)",
+        "connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 0)",
+    ),
+    mutant(
         "settings-not-read-back",
         "a setting that SQLite ignores is believed",
         STORES + "test_a_setting_that_sqlite_ignores_is_noticed",

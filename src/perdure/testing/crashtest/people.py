@@ -71,7 +71,7 @@ class People(msgspec.Struct, frozen=True):
             return False
         if given is None:
             return False
-        engine = Engine(run.agent, store=url, durability="full", strict=False, key=_nobody, single_home=False)
+        engine = Engine(run.agent, store=url, key=_nobody)
         try:
             if question.kind == "event":
                 name, value = given
