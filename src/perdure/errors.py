@@ -33,7 +33,9 @@
     │   ├── AlreadyAnswered          PD309  somebody else was first
     │   ├── RunNotFinished           PD310  there is no result yet
     │   ├── BudgetExceeded           PD311  the run has spent what it may
-    │   └── WaitTimeout              PD312  nobody answered in time; also a TimeoutError
+    │   ├── WaitTimeout              PD312  nobody answered in time; also a TimeoutError
+    │   ├── PointNotFound            PD330  a run has no such entry, step or checkpoint
+    │   └── RunExists                PD331  a fork needs an id that no run has
     ├── CallProblem                  steps and effects
     │   ├── NotDurable               PD401  outside a run
     │   ├── EffectInsideStep         PD402  an effect within something repeatable
@@ -309,6 +311,20 @@ class WaitTimeout(RunProblem, TimeoutError):
 
     code = "PD312"
     hint = "give default= to go on without it"
+
+
+class PointNotFound(RunProblem, LookupError):
+    """The run has no such entry, step or checkpoint."""
+
+    code = "PD330"
+    hint = "`perdure show RUN` lists its entries"
+
+
+class RunExists(RunProblem, ValueError):
+    """There is a run of that id already."""
+
+    code = "PD331"
+    hint = "choose another id with to=, or leave it out and one is made"
 
 
 class CallProblem(PerdureError):

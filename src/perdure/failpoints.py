@@ -41,6 +41,7 @@ class Site(StrEnum):
     WAIT_BEGIN = "wait.begin"
     WAIT_END = "wait.end"
     SIGNAL = "run.signal"
+    FORK = "run.fork"
     STATE = "state.write"
     CHECKPOINT = "checkpoint.write"
     UPLOAD = "artifact.chunks"

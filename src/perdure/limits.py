@@ -128,3 +128,6 @@ COST_USD_MAX = 1_000_000
 
 FOLD_ENTRIES_MAX = 20_000
 """Entries that one transaction folds; a longer stream is folded in several."""
+
+FORK_DEPTH_MAX = 100
+"""Forks of forks of forks: how many streams a run's entries are in."""

@@ -12,7 +12,7 @@ from enum import IntEnum, StrEnum
 
 import msgspec
 
-from . import fold_records, plan_records
+from . import fold_records, fork_records, plan_records
 from .errors import JournalDamaged, StoreTooNew
 from .process import Holder
 
@@ -33,6 +33,9 @@ CarriedUsage = fold_records.CarriedUsage
 CarriedSavings = fold_records.CarriedSavings
 Floor = fold_records.Floor
 Folded = fold_records.Folded
+Override = fork_records.Override
+OpenQuestion = fork_records.OpenQuestion
+Forked = fork_records.Forked
 
 
 class Op(IntEnum):
@@ -405,6 +408,7 @@ class Kind(IntEnum):
     WAIT_BEGAN = 40
     WAIT_ENDED = 41
     FOLDED = 50
+    FORKED = 70
 
 
 CLASS_OF: dict[int, type[Record]] = {
@@ -433,6 +437,7 @@ CLASS_OF: dict[int, type[Record]] = {
     Kind.WAIT_BEGAN: WaitBegan,
     Kind.WAIT_ENDED: WaitEnded,
     Kind.FOLDED: Folded,
+    Kind.FORKED: Forked,
 }
 KIND_OF: dict[type[Record], int] = {record: int(kind) for kind, record in CLASS_OF.items()}
 _DECODERS = {kind: msgspec.msgpack.Decoder(record) for kind, record in CLASS_OF.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -10,9 +10,8 @@ import msgspec
 
 from . import objects
 from . import records as r
-from .errors import JournalDamaged, RunNotFinished, RunNotFound
-from .journal.append import read_events
-from .journal.walk import folded_in
+from .errors import RunNotFinished, RunNotFound
+from .journal.lineage import events_of
 from .leases import lease_of
 from .run.core import View
 from .run.ledger import Ledger
@@ -34,6 +33,9 @@ class RunSummary(msgspec.Struct, frozen=True):
     resumes: int
     error: str
     holder: str
+    origin: int = 0
+    """Of a fork: the stream that has its beginning, up to the entry `cut`."""
+    cut: int = 0
 
 
 class EffectInDoubt(msgspec.Struct, frozen=True):
@@ -125,17 +127,22 @@ def must_exist(store: Store, agent: str, run_id: str) -> tuple[Any, ...]:
 def get_run(store: Store, agent: str, run_id: str, unpack: Callable[[bytes], Any] | None = None) -> RunInfo:
     """A run with all that it has recorded. `unpack` is for readers who do not have the types of its values."""
     summary = _summary(store, must_exist(store, agent, run_id))
-    events = _events(store, summary.stream)
+    events = events_of(store, summary.stream, fork=summary.origin > 0)
     ledger = Ledger(events)
     assert ledger.started is not None
     unpack = unpack or partial(objects.unpack, store)
-    state = {key: unpack(value) for _, key, value, _, _ in store.read("state_of", (summary.stream,))}
+    view = view_of(events)
+    latest = (
+        view.state
+        if summary.origin
+        else {key: value for _, key, value, *_ in store.read("state_of", (summary.stream,))}
+    )
     return RunInfo(
         summary,
         input=unpack(ledger.started.input),
         result=unpack(ledger.finished.result) if ledger.finished is not None else None,
-        state=state,
-        messages=[unpack(value) for _, value in _messages(events)],
+        state={key: unpack(value) for key, value in latest.items()},
+        messages=[unpack(value) for _, value in view.messages],
         in_doubt=_in_doubt(summary, ledger, unpack),
         questions=_questions(store, summary, events, unpack),
         events=events,
@@ -158,19 +165,6 @@ def _questions(
     return found
 
 
-def _events(store: Store, stream: int, *, again: bool = False) -> list[r.Event]:
-    """The entries of a run; of one that was folded, or is just now, those that are left."""
-    known = store.read("last_folded", (stream,)) if again else []
-    try:
-        rows = store.read("events_of", (stream, 0))
-        return read_events(store.identity, stream, rows, folded_in(known))[0]
-    except JournalDamaged:
-        # Most runs are not folded: only one that does not seem to be whole is asked about.
-        if store.read("last_folded", (stream,)) == known:
-            raise
-        return _events(store, stream, again=True)
-
-
 def _in_doubt(summary: RunSummary, ledger: Ledger, unpack: Callable[[bytes], Any]) -> list[EffectInDoubt]:
     """Intents without an outcome; while the holder is at work they are only under way, unless it asks."""
     asked = set(ledger.questions)
@@ -182,7 +176,8 @@ def _in_doubt(summary: RunSummary, ledger: Ledger, unpack: Callable[[bytes], Any
     ]
 
 
-def _messages(events: list[r.Event]) -> list[tuple[int, bytes]]:
+def view_of(events: Iterable[r.Event]) -> View:
+    """What a run has of its own after these entries: state and messages."""
     view = View()
     for event in events:
         record = event.record
@@ -190,11 +185,11 @@ def _messages(events: list[r.Event]) -> list[tuple[int, bytes]]:
             view.apply(record.writes)
         elif isinstance(record, r.Wrote):
             view.apply((record.write,))
-    return view.messages
+    return view
 
 
 def _summary(store: Store, row: tuple[Any, ...]) -> RunSummary:
-    stream, agent, run_id, status, _, parent, started_at, changed_at, resumes, _, error = row
+    stream, agent, run_id, status, _, parent, started_at, changed_at, resumes, _, error, origin, cut = row
     shown, holder = r.Status(status), ""
     if shown in (r.Status.RUNNING, r.Status.WAITING):  # all others have given their lease back
         lease = lease_of(store.read("read_lease", (stream, store.clock.boot_ms()))[0], store.one_host)
@@ -202,7 +197,7 @@ def _summary(store: Store, row: tuple[Any, ...]) -> RunSummary:
             holder = str(lease.process)
         elif shown == r.Status.RUNNING:
             shown = r.Status.CRASHED
-    return RunSummary(stream, agent, run_id, shown, parent, started_at, changed_at, resumes, error, holder)
+    return RunSummary(stream, agent, run_id, shown, parent, started_at, changed_at, resumes, error, holder, origin, cut)
 
 
 def result_of(store: Store, agent: str, run_id: str) -> Any:

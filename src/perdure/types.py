@@ -8,6 +8,7 @@ from __future__ import annotations
 from .aio.workflows import AsyncWorkflow
 from .artifacts import ArtifactInfo, ArtifactUsage
 from .artifacts.reader import ArtifactReader
+from .branches.forks import Fork, Stays
 from .checkpoints import CheckpointInfo
 from .codec.restored import Restored
 from .events.reading import Event
@@ -29,6 +30,7 @@ __all__ = [
     "CheckpointInfo",
     "EffectInDoubt",
     "Event",
+    "Fork",
     "GcReport",
     "Handoff",
     "Question",
@@ -37,6 +39,7 @@ __all__ = [
     "RunSummary",
     "Savings",
     "StateVersion",
+    "Stays",
     "Usage",
     "Workflow",
     "WorkflowStep",

@@ -12,7 +12,7 @@ from tests.simulation import seams
 from tests.simulation.history import History
 from tests.simulation.hosts import SimulatedPlace, SimulatedTenancy
 
-RUN = (1, "simulated", "run1", "running", b"", 0, 0, 0, 0, 0, "")
+RUN = (1, "simulated", "run1", "running", b"", 0, 0, 0, 0, 0, "", 0, 0)
 LATE = (1, 7, "elsewhere", "pid:[1]", 1, 1, "elsewhere", 0, -5)
 """A lease of fence 1, of holder 7, who is five milliseconds too late."""
 

@@ -20,10 +20,10 @@ LAYERS = {
     "package": "__init__ types",
     "facade": "agent aio sync",
     "nouns": "engine run runs handoff answers state checkpoints events kinds usage "
-    "retention folding workflows memory workspace context artifacts",
+    "retention folding branches workflows memory workspace context artifacts",
     "truth": "journal objects trees collect archive leases keys",
     "store": "store",
-    "values": "records plan_records fold_records prices "
+    "values": "records plan_records fold_records fork_records prices "
     "codec errors hints clock durations limits failpoints process interrupts locks",
 }
 

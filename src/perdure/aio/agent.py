@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import builtins
 import os
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
@@ -28,6 +28,7 @@ from .run import ASYNC, AsyncRun, Exceptions
 from .state import AsyncAgentState
 
 if TYPE_CHECKING:
+    from ..branches.forks import Fork
     from ..handoff import Handoff
     from ..retention import GcReport
     from .artifacts import AsyncArtifacts
@@ -375,8 +376,17 @@ class AsyncRuns:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    async def get(self, id: str) -> runs.RunInfo:
-        """A run in full: status, input, result, state, messages, what is in doubt."""
+    async def get(self, id: str, *, at: int | str | None = None) -> runs.RunInfo:
+        """A run in full: status, input, result, state, messages, what is in doubt.
+
+        With `at`, as it was right after an entry, a step or a checkpoint:
+
+        >>> (await agent.runs.get("trip-42", at="search")).state
+        """
+        if at is not None:
+            from ..branches.moments import run_at
+
+            return await self._read(partial(run_at, self._engine.store, self._engine.name, id, at))
         return await self._read(lambda: runs.get_run(self._engine.store, self._engine.name, id))
 
     async def list(self, status: str | None = None) -> builtins.list[runs.RunSummary]:
@@ -416,6 +426,34 @@ class AsyncRuns:
         given = answers.read_answer(answer, done, retry, fail)
         give = partial(answers.give_answer, self._engine, id, given, key=key, question=question, by=by)
         await self._read(give)
+
+    async def fork(
+        self,
+        id: str,
+        *,
+        at: int | str | None = None,
+        to: str | None = None,
+        override: Mapping[int | str, Any] | None = None,
+        input: Any = ...,
+    ) -> Fork:
+        """Make a run that begins as another one did, and goes its own way. Nothing is copied, and nothing is run yet.
+
+        >>> fork = await agent.runs.fork("trip-42", at="search", override={"search": ["AA1"]})
+        >>> async with agent.run(fork.id) as run:
+        ...     ...
+
+        `at` is the number of the last entry that they share (`perdure show` has them), the name of a step (right after
+        its last end), or of a checkpoint of the run. Without it, the fork begins after the last step that it overrides,
+        else with all that there is. `override` says what steps are to have returned; "search#2" is the second of that
+        name. `to` is the id of the fork, "trip-42-fork" if you do not say. What the run did after that to the world and
+        to its agent is not taken back: it is in `fork.stays`.
+        """
+        from ..branches import forks
+
+        new = None if to is None else checked_name(to, "a run's id")
+        given = forks.NO_INPUT if input is ... else input
+        made = forks.fork(self._engine, id, at=at, to=new, override=override, given=given)
+        return await drive_async(self._engine.store, made)
 
     async def _read(self, call: Callable[[], R]) -> R:
         return await drive_async(self._engine.store, reading(call))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
 from ..errors import JournalDamaged, StoreTooNew
+from ..journal.lineage import events_of
 from ..journal.walk import folded_in
-from ..records import Kind, Status
+from ..records import KIND_OF, Kind, Status
 from ..runs import RunSummary, get_run, list_runs
 from .output import Output, ago, clean, when
 from .stores import agent_option, common, existing_store
@@ -64,7 +67,7 @@ def runs(status: str | None, agent: str | None, limit: int, url: str | None, as_
 
 
 def _row(store: Store, run: RunSummary) -> Row:
-    counts = {int(kind): int(count) for kind, count in store.read("progress_of", (run.stream,))}
+    counts = _counts(store, run)
     done = sum(counts.get(kind, 0) for kind in _CALLS_DONE)
     if Kind.FOLDED in counts:
         folded = folded_in(store.read("last_folded", (run.stream,)))
@@ -86,6 +89,16 @@ def _row(store: Store, run: RunSummary) -> Row:
     if effects and not unknown:
         return Row(run, done, (), (), last, _ANSWERED)
     return Row(run, done, unknown, waits_for, last, "" if unknown else note)
+
+
+def _counts(store: Store, run: RunSummary) -> Mapping[int, int]:
+    """How many entries of each kind it has; of a fork, those that it shares too."""
+    if not run.origin:
+        return {int(kind): int(count) for kind, count in store.read("progress_of", (run.stream,))}
+    try:
+        return Counter(KIND_OF[type(event.record)] for event in events_of(store, run.stream, fork=True))
+    except (JournalDamaged, StoreTooNew):
+        return {int(Kind.EFFECT_INTENDED): 1}  # looked at once more, and told
 
 
 def _last_entry_at(store: Store, run: RunSummary) -> int:
@@ -116,6 +129,7 @@ def _as_json(row: Row) -> dict[str, object]:
         "status": run.status.value,
         "done": row.done,
         "resumes": run.resumes,
+        "forked_at": run.cut or None,
         "started_at": when(run.started_at),
         "changed_at": when(run.changed_at),
         "last_entry_at": when(row.last_entry_at),

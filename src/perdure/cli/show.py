@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from ..records import Status
+from ..branches.moments import run_at
+from ..records import Forked, Status
 from ..runs import EffectInDoubt, Question, RunInfo, get_run
 from ..usage import Totals
 from .output import Output, ago, clean, shown, when
-from .stores import agent_option, common, existing_store, one_run, run_argument, said_again, tolerant
+from .stores import agent_option, common, existing_store, moment, one_run, run_argument, said_again, tolerant
 from .timeline import in_words
 
 if TYPE_CHECKING:
@@ -37,9 +38,10 @@ class Doubt(msgspec.Struct, frozen=True):
 @click.option(
     "--last", type=click.IntRange(min=0), help=f"Entries to show; 0: all. Default: {ENTRIES_SHOWN}, with --json all."
 )
+@click.option("--at", metavar="MOMENT", help="As it was right after this entry, step or checkpoint.")
 @common
-def show(run: str, agent: str | None, last: int | None, url: str | None, as_json: bool) -> int:
-    """Show a run: what it did, what it has, what it waits for.
+def show(run: str, agent: str | None, last: int | None, at: str | None, url: str | None, as_json: bool) -> int:
+    """Show a run: what it did, what it has, what it waits for; now or at any moment.
 
     Values of types that only your program knows are named, not shown.
     """
@@ -47,7 +49,10 @@ def show(run: str, agent: str | None, last: int | None, url: str | None, as_json
     with existing_store(url) as store:
         summary = one_run(store, run, agent)
         unpack = tolerant(store)
-        info = get_run(store, summary.agent, summary.id, unpack=unpack)
+        if at is None:
+            info = get_run(store, summary.agent, summary.id, unpack=unpack)
+        else:
+            info = run_at(store, summary.agent, summary.id, moment(at), unpack)
         told = in_words(info.events, unpack)
         doubts = [_doubt(store, info, effect) for effect in info.in_doubt]
         answered = {it.about for it in info.questions if store.read("get_answer", (summary.stream, it.about))}
@@ -60,6 +65,10 @@ def show(run: str, agent: str | None, last: int | None, url: str | None, as_json
     _print_facts(out, info, now)
     _print_values(out, info)
     _print_timeline(out, info, told, last)
+    if at is not None:  # nobody can answer the past
+        for text in [*(it.text for it in info.questions), *(f"did {it.name} happen?" for it in info.in_doubt)]:
+            out.line(f"not known then: {clean(text)}")
+        return 0
     _print_questions(out, info, answered, said_again(url, agent))
     _print_doubts(out, info, doubts, said_again(url, agent))
     return 0
@@ -77,6 +86,7 @@ def _print_facts(out: Output, info: RunInfo, now: int) -> None:
         ("status", run.status.value),
         ("started", f"{when(run.started_at)}, {ago(run.started_at, now)}"),
         ("last entry", f"{when(info.events[-1].at)}, {ago(info.events[-1].at, now)}"),
+        ("forked", _forked(info)),
         ("resumed", "once" if run.resumes == 1 else f"{run.resumes} times" if run.resumes else ""),
         ("open in", clean(run.holder)),
         ("error", clean(run.error)),
@@ -87,6 +97,11 @@ def _print_facts(out: Output, info: RunInfo, now: int) -> None:
         ("saved", str(info.savings) if info.savings.steps else ""),
     ]
     out.table(("FACT", "VALUE"), [fact for fact in facts if fact[1]])
+
+
+def _forked(info: RunInfo) -> str:
+    found = [event.record for event in info.events if isinstance(event.record, Forked)]
+    return f"from run {clean(found[-1].of)} at entry {found[-1].cut}" if found else ""
 
 
 def _print_values(out: Output, info: RunInfo) -> None:
@@ -167,6 +182,7 @@ def _as_json(info: RunInfo, told: Sequence[str], doubts: Sequence[Doubt], last: 
         "resumes": run.resumes,
         "holder": run.holder,
         "error": run.error,
+        "forked_from": _origin(info),
         "input": info.input,
         "finished": info.finished,
         "result": info.result,
@@ -178,6 +194,11 @@ def _as_json(info: RunInfo, told: Sequence[str], doubts: Sequence[Doubt], last: 
         "questions": [_question_as_json(it) for it in info.questions],
         "entries": entries[-last:] if last else entries,
     }
+
+
+def _origin(info: RunInfo) -> dict[str, Any] | None:
+    found = [event.record for event in info.events if isinstance(event.record, Forked)]
+    return {"id": found[-1].of, "at": found[-1].cut} if found else None
 
 
 def _totals(it: Totals) -> dict[str, Any]:

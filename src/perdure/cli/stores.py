@@ -142,6 +142,11 @@ def must_be_one(having: Mapping[str, T], what: str) -> T | None:
     return next(iter(having.values()), None)
 
 
+def moment(text: str) -> int | str:
+    """What was said for a moment: the number of an entry, else a name."""
+    return int(text) if text.isdecimal() else text
+
+
 def tolerant(store: Store) -> Callable[[bytes], Any]:
     """Decodes values, and says of the others why not: the types of a program are registered there, not here."""
 

@@ -93,6 +93,11 @@ class _Teller:
     def started(self, it: r.RunStarted) -> str:
         return f"started in {clean(str(it.holder))}, input {self._value(it.input)}"
 
+    def forked(self, it: r.Forked) -> str:
+        given = f", input {self._value(it.input)}" if it.input else ""
+        others = [f"entry {one.seq} -> {self._value(one.result)}" for one in it.overrides]
+        return f"forked from run {clean(it.of)} at entry {it.cut}{given}{''.join(f', {one}' for one in others)}"
+
     def resumed(self, it: r.RunResumed) -> str:
         return f"resumed in {clean(str(it.holder))}"
 
@@ -154,6 +159,7 @@ _ENDS = {
 _WORDS: dict[type[r.Record], Callable[[_Teller, Any], str]] = {
     r.RunStarted: _Teller.started,
     r.RunResumed: _Teller.resumed,
+    r.Forked: _Teller.forked,
     r.RunFinished: _Teller.finished,
     r.RunFailed: lambda teller, it: f"failed: {clean(it.text)}",
     r.RunInterrupted: lambda teller, it: f"interrupted: {clean(it.reason)}",

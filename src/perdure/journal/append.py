@@ -11,7 +11,7 @@ from ..clock import Clock
 from ..errors import JournalDamaged, LeaseLost
 from ..failpoints import Site
 from ..limits import SEAL_EVENTS
-from ..records import KIND_OF, Event, Folded, Record, decode
+from ..records import KIND_OF, Event, Folded, Forked, Kind, Record, decode
 from ..store.base import Last, Proof, Row, Script, Statement, Unit
 from . import chain
 from .fold import fold
@@ -171,11 +171,19 @@ def walk_events(head: Head, rows: Iterable[Row], folded: Folded | None = None) -
         expected += 1
         link = linked(link, stream, seq, kind, at, digest_of(body) if body is not None else digest)
         if seq != expected or link != stored:
-            raise JournalDamaged(f"entry {expected} of stream {stream} does not fit the chain")
+            if expected != 1 or link != stored or seq != first_of_fork(kind, body):
+                raise JournalDamaged(f"entry {expected} of stream {stream} does not fit the chain")
+            expected = seq
         if body is not None:
             yield Event(seq, at, decode(kind, body))
     head.seq = head.sealed = expected
     head.chain = link
+
+
+def first_of_fork(kind: int, body: bytes | None) -> int:
+    """The number that the first entry of a fork has: it follows the last one that it shares; 0 if it is none."""
+    record = decode(kind, body) if kind == Kind.FORKED and body is not None else None
+    return record.cut + 1 if isinstance(record, Forked) else 0
 
 
 def _kept(stream: int, row: Row, kept: dict[int, bytes]) -> Event:

@@ -187,6 +187,14 @@ def _started(stream: int, seq: int, at: int, it: r.RunStarted) -> list[Statement
     return [Statement("add_run", (stream, it.agent, it.run, it.input_digest, it.parent, at))]
 
 
+def _forked(stream: int, seq: int, at: int, it: r.Forked) -> list[Statement]:
+    status = r.Status.WAITING if it.questions else r.Status.INTERRUPTED
+    made = f"forked from {it.of!r} at entry {it.cut}, not opened yet"
+    run = (stream, it.agent, it.run, status.value, it.input_digest, it.origin, it.cut, made, at)
+    asked = [Statement("add_question", (stream, q.seq, q.about, q.kind, q.text, q.at)) for q in it.questions]
+    return [Statement("add_fork", run), *asked]
+
+
 def _asked(stream: int, seq: int, at: int, it: r.QuestionAsked | r.WaitBegan) -> list[Statement]:
     about = it.about if isinstance(it, r.QuestionAsked) else seq
     question = Statement("add_question", (stream, seq, about, it.kind, it.text, at))
@@ -222,4 +230,5 @@ _FOLDS: dict[type[r.Record], Fold] = {
     r.WaitEnded: _closed,
     r.Landed: _landed,
     r.Folded: _folded,
+    r.Forked: _forked,
 }

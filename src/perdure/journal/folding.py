@@ -178,7 +178,10 @@ class Fold(Unit[None]):
         it = self._plan
         # The next fence: a process that writes here goes on in another stream.
         take = Statement("take_lease", (it.stream, it.fence, None), Moved)
-        [_, [(seq, link)]] = yield [take, Statement("head_of", (it.stream,))]
+        look = [Statement("head_of", (it.stream,)), Statement("forks_of", (it.stream,))]
+        [_, [(seq, link)], forks] = yield [take, *look]
+        if forks:
+            raise Moved("a run was forked from this one just now")
         # It may have grown since the plan was made: what is not needed up to there is not needed any more.
         head = Head(self._store.identity, it.stream, it.fence + 1, seq, link)
         also = [*it.changes, *_removals(it), Statement("drop_seals", (it.stream, it.upto))]

@@ -29,7 +29,7 @@ class View(msgspec.Struct, frozen=True):
     clear: str
 
 
-_RUN_COLUMNS = "stream agent id status input_digest parent started_at changed_at resumes outcome error"
+_RUN_COLUMNS = "stream agent id status input_digest parent started_at changed_at resumes outcome error origin cut"
 _ENTRY_COLUMNS = "owner namespace key value version revision at expires"
 _HISTORY_COLUMNS = "owner namespace key revision version stream seq at"
 _CHECKPOINT_COLUMNS = "owner name version stream seq at dropped"

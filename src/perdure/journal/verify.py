@@ -36,7 +36,7 @@ ENDS = frozenset({r.Kind.RUN_FINISHED, r.Kind.RUN_FAILED, r.Kind.RUN_INTERRUPTED
 
 FIRST_OF: dict[str, tuple[type[r.Record], ...]] = {
     "agent": (r.AgentCreated,),
-    "run": (r.RunStarted,),
+    "run": (r.RunStarted, r.Forked),
     "process": (r.Answered, r.Landed),
 }
 """What a stream of each kind begins with."""
@@ -274,7 +274,7 @@ class _StreamInspection:
         """What an entry that fits the chain says: it must be readable, and so must what it refers to."""
         try:
             record = r.decode(kind, body)
-            if seq == 1:
+            if seq == 1 or kind == r.Kind.FORKED:
                 self._first(record)
             for packed in objects.packed_in(record, self.whole.dropped):
                 for identity in trees.references(self.whole.store, packed, self.whole.sound):
@@ -287,13 +287,21 @@ class _StreamInspection:
     def _first(self, record: r.Record) -> None:
         """The row of a stream is not chained: it must say what the first entry says."""
         expected = self.name
-        if isinstance(record, r.RunStarted):
+        if isinstance(record, r.Forked):
+            self._shared(record)
+        if isinstance(record, r.RunStarted | r.Forked):
             self.agent, self.run, expected = record.agent, record.run, f"{record.agent}/{record.run}"
         elif isinstance(record, r.AgentCreated):
             self.agent = self.run = expected = record.name
             self.whole.keys[record.name] = record.public_key  # it may have been created after we began
         if type(record) not in FIRST_OF.get(self.kind, ()) or self.name != expected:
             self.found(What.STREAM, 1, f"the stream is listed as {self.kind} {self.name!r}, its first entry differs")
+
+    def _shared(self, it: r.Forked) -> None:
+        """What a fork begins with is the origin's, up to the entry that it names."""
+        if it.origin >= self.stream or self.whole.store.read("chain_at", (it.origin, it.cut)) != [(it.head,)]:
+            lost = f"it was forked at entry {it.cut} of stream {it.origin}, and that is gone, or another one"
+            self.found(What.REWRITTEN, it.cut + 1, lost)
 
     def _seal(self, seal: tuple[Any, ...]) -> int:
         """Check one signed head; returns its number when the signature is good."""

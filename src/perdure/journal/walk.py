@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ..errors import JournalDamaged, StoreUnavailable
+from ..errors import JournalDamaged, StoreTooNew, StoreUnavailable
 from ..records import Event, Folded, Record, decode
-from ..store.base import Rows, Store
+from ..store.base import Row, Rows, Store
 from . import chain
+from .append import first_of_fork
 from .findings import What
 
 PAGE_ENTRIES = 200
@@ -71,6 +72,8 @@ class Chain:
                 yield from self._follow_kept(row)
                 return
             yield from self._pass(self.folded)
+        if not self.seq and _begins_fork(row):
+            self.seq = seq - 1
         if seq != self.seq + 1:
             yield What.REMOVED, self.seq + 1, f"missing: {_range(self.seq + 1, seq - 1)}"
         gap, self.seq = seq != self.seq + 1, seq
@@ -114,7 +117,7 @@ class Chain:
         self._inside, self.seq, self.links = False, folded.upto, (folded.head,)
 
 
-def folded_in(rows: Rows) -> Folded | None:
+def folded_in(rows: Sequence[Row]) -> Folded | None:
     """What was folded, from the rows of `last_folded`; nothing, if that entry cannot be read: it is found as damage."""
     if not rows or type(rows[0][3]) is not bytes:
         return None
@@ -131,6 +134,15 @@ def _well_typed(row: tuple[Any, ...]) -> bool:
     numbers = type(kind) is int and type(at) is int and kind >= 0 and at >= 0
     blobs = type(stored) is bytes and all(type(it) is bytes for it in (body, digest) if it is not None)
     return numbers and blobs and (body is not None or digest is not None)
+
+
+def _begins_fork(row: tuple[Any, ...]) -> bool:
+    """Whether a stream may begin with this row, although entries come before it: they are in another stream."""
+    seq, kind, _, body, *_ = row
+    try:
+        return bool(seq == first_of_fork(kind, body if type(body) is bytes else None))
+    except (JournalDamaged, StoreTooNew):
+        return False
 
 
 def _range(first: int, last: int) -> str:

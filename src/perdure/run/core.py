@@ -65,7 +65,7 @@ class RunCore:
         self.head = head
         self.resumed = resumed
         self.finished = ledger.finished is not None
-        self.account = Account(ledger, credits=resumed and not self.finished)
+        self.account = Account(ledger, credits=ledger.openings > 1 and not self.finished)
         self.on_change = "error"
         self.wait: float | None = None
         self.lapses = 0

@@ -100,6 +100,8 @@ def _old_holder_gone_at(it: EffectCall, recorded: Recorded) -> float:
     run = it.run
     if recorded.happened or any(frame.intent == recorded.seq for frame in run.bodies):
         return NEVER  # we know better; or it timed out in this process, and its thread is still at work
+    if run.ledger.is_shared(recorded):
+        return NEVER  # a fork takes nothing from its origin, which may be at it, or come to it again, at any time
     holder = run.ledger.holders[recorded.fence]
     if holder == run.engine.tenancy.process or proven_dead(holder, run.store.one_host):
         return 0
@@ -138,6 +140,9 @@ def _why(it: EffectCall, recorded: Recorded, verdict: Verdict) -> str:
         return f"{recorded.name} happened, and its result could not be stored"
     if not verdict.disbelieved:
         return f"nobody knows whether {recorded.name} happened"
+    if it.run.ledger.forked is not None and it.run.ledger.is_shared(recorded):
+        origin = f"run {it.run.ledger.forked.of!r} has begun it and may still do it"
+        return f"the check of {recorded.name} says that it did not happen, but {origin}"
     seconds = (_old_holder_gone_at(it, recorded) - it.run.clock.boot_ms()) / 1000
     rest = f"believed in {seconds:.0f} s" if seconds < NEVER else "believed if the effect has a timeout"
     holder = it.run.ledger.holders[recorded.fence]

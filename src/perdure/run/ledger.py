@@ -128,6 +128,14 @@ class Ledger:
         """What `renames` has looked up of it."""
         self.latest_start = 0
         """The largest `since`: something was begun after that entry."""
+        self.forked: r.Forked | None = None
+        """Of a fork, its first own entry: what came before it is its origin's."""
+        self.openings = 0
+        """How often it was opened; of a fork, since it is one."""
+        self.read(events)
+
+    def read(self, events: Iterable[r.Event]) -> None:
+        """Take in what the journal says next."""
         for event in events:
             record = event.record
             handler = _HANDLERS.get(type(record))
@@ -161,6 +169,10 @@ class Ledger:
         """When a process of this boot of this host first took the run over from whoever had that fence."""
         ours = [at for later, at in self.taken_at.items() if later > fence and self.holders[later].boot == boot]
         return min(ours, default=math.inf)
+
+    def is_shared(self, recorded: Recorded) -> bool:
+        """Whether an effect was begun by the origin of this fork, which may go on with it."""
+        return self.forked is not None and 0 < recorded.fence <= self.forked.fence
 
     def doubtful_effects(self, path: str, name: str) -> list[Recorded]:
         """The recorded effects of that name of which this run does not know how they ended."""
@@ -228,9 +240,24 @@ class Ledger:
 
     def _on_started(self, event: r.Event, it: r.RunStarted) -> None:
         self.started = it
+        self.openings = 1
         self.holders[it.fence] = it.holder
 
+    def _on_forked(self, event: r.Event, it: r.Forked) -> None:
+        assert self.started is not None
+        given = (it.input, it.input_digest) if it.input else (self.started.input, self.started.input_digest)
+        self.started = r.RunStarted(it.agent, it.run, *given, 0, self.started.fence, self.started.holder)
+        self.forked, self.finished, self.openings = it, None, 0
+        self.taken.clear()  # events are sent to a run by its id, and numbered for each
+        for override in it.overrides:
+            for recorded in self._ended_at(override.seq):
+                recorded.done, recorded.failed, recorded.result = True, 0, override.result
+
+    def _ended_at(self, seq: int) -> list[Recorded]:
+        return [one for calls in self.calls.values() for one in calls if one.seq == seq and not one.effect]
+
     def _on_resumed(self, event: r.Event, it: r.RunResumed) -> None:
+        self.openings += 1
         self.holders[it.fence] = it.holder
         self.taken_at[it.fence] = it.booted_ms
         # An attempt that was killed at a failure did not go past it, whatever a later one records before it.
@@ -371,6 +398,7 @@ def _operation_key(write: r.Write) -> str:
 
 _HANDLERS: dict[type[r.Record], Callable[[Ledger, r.Event, Any], None]] = {
     r.RunStarted: Ledger._on_started,
+    r.Forked: Ledger._on_forked,
     r.RunResumed: Ledger._on_resumed,
     r.RunFinished: Ledger._on_finished,
     r.RunFailed: Ledger._on_failed,

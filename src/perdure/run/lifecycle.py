@@ -22,10 +22,10 @@ from ..errors import (
     WorkflowProblem,
 )
 from ..failpoints import Site
-from ..journal.append import Append, Head, walk_events
-from ..journal.walk import folded_in
+from ..journal.append import Append, Head
+from ..journal.lineage import walk_run
 from ..leases import read_lease
-from ..store.base import Overtaken, Script, Statement, Store, Unit
+from ..store.base import Overtaken, Row, Script, Statement, Store, Unit
 from .account import Budget, write_credit
 from .core import RunCore
 from .items import finished_with
@@ -45,6 +45,7 @@ class Claimed(msgspec.Struct, frozen=True):
     stream: int
     fence: int
     resumed: bool
+    fork: bool = False
 
 
 class Claim(Unit[Claimed]):
@@ -76,7 +77,7 @@ class Claim(Unit[Claimed]):
         if self._given and digest != self._digest:
             raise InputChanged(f"run {self._id!r} was started with another input")
         if status == r.Status.FINISHED:
-            return Claimed(stream, 0, True)
+            return Claimed(stream, 0, True, bool(rows[0][11]))
         return (yield from self._take_over(stream))
 
     def _create(self) -> Script[Claimed]:
@@ -119,7 +120,7 @@ class Claim(Unit[Claimed]):
         self.head = head
         # Here and not when the caller goes on: the next claim of the same batch must see it.
         self._tenancy.open_streams.add(stream)
-        return Claimed(stream, fence, True)
+        return Claimed(stream, fence, True, bool(run[11]))
 
     def _presence(self) -> Statement:
         return self._tenancy.presence(self._engine.store.clock.boot_ms())
@@ -212,23 +213,24 @@ def _load(engine: Engine, claimed: Claimed) -> tuple[Ledger, Head]:
     collecting = gc.isenabled()
     gc.disable()  # all that is made here stays: collecting in the middle would find nothing, and look at everything
     try:
-        return _recorded(engine, head, finished=claimed.fence == 0), head
+        return _recorded(engine, head, claimed), head
     finally:
         if collecting:
             gc.enable()
 
 
-def _recorded(engine: Engine, head: Head, *, finished: bool, again: bool = False) -> Ledger:
+def _recorded(engine: Engine, head: Head, claimed: Claimed, folded: Sequence[Row] = ()) -> Ledger:
     """What the journal says; of a finished run, some of it may have been folded, and may be just now."""
-    store, stream = engine.store, head.stream
-    known = store.read("last_folded", (stream,)) if again else []
+    ledger = Ledger(())
     try:
-        return store.scan("events_of", (stream, 0), lambda rows: Ledger(walk_events(head, rows, folded_in(known))))
+        walk_run(engine.store, head, ledger.read, fork=claimed.fork, folded=folded)
     except JournalDamaged:
         # Most runs are not folded: only one that does not seem to be whole is asked about.
-        if not finished or store.read("last_folded", (stream,)) == known:
+        known = engine.store.read("last_folded", (head.stream,))
+        if claimed.fence or known == list(folded):
             raise
-        return _recorded(engine, head, finished=True, again=True)
+        return _recorded(engine, head, claimed, known)
+    return ledger
 
 
 def _refuse_bad_nesting(outer: Frame | None, run_id: str, parallel: bool) -> None:

@@ -352,3 +352,10 @@ CREATE TABLE floors (
 
 -- What was folded of a stream, to be found without reading the stream. No other entry is in it.
 CREATE INDEX events_folded ON events (stream, seq) WHERE kind = 50;
+
+-- Of a fork: the stream of the run that it has its beginning from, and the last entry that they share.
+ALTER TABLE runs ADD COLUMN origin BIGINT NOT NULL DEFAULT 0;
+ALTER TABLE runs ADD COLUMN cut BIGINT NOT NULL DEFAULT 0;
+
+-- The forks of a run; most have none.
+CREATE INDEX runs_by_origin ON runs (origin) WHERE origin > 0;

@@ -269,6 +269,14 @@ WHERE streams.kind = 'run' GROUP BY holders.id ORDER BY holders.at, holders.id;
 -- A new stream belongs to its maker.
 INSERT INTO leases (stream, fence, holder) VALUES (:stream, 1, :holder);
 
+-- name: add_fork_lease(stream, fence)
+-- A fork belongs to nobody until it is opened; its fences go on where those of its origin are.
+INSERT INTO leases (stream, fence, holder) VALUES (:stream, :fence, NULL);
+
+-- name: hold_lease(stream)
+-- The fence of a stream, that nobody folds or takes over until this transaction ends.
+SELECT fence FROM leases WHERE stream = :stream;
+
 -- name: read_lease(stream, now)
 -- Who holds a stream, and for how many milliseconds more.
 SELECT leases.fence, leases.holder, holders.boot, holders.namespace, holders.pid, holders.started, holders.host,
@@ -312,6 +320,16 @@ SELECT name, stream, public_key, at FROM agents ORDER BY name;
 INSERT INTO runs (stream, agent, id, status, input_digest, parent, started_at, changed_at, resumes, outcome, error)
 VALUES (:stream, :agent, :id, 'running', :input_digest, :parent, :at, :at, 0, 0, '');
 
+-- name: add_fork(stream, agent, id, status, input_digest, origin, cut, error, at)
+-- Fold of Forked.
+INSERT INTO runs (stream, agent, id, status, input_digest, parent, started_at, changed_at, resumes, outcome, error,
+                  origin, cut)
+VALUES (:stream, :agent, :id, :status, :input_digest, 0, :at, :at, 0, 0, :error, :origin, :cut);
+
+-- name: forks_of(origin)
+-- The runs that have their beginning from a run: it cannot be folded.
+SELECT stream, agent, id, cut FROM runs WHERE origin = :origin AND origin > 0 ORDER BY stream;
+
 -- name: resume_run(stream, at)
 -- Fold of RunResumed.
 UPDATE runs SET changed_at = :at, resumes = resumes + 1, outcome = 0, error = '', status = CASE
@@ -329,8 +347,9 @@ WHERE stream = :stream;
 UPDATE runs SET resumes = :resumes WHERE stream = :stream;
 
 -- name: finished_runs(agent, before)
--- Runs of an agent that ended well before a time: what can be folded.
-SELECT stream FROM runs WHERE agent = :agent AND status = 'finished' AND changed_at < :before ORDER BY stream;
+-- Runs of an agent that ended well before a time: what can be folded. Neither forks nor what they share.
+SELECT stream FROM runs WHERE agent = :agent AND status = 'finished' AND changed_at < :before AND origin = 0
+  AND NOT EXISTS (SELECT 1 FROM runs AS fork WHERE fork.origin = runs.stream AND fork.origin > 0) ORDER BY stream;
 
 -- name: set_run_status(stream, status, at, outcome, error)
 -- Fold of what ends, interrupts or holds a run.
@@ -338,12 +357,12 @@ UPDATE runs SET status = :status, changed_at = :at, outcome = :outcome, error = 
 
 -- name: get_run(agent, id)
 -- A run by its name.
-SELECT stream, agent, id, status, input_digest, parent, started_at, changed_at, resumes, outcome, error
+SELECT stream, agent, id, status, input_digest, parent, started_at, changed_at, resumes, outcome, error, origin, cut
 FROM runs WHERE agent = :agent AND id = :id;
 
 -- name: find_runs(id)
 -- A run by its id alone, for the command line.
-SELECT stream, agent, id, status, input_digest, parent, started_at, changed_at, resumes, outcome, error
+SELECT stream, agent, id, status, input_digest, parent, started_at, changed_at, resumes, outcome, error, origin, cut
 FROM runs WHERE id = :id ORDER BY agent;
 
 -- name: runs_like(beginning, count)
@@ -357,7 +376,7 @@ FROM runs WHERE parent = :stream AND parent <> 0 ORDER BY stream;
 
 -- name: all_runs()
 -- Newest first.
-SELECT stream, agent, id, status, input_digest, parent, started_at, changed_at, resumes, outcome, error
+SELECT stream, agent, id, status, input_digest, parent, started_at, changed_at, resumes, outcome, error, origin, cut
 FROM runs ORDER BY changed_at DESC, stream DESC;
 
 -- name: put_state(owner, namespace, key, value, at)

@@ -1,0 +1,302 @@
+"""Forks: a run that has the beginning of another one, by reference, and goes its own way from there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from .. import codec, objects
+from .. import records as r
+from ..errors import PointNotFound, RunExists, RunFolded, RunNotFound
+from ..failpoints import Site
+from ..journal.append import Append, Head
+from ..journal.lineage import events_of, lineage
+from ..limits import FORK_DEPTH_MAX
+from ..run.requests import Protocol, Read, Submit
+from ..runs import must_exist
+from ..store.base import Overtaken, Script, Statement, Unit
+from .moments import open_questions
+from .points import Point, find_overrides, find_point
+
+if TYPE_CHECKING:
+    from ..engine import Engine
+
+NO_INPUT: Any = object()
+FORKS_TRIED_MAX = 10_000
+
+
+class Stays(msgspec.Struct, frozen=True):
+    """Something that the origin did after the fork's beginning, and that forking does not take back."""
+
+    seq: int
+    kind: str
+    """`effect`; or what was written to the agent: `state`, `checkpoint`, `artifact`, `event`, `workflow`, `signal`."""
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.what} (entry {self.seq})"
+
+
+class Fork(msgspec.Struct, frozen=True):
+    """A run that was forked. Open it with `agent.run(fork.id)`."""
+
+    id: str
+    origin: str
+    at: int
+    """The last entry that both have."""
+    overridden: tuple[int, ...] = ()
+    """Entries whose steps have another result in the fork."""
+    adopted: tuple[str, ...] = ()
+    """Effects that had begun before, and whose outcome the origin knows: it is the fork's too, which repeats none."""
+    in_doubt: tuple[str, ...] = ()
+    """Effects that had begun before, and of which nobody knows how they ended."""
+    stays: tuple[Stays, ...] = ()
+    """What the origin did to the world and to its agent after that: it is not taken back."""
+
+    def __repr__(self) -> str:
+        more = [
+            f"{len(found)} {word}"
+            for found, word in (
+                (self.overridden, "overridden"),
+                (self.adopted, "adopted"),
+                (self.in_doubt, "in doubt"),
+                (self.stays, "stay"),
+            )
+            if found
+        ]
+        return f"<Fork {self.id!r} of {self.origin!r} at entry {self.at}{''.join(f', {one}' for one in more)}>"
+
+
+def fork(
+    engine: Engine,
+    run_id: str,
+    *,
+    at: Point | None,
+    to: str | None,
+    override: Mapping[Point, Any] | None,
+    given: Any,
+) -> Protocol[Fork]:
+    """Make a run that begins as another one did. It is opened like any other."""
+    plan = yield Read(_plan, (engine, run_id, at, override or {}, given))
+    unit = _MakeFork(engine, run_id, to, plan)
+    made: str = yield Submit(unit)
+    told: Fork = msgspec.structs.replace(plan.told, id=made)
+    return told
+
+
+class _Plan(msgspec.Struct, frozen=True):
+    """What a fork will be."""
+
+    owner: int
+    """The stream that has its last shared entry."""
+    cut: int
+    input: bytes
+    digest: bytes
+    overrides: tuple[r.Override, ...]
+    questions: tuple[r.OpenQuestion, ...]
+    outcomes: tuple[r.Record, ...]
+    """Of effects that had begun: entries of its own from the beginning."""
+    objects: tuple[Statement, ...]
+    told: Fork
+
+
+def _plan(engine: Engine, run_id: str, at: Point | None, override: Mapping[Point, Any], given: Any) -> _Plan:
+    store = engine.store
+    row = must_exist(store, engine.name, run_id)
+    stream, digest, is_fork = row[0], row[4], row[11] > 0
+    if store.read("last_folded", (stream,)):
+        raise RunFolded(f"run {run_id!r} is folded: its entries are in an archive, and a fork would have none")
+    events = events_of(store, stream, fork=is_fork)
+    cut = _cut(events, at, override)
+    kept = [event for event in events if event.seq <= cut]
+    parts = lineage(store, stream) if is_fork else []
+    owner, inherited = _shared_with(stream, parts, cut)
+    if len(parts) >= FORK_DEPTH_MAX:
+        raise PointNotFound(f"run {run_id!r} is a fork of {FORK_DEPTH_MAX} others already")
+    packed, made = b"", list[Statement]()
+    if given is not NO_INPUT:
+        digest = codec.digest(given, "input")
+        packed, more = objects.pack(store, given, "input")
+        made += more
+    elif inherited:
+        packed, digest = _input_of(inherited, digest)
+    results: dict[int, bytes] = {one.seq: one.result for part in inherited for one in part.overrides if one.seq <= cut}
+    chosen = find_overrides(kept, override)
+    for seq, value in chosen.items():
+        results[seq], more = objects.pack(store, value, f"override of entry {seq}")
+        made += more
+    begun = _begun(kept)
+    outcomes = _outcomes(events, cut, begun)
+    told = Fork(
+        "",
+        run_id,
+        cut,
+        tuple(sorted(chosen)),
+        tuple(begun[one.intent].call.name for one in outcomes),
+        tuple(it.call.name for seq, it in begun.items() if seq not in {one.intent for one in outcomes}),
+        tuple(_stays(events, cut, begun)),
+    )
+    overrides = tuple(r.Override(seq, result) for seq, result in sorted(results.items()))
+    return _Plan(owner, cut, packed, digest, overrides, open_questions(kept), tuple(outcomes), tuple(made), told)
+
+
+def _cut(events: Sequence[r.Event], at: Point | None, override: Mapping[Point, Any]) -> int:
+    """The last entry that is shared: as said, else the last one that is overridden, else all there is."""
+    if at is not None:
+        return find_point(events, at)
+    return max(find_overrides(events, override), default=events[-1].seq)
+
+
+def _shared_with(stream: int, parts: Sequence[r.Forked], cut: int) -> tuple[int, list[r.Forked]]:
+    """The stream that has an entry, and the forks on the way there, whose overrides hold for what they share."""
+    passed: list[r.Forked] = []
+    for part in reversed(parts):
+        if cut > part.cut:
+            break
+        stream = part.origin
+        passed.insert(0, part)
+    return stream, passed
+
+
+def _input_of(inherited: Sequence[r.Forked], digest: bytes) -> tuple[bytes, bytes]:
+    given = [part for part in inherited if part.input]
+    return (given[-1].input, given[-1].input_digest) if given else (b"", digest)
+
+
+# -- effects that had begun -------------------------------------------------------------------------------------------
+
+_Outcome = r.EffectDone | r.EffectFailed
+
+
+def _begun(events: Sequence[r.Event]) -> dict[int, r.EffectIntended]:
+    """By their intents: effects without an outcome."""
+    begun: dict[int, r.EffectIntended] = {}
+    known: dict[int, r.EffectIntended] = {}
+    for event in events:
+        it = event.record
+        if isinstance(it, r.EffectIntended):
+            begun[event.seq] = known[event.seq] = it
+        elif isinstance(it, r.EffectAgain):
+            begun[it.intent] = known[it.intent]
+        elif isinstance(it, _Outcome):
+            begun.pop(it.intent, None)
+    return begun
+
+
+def _outcomes(events: Sequence[r.Event], cut: int, begun: Mapping[int, r.EffectIntended]) -> list[_Outcome]:
+    """What became of them later: what the fork must know, so that it does not repeat them.
+
+    What they wrote to the agent, noted and cost is recorded with the origin, once.
+    """
+    later: dict[int, _Outcome] = {}
+    for event in events:
+        it = event.record
+        if event.seq <= cut:
+            continue
+        if isinstance(it, r.EffectAgain):
+            later.pop(it.intent, None)
+        elif isinstance(it, r.EffectFailed) and it.intent in begun:
+            later[it.intent] = it
+        elif isinstance(it, r.EffectDone) and it.intent in begun:
+            own = tuple(write for write in it.writes if write.op != r.Op.EVENT)
+            later[it.intent] = msgspec.structs.replace(it, writes=own, landed=(), usage=())
+    return list(later.values())
+
+
+# -- what stays -------------------------------------------------------------------------------------------------------
+
+
+def _stays(events: Sequence[r.Event], cut: int, begun: Mapping[int, r.EffectIntended]) -> list[Stays]:
+    """What the origin did after the cut to the world, and to its agent."""
+    names = {event.seq: event.record.call.name for event in events if isinstance(event.record, r.EffectIntended)}
+    found: list[Stays] = []
+    for event in events:
+        it = event.record
+        if event.seq <= cut:
+            continue
+        if isinstance(it, r.EffectDone) and it.intent not in begun:
+            found.append(Stays(event.seq, "effect", names[it.intent]))
+        writes = (it.write,) if isinstance(it, r.Wrote) else getattr(it, "writes", ())
+        found += [Stays(event.seq, "event", write.key) for write in writes if write.op == r.Op.EVENT]
+        found += [Stays(event.seq, *_in_words(landed)) for landed in getattr(it, "landed", ())]
+    return found
+
+
+def _in_words(it: r.Landing) -> tuple[str, str]:
+    if isinstance(it, r.StateChange):
+        return "state", f"{it.space}/{it.key}, version {it.version}" + ("" if it.value else ", deleted")
+    if isinstance(it, r.Happened):
+        return "event", it.kind
+    if isinstance(it, r.SignalSent):
+        return "signal", f"{it.name} to run {it.run}"
+    if isinstance(it, r.WorkflowMade | r.WorkflowMoved):
+        return "workflow", f"{it.name}, version {it.version}"
+    kind = "checkpoint" if isinstance(it, r.CheckpointMade | r.CheckpointDropped) else "artifact"
+    dropped = ", deleted" if isinstance(it, r.CheckpointDropped | r.ArtifactDropped) else ""
+    return kind, f"{it.name}, version {it.version}{dropped}"
+
+
+# -- making it --------------------------------------------------------------------------------------------------------
+
+
+class _MakeFork(Unit[str]):
+    """The new stream and its first entries, one commit; answered with the id of the fork."""
+
+    site = Site.FORK
+
+    def __init__(self, engine: Engine, of: str, to: str | None, plan: _Plan) -> None:
+        self._engine = engine
+        self._of = of
+        self._to = to
+        self._plan = plan
+        self._tried: set[int] = set()
+        """Streams that an earlier try, whose answer was lost, has asked for."""
+
+    def script(self) -> Script[str]:
+        engine, it = self._engine, self._plan
+        # The lease is held first: whoever folds the origin has either done so, and is seen, or waits for us.
+        [leases] = yield [Statement("hold_lease", (it.owner,))]
+        [links, folded] = yield [Statement("chain_at", (it.owner, it.cut)), Statement("last_folded", (it.owner,))]
+        if not links or folded or not leases:
+            raise RunFolded(f"run {self._of!r} was folded just now: its entries are in an archive")
+        run_id = yield from self._free_id()
+        name = f"{engine.name}/{run_id}"
+        [[(stream,)]] = yield [Statement("add_stream", ("run", name, engine.store.clock.wall_ms()))]
+        self._tried.add(int(stream))
+        yield from self._fill(int(stream), run_id, int(leases[0][0]), links[0][0])
+        return run_id
+
+    def _fill(self, stream: int, run_id: str, fence: int, link: bytes) -> Script[int]:
+        engine, it = self._engine, self._plan
+        forked = r.Forked(
+            engine.name,
+            run_id,
+            it.owner,
+            self._of,
+            it.cut,
+            link,
+            fence,
+            it.input,
+            it.digest,
+            it.overrides,
+            it.questions,
+        )
+        head = Head(engine.store.identity, stream, fence, it.cut)
+        first = [Statement("add_fork_lease", (stream, fence)), *it.objects]
+        signer, clock = engine.signer, engine.store.clock
+        records = [forked, *it.outcomes]
+        return (yield from Append(self.site, head, records, clock, objects=first, signer=signer, seal=True).script())
+
+    def _free_id(self) -> Script[str]:
+        for number in range(1, FORKS_TRIED_MAX):
+            wanted = self._to or f"{self._of}-fork" + (f"-{number}" if number > 1 else "")
+            [rows] = yield [Statement("get_run", (self._engine.name, wanted))]
+            if not rows:
+                return wanted
+            if rows[0][0] in self._tried:
+                raise Overtaken  # by ourselves: it has come to the server only now
+            if self._to is not None:
+                raise RunExists(f"agent {self._engine.name!r} has a run {wanted!r} already")
+        raise RunNotFound(f"run {self._of!r} has {FORKS_TRIED_MAX} forks: give this one an id of its own with to=")

@@ -1,0 +1,107 @@
+"""`perdure fork RUN`: a run that begins as another one did."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import Any
+
+import click
+
+from ..branches.forks import NO_INPUT, Fork
+from ..branches.forks import fork as make_fork
+from ..engine import Engine, checked_name
+from ..run.requests import drive_sync
+from .output import Output, clean, counted
+from .stores import agent_option, common, existing_store, moment, one_run, run_argument, said_again, url_of
+
+
+@click.command()
+@run_argument
+@click.option("--at", metavar="MOMENT", help="The last entry that both have, by its number, step or checkpoint.")
+@click.option("--to", metavar="ID", help="The id of the fork. Default: RUN-fork.")
+@click.option(
+    "--override",
+    metavar="STEP=JSON",
+    multiple=True,
+    help="What a step is to have returned; once for each step.",
+)
+@click.option("--input", "given", metavar="JSON", help="Another input.")
+@agent_option
+@common
+def fork(
+    run: str,
+    at: str | None,
+    to: str | None,
+    override: tuple[str, ...],
+    given: str | None,
+    agent: str | None,
+    url: str | None,
+    as_json: bool,
+) -> int:
+    """Make a run that begins as RUN did, and goes its own way from there.
+
+    Nothing is copied, and nothing runs yet: start your program with the id of the fork. Without --at it begins after
+    the last step that is overridden, else with all that RUN has done. STEP#2 is the second call of that name.
+    """
+    if to is not None:
+        try:
+            checked_name(to, "a run's id")
+        except ValueError as error:
+            raise click.BadParameter(str(error), param_hint="--to") from error
+    located = url_of(url)
+    values = dict(_override(text) for text in override)
+    new = NO_INPUT if given is None else _json(given, "--input")
+    with existing_store(located) as store:
+        found = one_run(store, run, agent)
+    engine = Engine(found.agent, store=located, durability="full", strict=False, key=None, single_home=False)
+    try:
+        point = None if at is None else moment(at)
+        protocol = make_fork(engine, found.id, at=point, to=to, override=values, given=new)
+        made = drive_sync(engine.store, protocol)
+    finally:
+        engine.close()
+    _tell(Output(as_json), made, found.agent, said_again(url, agent), as_json)
+    return 0
+
+
+def _tell(out: Output, made: Fork, agent: str, options: str, as_json: bool) -> None:
+    if as_json:
+        out.json(
+            {
+                "id": made.id,
+                "agent": agent,
+                "origin": made.origin,
+                "at": made.at,
+                "overridden": list(made.overridden),
+                "adopted": list(made.adopted),
+                "in_doubt": list(made.in_doubt),
+                "stays": [{"seq": it.seq, "kind": it.kind, "what": it.what} for it in made.stays],
+            }
+        )
+        return
+    out.line(f"forked: run {clean(made.id)} begins as {clean(made.origin)} did, up to entry {made.at}")
+    for name in made.adopted:
+        out.line(f"adopted: {clean(name)} had begun, and its outcome is known; the fork does not repeat it")
+    for name in made.in_doubt:
+        out.line(f"in doubt: {clean(name)} had begun, and nobody knows how it ended; the fork asks before it goes on")
+    if made.stays:
+        out.heading(f"not taken back: {counted(len(made.stays), 'thing')} that {clean(made.origin)} did after that")
+        out.table(("NO", "KIND", "WHAT"), [(str(it.seq), it.kind, clean(it.what)) for it in made.stays])
+    out.line(f"Start your program with this id; `perdure show {shlex.quote(made.id)}{clean(options)}` shows it.")
+
+
+def _override(text: str) -> tuple[int | str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise click.BadParameter(f"{text!r}: say STEP=JSON", param_hint="--override")
+    return moment(name), _json(value, "--override")
+
+
+def _json(text: str, option: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise click.BadParameter(
+            f"{text!r} is not JSON; text needs quotes of its own: '{json.dumps(text)}'", param_hint=option
+        ) from error
