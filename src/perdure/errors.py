@@ -317,14 +317,12 @@ class PointNotFound(RunProblem, LookupError):
     """The run has no such entry, step or checkpoint."""
 
     code = "PD330"
-    hint = "`perdure show RUN` lists its entries"
 
 
 class RunExists(RunProblem, ValueError):
     """There is a run of that id already."""
 
     code = "PD331"
-    hint = "choose another id with to=, or leave it out and one is made"
 
 
 class CallProblem(PerdureError):

@@ -22,6 +22,7 @@ from perdure import (
     Done,
     InDoubt,
     NotDone,
+    RunExists,
     RunWaiting,
     Unknown,
     failpoints,
@@ -307,6 +308,19 @@ async def nest(cast: Cast, run: Any) -> None:
     await out(run.state.set("errand", errand.result))
 
 
+async def branch(cast: Cast) -> None:
+    """A fork of that run, which knows what it shares and does the rest."""
+
+    async def look(what: str) -> str:
+        return what
+
+    with contextlib.suppress(RunExists):
+        await out(cast.agent.runs.fork("errand", at="pack", to="detour"))
+    async with entered(cast.agent.run("detour")) as detour:
+        detour.result = await out(cast.step("look", look)(detour.input or "around"))
+    cast.ack("detour")
+
+
 class Litter(Unit[None]):
     """An object that nothing refers to, for the collector to find."""
 
@@ -356,6 +370,7 @@ async def journey(cast: Cast) -> None:
             engine.store.backup(f"{cast.world.folder}/backup-{os.urandom(4).hex()}.db")
         await follow_a_plan(cast, run)
         await nest(cast, run)
+        await branch(cast)
         run.result = {"state": sorted(filter(_is_certain, run.state)), "messages": len(run.messages), "large": LARGE}
 
 

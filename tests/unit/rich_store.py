@@ -81,6 +81,10 @@ def fill(path: Path) -> None:
     with agent.run("answered") as run:
         think()
         run.result = book("lost")
+    agent.runs.fork("finished", at="search", override={"search": {"city": "BOS", "page": LARGE + "!"}}, input=[LARGE])
+    with agent.run("finished-fork") as run:
+        search("NYC")
+        run.result = run.state.get("kept")
     _keep(agent)
     store = agent._engine.store
     collect(store)

@@ -62,7 +62,7 @@ class Fork(msgspec.Struct, frozen=True):
                 (self.overridden, "overridden"),
                 (self.adopted, "adopted"),
                 (self.in_doubt, "in doubt"),
-                (self.stays, "stay"),
+                (self.stays, "not taken back"),
             )
             if found
         ]
@@ -298,5 +298,6 @@ class _MakeFork(Unit[str]):
             if rows[0][0] in self._tried:
                 raise Overtaken  # by ourselves: it has come to the server only now
             if self._to is not None:
-                raise RunExists(f"agent {self._engine.name!r} has a run {wanted!r} already")
+                hint = "choose another id with to=, or leave it out and one is made"
+                raise RunExists(f"agent {self._engine.name!r} has a run {wanted!r} already", hint=hint)
         raise RunNotFound(f"run {self._of!r} has {FORKS_TRIED_MAX} forks: give this one an id of its own with to=")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ import msgspec
 
 from .. import records as r
 from ..errors import PointNotFound
+from ..hints import meant
 from ..run.functions import EXPLICIT
 from ..run.ledger import scopes_around
 
@@ -64,7 +64,8 @@ def find_point(events: Sequence[r.Event], at: Point) -> int:
     if isinstance(at, int) and not isinstance(at, bool):
         numbers = {event.seq for event in events}
         if at not in numbers:
-            raise PointNotFound(f"the run has no entry {at}; it has {min(numbers)} to {max(numbers)}")
+            there = f"it has {min(numbers)} to {max(numbers)}"
+            raise PointNotFound(f"the run has no entry {at}; {there}", hint="`perdure show RUN` lists them")
         return at
     if not isinstance(at, str):
         raise TypeError(f"a moment is the number of an entry, or the name of a step or a checkpoint, not {at!r}")
@@ -79,7 +80,7 @@ def find_point(events: Sequence[r.Event], at: Point) -> int:
         return max(calls or marks)
     known = [one.name for one in ended_calls(events)] if kind != "checkpoint" else []
     known += _checkpoint_names(events) if kind != "step" else []
-    raise PointNotFound(f"the run has finished no step, and made no checkpoint, {at!r}", hint=_instead(name, known))
+    raise PointNotFound(f"the run has finished no step, and made no checkpoint, {at!r}", hint=meant(name, dict.fromkeys(known), "it has finished none yet"))
 
 
 def find_overrides(events: Sequence[r.Event], override: Mapping[Point, Any]) -> dict[int, Any]:
@@ -112,7 +113,7 @@ def _one_call(calls: Sequence[Ended], which: Point) -> Ended:
         return named[0]
     if not named:
         known = [one.name for one in calls]
-        raise PointNotFound(f"the run has finished no step {which!r} up to there", hint=_instead(str(which), known))
+        raise PointNotFound(f"the run has finished no step {which!r} up to there", hint=meant(which, dict.fromkeys(known), "it has finished none yet"))
     listed = ", ".join(map(str, named[:10])) + ("" if len(named) <= 10 else " and others")
     raise PointNotFound(
         f"{which!r} was called {len(named)} times: {listed}",
@@ -146,11 +147,3 @@ def _checkpoint_names(events: Iterable[r.Event]) -> list[str]:
         for landed in getattr(event.record, "landed", ())
         if isinstance(landed, r.CheckpointMade)
     ]
-
-
-def _instead(name: str, known: Iterable[str]) -> str:
-    there = list(dict.fromkeys(known))
-    close = difflib.get_close_matches(name, there, n=1)
-    if close:
-        return f"did you mean {close[0]!r}?"
-    return f"there is {', '.join(map(repr, there[:10])) or 'none yet'}{', …' if len(there) > 10 else ''}"

@@ -39,10 +39,10 @@ def fork(
     url: str | None,
     as_json: bool,
 ) -> int:
-    """Make a run that begins as RUN did, and goes its own way from there.
+    """Make a run that begins as another one did, and goes its own way.
 
-    Nothing is copied, and nothing runs yet: start your program with the id of the fork. Without --at it begins after
-    the last step that is overridden, else with all that RUN has done. STEP#2 is the second call of that name.
+    Nothing is copied, and nothing runs yet: start your program with the id of the fork. Without --at both have all
+    up to the last step that is overridden, else all that RUN has done. STEP#2 is the second call of that name.
     """
     if to is not None:
         try:

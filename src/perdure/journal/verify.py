@@ -225,7 +225,8 @@ class _StreamInspection:
         self.agent = ""
         found = whole.store.read("last_folded", (stream,))
         self.folded_at = int(found[0][0]) if found else 0
-        self.along = Chain(whole.store.identity, stream, folded_in(found))
+        cuts = whole.store.read("cut_of", (stream,))
+        self.along = Chain(whole.store.identity, stream, folded_in(found), int(cuts[0][0]) if cuts else 0)
         self.last_kind = 0
         self.sealed_links: dict[int, tuple[bytes, ...]] = {}
 

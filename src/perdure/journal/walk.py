@@ -50,8 +50,10 @@ class Chain:
     that goes on behind them.
     """
 
-    def __init__(self, store: str, stream: int, folded: Folded | None = None) -> None:
+    def __init__(self, store: str, stream: int, folded: Folded | None = None, cut: int = 0) -> None:
         self.stream = stream
+        self._cut = cut
+        """Of a fork, as a view has it: where to go on when the first entry cannot tell."""
         self.seq = 0
         """The last entry seen."""
         self.links: tuple[bytes, ...] = (chain.genesis(store, stream),)
@@ -72,8 +74,8 @@ class Chain:
                 yield from self._follow_kept(row)
                 return
             yield from self._pass(self.folded)
-        if not self.seq and _begins_fork(row):
-            self.seq = seq - 1
+        if not self.seq:
+            self.seq = seq - 1 if _begins_fork(row) else self._cut
         if seq != self.seq + 1:
             yield What.REMOVED, self.seq + 1, f"missing: {_range(self.seq + 1, seq - 1)}"
         gap, self.seq = seq != self.seq + 1, seq

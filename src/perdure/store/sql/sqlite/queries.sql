@@ -326,6 +326,10 @@ INSERT INTO runs (stream, agent, id, status, input_digest, parent, started_at, c
                   origin, cut)
 VALUES (:stream, :agent, :id, :status, :input_digest, 0, :at, :at, 0, 0, :error, :origin, :cut);
 
+-- name: cut_of(stream)
+-- Of a fork: the last entry that it shares.
+SELECT cut FROM runs WHERE stream = :stream AND origin > 0;
+
 -- name: forks_of(origin)
 -- The runs that have their beginning from a run: it cannot be folded.
 SELECT stream, agent, id, cut FROM runs WHERE origin = :origin AND origin > 0 ORDER BY stream;
