@@ -211,30 +211,27 @@ def test_a_fork_waits_by_itself(store_url: str) -> None:
 
     def go(run_id: str) -> Any:
         with agent.run(run_id, wait=0) as run:
-            run.result = [run.wait_event("go"), run.ask("Which?", choices=["a", "b"])]
+            run.result = [run.wait_event("go"), run.ask("Which?", choices=["a", "b"]), run.wait_event("go")]
         return agent.runs.result(run_id)
 
+    def waits(run_id: str, match: str) -> None:
+        with pytest.raises(RunWaiting, match=match):
+            go(run_id)
+
     agent.send_event("r", "go", 1)
-    with pytest.raises(RunWaiting):
-        go("r")
+    waits("r", "Which")
     fork = agent.runs.fork("r")
     assert agent.runs.get(fork.id).status == "waiting"
     [question] = agent.runs.get(fork.id).questions
     assert question.text == "Which?" and question.choices == ["a", "b"]
     agent.runs.answer("r", "a")
-    assert go("r") == [1, "a"]
-    with pytest.raises(RunWaiting):
-        go(fork.id)
+    agent.send_event("r", "go", 2)
+    assert go("r") == [1, "a", 2]
+    waits(fork.id, "Which")
     agent.runs.answer(fork.id, "b")
-    assert go(fork.id) == [1, "b"]
-    early = agent.runs.fork("r", at=1)  # events are sent to an id, and are not the fork's
-    with pytest.raises(RunWaiting):
-        go(early.id)
-    agent.send_event(early.id, "go", 2)
+    waits(fork.id, "go")  # events are sent to an id
     agent.send_event(fork.id, "go", 3)
-    with pytest.raises(RunWaiting, match="Which"):
-        go(early.id)
-    assert [one.status for one in agent.runs.list() if one.id == early.id] == ["waiting"]
+    assert go(fork.id) == [1, "b", 3]
     in_order(agent)
 
 

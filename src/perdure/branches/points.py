@@ -16,6 +16,8 @@ from ..run.ledger import scopes_around
 Point = int | str
 """What may be said for a moment."""
 
+NONE_YET = "it has finished none yet"
+
 
 class Ended(msgspec.Struct, frozen=True):
     """A call of a step or an effect that has come to an end."""
@@ -80,7 +82,10 @@ def find_point(events: Sequence[r.Event], at: Point) -> int:
         return max(calls or marks)
     known = [one.name for one in ended_calls(events)] if kind != "checkpoint" else []
     known += _checkpoint_names(events) if kind != "step" else []
-    raise PointNotFound(f"the run has finished no step, and made no checkpoint, {at!r}", hint=meant(name, dict.fromkeys(known), "it has finished none yet"))
+    raise PointNotFound(
+        f"the run has finished no step, and made no checkpoint, {at!r}",
+        hint=meant(name, dict.fromkeys(known), NONE_YET),
+    )
 
 
 def find_overrides(events: Sequence[r.Event], override: Mapping[Point, Any]) -> dict[int, Any]:
@@ -113,7 +118,10 @@ def _one_call(calls: Sequence[Ended], which: Point) -> Ended:
         return named[0]
     if not named:
         known = [one.name for one in calls]
-        raise PointNotFound(f"the run has finished no step {which!r} up to there", hint=meant(which, dict.fromkeys(known), "it has finished none yet"))
+        raise PointNotFound(
+            f"the run has finished no step {which!r} up to there",
+            hint=meant(which, dict.fromkeys(known), NONE_YET),
+        )
     listed = ", ".join(map(str, named[:10])) + ("" if len(named) <= 10 else " and others")
     raise PointNotFound(
         f"{which!r} was called {len(named)} times: {listed}",

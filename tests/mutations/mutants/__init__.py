@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.mutations.mutants.artifacts import ARTIFACTS
+from tests.mutations.mutants.branches import BRANCHES
 from tests.mutations.mutants.changes import CHANGES
 from tests.mutations.mutants.details import DETAILS
 from tests.mutations.mutants.effects import EFFECTS
@@ -37,4 +38,5 @@ MUTANTS = (
     *MONEY,
     *WAITING,
     *CHANGES,
+    *BRANCHES,
 )

@@ -1,0 +1,66 @@
+"""Runs that branch off others."""
+
+from __future__ import annotations
+
+from tests.mutations.mutant import mutant
+
+TESTS = "conformance/test_branches.py::"
+
+BRANCHES = (
+    mutant(
+        "a-fork-repeats-what-had-begun",
+        "the outcome that its origin knows is not the fork's",
+        TESTS + "test_an_effect_that_had_begun_is_not_repeated",
+        "branches/forks.py",
+        "    outcomes = _outcomes(events, cut, begun)\n",
+        "    outcomes: list[_Outcome] = []\n",
+    ),
+    mutant(
+        "a-fork-believes-too-early",
+        "a fork runs an effect that its origin may be at",
+        TESTS + "test_an_effect_in_doubt_is_not_believed_absent_in_a_fork",
+        "run/doubt.py",
+        "    if run.ledger.is_shared(recorded):\n        return NEVER",
+        "    if run.ledger.is_shared(recorded):\n        return 0",
+    ),
+    mutant(
+        "a-fork-lands-what-its-origin-landed",
+        "what an adopted effect wrote to the agent is written once more",
+        TESTS + "test_an_effect_that_had_begun_is_not_repeated",
+        "branches/forks.py",
+        "if write.op != r.Op.EVENT)",
+        ")",
+    ),
+    mutant(
+        "a-fork-takes-its-origins-events",
+        "a fork goes on after the events that its origin took, and not with its own",
+        TESTS + "test_a_fork_waits_by_itself",
+        "run/ledger.py",
+        "        self.taken.clear()",
+        "        pass",
+    ),
+    mutant(
+        "what-a-fork-shares-is-folded",
+        "the beginning of a fork goes into an archive",
+        TESTS + "test_what_a_fork_shares_is_kept",
+        "journal/folding.py",
+        "        if forks:\n",
+        "        if False:\n",
+    ),
+    mutant(
+        "a-changed-beginning-is-not-noticed",
+        "verify does not look at the entry where a fork parts from its origin",
+        TESTS + "test_what_a_fork_shares_is_kept",
+        "journal/verify.py",
+        "            self._shared(record)\n",
+        "            pass\n",
+    ),
+    mutant(
+        "a-fork-saves-what-it-shares",
+        "a fork that is opened for the first time is credited with its beginning",
+        TESTS + "test_a_fork_shares_its_beginning_and_goes_its_own_way",
+        "run/core.py",
+        "credits=ledger.openings > 1",
+        "credits=resumed",
+    ),
+)
