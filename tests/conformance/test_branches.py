@@ -16,6 +16,7 @@ from perdure import (
     AsyncAgent,
     Done,
     InDoubt,
+    InputChanged,
     NotDone,
     PointNotFound,
     RunExists,
@@ -88,7 +89,9 @@ def test_a_fork_shares_its_beginning_and_goes_its_own_way(store_url: str, world:
     assert made.state == {"city": "NYC"} and made.messages == ["look for NYC"] and made.input == {"to": "NYC"}
     assert made.status == "interrupted" and "forked from 'trip' at entry 2" in made.error
     assert len(agent._engine.store.read("events_of", (made.summary.stream, 0))) == 1
-    assert trip.go(fork.id) == "booked NYC-9"
+    with pytest.raises(InputChanged, match="was started with {'to': 'NYC'}"):
+        trip.go(fork.id, input={"to": "BOS"})
+    assert trip.go(fork.id, input={"to": "NYC"}) == "booked NYC-9"
     first, second = [line.split()[2] for line in world.all() if line.startswith("book")]
     assert first != second  # an effect of its own, with a key of its own
     assert [line.split()[0] for line in world.all()] == ["search", "pick", "book", "pick", "book"]

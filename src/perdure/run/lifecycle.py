@@ -23,7 +23,7 @@ from ..errors import (
 )
 from ..failpoints import Site
 from ..journal.append import Append, Head
-from ..journal.lineage import walk_run
+from ..journal.lineage import events_of, walk_run
 from ..leases import read_lease
 from ..store.base import Overtaken, Row, Script, Statement, Store, Unit
 from .account import Budget, write_credit
@@ -178,10 +178,9 @@ def open_run(
 def _input_changed(engine: Engine, run_id: str, given: Any) -> InputChanged:
     """Says what the run was started with, as far as it can be read."""
     store = engine.store
-    [(stream, *_)] = store.read("get_run", (engine.name, run_id))
-    [(_, kind, _, body, _, _)] = store.read("event_at", (stream, 1))
-    started = r.decode(kind, body)
-    assert isinstance(started, r.RunStarted)
+    [row] = store.read("get_run", (engine.name, run_id))
+    started = Ledger(events_of(store, row[0], fork=row[11] > 0)).started
+    assert started is not None
     try:
         recorded = shown(objects.unpack(store, started.input))
     except ValueProblem as error:
