@@ -12,7 +12,7 @@ from ..errors import VersionConflict
 from ..failpoints import Site
 from ..store.base import Script, Statement, Store, decide
 from .append import Append, Head, Signer
-from .marks import Mark, decided
+from .marks import Mark, decided_marks
 from .plans import Draft, Move, decided_moves
 from .puts import Put, decided_puts
 from .signals import Signal, numbered
@@ -113,22 +113,37 @@ class Land(Append):
         unchanged = {it.space: it.revision for it in reversed(self._asks) if isinstance(it, Unchanged)}
         resolving = _Resolving(self._store, asks, unchanged)
         changes = yield from resolving.run()
-        # Locks are taken in one order by everybody: of the state, of checkpoints, artifacts, workflows, signals.
-        now = self._store.clock.wall_ms()
-        marks, made = yield from decided([ask for ask in self._asks if isinstance(ask, Mark)], now)
-        puts, also = yield from decided_puts([ask for ask in self._asks if isinstance(ask, Put)])
-        planned = [ask for ask in self._asks if isinstance(ask, Draft | Move)]
-        moves, more = yield from decided_moves(planned, self._store)
-        signals, said = yield from numbered([ask for ask in self._asks if isinstance(ask, Signal)])
-        settled = [ask for ask in self._asks if isinstance(ask, Settled)]
-        self.landed = (*changes, *marks, *puts, *moves, *signals, *(ask.landing for ask in settled))
+        landed, made = list[records.Landing](changes), [*self._made, *resolving.objects]
+        for kinds, decided in _DECIDERS:
+            if wanted := [ask for ask in self._asks if isinstance(ask, kinds)]:
+                more, also = yield from decided(wanted, self._store)
+                landed += more
+                made += also
+        self.landed = tuple(landed)
         first, *rest = self._entries
-        if not self.landed and isinstance(first, records.Landed):
+        if not landed and isinstance(first, records.Landed):
             return self.head.seq
         self.bring([msgspec.structs.replace(first, landed=self.landed), *rest])
-        made += [put for ask in settled for put in ask.objects]
-        self.objects = [*self._made, *resolving.objects, *made, *also, *more, *said]
+        self.objects = made
         return (yield from super().script())
+
+
+def _as_they_are(settled: Sequence[Settled], _: Store) -> Script[tuple[list[records.Landing], list[Statement]]]:
+    yield from ()
+    return [it.landing for it in settled], [put for it in settled for put in it.objects]
+
+
+Decide = Callable[[Sequence[Any], Store], Script[tuple[list[records.Landing], list[Statement]]]]
+"""What some asks come to, decided under their locks; and what must be written with it."""
+
+_DECIDERS: tuple[tuple[tuple[type, ...], Decide], ...] = (
+    ((Mark,), decided_marks),
+    ((Put,), decided_puts),
+    ((Draft, Move), decided_moves),
+    ((Signal,), numbered),
+    ((Settled,), _as_they_are),
+)
+"""After the state, and in this order for everybody: locks that are taken in one order lock nobody out."""
 
 
 class _Resolving:

@@ -9,7 +9,7 @@ import msgspec
 from .. import records
 from ..errors import StoreBusy
 from ..limits import KEEP_LAST_DROPS_MAX
-from ..store.base import Rows, Script, Statement
+from ..store.base import Rows, Script, Statement, Store
 from .keeping import SPACE, Keep, keep_of, policies_in
 
 
@@ -63,10 +63,9 @@ class Gone(StoreBusy):
     """The version that was relied on has been deleted: what it had must be written again."""
 
 
-def decided(marks: Sequence[Mark], now: int) -> Script[tuple[list[records.Landing], list[Statement]]]:
+def decided_marks(marks: Sequence[Mark], store: Store) -> Script[tuple[list[records.Landing], list[Statement]]]:
     """What they come to, numbered under the locks of their names; and the objects that go with it."""
-    if not marks:
-        return [], []
+    now = store.clock.wall_ms()
     places = sorted({mark.place for mark in marks})
     # Who deletes takes the same lock: what is relied on stays until we have committed.
     rows = yield [

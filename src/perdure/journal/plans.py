@@ -96,8 +96,6 @@ def _lease_from(holder: int, rows: Rows, one_host: bool) -> Lease:
 
 def decided_moves(asks: Sequence[Draft | Move], store: Store) -> Script[tuple[list[r.Landing], list[Statement]]]:
     """What they come to, under the locks of their workflows; and what is written beside it."""
-    if not asks:
-        return [], []
     flows = sorted({ask.flow for ask in asks})
     rows = yield [
         *(Statement("lock_space", (owner, f"workflow {name}")) for owner, name in flows),

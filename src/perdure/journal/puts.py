@@ -16,7 +16,7 @@ from ..clock import Clock
 from ..errors import StoreBusy
 from ..failpoints import Site
 from ..leases import Tenancy
-from ..store.base import Last, Script, Statement, Unit
+from ..store.base import Last, Script, Statement, Store, Unit
 
 
 class Put(msgspec.Struct, frozen=True):
@@ -53,10 +53,8 @@ class UploadLost(StoreBusy):
     hint = "save it again"
 
 
-def decided_puts(puts: Sequence[Put]) -> Script[tuple[list[records.Landing], list[Statement]]]:
+def decided_puts(puts: Sequence[Put], _: Store) -> Script[tuple[list[records.Landing], list[Statement]]]:
     """What they come to, numbered under the locks of their names; and what must be written with it."""
-    if not puts:
-        return [], []
     places = sorted({put.place for put in puts})
     uploads = [put.upload for put in puts if put.upload]
     rows = yield [

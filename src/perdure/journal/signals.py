@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from .. import records
-from ..store.base import Script, Statement
+from ..store.base import Script, Statement, Store
 
 
 class Signal(msgspec.Struct, frozen=True):
@@ -25,10 +25,8 @@ class Signal(msgspec.Struct, frozen=True):
         return (self.owner, self.run, self.name)
 
 
-def numbered(signals: Sequence[Signal]) -> Script[tuple[list[records.Landing], list[Statement]]]:
+def numbered(signals: Sequence[Signal], _: Store) -> Script[tuple[list[records.Landing], list[Statement]]]:
     """What they come to, under the locks of their names; and the objects that go with it."""
-    if not signals:
-        return [], []
     places = sorted({signal.place for signal in signals})
     rows = yield [
         *(Statement("lock_space", (owner, f"signal {run}/{name}")) for owner, run, name in places),

@@ -21,8 +21,8 @@ OF_EVENTS = (
         "an event of another agent is acknowledged in a step and not there",
         EVENTS + "test_it_lands_with_the_work_once_wherever_it_is_killed",
         "journal/landing.py",
-        "settled = [ask for ask in self._asks if isinstance(ask, Settled)]",
-        "settled: list[Settled] = []",
+        "    ((Settled,), _as_they_are),\n",
+        "",
     ),
     mutant(
         "run-events-in-no-view",
