@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -266,7 +267,9 @@ def test_crashed_runs_and_dead_holders_are_found(at_home: Path, told: Any) -> No
         "with agent.run('cut off'): os.kill(os.getpid(), 9)"
     )
     subprocess.run([sys.executable, "-c", script, str(at_home)], check=False, timeout=30)
-    assert problems(told, at_home) == {"runs": "cut off of travel crashed: its process is gone"}
+    found = problems(told, at_home)
+    assert found.keys() == {"runs"}
+    assert re.fullmatch("cut off of travel crashed . s ago, and nobody has resumed it", found["runs"])
     notes = [it["text"] for it in told("doctor", "--store", str(at_home), "--json", code=1)["checks"]]
     assert any("is gone and left 1 run open" in text for text in notes)
     with closing(behind(at_home)) as raw:  # other streams were once held too: they wait for nobody
@@ -303,6 +306,49 @@ def test_doctor_prints_commands_that_lead_to_the_store(at_home: Path, told: Any)
     told(*shlex.split(fix)[1:])
     at_home.chmod(0o644)
     assert told("doctor", "--store", str(at_home), code=1).splitlines()[-1] == "1 problem"
+
+
+def test_runs_that_need_somebody_are_named(at_home: Path, told: Any) -> None:
+    hour = 3_600_000
+    with closing(behind(at_home)) as raw:
+        raw.execute(
+            f"UPDATE runs SET changed_at = changed_at - {50 * hour} WHERE id IN ('waiting', 'in-doubt')"
+        ).fetchall()
+    texts = [it["text"] for it in told("doctor", "--store", str(at_home), "--json")["checks"] if it["about"] == "runs"]
+    assert texts[0] == "in-doubt of travel is in doubt since 2 d: did book happen?"
+    assert texts[1].startswith("waiting of travel waits for an answer since 2 d: ")
+    assert texts[2] == "7 runs, 3 of them finished"
+
+
+def test_a_clock_that_was_set_back_is_a_problem(at_home: Path, told: Any) -> None:
+    with closing(behind(at_home)) as raw:
+        raw.execute("UPDATE runs SET changed_at = changed_at + 3600000 WHERE id = 'finished'").fetchall()
+    assert re.search(r"clock is 3\d\d\d s behind the newest entry", problems(told, at_home)["clock"])
+
+
+def test_other_stores_with_the_same_agent_are_named(
+    at_home: Path, tmp_path: Path, told: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("PERDURE_URL", raising=False)
+    (tmp_path / "here" / "deep").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "here" / "deep")
+    for folder in ("home", "here"):
+        agent = Agent("travel", store=tmp_path / folder / ".perdure" / "perdure.db")
+        agent.state.set("a", "b", 1)
+        agent.close()
+    shutil.copy(at_home, tmp_path / "copy.db")
+    monkeypatch.setenv("PERDURE_URL", str(tmp_path / "copy.db"))
+    checks = told("doctor", "--store", str(at_home), "--json")["checks"]
+    found = [it["text"] for it in checks if it["about"] == "other stores"]
+    assert [text.partition(": ")[0] for text in found] == [
+        f"agent travel is also in a copy of this store, {tmp_path}/copy.db",
+        f"agent travel is also in another store, {tmp_path}/here/.perdure/perdure.db",
+        f"agent travel is also in another store, {tmp_path}/home/.perdure/perdure.db",
+    ]
+    [usual] = [it for it in checks if "use another store" in it["text"]]
+    assert usual["fix"] == f"export PERDURE_URL={at_home}"
+    assert "other stores" not in told("doctor", "--store", str(tmp_path / "nothing.db"), code=1)
 
 
 def test_a_stopped_process_with_the_write_lock_is_named(

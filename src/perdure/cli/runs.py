@@ -52,7 +52,7 @@ def runs(status: str | None, agent: str | None, limit: int, url: str | None, as_
     out = Output(as_json)
     with existing_store(url) as store:
         found = list_runs(store, agent, status)
-        rows = [_row(store, run) for run in (found[:limit] if limit else found)]
+        rows = [row_of(store, run) for run in (found[:limit] if limit else found)]
         now = store.clock.wall_ms()
     if as_json:
         out.json([_as_json(row) for row in rows])
@@ -66,7 +66,8 @@ def runs(status: str | None, agent: str | None, limit: int, url: str | None, as_
     return 0
 
 
-def _row(store: Store, run: RunSummary) -> Row:
+def row_of(store: Store, run: RunSummary) -> Row:
+    """How far a run is, and what it needs."""
     counts = _counts(store, run)
     done = sum(counts.get(kind, 0) for kind in _CALLS_DONE)
     if Kind.FOLDED in counts:

@@ -126,6 +126,10 @@ SELECT 1;
 -- The pages of the database are the server's affair (checksums, amcheck): a client has nothing to look at.
 SELECT 'ok';
 
+-- name: clock_now()
+-- The time by the store's own clock, in milliseconds since 1970.
+SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint;
+
 -- name: last_home()
 -- Where the store was last used.
 SELECT host, file FROM homes ORDER BY id DESC LIMIT 1;

@@ -117,6 +117,10 @@ PRAGMA incremental_vacuum(1000);
 -- Whether the database itself is in order: pages, indexes and types of columns.
 SELECT integrity_check FROM pragma_integrity_check LIMIT 20;
 
+-- name: clock_now()
+-- The time by the store's own clock, in milliseconds since 1970.
+SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER);
+
 -- name: last_home()
 -- Where the store was last used.
 SELECT host, file FROM homes ORDER BY id DESC LIMIT 1;
