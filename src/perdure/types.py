@@ -8,6 +8,7 @@ from __future__ import annotations
 from .aio.workflows import AsyncWorkflow
 from .artifacts import ArtifactInfo, ArtifactUsage
 from .artifacts.reader import ArtifactReader
+from .branches.comparing import RunDiff, StepChange
 from .branches.forks import Fork, Stays
 from .checkpoints import CheckpointInfo
 from .codec.restored import Restored
@@ -35,11 +36,13 @@ __all__ = [
     "Handoff",
     "Question",
     "Restored",
+    "RunDiff",
     "RunInfo",
     "RunSummary",
     "Savings",
     "StateVersion",
     "Stays",
+    "StepChange",
     "Usage",
     "Workflow",
     "WorkflowStep",

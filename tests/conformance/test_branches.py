@@ -376,3 +376,38 @@ def test_a_fork_under_asyncio(store_url: str) -> None:
         assert (await agent.runs.get("r", at="double")).state == {}
 
     asyncio.run(main())
+
+
+def test_what_differs_between_two_runs(store_url: str, world: World) -> None:
+    agent = agent_at(store_url)
+    trip = Trip(agent, world)
+    trip.go("trip")
+    fork = agent.runs.fork("trip", override={"search": ["BOS-7", "BOS-8"]})
+    trip.go(fork.id)
+    found = agent.runs.diff("trip", fork.id)
+    assert found and (found.shared, found.same_steps) == (2, 0)
+    assert [(one.kind, one.name, one.seq_a, one.seq_b) for one in found.steps] == [
+        ("changed", "search", 2, 2),
+        ("changed", "pick", 4, 6),
+        ("changed", "book", 6, 8),
+    ]
+    book = found.steps[2]
+    assert [(one.steps, one.after) for one in book.arguments] == [(("flight",), "BOS-7")]
+    assert (book.before, book.after) == ("booked NYC-9", "booked BOS-7")
+    assert [(one.steps, one.before, one.after) for one in found.state] == [(("picked",), "NYC-9", "BOS-7")]
+    assert found.messages == () and [one.after for one in found.result] == ["booked BOS-7"]
+    assert "the first 2 entries are shared" in str(found) and "3 in steps" in repr(found)
+    same = agent.runs.fork("trip")
+    trip.go(same.id)
+    nothing = agent.runs.diff("trip", same.id)
+    assert not nothing and nothing.same_steps == 3 and "no difference" in repr(nothing)
+    with pytest.raises(RuntimeError), agent.run("other", input=1) as run:
+        run.messages.append("hello")
+        run.step(str.upper, "x", name="shout")
+        raise RuntimeError
+    other = agent.runs.diff("trip", "other")
+    assert other.shared == 0 and other.status == ("finished", "failed")
+    assert {(one.kind, one.name) for one in other.steps} == {
+        ("added", "shout"), ("removed", "search"), ("removed", "pick"), ("removed", "book"),
+    }  # fmt: skip
+    assert [(one.kind, one.after) for one in other.messages] == [("changed", "hello")]

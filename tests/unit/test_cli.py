@@ -181,6 +181,7 @@ def test_no_command_makes_a_store_by_looking_for_it(
         "answer": ["x", "--retry"],
         "send": ["x", "y"],
         "fork": ["x"],
+        "diff": ["x", "y"],
         "backup": [str(tmp_path / "copy.db")],
     }
     assert main([command, *more.get(command, []), "--store", str(missing)]) == 2

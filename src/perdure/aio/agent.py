@@ -28,6 +28,7 @@ from .run import ASYNC, AsyncRun, Exceptions
 from .state import AsyncAgentState
 
 if TYPE_CHECKING:
+    from ..branches.comparing import RunDiff
     from ..branches.forks import Fork
     from ..handoff import Handoff
     from ..retention import GcReport
@@ -454,6 +455,15 @@ class AsyncRuns:
         given = forks.NO_INPUT if input is ... else input
         made = forks.fork(self._engine, id, at=at, to=new, override=override, given=given)
         return await drive_async(self._engine.store, made)
+
+    async def diff(self, a: str, b: str) -> RunDiff:
+        """What differs between two runs: steps and their results, state, messages, what they came to.
+
+        >>> print(await agent.runs.diff("trip-42", "trip-43"))
+        """
+        from ..branches.comparing import compare
+
+        return await self._read(partial(compare, self._engine.store, self._engine.name, a, b))
 
     async def _read(self, call: Callable[[], R]) -> R:
         return await drive_async(self._engine.store, reading(call))

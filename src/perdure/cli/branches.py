@@ -1,18 +1,25 @@
-"""`perdure fork RUN`: a run that begins as another one did."""
+"""`perdure fork RUN` and `perdure diff A B`: runs that begin as others did, and how they differ."""
 
 from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Sequence
 from typing import Any
 
 import click
+import msgspec
 
+from .. import codec
+from ..branches.comparing import RunDiff, compare
 from ..branches.forks import NO_INPUT, Fork
 from ..branches.forks import fork as make_fork
 from ..engine import Engine, checked_name
+from ..errors import ValueProblem
 from ..run.requests import drive_sync
-from .output import Output, clean, counted
+from ..trees.diff import Change
+from .completed import completed_runs
+from .output import Output, Unreadable, clean, counted
 from .stores import agent_option, common, existing_store, moment, one_run, run_argument, said_again, url_of
 
 
@@ -54,7 +61,7 @@ def fork(
     new = NO_INPUT if given is None else _json(given, "--input")
     with existing_store(located) as store:
         found = one_run(store, run, agent)
-    engine = Engine(found.agent, store=located, durability="full", strict=False, key=None, single_home=False)
+    engine = Engine(found.agent, store=located)
     try:
         point = None if at is None else moment(at)
         protocol = make_fork(engine, found.id, at=point, to=to, override=values, given=new)
@@ -63,6 +70,57 @@ def fork(
         engine.close()
     _tell(Output(as_json), made, found.agent, said_again(url, agent), as_json)
     return 0
+
+
+@click.command()
+@click.argument("a", metavar="RUN", shell_complete=completed_runs)
+@click.argument("b", metavar="OTHER", shell_complete=completed_runs)
+@click.option("--exit-code", is_flag=True, help="Exit with 1 when they differ.")
+@agent_option
+@common
+def diff(a: str, b: str, exit_code: bool, agent: str | None, url: str | None, as_json: bool) -> int:
+    """Show what differs between two runs.
+
+    Steps and effects that only one of them has, or that came to something else; input, state, messages and result.
+    """
+    out = Output(as_json)
+    with existing_store(url) as store:
+        first = one_run(store, a, agent)
+        second = one_run(store, b, agent or first.agent)
+        found = compare(store, first.agent, first.id, second.id, _decode)
+    if as_json:
+        out.json(_as_json(found))
+    else:
+        for line in str(found).splitlines():
+            out.line(clean(line))
+    return 1 if exit_code and found else 0
+
+
+def _decode(data: bytes) -> Any:
+    """Types of the program are registered there, not here."""
+    try:
+        return codec.decode(data)
+    except ValueProblem as error:
+        return Unreadable(f"<{error.message}>")
+
+
+def _as_json(it: RunDiff) -> dict[str, Any]:
+    def listed(changes: Sequence[Change]) -> list[dict[str, Any]]:
+        return [{"path": one.path, "kind": one.kind, "before": one.before, "after": one.after} for one in changes]
+
+    return {
+        "a": it.a,
+        "b": it.b,
+        "differ": bool(it),
+        "shared": it.shared,
+        "same_steps": it.same_steps,
+        "steps": [{**msgspec.structs.asdict(one), "arguments": listed(one.arguments)} for one in it.steps],
+        "input": listed(it.input),
+        "state": listed(it.state),
+        "messages": listed(it.messages),
+        "status": list(it.status),
+        "result": listed(it.result),
+    }
 
 
 def _tell(out: Output, made: Fork, agent: str, options: str, as_json: bool) -> None:

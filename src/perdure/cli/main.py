@@ -49,6 +49,7 @@ COMMANDS = {
     "answer": ("answer", "Answer what a run asks, or say what became of an effect in doubt."),
     "send": ("answer", "Send an event to a run, which takes it with run.wait_event(NAME)."),
     "fork": ("branches", "Make a run that begins as another one did, and goes its own way."),
+    "diff": ("branches", "Show what differs between two runs."),
     "artifacts": ("artifacts", "List, get, put and remove artifacts: files and learned weights of agents."),
     "doctor": ("doctor", "Look for what could go wrong, and say how to mend it."),
     "verify": ("verify", "Look for entries that were edited, removed or reordered."),

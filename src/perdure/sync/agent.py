@@ -29,6 +29,7 @@ from .run import ASYNC, Exceptions, Run
 from .state import AgentState
 
 if TYPE_CHECKING:
+    from ..branches.comparing import RunDiff
     from ..branches.forks import Fork
     from ..handoff import Handoff
     from ..retention import GcReport
@@ -435,6 +436,15 @@ class Runs:
         given = forks.NO_INPUT if input is ... else input
         made = forks.fork(self._engine, id, at=at, to=new, override=override, given=given)
         return drive_sync(self._engine.store, made)
+
+    def diff(self, a: str, b: str) -> RunDiff:
+        """What differs between two runs: steps and their results, state, messages, what they came to.
+
+        >>> print(agent.runs.diff("trip-42", "trip-43"))
+        """
+        from ..branches.comparing import compare
+
+        return self._read(partial(compare, self._engine.store, self._engine.name, a, b))
 
     def _read(self, call: Callable[[], R]) -> R:
         return drive_sync(self._engine.store, reading(call))

@@ -1,0 +1,239 @@
+"""What differs between two runs: their steps, their state, their messages, and what they came to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from .. import codec, objects
+from ..journal.lineage import lineage
+from ..run.ledger import Ledger, Recorded
+from ..runs import RunInfo, get_run, view_of
+from ..store.base import Store
+from ..trees.diff import Change, diff
+
+Decode = Callable[[bytes], Any]
+Kind = Literal["added", "removed", "changed"]
+_INLINE = b"\x00"
+_ENCODE = msgspec.msgpack.Encoder().encode
+LINES_SHOWN = 20
+
+
+class StepChange(msgspec.Struct, frozen=True):
+    """A step or an effect that is another one in the second run, or is in one of them only."""
+
+    kind: Kind
+    name: str
+    scope: str
+    """The item around it, if any."""
+    effect: bool
+    seq_a: int = 0
+    """The entry that has it in the first run; 0 if none has."""
+    seq_b: int = 0
+    before: Any = None
+    """What it returned in the first run; an exception, if it failed."""
+    after: Any = None
+    arguments: tuple[Change, ...] = ()
+    """Of an effect: how its arguments differ. Those of steps are not kept."""
+
+    def __str__(self) -> str:
+        sign = {"added": "+", "removed": "-", "changed": "~"}[self.kind]
+        values = [_terse(self.before)] * (self.kind != "added") + [_terse(self.after)] * (self.kind != "removed")
+        given = f" ({'; '.join(map(str, self.arguments))})" if self.arguments else ""
+        return f"{sign} {self.scope}{self.name}: {' -> '.join(values)}{given}"
+
+
+class RunDiff(msgspec.Struct, frozen=True):
+    """How a second run differs from a first one. Printed, it is a page; as a truth value, whether they differ."""
+
+    a: str
+    b: str
+    shared: int
+    """The last entry that both have by reference; 0 when neither is a fork of the other, nor both of a third."""
+    steps: tuple[StepChange, ...]
+    same_steps: int
+    input: tuple[Change, ...]
+    state: tuple[Change, ...]
+    messages: tuple[Change, ...]
+    status: tuple[str, str]
+    result: tuple[Change, ...]
+
+    def __bool__(self) -> bool:
+        changes = (self.steps, self.input, self.state, self.messages, self.result)
+        return any(changes) or self.status[0] != self.status[1]
+
+    def __repr__(self) -> str:
+        counts = {word: len(found) for word, found in self._parts()}
+        told = ", ".join(f"{count} in {word}" for word, count in counts.items() if count)
+        return f"<RunDiff {self.a!r} -> {self.b!r}: {told or 'no difference'}>"
+
+    def __str__(self) -> str:
+        shared = f"the first {self.shared} entries are shared, " if self.shared else ""
+        lines = [f"{self.a} -> {self.b}: {shared}{self.same_steps} steps are the same"]
+        for word, found in self._parts():
+            if found:
+                more = [f"  and {len(found) - LINES_SHOWN} more"] if len(found) > LINES_SHOWN else []
+                lines += [word, *(f"  {one}" for one in found[:LINES_SHOWN]), *more]
+        return "\n".join(lines)
+
+    def _parts(self) -> Iterator[tuple[str, Sequence[Any]]]:
+        yield from (("input", self.input), ("steps", self.steps), ("state", self.state), ("messages", self.messages))
+        yield "status", [f"~ {self.status[0]} -> {self.status[1]}"] if self.status[0] != self.status[1] else []
+        yield "result", self.result
+
+
+def compare(store: Store, agent: str, a: str, b: str, decode: Decode = codec.decode) -> RunDiff:
+    """Compare two runs of an agent. Calls are the same by their place, name and arguments, whenever they were made."""
+    return _Comparison(store, decode).runs(get_run(store, agent, a, bytes), get_run(store, agent, b, bytes))
+
+
+class _Side(msgspec.Struct, frozen=True):
+    """One of the two."""
+
+    info: RunInfo
+    ledger: Ledger
+    state: Mapping[str, bytes]
+    messages: Sequence[bytes]
+
+    def calls(self) -> dict[tuple[str, str, bytes, int], Recorded]:
+        """Those that have come to something, or are in doubt."""
+        return {
+            (*key, nth): one
+            for key, calls in self.ledger.calls.items()
+            for nth, one in enumerate(calls)
+            if one.done or one.failed or one.in_doubt
+        }
+
+
+class _Comparison:
+    """Of runs in one store."""
+
+    def __init__(self, store: Store, decode: Decode) -> None:
+        self._store = store
+        self._decode = decode
+
+    def runs(self, first: RunInfo, second: RunInfo) -> RunDiff:
+        a, b = self._side(first), self._side(second)
+        assert a.ledger.started is not None
+        assert b.ledger.started is not None
+        steps, same = self._steps(a.calls(), b.calls())
+        return RunDiff(
+            first.id,
+            second.id,
+            self._shared(first, second),
+            tuple(sorted(steps, key=lambda one: one.seq_b or one.seq_a)),
+            same,
+            self._values(a.ledger.started.input, b.ledger.started.input),
+            self._whole(
+                {key: self._raw(value) for key, value in a.state.items()},
+                {key: self._raw(value) for key, value in b.state.items()},
+            ),
+            self._whole([self._raw(value) for value in a.messages], [self._raw(value) for value in b.messages]),
+            (first.status.value, second.status.value),
+            self._values(first.result or b"", second.result or b""),
+        )
+
+    def _side(self, info: RunInfo) -> _Side:
+        view = view_of(info.events)
+        return _Side(info, Ledger(info.events), info.state, [value for _, value in view.messages])
+
+    def _shared(self, a: RunInfo, b: RunInfo) -> int:
+        shared = 0
+        for (left, upto), (right, other) in zip(self._parts(a), self._parts(b), strict=False):
+            if left != right:
+                break
+            shared = int(min(upto, other, a.events[-1].seq, b.events[-1].seq))
+            if upto != other:
+                break
+        return shared
+
+    def _parts(self, info: RunInfo) -> list[tuple[int, float]]:
+        """The streams that have its entries, and up to which."""
+        forks = lineage(self._store, info.summary.stream) if info.summary.origin else []
+        return [*((part.origin, part.cut) for part in forks), (info.summary.stream, math.inf)]
+
+    # -- calls ----------------------------------------------------------------------------------------------------
+
+    def _steps(
+        self, a: dict[tuple[str, str, bytes, int], Recorded], b: dict[tuple[str, str, bytes, int], Recorded]
+    ) -> tuple[list[StepChange], int]:
+        changes, same = list[StepChange](), 0
+        for key in a.keys() & b.keys():
+            if _outcome(a[key]) == _outcome(b[key]):
+                same += 1
+            else:
+                changes.append(self._step("changed", a[key], b[key]))
+        # Of one name and place, those that were called with other arguments are each other's, in their order.
+        left, right = _by_name(a, b), _by_name(b, a)
+        for place in left.keys() | right.keys():
+            ours, theirs = left.get(place, []), right.get(place, [])
+            changes += [self._step("changed", one, other) for one, other in zip(ours, theirs, strict=False)]
+            changes += [self._step("removed", one, None) for one in ours[len(theirs) :]]
+            changes += [self._step("added", None, one) for one in theirs[len(ours) :]]
+        return changes, same
+
+    def _step(self, kind: Kind, a: Recorded | None, b: Recorded | None) -> StepChange:
+        it = a or b
+        assert it is not None
+        given = a is not None and b is not None and a.effect and b.effect
+        return StepChange(
+            kind,
+            it.name,
+            it.path,
+            it.effect,
+            a.seq if a is not None else 0,
+            b.seq if b is not None else 0,
+            self._value(_outcome(a)) if a is not None else None,
+            self._value(_outcome(b)) if b is not None else None,
+            self._values(a.arguments, b.arguments) if given and a is not None and b is not None else (),
+        )
+
+    # -- values ---------------------------------------------------------------------------------------------------
+
+    def _raw(self, packed: bytes) -> bytes:
+        identity = objects.reference(packed)
+        return objects.fetch(self._store, identity) if identity else packed[1:]
+
+    def _value(self, packed: bytes) -> Any:
+        return self._decode(self._raw(packed)) if packed else "in doubt"
+
+    def _values(self, before: bytes, after: bytes) -> tuple[Change, ...]:
+        if before == after:
+            return ()
+        left, right = (self._raw(it) if it else _ENCODE(None) for it in (before, after))
+        return tuple(diff(self._store, _INLINE + left, _INLINE + right, self._decode))
+
+    def _whole(self, before: Any, after: Any) -> tuple[Change, ...]:
+        """Of many values, by their names or places."""
+        return tuple(diff(self._store, _INLINE + _joined(before), _INLINE + _joined(after), self._decode))
+
+
+def _joined(values: dict[str, bytes] | list[bytes]) -> bytes:
+    if isinstance(values, dict):
+        return _ENCODE({key: msgspec.Raw(raw) for key, raw in values.items()})
+    return _ENCODE([msgspec.Raw(raw) for raw in values])
+
+
+def _outcome(it: Recorded) -> bytes:
+    """Empty while nobody knows."""
+    return it.result if it.done else it.error if it.failed else b""
+
+
+def _by_name(
+    calls: dict[tuple[str, str, bytes, int], Recorded], others: dict[tuple[str, str, bytes, int], Recorded]
+) -> dict[tuple[str, str], list[Recorded]]:
+    """Those that the others have not, by place and name, in their order."""
+    found: dict[tuple[str, str], list[Recorded]] = {}
+    for (scope, name, _, _), it in sorted(
+        ((key, one) for key, one in calls.items() if key not in others), key=lambda pair: pair[1].seq
+    ):
+        found.setdefault((scope, name), []).append(it)
+    return found
+
+
+def _terse(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:59] + "…"
