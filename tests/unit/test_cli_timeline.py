@@ -65,8 +65,8 @@ def story() -> list[r.Event]:
     return [r.Event(seq, T0 + at, record) for seq, (at, record) in enumerate(told, 1)]
 
 
-def drawn(events: list[r.Event], width: int, *, alive: bool = False, ascii_only: bool = False) -> list[str]:
-    picture = picture_of(events, alive, events[-1].at, unfold=False, tell=lambda event: type(event.record).__name__)
+def drawn(events: list[r.Event], width: int, *, status: str = "crashed", ascii_only: bool = False) -> list[str]:
+    picture = picture_of(events, status, events[-1].at, unfold=False, tell=lambda event: type(event.record).__name__)
     lines = Drawing(picture, picture.rows, width, ASCII if ascii_only else UNICODE, lambda packed: "AB12").lines()
     return ["".join(text for text, _ in line).rstrip() for line in lines]
 
@@ -79,7 +79,7 @@ def test_what_nobody_knows_stands_out() -> None:
     killed = drawn(story()[:14], 100)
     assert re.search(r"^  book !  .*\?.* in doubt", killed[-2])
     assert killed[-1].startswith("✗ killed at ")
-    at_work = drawn(story()[:14], 100, alive=True)
+    at_work = drawn(story()[:14], 100, status="")
     assert re.search(r"^  book !  .* running", at_work[-1])
     waiting = drawn(story()[:18], 100)
     assert re.search(r"approve Go on\? .* waiting", "\n".join(waiting))
@@ -90,8 +90,9 @@ def test_an_entry_of_a_kind_that_nobody_has_drawn_is_told() -> None:
     class Paused(r.Record, frozen=True):
         by: str
 
-    told = drawn([*story()[:3], r.Event(4, T0 + 3_500, Paused("ann"))], 100)
-    assert any("Paused" in line for line in told)
+    told = drawn([*story()[:3], r.Event(4, T0 + 3_500, Paused("ann"))], 100, status="paused")
+    assert any(re.match("  paused .* Paused$", line) for line in told)  # and not that it was killed
+    assert told[-1].startswith("‖ paused at ")
 
 
 @given(

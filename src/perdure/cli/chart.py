@@ -35,8 +35,8 @@ WIDTH_MIN, WIDTH_MAX = 40, 1000
 FRAME_SECONDS = 0.1
 FRAME_LINES = 8
 """Lines of a live picture beside its rows."""
-OVER = (r.Status.FINISHED, r.Status.FAILED, r.Status.INTERRUPTED)
-"""Whoever follows a run goes away then; a crashed one may be resumed."""
+GOING_ON = ("running", "waiting", "crashed", "queued", "cancelling")
+"""Whoever follows a run stays while it is one of these; a crashed one may be resumed."""
 
 
 @click.command()
@@ -108,7 +108,8 @@ class Scene:
 
     def picture(self) -> Picture:
         """The rows, with those of children among them."""
-        picture = picture_of(self.events, bool(self.summary.holder), self.now, self._items, self._in_words)
+        standing = "" if self.summary.holder else self.summary.status.value
+        picture = picture_of(self.events, standing, self.now, self._items, self._in_words)
         children = children_of(self._store, self.summary.stream)[-CHILDREN_MAX:]
         rows = sorted([*picture.rows, *map(self._child, children)], key=lambda row: (row.begun, row.seq))
         return msgspec.structs.replace(picture, rows=rows)
@@ -192,7 +193,7 @@ def _watch(out: Output, scene: Scene, width: int | None, last: int | None, optio
     with out.live() as draw:
         while True:
             draw(_frame(out, scene, width or out.width, rows, options))
-            if scene.summary.status in OVER:
+            if scene.summary.status not in GOING_ON:
                 return 0
             scene.wait()
             scene.look()
@@ -209,7 +210,7 @@ def _tell(out: Output, scene: Scene) -> int:
             else:
                 print(f"{when(event.at)}  {event.seq:>5}  {text}")
         sys.stdout.flush()
-        if scene.summary.status in OVER:
+        if scene.summary.status not in GOING_ON:
             return 0
         scene.wait()
         new = scene.look()

@@ -51,11 +51,13 @@ class Glyphs(msgspec.Struct, frozen=True):
 
 UNICODE = Glyphs(
     {WORK: "━", WAIT: "┄", DOUBT: "░"}, "╸", "✗", "?", "┊", "…",
-    {"start": "▶", "resume": "↻", "finished": "✓", "failed": "✗", "interrupted": "‖", "killed": "✗", "checkpoint": "◆"},
+    {"start": "▶", "resume": "↻", "finished": "✓", "failed": "✗", "interrupted": "‖", "killed": "✗",
+     "forked": "⑂", "checkpoint": "◆"},
 )  # fmt: skip
 ASCII = Glyphs(
     {WORK: "=", WAIT: "-", DOUBT: "?"}, ":", "x", "?", "|", "~",
-    {"start": ">", "resume": ">", "finished": "*", "failed": "x", "interrupted": "!", "killed": "x", "checkpoint": "#"},
+    {"start": ">", "resume": ">", "finished": "*", "failed": "x", "interrupted": "!", "killed": "x",
+     "forked": "Y", "checkpoint": "#"},
 )  # fmt: skip
 """For terminals that know nothing else."""
 
@@ -207,8 +209,9 @@ class Drawing:
 
     def _gone(self, it: Opening, down: str = "") -> Line:
         told = f": {clean(it.told)}" if it.told else ""
+        sign = self._glyphs.signs.get(it.how, self._glyphs.signs["interrupted"])
         return [
-            (f"{self._glyphs.signs[it.how]} {it.how}{told}", _STYLES[it.how]),
+            (f"{sign} {it.how}{told}", _STYLES.get(it.how, "yellow")),
             (f" at {_clock(it.ended)}{down}", "dim"),
         ]
 

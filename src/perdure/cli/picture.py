@@ -5,6 +5,7 @@ Made of the entries alone. Nothing is unpacked here: who draws a row asks for it
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from typing import Any
@@ -14,16 +15,16 @@ from .spans import DOUBT, POINT, WAIT, WORK, Opening, Picture, Row, Spending, al
 
 
 def picture_of(
-    events: Sequence[r.Event], alive: bool, now: int, unfold: bool, tell: Callable[[r.Event], str]
+    events: Sequence[r.Event], status: str, now: int, unfold: bool, tell: Callable[[r.Event], str]
 ) -> Picture:
-    """The rows of a run. `alive`: a process has it open. `unfold`: a row for each call in a loop, too.
+    """The rows of a run. `status`: how it stands, empty when a process has it. `unfold`: a row for each call in a loop.
 
     `tell` says in words what has no form of its own.
     """
     builder = _Builder(unfold, tell)
     for event in events:
         builder.take(event)
-    return builder.end(alive, now)
+    return builder.end(status, now)
 
 
 def loop_of(scope: str) -> str:
@@ -61,11 +62,11 @@ class _Builder:
         if self.openings:
             self.openings[-1].ended = max(self.openings[-1].ended, event.at)
 
-    def end(self, alive: bool, now: int) -> Picture:
+    def end(self, status: str, now: int) -> Picture:
         """No more entries: what is open is at work, or was left by a process that is gone."""
-        if self.openings and not self.openings[-1].how and not alive:
-            self._killed()
-        at = max(now, self._last) if alive else self._last
+        if self.openings and not self.openings[-1].how and status:
+            self._killed("killed" if status in _UNTOLD else status)
+        at = self._last if status else max(now, self._last)
         for row in self.rows:
             if row.phase:
                 row.status = {WORK: "running", WAIT: "waiting", DOUBT: "in doubt"}[row.phase]
@@ -85,7 +86,8 @@ class _Builder:
 
     def _mark(self, event: r.Event) -> None:
         """Something that nobody has drawn yet: told in words, where it happened."""
-        self._row("note", self._tell(event), event, parts=[(POINT, event.at, event.at)])
+        row = self._row("note", _words(type(event.record).__name__), event, parts=[(POINT, event.at, event.at)])
+        row.notes.append(self._tell(event))
 
     # -- processes ----------------------------------------------------------------------------------------------------
 
@@ -101,8 +103,8 @@ class _Builder:
         it = Opening(event.seq, event.at, f"process {holder.pid}", holder.host, resumed, ended=event.at)
         self.openings.append(it)
 
-    def _killed(self) -> None:
-        self.openings[-1].how = "killed"
+    def _killed(self, how: str = "killed") -> None:
+        self.openings[-1].how = how
         self._stopped()
 
     def _stopped(self) -> None:
@@ -283,10 +285,17 @@ class _Builder:
         self.folded = it.archive
 
 
+def _words(name: str) -> str:
+    """The name of a class as words: RunPaused is `run paused`."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower()
+
+
 def _item_of(scope: str) -> str:
     return scope.partition("/")[0]
 
 
+_UNTOLD = (r.Status.CRASHED, r.Status.RUNNING, r.Status.WAITING)
+"""Of a process that had the run and has said nothing: it was killed."""
 _WRITES = {r.Op.SET: "state", r.Op.DELETE: "state", r.Op.MESSAGE: "messages", r.Op.EVENT: "events"}
 _HANDLERS: dict[type[r.Record], Callable[[_Builder, r.Event, Any], None]] = {
     r.RunStarted: _Builder.started,
@@ -294,6 +303,7 @@ _HANDLERS: dict[type[r.Record], Callable[[_Builder, r.Event, Any], None]] = {
     r.RunFinished: lambda builder, event, it: builder.closed(event, "finished"),
     r.RunFailed: lambda builder, event, it: builder.closed(event, "failed", it.text),
     r.RunInterrupted: lambda builder, event, it: builder.closed(event, "interrupted", it.reason),
+    r.Forked: lambda builder, event, it: builder.closed(event, "forked", f"from {it.of}, after entry {it.cut}"),
     r.Replayed: _Builder.replayed,
     r.StepDone: _Builder.step_done,
     r.StepFailed: _Builder.step_failed,

@@ -395,7 +395,7 @@ SELECT id, agent, status FROM runs WHERE left(id, length(:beginning::text)) = :b
 
 -- name: children_of(stream)
 -- The runs that a run has opened inside itself, oldest first.
-SELECT stream, agent, id, status, input_digest, parent, started_at, changed_at, resumes, outcome, error
+SELECT stream, agent, id, status, input_digest, parent, started_at, changed_at, resumes, outcome, error, origin, cut
 FROM runs WHERE parent = :stream AND parent <> 0 ORDER BY stream;
 
 -- name: all_runs()
