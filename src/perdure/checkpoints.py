@@ -115,7 +115,7 @@ def create_in_run(run: RunCore, wanted: Wanted) -> Protocol[None]:
     nth = frame.count(f"\0write {r.Op.CHECKPOINT}", name.encode())
     if run.ledger.recorded_write(frame.path, r.Op.CHECKPOINT, name, nth) is not None:
         return
-    run.must_be_open()
+    run.begin(f"checkpoint {name!r}")
     wrote = r.Wrote(frame.path, r.Write(r.Op.CHECKPOINT, name))
     yield from _make(run.engine, wanted, lambda asks: run.commit_with(Site.CHECKPOINT, [wrote], asks))
 

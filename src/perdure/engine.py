@@ -7,7 +7,7 @@ import os
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from . import keys
 from . import records as r
@@ -27,6 +27,7 @@ from .store.base import Last, Script, Statement, Store, Unit, holds
 
 if TYPE_CHECKING:
     from .events.schemas import Kinds
+    from .rehearsal import Rehearsal
     from .run.durable import Durable
 
 
@@ -105,6 +106,9 @@ def checked_name(name: object, what: str) -> str:
 class Engine:
     """What `Agent` and `AsyncAgent` have in common."""
 
+    rehearsal: ClassVar[Rehearsal | None] = None
+    """In a process that only looks what a program would do with recorded runs."""
+
     def __init__(
         self,
         name: str,
@@ -157,6 +161,9 @@ class Engine:
         with self._lock:
             if self._place is not None:
                 return self._place  # another thread was quicker
+            if self.rehearsal is not None:
+                self._place = self.rehearsal.enter(self.url, lambda: _enter(self.url, *self._options))
+                return self._place
             place = _enter(self.url, *self._options)
             try:
                 _check_home(place.store, self._single_home)
@@ -249,14 +256,15 @@ class Engine:
     def opened(self, run: RunCore) -> None:
         """A run is open here from now on."""
         self.open_runs += 1
-        if not run.finished:
+        if run.head.fence:
             self.tenancy.open_streams.add(run.head.stream)
 
     def closed(self, run: RunCore) -> None:
         """And now no more."""
         self.open_runs -= 1
         run.root.alive = False
-        self.tenancy.open_streams.discard(run.head.stream)
+        if run.head.fence:
+            self.tenancy.open_streams.discard(run.head.stream)
         if not run.bodies:
             self.place.bodies.pop(run.head.stream, None)
 

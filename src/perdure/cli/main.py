@@ -36,6 +36,7 @@ COMMANDS = {
     "init": ("keeping", "Make a store in this folder."),
     "run": ("supervise", "Run a program, and start it again when it has crashed: it continues where it was."),
     "crashtest": ("crashtest", "Prove that a program survives: kill it everywhere, start it again, compare."),
+    "replay-check": ("replay_check", "Replay recorded runs with today's code, without running any step, for CI."),
     "runs": ("runs", "List the runs, the one that was started, resumed or ended last first."),
     "show": ("show", "Show a run: what it did, what it has, what it waits for; now or at any moment."),
     "timeline": ("chart", "Draw a run over time: steps, restarts, waits, what is in doubt, what it cost."),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from bisect import insort
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -173,6 +173,22 @@ class RunCore:
         if self.finished:
             raise RunFinished(f"run {self.id!r} is finished: it is replayed, and does nothing new")
         self.must_be_here()
+
+    # What a rehearsal looks at, and an ordinary run does not (`rehearsal.py`).
+
+    def begin(self, what: str, arguments: Mapping[str, Any] | None = None, why: str = "") -> None:
+        """Something that is not recorded is about to begin: a call with its arguments, a wait, a write."""
+        self.must_be_open()
+
+    def compare(self, what: str, recorded: bytes, value: Any) -> None:
+        """The code writes what is recorded as written, perhaps with another value: the recorded one counts."""
+
+    def pass_item(self, path: str) -> None:
+        """The code has come to an item that is done."""
+        self.account.credit_item(path)
+
+    def end(self, error: BaseException | None) -> None:
+        """The block is left."""
 
     def must_be_here(self) -> None:
         """This process has not left the run."""

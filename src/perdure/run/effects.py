@@ -42,7 +42,9 @@ def _match_or_begin(it: EffectCall, arguments: dict[str, Any], ident: bytes) -> 
         raise raised_again(run, recorded)
     if recorded is not None and recorded.in_doubt and run.finished:
         raise InDoubt(f"nobody knows whether {it.function.name} happened (key {recorded.key})")
-    run.must_be_open()
+    if run.finished:
+        run.begin(it.function.name, arguments)
+    run.must_be_here()
     call = r.Call(frame.path, it.function.name, ident, nth)
     if recorded is not None:
         call = recorded.origin or call
@@ -58,13 +60,16 @@ def _bring_about(it: EffectCall, call: r.Call, recorded: Recorded | None, argume
     run = it.run
     if recorded is None or not recorded.key:
         yield from refuse_divergence(it, arguments, call.ident)
+        run.begin(call.name, arguments)
         must_afford(run)
         recorded = yield from _intend(it, call, arguments)
     elif recorded.in_doubt:
+        run.begin(call.name, arguments, "it is in doubt: its check would be asked, and then its policy")
         verdict = yield from settle(it, recorded)
         if verdict.done:
             return verdict.value
     else:
+        run.begin(call.name, arguments, "nothing had happened")
         yield from wait_until(run, recorded.next_at)
         yield from begin_again(run, recorded, "nothing had happened")
     recorded.running = True

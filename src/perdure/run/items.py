@@ -88,7 +88,7 @@ class Loop:
         return f"{self._prefix}{label}" + (f".{nth}" if nth else "") + "/"
 
     def _skip(self, path: str) -> None:
-        self.run.account.credit_item(path)
+        self.run.pass_item(path)
         for writes in self.run.ledger.landed.get(path, ()):
             self.run.land(self._outer, writes)
 

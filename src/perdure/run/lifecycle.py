@@ -144,6 +144,8 @@ def open_run(
     """Claim a run and read what is recorded of it."""
     outer = current()
     _refuse_bad_nesting(outer, run_id, parallel)
+    if engine.rehearsal is not None:
+        return (yield from engine.rehearsal.open(engine, run_id, given, outer))
     linked = outer is not None and outer.run.store is engine.store
     parent = outer.run.head.stream if linked and outer is not None else 0
     yield Read(engine.ensure_agent)
@@ -151,9 +153,9 @@ def open_run(
     try:
         claimed: Claimed = yield Submit(claim)
     except InputChanged:
-        raise (yield Read(_input_changed, (engine, run_id, given))) from None
+        raise (yield Read(input_changed, (engine, run_id, given))) from None
     try:
-        ledger, head = yield Read(_load, (engine, claimed))
+        ledger, head = yield Read(load, (engine, claimed))
         if claimed.fence and outer is not None:
             yield from write_credit(outer.run)  # the child is new work of its parent
         spent = (yield Read(_spent, (engine.store, head.stream))) if budget is not None else None
@@ -175,7 +177,7 @@ def open_run(
     return run
 
 
-def _input_changed(engine: Engine, run_id: str, given: Any) -> InputChanged:
+def input_changed(engine: Engine, run_id: str, given: Any) -> InputChanged:
     """Says what the run was started with, as far as it can be read."""
     store = engine.store
     [row] = store.read("get_run", (engine.name, run_id))
@@ -207,7 +209,8 @@ def _give_back(engine: Engine, head: Head, error: BaseException) -> Protocol[Non
         engine.tenancy.open_streams.discard(head.stream)
 
 
-def _load(engine: Engine, claimed: Claimed) -> tuple[Ledger, Head]:
+def load(engine: Engine, claimed: Claimed) -> tuple[Ledger, Head]:
+    """What is recorded of a run, and where its stream ends."""
     head = Head(engine.store.identity, claimed.stream, claimed.fence)
     collecting = gc.isenabled()
     gc.disable()  # all that is made here stays: collecting in the middle would find nothing, and look at everything
@@ -247,6 +250,7 @@ def _refuse_bad_nesting(outer: Frame | None, run_id: str, parallel: bool) -> Non
 
 def end_run(run: RunCore, error: BaseException | None) -> Protocol[None]:
     """Record how the block was left, and give the lease back in the same commit."""
+    run.end(error)
     try:
         if not run.finished and run.root.alive:
             try:

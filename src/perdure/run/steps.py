@@ -39,6 +39,8 @@ def call_step(
     attempts = 0
     if recorded is not None:
         _refuse_doubt(run, recorded)
+    run.begin(function.name, arguments)
+    if recorded is not None:
         call = recorded.origin or call
         attempts = recorded.attempts
         yield from wait_until(run, recorded.next_at)
@@ -71,7 +73,6 @@ def _execute(
 ) -> Protocol[Any]:
     """Run the body until it succeeds or its retries are used up."""
     run, since = frame.run, frame.run.head.seq
-    run.must_be_open()
     if run.account.owes_credit:
         yield from write_credit(run)
     while True:

@@ -17,7 +17,7 @@ import msgspec
 from .. import codec, objects
 from .. import records as r
 from ..durations import Duration, seconds_of
-from ..errors import EffectInsideStep, RunFinished, RunWaiting, WaitTimeout
+from ..errors import EffectInsideStep, RunWaiting, WaitTimeout
 from ..failpoints import Site
 from ..limits import WAIT_POLL_SECONDS
 from ..store.base import Statement
@@ -224,12 +224,12 @@ def _wait(frame: Frame, wait: Wait, look: Look) -> Protocol[Waited]:
     while True:
         waited = waits[nth] if nth < len(waits) else None
         if waited is None or waited.how in AGAIN:
-            if run.finished:
-                raise RunFinished(f"run {run.id!r} is finished: it does not wait any more")
+            run.begin(wait.text)
             waited = yield from _begin(run, call, wait)
             waits[nth:] = [waited]
         waited.asked = True
         if not waited.how:
+            run.begin(wait.text, why="it waits already")
             yield from _hold(run, waited, wait, look)
         if waited.how not in AGAIN:
             return waited

@@ -21,6 +21,8 @@ def write(run: RunCore, op: r.Op, key: str, value: Any, path: str, version: int 
     named(key, f"{path}: a name")
     if frame.buffer is None:
         if (recorded := _recorded(run, frame, op, key)) is not None:
+            if op != r.Op.DELETE:
+                run.compare(path, recorded.value, value)
             run.land(frame, (recorded,))
             return
         run.must_be_open()
@@ -37,7 +39,8 @@ def write(run: RunCore, op: r.Op, key: str, value: Any, path: str, version: int 
 
 def set_result(run: RunCore, value: Any) -> None:
     """`run.result = value`: lands with the step or item around it, else it is written when the run ends."""
-    if run.finished:
+    if run.ledger.finished is not None:
+        run.compare("result", run.ledger.finished.result, value)
         return
     frame = frame_of(run)
     packed, objects = run.pack(value, "result")

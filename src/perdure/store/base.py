@@ -135,6 +135,8 @@ class Store(ABC):
     """Why this process may not write any more."""
     stale: bool = False
     """Whether the views have to be made anew: a migration has added one that old entries belong to."""
+    guard: Callable[[], None] | None = None
+    """Called before every commit, which it may refuse: for who only looks at what a program would do."""
     one_host: bool = True
     """Whether all processes that use it are on one machine, so that another boot of it is a past one."""
 
@@ -145,6 +147,8 @@ class Store(ABC):
     def submit(self, unit: Unit[T]) -> T:
         """Commit from a plain thread. When it returns, the unit is durable."""
         self._must_be_usable()
+        if self.guard is not None:
+            self.guard()
         reach(unit.site, Moment.BEFORE)
         held = interrupts.hold()
         try:
@@ -158,6 +162,8 @@ class Store(ABC):
     async def submit_async(self, unit: Unit[T]) -> T:
         """Commit from an event loop, which goes on meanwhile. A cancelled caller still waits for the commit."""
         self._must_be_usable()
+        if self.guard is not None:
+            self.guard()
         reach(unit.site, Moment.BEFORE)
         result = await self._submit_async(unit)
         reach(unit.site, Moment.AFTER)

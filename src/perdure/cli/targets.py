@@ -1,0 +1,137 @@
+"""The program that recorded runs are replayed with: a script, a function, or the tasks of an agent."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import runpy
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, redirect_stdout
+from typing import Any
+
+import click
+import msgspec
+
+from ..aio import AsyncAgent
+from ..engine import Engine
+from ..rehearsal import Rehearsal, Stops
+from ..sync import Agent
+
+AnyAgent = Agent | AsyncAgent
+
+
+class Target(msgspec.Struct, frozen=True):
+    """How the code of a run is brought to run."""
+
+    go: Callable[..., Any]
+    by_id: bool
+    """Whether it is called for one run, with its id; else it opens its runs by itself."""
+    engines: tuple[Engine, ...] = ()
+    """The agents of the module, whose runs can be listed."""
+
+
+def load_target(given: str, arguments: tuple[str, ...]) -> Target:
+    """`agent.py` is a script; `module:name` a function or an agent."""
+    name, _, attribute = given.partition(":")
+    if not attribute:
+        if not name.endswith(".py"):
+            raise click.UsageError(f"{given}: give a script (agent.py), a function or an agent (module:name)")
+        if not os.path.exists(name):
+            raise click.UsageError(f"there is no file {name!r}")
+        return Target(lambda: _run_script(name, arguments), by_id=False)
+    with _quietly():
+        module = imported(name)
+    found: Any = module
+    for part in attribute.split("."):
+        found = getattr(found, part, None)
+    engines = tuple({id(it): it._engine for it in vars(module).values() if isinstance(it, AnyAgent)}.values())
+    if isinstance(found, AnyAgent):
+        return _tasks_of(found, given)
+    if not callable(found):
+        raise click.UsageError(f"{given}: {'there is no such name' if found is None else 'it cannot be called'}")
+    return Target(lambda *run_id: _call(found, run_id), _wants_id(found), engines)
+
+
+def _tasks_of(agent: AnyAgent, given: str) -> Target:
+    raise click.UsageError(
+        f"{given}: an agent says nothing of how its runs are opened; name the function that does, or the script"
+    )
+
+
+def _wants_id(function: Callable[..., Any]) -> bool:
+    parameters = inspect.signature(function).parameters.values()
+    return any(p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters)
+
+
+def _call(function: Callable[..., Any], run_id: tuple[str, ...]) -> Any:
+    result = function(*run_id)
+    return asyncio.run(_awaited(result)) if inspect.isawaitable(result) else result
+
+
+async def _awaited(result: Any) -> Any:
+    return await result
+
+
+def _run_script(path: str, arguments: Iterable[str]) -> None:
+    before, folder = sys.argv, os.path.dirname(os.path.abspath(path))
+    sys.argv = [path, *arguments]
+    sys.path.insert(0, folder)
+    try:
+        runpy.run_path(path, run_name="__main__")
+    finally:
+        sys.argv = before
+        sys.path.remove(folder)
+
+
+def imported(name: str) -> Any:
+    """A module, as `python` would find it from the working folder."""
+    import importlib
+
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
+            raise click.UsageError(f"there is no module {name!r} to be found from {os.getcwd()}") from error
+        raise
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """What the program prints is not what it is asked for here."""
+    with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
+        yield
+
+
+@contextmanager
+def rehearsing() -> Iterator[Rehearsal]:
+    """From now on, agents of this process only rehearse."""
+    rehearsal = Engine.rehearsal = Rehearsal()
+    try:
+        yield rehearsal
+    finally:
+        Engine.rehearsal = None
+        rehearsal.close()
+
+
+def rehearse(rehearsal: Rehearsal, target: Target, run_id: str | None) -> None:
+    """Let the program go once; the rehearsal has the runs that it has opened."""
+    rehearsal.runs, rehearsal.notes = [], []
+    with _quietly():
+        try:
+            target.go(*(() if run_id is None else (run_id,)))
+        except (Stops, SystemExit):
+            pass
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # told with the run that it has left, or as a note: it is the user's program
+            if not _is_known(rehearsal, error):
+                rehearsal.notes.append(f"it raises {type(error).__name__}: {error}")
+
+
+def _is_known(rehearsal: Rehearsal, error: BaseException) -> bool:
+    """Whether it comes out of a run, which has noted it; a group of tasks has wrapped the end of a replay."""
+    return any(run.stopped for run in rehearsal.runs)

@@ -1,0 +1,278 @@
+"""`perdure replay-check`: recorded runs and today's code, without running or writing anything."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import itertools
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from perdure import RunWaiting
+from perdure.cli.main import main
+from perdure.engine import close_left
+
+from .kit import Behind, World
+
+PROGRAM = """
+import os
+from perdure import Agent, Done, Unknown
+from pathlib import Path
+
+agent = Agent("travel", store=os.environ["REPLAYED"])
+world = Path(os.environ["WORLD"])
+
+def happens(what):
+    with world.open("a") as file:
+        file.write(what + "\\n")
+
+@agent.step
+def search(city):
+    happens("search")
+    return [city + " 9:00"]
+
+@agent.effect
+def book(flight):
+    happens("book")
+    return "AB12"
+
+@agent.step
+def rate(n):
+    happens("rate")
+    return n * n
+
+def main(run_id):
+    with agent.run(run_id, input={"to": "Oslo"}) as run:
+        run.state["city"] = "Oslo"
+        flights = search("Oslo")
+        code = book(flights[0])
+        run.messages.append(code)
+        for n in run.each([1, 2]):
+            run.state["sum"] = run.state.get("sum", 0) + rate(n)
+        run.map(rate, [3, 4])
+        if run_id == "left":
+            raise ConnectionError("the power is out")
+        if run_id == "asks":
+            run.ask("Which seat?")
+        run.result = code
+"""
+
+CHANGES: dict[str, tuple[tuple[str, str], dict[str, str], str]] = {
+    "nothing": (("", ""), {"done": "replays", "left": "replays", "asks": "replays"}, "comes to the same end"),
+    "it goes on": (("raise ConnectionError", "print"), {"left": "replays"}, "would finish"),
+    "it fails as before": (("", ""), {"left": "replays"}, "fails as before: ConnectionError: the power is out"),
+    "it waits": (("", ""), {"asks": "replays"}, "goes on with Which seat? (it waits already) at"),
+    "an effect renamed": (
+        ("def book(", "def reserve(flight):\n    return happens('reserve')\nbook = reserve\ndef unused("),
+        {"done": "diverges", "left": "diverges", "asks": "diverges"},
+        "reserve(flight='Oslo 9:00') is new, but book(flight='Oslo 9:00') is recorded with the same arguments",
+    ),
+    "an effect renamed, with was": (
+        ("@agent.effect\ndef book(flight)", "@agent.effect(was='book', name='reserve')\ndef book(flight, seat=None)"),
+        {"done": "replays", "left": "replays", "asks": "replays"},
+        "comes to the same end",
+    ),
+    "other arguments of an effect": (
+        ("book(flights[0])", "book('Oslo 11:00')"),
+        {"done": "diverges", "left": "diverges", "asks": "diverges"},
+        "is recorded, and was not asked for before this one",
+    ),
+    "other arguments of a step": (
+        ('search("Oslo")', 'search("Rome")'),
+        {"done": "diverges", "left": "differs", "asks": "differs"},
+        "before search(city='Rome') it has not asked for search (entry",
+    ),
+    "a step removed": (
+        ("run.map(rate, [3, 4])", ""),
+        {"done": "diverges", "left": "replays", "asks": "differs"},
+        "it does not ask any more for rate (entry",
+    ),
+    "a step added at the end": (
+        ("run.result = code", "rate(9)"),
+        {"done": "diverges", "asks": "replays"},
+        "rate(n=9) is not recorded, and the run is finished",
+    ),
+    "another question": (
+        ("Which seat?", "Window or aisle?"),
+        {"asks": "differs", "done": "replays"},
+        "before Window or aisle? it has not asked for ask (entry",
+    ),
+    "another value written in the open": (
+        ('run.state["city"] = "Oslo"', 'run.state["city"] = "Rome"'),
+        {"done": "diverges", "left": "diverges"},
+        "state['city'] is 'Rome', and was recorded as 'Oslo'",
+    ),
+    "another result": (
+        ("run.result = code", "run.result = 5"),
+        {"done": "diverges"},
+        "result is 5, and was recorded as",
+    ),
+    "another input": (('"to": "Oslo"', '"to": "Rome"'), {"done": "diverges"}, "was started with {'to': 'Oslo'}"),
+    "the agent's state in the open": (
+        ("        code = book", "        agent.state.set('trip', 'n', 1)\n        code = book"),
+        {"done": "stops", "left": "stops"},
+        "it writes to the agent in the open",
+    ),
+    "a child that was not there": (
+        ("        code = book", "        with agent.run('child'):\n            pass\n        code = book"),
+        {"done": "diverges", "left": "differs"},
+        "run 'child', a child",
+    ),
+    "an exception of its own": (
+        ("        code = book", "        raise ValueError('no')\n        code = book"),
+        {"done": "diverges", "left": "differs"},
+        "it raises ValueError: no",
+    ),
+}
+
+
+NUMBERS = itertools.count(1)
+"""Modules are imported once in a process."""
+
+
+class Shop:
+    """Versions of a program, and a store with the runs of the first one."""
+
+    def __init__(self, folder: Path, url: str) -> None:
+        self._folder = folder
+        self.url = url
+
+    def written(self, program: str, change: tuple[str, str] = ("", "")) -> str:
+        """A version of it, as a module of its own; returns its name."""
+        name = f"replayed_{next(NUMBERS)}"
+        assert change[0] in program
+        (self._folder / f"{name}.py").write_text(program.replace(*change) if change[0] else program)
+        return name
+
+    def record(self) -> None:
+        """Three runs: one that has finished, one that was left, and one that asks."""
+        program = self.module(self.written(PROGRAM, ("agent.run(run_id,", "agent.run(run_id, wait=0,")))
+        program.main("done")
+        with pytest.raises(ConnectionError):
+            program.main("left")
+        with pytest.raises(RunWaiting):
+            program.main("asks")
+        close_left(self.url)
+
+    def module(self, name: str) -> Any:
+        """One that was written."""
+        return importlib.import_module(name)
+
+    def tables(self) -> dict[str, list[Any]]:
+        """All that the store holds."""
+        names = ("events", "streams", "runs", "leases", "holders", "homes", "state", "questions", "entries", "objects")
+        with Behind(self.url) as behind:
+            return {name: sorted(map(repr, behind.execute(f"SELECT * FROM {name}"))) for name in names}
+
+
+@pytest.fixture
+def shop(
+    tmp_path: Path, store_url: str, world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Shop]:
+    monkeypatch.setenv("REPLAYED", store_url)
+    monkeypatch.setenv("WORLD", str(world.path))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    yield Shop(tmp_path, store_url)
+    close_left(store_url)
+
+
+def check(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[str, Any]]:
+    capsys.readouterr()
+    code = main(["replay-check", *arguments, "--json"])
+    told = capsys.readouterr()
+    assert told.out, told.err
+    return code, json.loads(told.out)
+
+
+def test_what_a_change_does_to_recorded_runs(shop: Shop, world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    shop.record()
+    tables, done = shop.tables(), world.all()
+    assert len(tables["runs"]) == 3
+    for name, (change, verdicts, text) in CHANGES.items():
+        code, report = check(capsys, f"{shop.written(PROGRAM, change)}:main")
+        close_left(shop.url)
+        found = {run["id"]: run["verdict"] for run in report["runs"]}
+        assert {run: found[run] for run in verdicts} == verdicts, (name, report)
+        assert text in json.dumps(report).replace('\\"', '"'), (name, report)
+        assert code == ("diverges" in found.values()), name
+        assert shop.tables() == tables, f"{name}: something was written"
+        assert world.all() == done, f"{name}: something was run"
+
+
+def test_which_runs_and_how_it_is_told(shop: Shop, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shop.record()
+    program = shop.written(PROGRAM, CHANGES["a step removed"][0])
+    code, report = check(capsys, f"{program}:main", "--run", "asks", "--junit", "report.xml")
+    assert (code, [run["id"] for run in report["runs"]]) == (0, ["asks"])
+    assert check(capsys, f"{program}:main", "--run", "asks", "--strict")[0] == 1
+    code, report = check(capsys, f"{program}:main", "--status", "finished", "--junit", "report.xml")
+    assert (code, [run["id"] for run in report["runs"]]) == (1, ["done"])
+    suite = ElementTree.parse(tmp_path / "report.xml").getroot()
+    assert suite.attrib["failures"] == "1" and "rate" in suite[0][0].attrib["message"]
+    code, report = check(capsys, f"{program}:main", "--last", "1")
+    assert len(report["runs"]) == 1 and report["left_out"] == 2
+    code, report = check(capsys, f"{program}:main", "--run", "nobody")
+    assert (code, report["missing"]) == (1, ["nobody"])
+    assert main(["replay-check", f"{program}:main"]) == 1
+    told = capsys.readouterr().out
+    assert "done  finished  diverges: " in told and "3 runs: 1 replayed, 1 differ, 1 diverge" in told
+    for wrong in ("nothing", f"{program}:nobody", f"{program}:agent", "no_such_module:main"):
+        assert main(["replay-check", wrong]) == 2
+
+
+def test_a_script_opens_its_runs_itself(shop: Shop, world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    shop.record()
+    done = world.all()
+    script = shop.written(PROGRAM + "\nimport sys\nmain(sys.argv[1])") + ".py"
+    code, report = check(capsys, script, "done")
+    assert (code, [run["verdict"] for run in report["runs"]]) == (0, ["replays"])
+    code, report = check(capsys, script, "new")
+    assert (code, report["runs"], report["notes"]) == (0, [], ["it would start run 'new', which is not recorded"])
+    assert world.all() == done
+
+
+ASYNC_PROGRAM = """
+import asyncio, os
+from perdure import AsyncAgent
+
+agent = AsyncAgent("travel", store=os.environ["REPLAYED"])
+ran = []
+
+@agent.step
+async def rate(n):
+    ran.append(n)
+    return n
+
+async def main(run_id):
+    async with agent.run(run_id) as run:
+        await rate(0)
+        async with asyncio.TaskGroup() as tasks:
+            for n in (1, 2):
+                tasks.create_task(rate(n))
+        await run.map(rate, [3, 4])
+        if run_id == "left" and not run.resumed:
+            raise ConnectionError
+"""
+
+
+def test_an_async_program(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+    recorded = shop.module(shop.written(ASYNC_PROGRAM))
+    asyncio.run(recorded.main("done"))
+    with pytest.raises(ConnectionError):
+        asyncio.run(recorded.main("left"))
+    close_left(shop.url)
+    for change, verdicts in (
+        (("", ""), ["replays", "replays"]),
+        (("[3, 4]", "[3, 5]"), ["differs", "diverges"]),
+        (("(1, 2)", "(1, 5)"), ["differs", "diverges"]),
+    ):
+        name = shop.written(ASYNC_PROGRAM, change)
+        _, report = check(capsys, f"{name}:main")
+        assert [run["verdict"] for run in report["runs"]] == verdicts
+        assert shop.module(name).ran == []
