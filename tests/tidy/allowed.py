@@ -29,6 +29,7 @@ BROAD_EXCEPTS = {
     ("src/perdure/testing/crashtest/zygote.py", "_run"): (
         "the user's program: shown and told by the exit code, as an interpreter does it"
     ),
+    ("src/perdure/cli/targets.py", "rehearse"): "the user's program: told with its run, or as a note",
     ("src/perdure/codec/registry.py", "_upcast"): "the user's code: raised again as UnknownType",
     (
         "src/perdure/codec/exceptions.py",
@@ -41,6 +42,7 @@ BROAD_EXCEPTS = {
 """`except Exception`, `except BaseException` and their kin."""
 
 DYNAMIC_CODE: dict[tuple[str, str], str] = {
+    ("src/perdure/cli/targets.py", "imported"): "the module that the user names on the command line, as for python -m",
     ("src/perdure/cli/main.py", "_Commands.get_command"): "a module of the table COMMANDS in the same file, never data",
 }
 """Imports whose name is computed, and other ways to make code from data."""

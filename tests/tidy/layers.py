@@ -20,7 +20,7 @@ LAYERS = {
     "package": "__init__ types",
     "facade": "agent aio sync",
     "nouns": "engine run runs handoff answers state checkpoints events kinds usage "
-    "retention folding branches workflows memory workspace context artifacts",
+    "retention folding rehearsal branches workflows memory workspace context artifacts",
     "truth": "journal objects trees collect archive leases keys",
     "store": "store",
     "values": "records plan_records fold_records fork_records prices "

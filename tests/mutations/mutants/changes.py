@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutations.mutant import mutant
 
 TESTS = "conformance/test_code_changes.py::"
+REPLAYS = "conformance/test_replay_check.py::"
 
 CHANGES = (
     mutant(
@@ -54,6 +55,30 @@ CHANGES = (
         "run/effects.py",
         "call = recorded.origin or call",
         "pass",
+    ),
+    mutant(
+        "a-rehearsal-writes",
+        "perdure replay-check writes to the store of production",
+        REPLAYS + "test_what_a_change_does_to_recorded_runs",
+        "rehearsal.py",
+        "        place.store.guard = self._guard\n",
+        "",
+    ),
+    mutant(
+        "a-rehearsal-runs-steps",
+        "perdure replay-check runs steps that are not recorded",
+        REPLAYS + "test_what_a_change_does_to_recorded_runs",
+        "run/steps.py",
+        "    run.begin(function.name, arguments)\n",
+        "",
+    ),
+    mutant(
+        "a-rehearsal-does-not-miss-anything",
+        "a finished run whose steps are not asked for any more replays",
+        REPLAYS + "test_what_a_change_does_to_recorded_runs",
+        "rehearsal.py",
+        "        return one.consumed or self._passed(one.path)",
+        "        return True",
     ),
     mutant(
         "questions-that-nobody-asks-stay-open",

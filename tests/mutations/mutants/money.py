@@ -45,7 +45,7 @@ MONEY = (
         "the steps of finished items are not credited",
         MODEL,
         "run/items.py",
-        "        self.run.account.credit_item(path)\n",
+        "        self.run.pass_item(path)\n",
         "",
     ),
     mutant(
