@@ -16,10 +16,11 @@ from .failpoints import Site
 from .journal.append import Append
 from .journal.signals import Signal
 from .run.doubt import Done
+from .run.open_stream import in_the_open
 from .run.requests import Protocol, Read, drive_sync
 from .run.writes import named
 from .runs import EffectInDoubt, Question, RunInfo, get_run
-from .state import in_the_open, write
+from .state import write
 
 if TYPE_CHECKING:
     from .engine import Engine

@@ -21,6 +21,7 @@ from .limits import NAME_CHARACTERS_MAX
 from .locks import rlock
 from .process import this_process
 from .run.core import RunCore
+from .run.obeying import Ear
 from .run.scope import Frame
 from .store import file_of, is_embedded, locate, open_store, without_password
 from .store.base import Last, Script, Statement, Store, Unit, holds
@@ -40,6 +41,7 @@ class Place:
         self.bodies: dict[int, set[Frame]] = {}
         """By stream, for all agents here: whoever resumes a run must know of a body that is still at work."""
         self._streams: dict[str, tuple[Head, Callable[[], keys.SigningKey | None]]] = {}
+        self.ear = Ear(self.store)
         self._tenancy: Tenancy | None = None
         self._lock = rlock()
 
@@ -50,7 +52,9 @@ class Place:
             # One, however many threads open their first runs at once: the heart of a second one would be forgotten.
             with self._lock:
                 if self._tenancy is None:
-                    self._tenancy = Tenancy(self.store)
+                    tenancy = Tenancy(self.store)
+                    tenancy.between_beats = self.ear.look
+                    self._tenancy = tenancy
         return self._tenancy
 
     @property
@@ -258,6 +262,7 @@ class Engine:
         self.open_runs += 1
         if run.head.fence:
             self.tenancy.open_streams.add(run.head.stream)
+            self.place.ear.opened(run)
 
     def closed(self, run: RunCore) -> None:
         """And now no more."""
@@ -265,6 +270,7 @@ class Engine:
         run.root.alive = False
         if run.head.fence:
             self.tenancy.open_streams.discard(run.head.stream)
+            self.place.ear.closed(run)
         if not run.bodies:
             self.place.bodies.pop(run.head.stream, None)
 

@@ -34,6 +34,9 @@
     │   ├── RunNotFinished           PD310  there is no result yet
     │   ├── BudgetExceeded           PD311  the run has spent what it may
     │   ├── WaitTimeout              PD312  nobody answered in time; also a TimeoutError
+    │   ├── RunWasCancelled          PD313  also a RunCancelled: somebody has ended it for good
+    │   ├── RunWasPaused             PD314  also a RunPaused: goes on when somebody resumes it
+    │   ├── RunNotPaused             PD315  there is nothing to resume
     │   ├── PointNotFound            PD330  a run has no such entry, step or checkpoint
     │   └── RunExists                PD331  a fork needs an id that no run has
     ├── CallProblem                  steps and effects
@@ -58,6 +61,10 @@
         ├── StepNotReady             PD505  waits for other steps, or is done
         ├── UnknownAction            PD506  nothing is registered under that name
         └── WorkflowBlocked          PD507  nothing that is left can be done now
+
+    RunStopped                       no Exception: leaves a block although its code says `except Exception`
+    ├── RunCancelled                 PD313  raised in the block of a run that is cancelled
+    └── RunPaused                    PD314  raised in the block of a run that is paused
 
 `NotDone` is not an error of Perdure but a word of yours: raise it in an effect to say
 that nothing happened. Warnings: `NotDurableWarning`, `StoreMovedWarning`.
@@ -311,6 +318,63 @@ class WaitTimeout(RunProblem, TimeoutError):
 
     code = "PD312"
     hint = "give default= to go on without it"
+
+
+class RunStopped(BaseException):
+    """Somebody has told the run to stop."""
+
+    # No Exception: a program that says `except Exception` around a tool must not keep a cancelled run going. Outside of
+    # the block of the run, where that is no danger, what is raised is an Exception too: see RunWasCancelled.
+
+    code: ClassVar[str] = ""
+    hint: str = ""
+
+    def __init__(self, message: str = "", *, hint: str = "", reason: str = "", by: str = "", run: str = "") -> None:
+        super().__init__(message or (type(self).__doc__ or "").strip().splitlines()[0])
+        self.hint = hint or type(self).hint
+        self.run = run
+        """The id of the run."""
+        self.reason = reason
+        self.by = by
+        """Who has said so."""
+
+    def __str__(self) -> str:
+        text = BaseException.__str__(self)  # a PerdureError beside it would say the hint too
+        return f"{text} ({self.hint})" if self.hint else text
+
+    @property
+    def message(self) -> str:
+        """What happened, without the hint."""
+        return BaseException.__str__(self)
+
+
+class RunCancelled(RunStopped):
+    """The run was cancelled, for good."""
+
+    code = "PD313"
+    hint = "what it did is kept: `perdure show` tells; start a run with a new id"
+
+
+class RunPaused(RunStopped):
+    """The run is paused."""
+
+    code = "PD314"
+    hint = "agent.runs.resume(id) or `perdure resume RUN`, then start it again"
+
+
+class RunWasCancelled(RunCancelled, RunProblem):
+    """The run was cancelled, for good."""
+
+
+class RunWasPaused(RunPaused, RunProblem):
+    """The run is paused."""
+
+
+class RunNotPaused(RunProblem):
+    """The run is not paused, so there is nothing to resume."""
+
+    code = "PD315"
+    hint = "start its program again: a run goes on under the same id"
 
 
 class PointNotFound(RunProblem, LookupError):

@@ -41,6 +41,8 @@ class Site(StrEnum):
     WAIT_BEGIN = "wait.begin"
     WAIT_END = "wait.end"
     SIGNAL = "run.signal"
+    ORDER = "run.order"
+    CLEANUP = "run.cleanup"
     FORK = "run.fork"
     STATE = "state.write"
     CHECKPOINT = "checkpoint.write"

@@ -253,9 +253,12 @@ class _Page:
     def _next(self) -> list[str]:
         if self._run.status == r.Status.FINISHED:
             return [*self._heading("Go on"), "It is finished. Read its result, or begin a run of another id."]
+        if self._run.status == r.Status.CANCELLED:
+            return [*self._heading("Go on"), "It is cancelled. Begin a run of another id, or fork it."]
         how = "the same id goes on where it was, in any process that reaches the store. What is done is not done again."
         return [
             *self._heading("Go on"),
+            *self._resume(),
             f"Start the program that opens the run {code(self._run.id)}: {how}",
             "",
             "```python",
@@ -265,6 +268,11 @@ class _Page:
             "",
             f"Everything that it has recorded: {code(f'perdure show {shlex.quote(self._run.id)}{self._options()}')}",
         ]
+
+    def _resume(self) -> list[str]:
+        if self._run.status != r.Status.PAUSED:
+            return []
+        return [f"First {code(f'perdure resume {shlex.quote(self._run.id)}{self._options()}')}, when it may go on.", ""]
 
     def _options(self) -> str:
         return f" --agent {shlex.quote(self._run.agent)} --store {shlex.quote(self._it.store)}"
@@ -277,6 +285,9 @@ _STANDING = {
     r.Status.FAILED: "an error ended it; started again it goes on from its last durable moment",
     r.Status.FINISHED: "all of it is done",
     r.Status.CRASHED: "its process is gone, and it can go on",
+    r.Status.PAUSED: "it rests until somebody resumes it",
+    r.Status.CANCELLING: "it was cancelled, and cleans up",
+    r.Status.CANCELLED: "it was cancelled, for good",
 }
 _ANSWERS = {"ask": "answer {run} VALUE", "approve": "answer {run} --yes", "event": "send {run} NAME PAYLOAD"}
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 import weakref
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
@@ -17,7 +19,7 @@ import msgspec
 
 from .errors import LeaseLost, PerdureError, RunBusy
 from .failpoints import Site
-from .limits import HEARTBEAT_SECONDS, LEASE_SECONDS, LEAVE_SECONDS_MAX
+from .limits import HEARTBEAT_SECONDS, LEASE_SECONDS, LEAVE_SECONDS_MAX, ORDER_LOOK_SECONDS
 from .process import Holder, proven_dead, this_process
 from .store.base import Last, Script, Statement, Store, Unit
 
@@ -87,6 +89,8 @@ class Tenancy:
         """How often the deadline has passed: a run that was claimed before the last time may be another's by now."""
         self._strange: dict[tuple[int, int], int] = {}
         """Holders with impossible deadlines, and when each was first seen, by our boot clock."""
+        self.between_beats: Callable[[], None] = lambda: None
+        """What the heart's thread does meanwhile, often and shortly."""
         self.tidied = False
         """Whether this process has cleared away what dead ones have left."""
         self._stop = threading.Event()
@@ -169,12 +173,16 @@ class Tenancy:
 
 def _beat(tenancy: weakref.ref[Tenancy], stop: threading.Event) -> None:
     """Renew until told to stop, or until nobody uses the tenancy any more."""
-    while not stop.wait(HEARTBEAT_SECONDS):
+    beat_at = time.monotonic() + HEARTBEAT_SECONDS
+    while not stop.wait(min(HEARTBEAT_SECONDS, ORDER_LOOK_SECONDS)):
         it = tenancy()
         if it is None:
             return
         try:
-            it.renew()
+            if time.monotonic() >= beat_at:
+                beat_at = time.monotonic() + HEARTBEAT_SECONDS
+                it.renew()
+            it.between_beats()
         except PerdureError:
             # The store is full, fenced or busy. The deadline stays where it was, and `expired` tells the runs.
             continue

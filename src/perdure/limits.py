@@ -74,6 +74,12 @@ WAIT_POLL_SECONDS_MAX = 1.0
 LISTEN_POLL_SECONDS = 5.0
 """And for one that can."""
 
+ORDER_LOOK_SECONDS = 0.2
+"""How often a process looks whether one of its runs was told to stop, while it makes no commit that would tell it."""
+
+ORDER_LOOK_AFTER_SECONDS = 1.0
+"""Only for runs that have been open for so long: short ones hear of it with their next commit."""
+
 RETRY_BACKOFF_SECONDS = 0.5
 RETRY_BACKOFF_SECONDS_MAX = 60.0
 """Pause before the first repetition, doubled each time up to the maximum."""

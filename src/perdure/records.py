@@ -12,7 +12,7 @@ from enum import IntEnum, StrEnum
 
 import msgspec
 
-from . import fold_records, fork_records, plan_records
+from . import fold_records, fork_records, order_records, plan_records
 from .errors import JournalDamaged, StoreTooNew
 from .process import Holder
 
@@ -26,6 +26,12 @@ Standing = plan_records.Standing
 PlannedStep = plan_records.PlannedStep
 WorkflowMade = plan_records.WorkflowMade
 WorkflowMoved = plan_records.WorkflowMoved
+Order = order_records.Order
+OrderGiven = order_records.OrderGiven
+RunCancelled = order_records.RunCancelled
+RunPaused = order_records.RunPaused
+RunReleased = order_records.RunReleased
+CleanupBegan = order_records.CleanupBegan
 Usage = fold_records.Usage
 Saved = fold_records.Saved
 Carried = fold_records.Carried
@@ -155,6 +161,7 @@ Landing = (
     | WorkflowMade
     | WorkflowMoved
     | SignalSent
+    | OrderGiven
 )
 """What a step, an effect, an item or a call in the open may write to the agent. Kinds are told apart by their tag."""
 
@@ -171,6 +178,9 @@ class Status(StrEnum):
     INTERRUPTED = "interrupted"
     FAILED = "failed"
     FINISHED = "finished"
+    PAUSED = "paused"
+    CANCELLING = "cancelling"
+    CANCELLED = "cancelled"
     CRASHED = "crashed"
 
 
@@ -408,6 +418,10 @@ class Kind(IntEnum):
     WAIT_BEGAN = 40
     WAIT_ENDED = 41
     FOLDED = 50
+    RUN_CANCELLED = 65
+    RUN_PAUSED = 66
+    RUN_RELEASED = 67
+    CLEANUP_BEGAN = 68
     FORKED = 70
 
 
@@ -437,6 +451,10 @@ CLASS_OF: dict[int, type[Record]] = {
     Kind.WAIT_BEGAN: WaitBegan,
     Kind.WAIT_ENDED: WaitEnded,
     Kind.FOLDED: Folded,
+    Kind.RUN_CANCELLED: RunCancelled,
+    Kind.RUN_PAUSED: RunPaused,
+    Kind.RUN_RELEASED: RunReleased,
+    Kind.CLEANUP_BEGAN: CleanupBegan,
     Kind.FORKED: Forked,
 }
 KIND_OF: dict[type[Record], int] = {record: int(kind) for kind, record in CLASS_OF.items()}

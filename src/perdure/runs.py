@@ -168,7 +168,7 @@ def _questions(
 def _in_doubt(summary: RunSummary, ledger: Ledger, unpack: Callable[[bytes], Any]) -> list[EffectInDoubt]:
     """Intents without an outcome; while the holder is at work they are only under way, unless it asks."""
     asked = set(ledger.questions)
-    at_work = summary.status == r.Status.RUNNING
+    at_work = summary.status in (r.Status.RUNNING, r.Status.CANCELLING)
     return [
         EffectInDoubt(one.name, one.key, unpack(one.arguments), one.begun)
         for one in ledger.in_doubt()
@@ -191,7 +191,7 @@ def view_of(events: Iterable[r.Event]) -> View:
 def _summary(store: Store, row: tuple[Any, ...]) -> RunSummary:
     stream, agent, run_id, status, _, parent, started_at, changed_at, resumes, _, error, origin, cut = row
     shown, holder = r.Status(status), ""
-    if shown in (r.Status.RUNNING, r.Status.WAITING):  # all others have given their lease back
+    if shown in (r.Status.RUNNING, r.Status.WAITING, r.Status.CANCELLING):  # all others have given their lease back
         lease = lease_of(store.read("read_lease", (stream, store.clock.boot_ms()))[0], store.one_host)
         if lease.alive():
             holder = str(lease.process)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence, Set
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -16,14 +16,15 @@ from . import objects
 from . import records as r
 from .clock import moment, moment_text
 from .durations import Duration, seconds_of
-from .errors import Abandoned, HistoryFolded, LeaseLost, VersionConflict
+from .errors import Abandoned, HistoryFolded, VersionConflict
 from .failpoints import Site
-from .journal.append import Append, Head, Signer
+from .journal.append import Head, Signer
 from .journal.keeping import REPLAYS
 from .journal.keeping import SPACE as RULES
 from .journal.landing import Ask, Entry, Land, Place, Unchanged, Wanted, landed_at
-from .limits import SEAL_EVENTS, SWEEP_KEYS_MAX, SWEEP_WRITES
-from .run.requests import Protocol, Read, Submit
+from .limits import SWEEP_KEYS_MAX, SWEEP_WRITES
+from .run.open_stream import in_the_open
+from .run.requests import Protocol, Read
 from .run.scope import Buffer, current, waiting
 from .run.writes import named
 from .store.base import Rows, must_not_decide
@@ -31,7 +32,6 @@ from .store.base import Rows, must_not_decide
 if TYPE_CHECKING:
     from .engine import Engine
 
-A = TypeVar("A", bound=Append)
 When = int | datetime
 _EVER = (1 << 62) - 1
 _TRIES = 20
@@ -133,19 +133,6 @@ def write(engine: Engine, site: Site, asks: Sequence[Wanted]) -> Protocol[Sequen
         return (yield from land(engine, site, asks))
     room.asks += asks
     return ()
-
-
-def in_the_open(engine: Engine, make: Callable[[Head, Signer | None], A]) -> Protocol[A]:
-    """Commit entries to the stream of this process; to a new one, when `gc` has folded that one under its hands."""
-    while True:
-        head = yield Read(engine.own_stream)
-        unit = make(head, engine.signer if head.seq - head.sealed >= SEAL_EVENTS else None)
-        try:
-            yield Submit(unit)
-        except LeaseLost:
-            engine.place.leave_stream(engine.name, head)
-            continue
-        return unit
 
 
 def waiting_room(engine: Engine) -> Buffer | None:

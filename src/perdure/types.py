@@ -14,6 +14,7 @@ from .checkpoints import CheckpointInfo
 from .codec.restored import Restored
 from .events.reading import Event
 from .handoff import Handoff
+from .orders import RunOrder
 from .retention import GcReport
 from .runs import EffectInDoubt, Question, RunInfo, RunSummary
 from .state import StateVersion
@@ -38,6 +39,7 @@ __all__ = [
     "Restored",
     "RunDiff",
     "RunInfo",
+    "RunOrder",
     "RunSummary",
     "Savings",
     "StateVersion",

@@ -22,6 +22,7 @@ from perdure import (
     Done,
     InDoubt,
     NotDone,
+    RunCancelled,
     RunExists,
     RunWaiting,
     Unknown,
@@ -306,6 +307,14 @@ async def nest(cast: Cast, run: Any) -> None:
         errand.result = await out(cast.effect("deliver", deliver)("delivered"))
     cast.ack("delivered")
     await out(run.state.set("errand", errand.result))
+    with contextlib.suppress(RunCancelled):
+        async with entered(cast.agent.run("recall", wait=0)) as recall:
+            try:
+                await out(cast.agent.runs.cancel("recall"))
+                await out(recall.step(str.upper, "under way"))
+            finally:
+                async with entered(recall.cleanup()):
+                    await out(recall.state.set("undone", True))
 
 
 async def branch(cast: Cast) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import apsw
 
-from perdure import Agent, InDoubt, RunWaiting, StoreMovedWarning, kinds
+from perdure import Agent, InDoubt, RunCancelled, RunWaiting, StoreMovedWarning, kinds
 from perdure.collect import collect
 from perdure.store import open_store
 from perdure.store.base import Store
@@ -77,6 +77,7 @@ def fill(path: Path) -> None:
         if run_id != "in-doubt":
             with contextlib.suppress(RunWaiting), agent.run(run_id, wait=0):
                 book("lost")
+    _order(agent)
     agent.runs.answer("answered", done="AB12", by="ann")
     with agent.run("answered") as run:
         think()
@@ -99,6 +100,20 @@ def fold(path: Path) -> None:
     time.sleep(0.005)
     assert keeper.gc(fold_before=0.001).events.count == 11
     keeper.close()
+
+
+def _order(agent: Agent) -> None:
+    """Runs that were told to stop, and to go on."""
+    with contextlib.suppress(RunCancelled), agent.run("cancelled") as run:
+        agent.runs.pause("cancelled")
+        agent.runs.resume("cancelled")
+        agent.runs.cancel("cancelled", "too dear", by="ann")
+        run.step(str.upper, "ROM")
+    with contextlib.suppress(KeyboardInterrupt), agent.run("paused"):
+        raise KeyboardInterrupt
+    agent.runs.pause("paused", by="ann")
+    agent.runs.resume("paused", by="bob")
+    agent.runs.pause("paused", by="ann")
 
 
 def _keep(agent: Agent) -> None:

@@ -66,6 +66,8 @@ def test_runs_are_listed_with_status_and_what_they_wait_for(cli: Cli) -> None:
         "waiting",
         "in-doubt",
         "finished-fork",
+        "paused",
+        "cancelled",
     }
     assert rows["finished"].split()[1:4] == ["travel", "finished", "3"]
     assert "Did book happen?" in rows["waiting"]
@@ -88,15 +90,15 @@ def test_runs_can_be_chosen(cli: Cli) -> None:
     assert cli.json("runs", "--agent", "nobody") == []
     assert cli("runs", "--agent", "nobody") == "no such runs\n"
     assert len(cli.json("runs", "--limit", "2")) == 2
-    assert cli("runs", "--limit", "2").splitlines()[-1] == "6 more; --limit 0 shows all"
-    assert len(cli.json("runs", "--limit", "0")) == 8
+    assert cli("runs", "--limit", "2").splitlines()[-1] == "8 more; --limit 0 shows all"
+    assert len(cli.json("runs", "--limit", "0")) == 10
 
 
 def test_a_damaged_run_does_not_hide_the_others(cli: Cli) -> None:
     with closing(behind(cli.path)) as raw:
         raw.execute("UPDATE events SET at = at + 1 WHERE id = (8 << 32 | 2)")
     rows = {row["id"]: row for row in cli.json("runs")}
-    assert len(rows) == 8
+    assert len(rows) == 10
     assert "its journal is damaged" in rows["in-doubt"]["note"]
     cli("show", "in-doubt", code=2)
     assert "error[PD209]" in cli.err
@@ -107,7 +109,7 @@ def test_reading_registers_nobody(cli: Cli) -> None:
         cli(*command, code=1 if command == ["doctor"] else 0)  # the copy has another home
     store = opened(cli.path)
     assert store.read("holders_at_work", (0,)) == []
-    assert len(store.read("all_streams")) == 10
+    assert len(store.read("all_streams")) == 12
     store.close()
 
 

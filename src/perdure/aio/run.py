@@ -24,6 +24,7 @@ from ..run.durable import Durable, make_durable
 from ..run.functions import Options, earlier_names
 from ..run.items import END, ItemKey, Loop, Loops, earlier_loops, finish_current_item
 from ..run.lifecycle import end_run, open_run
+from ..run.obeying import Cleaning
 from ..run.parallel import AT_ONCE, map_items
 from ..run.requests import drive_async
 from ..run.requests import drive_sync as block
@@ -323,6 +324,20 @@ class AsyncRun:
         """The current item is done now, even if the loop is left before it asks for the next."""
         await self._do(finish_current_item(self._core))
 
+    def cleanup(self) -> AsyncCleanup:
+        """A block that a cancelled run may still do things in: steps and effects that undo what was begun.
+
+        >>> try:
+        ...     await work()
+        ... finally:
+        ...     async with run.cleanup():
+        ...         await release()
+
+        In a run that ends well or fails it is a block like any other. When the run is paused nothing in it is begun,
+        because the run goes on later.
+        """
+        return AsyncCleanup(self._core)
+
     def bind(self, function: Callable[P, R]) -> Callable[P, R]:
         """A function that belongs to this run in whatever thread it is called."""
         here = copy_context()
@@ -391,6 +406,20 @@ class RunExecutor(ThreadPoolExecutor):
         """Like that of any executor; the run's context goes along."""
         here = copy_context()
         return super().submit(lambda: here.run(fn, *args, **kwargs))
+
+
+class AsyncCleanup:
+    """What `run.cleanup` returns."""
+
+    def __init__(self, run: RunCore) -> None:
+        self._store = run.store
+        self._cleaning = Cleaning(run)
+
+    async def __aenter__(self) -> None:
+        await drive_async(self._store, self._cleaning.begin())
+
+    async def __aexit__(self, *_: object) -> None:
+        self._cleaning.end()
 
 
 class AsyncEach(Generic[R]):

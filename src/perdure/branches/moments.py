@@ -10,6 +10,7 @@ import msgspec
 
 from .. import objects
 from .. import records as r
+from ..journal.fold import told_by
 from ..run.ledger import Ledger
 from ..runs import EffectInDoubt, Question, RunInfo, get_run, view_of
 from ..store.base import Store
@@ -22,6 +23,9 @@ _ENDS: dict[type[r.Record], r.Status] = {
     r.RunFailed: r.Status.FAILED,
     r.RunInterrupted: r.Status.INTERRUPTED,
     r.Forked: r.Status.INTERRUPTED,
+    r.RunReleased: r.Status.INTERRUPTED,
+    r.RunPaused: r.Status.PAUSED,
+    r.RunCancelled: r.Status.CANCELLED,
 }
 
 
@@ -50,8 +54,11 @@ def run_at(store: Store, agent: str, run_id: str, at: Point, unpack: Unpack | No
 
 def _summary(info: RunInfo, events: Sequence[r.Event], waits: bool) -> Any:
     last = events[-1].record
-    status = r.Status.WAITING if waits else _ENDS.get(type(last), r.Status.RUNNING)
+    stopped = isinstance(last, r.RunCancelled | r.RunPaused)
+    status = r.Status.WAITING if waits and not stopped else _ENDS.get(type(last), r.Status.RUNNING)
     error = last.text if isinstance(last, r.RunFailed) else last.reason if isinstance(last, r.RunInterrupted) else ""
+    if isinstance(last, r.RunCancelled | r.RunPaused):
+        error = told_by(last)
     resumes = sum(isinstance(event.record, r.RunResumed) for event in events)
     at = events[-1].at
     return msgspec.structs.replace(info.summary, status=status, error=error, holder="", resumes=resumes, changed_at=at)
@@ -68,4 +75,6 @@ def open_questions(events: Sequence[r.Event]) -> tuple[r.OpenQuestion, ...]:
             found[event.seq] = r.OpenQuestion(event.seq, event.seq, it.kind, it.text, event.at)
         elif isinstance(it, r.QuestionClosed | r.WaitEnded):
             found.pop(it.question if isinstance(it, r.QuestionClosed) else it.wait, None)
+        elif isinstance(it, r.RunCancelled):
+            found.clear()
     return tuple(found.values())

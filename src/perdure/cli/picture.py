@@ -11,6 +11,7 @@ from itertools import groupby
 from typing import Any
 
 from .. import records as r
+from ..journal.fold import told_by
 from .spans import DOUBT, POINT, WAIT, WORK, Opening, Picture, Row, Spending, alike, together
 
 
@@ -118,6 +119,12 @@ class _Builder:
         self._stopped()
         if self.openings:
             self.openings[-1].how, self.openings[-1].told = how, told
+
+    def stopped(self, event: r.Event, it: r.RunCancelled | r.RunPaused, how: str) -> None:
+        if it.order:
+            self.closed(event, how, told_by(it))
+        else:
+            self._mark(event)  # no process had it open, and how the last one ended stays as it is
 
     def replayed(self, event: r.Event, it: r.Replayed) -> None:
         if self.openings:
@@ -303,6 +310,8 @@ _HANDLERS: dict[type[r.Record], Callable[[_Builder, r.Event, Any], None]] = {
     r.RunFinished: lambda builder, event, it: builder.closed(event, "finished"),
     r.RunFailed: lambda builder, event, it: builder.closed(event, "failed", it.text),
     r.RunInterrupted: lambda builder, event, it: builder.closed(event, "interrupted", it.reason),
+    r.RunCancelled: lambda builder, event, it: builder.stopped(event, it, "cancelled"),
+    r.RunPaused: lambda builder, event, it: builder.stopped(event, it, "paused"),
     r.Forked: lambda builder, event, it: builder.closed(event, "forked", f"from {it.of}, after entry {it.cut}"),
     r.Replayed: _Builder.replayed,
     r.StepDone: _Builder.step_done,

@@ -77,7 +77,7 @@ def row_of(store: Store, run: RunSummary) -> Row:
     waits_for = tuple(text for _, about, _, text, _ in asked if not _answered(store, run, about))
     last = _last_entry_at(store, run)
     note = _ANSWERED if asked and not waits_for else ""
-    if Kind.EFFECT_INTENDED not in counts or run.status in (Status.FINISHED, Status.RUNNING):
+    if Kind.EFFECT_INTENDED not in counts or run.status in (Status.FINISHED, Status.RUNNING, Status.CANCELLING):
         return Row(run, done, (), waits_for, last, note)
     try:
         # Only the whole stream tells which of its intents have no outcome.
@@ -104,7 +104,7 @@ def _counts(store: Store, run: RunSummary) -> Mapping[int, int]:
 
 def _last_entry_at(store: Store, run: RunSummary) -> int:
     """When it last did anything. A run that has ended did so with its last entry."""
-    if run.status not in (Status.RUNNING, Status.WAITING, Status.CRASHED):
+    if run.status not in (Status.RUNNING, Status.WAITING, Status.CRASHED, Status.CANCELLING):
         return run.changed_at
     rows = [row for seq, _ in store.read("head_of", (run.stream,)) for row in store.read("event_at", (run.stream, seq))]
     return int(rows[0][2]) if rows else run.changed_at

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 ENTRIES_SHOWN = 50
 
+_TOLD = (Status.CANCELLED, Status.CANCELLING, Status.PAUSED)
+"""Their error is who has told them, and why."""
+
 
 class Doubt(msgspec.Struct, frozen=True):
     """An effect in doubt, and what somebody has answered already."""
@@ -83,13 +86,13 @@ def _print_facts(out: Output, info: RunInfo, now: int) -> None:
     run = info.summary
     out.line(f"run {clean(run.id)} of agent {clean(run.agent)}", style="bold")
     facts = [
-        ("status", run.status.value),
+        ("status", f"{run.status.value} {clean(run.error)}" if run.status in _TOLD else run.status.value),
         ("started", f"{when(run.started_at)}, {ago(run.started_at, now)}"),
         ("last entry", f"{when(info.events[-1].at)}, {ago(info.events[-1].at, now)}"),
         ("forked", _forked(info)),
         ("resumed", "once" if run.resumes == 1 else f"{run.resumes} times" if run.resumes else ""),
         ("open in", clean(run.holder)),
-        ("error", clean(run.error)),
+        ("error", "" if run.status in _TOLD else clean(run.error)),
         ("input", shown(info.input)),
         ("result", shown(info.result) if info.finished else ""),
         ("messages", str(len(info.messages))),
@@ -161,6 +164,9 @@ def _print_doubts(out: Output, info: RunInfo, doubts: Sequence[Doubt], options: 
         out.line(f"it did     {command} --done RESULT")
         out.line(f"it did not {command} --retry")
         out.line(f"give up    {command} --fail")
+    if info.status == Status.PAUSED:
+        out.line()
+        out.line(f"To go on: {clean(f'perdure resume {shlex.quote(info.id)}{options}')}, then start its program.")
     if info.status == Status.CRASHED and not doubts:
         out.line()
         out.line("Its process is gone. Start the program again: the run goes on where it was.")

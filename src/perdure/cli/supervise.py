@@ -181,7 +181,7 @@ def progress_of(url: str) -> Progress:
         return Progress()  # the program has not made it yet, or cannot: its own message says why
     try:
         runs = list_runs(store)
-        unfinished = tuple(run for run in runs if run.status != Status.FINISHED)
+        unfinished = tuple(run for run in runs if run.status not in (Status.FINISHED, Status.CANCELLED, Status.PAUSED))
         return Progress(sum(_entries(store, run.stream) for run in runs) + _landed(store), unfinished)
     finally:
         store.close()

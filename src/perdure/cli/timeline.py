@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import records as r
+from ..journal.fold import told_by
 from ..prices import NANOS
 from ..usage import in_dollars
 from .output import clean, counted, shown, size
@@ -79,6 +80,8 @@ class _Teller:
             return f"workflow {shown(it.name)}: step {clean(it.step)} {it.standing.status}"
         if isinstance(it, r.SignalSent):
             return f"event {shown(it.name)} sent to run {shown(it.run)}: {self._value(it.value)}"
+        if isinstance(it, r.OrderGiven):
+            return f"{it.order} of the run of stream {it.stream}, by {clean(it.by)}"
         key = f"agent's state[{shown(it.space)}][{shown(it.key)}]"
         return f"{key} = {self._value(it.value)}" if it.value else f"{key} deleted"
 
@@ -163,6 +166,10 @@ _WORDS: dict[type[r.Record], Callable[[_Teller, Any], str]] = {
     r.RunFinished: _Teller.finished,
     r.RunFailed: lambda teller, it: f"failed: {clean(it.text)}",
     r.RunInterrupted: lambda teller, it: f"interrupted: {clean(it.reason)}",
+    r.RunCancelled: lambda teller, it: f"cancelled {clean(told_by(it))}",
+    r.RunPaused: lambda teller, it: f"paused {clean(told_by(it))}",
+    r.RunReleased: lambda teller, it: f"may go on, says {clean(told_by(it).removeprefix('by '))}",
+    r.CleanupBegan: lambda teller, it: f"cleans up: cancelled {clean(told_by(it))}",
     r.StepDone: _Teller.step_done,
     r.StepFailed: _Teller.step_failed,
     r.AttemptFailed: _Teller.attempt_failed,

@@ -12,10 +12,11 @@ from ..journal.append import Append
 from ..journal.landing import Settled
 from ..limits import EVENTS_OF_ENTRY_MAX
 from ..run.core import RunCore
+from ..run.open_stream import in_the_open
 from ..run.requests import Protocol, Read
 from ..run.scope import current
 from ..run.writes import named, write
-from ..state import in_the_open, waiting_room
+from ..state import waiting_room
 from ..store.base import Statement
 from .schemas import Noted
 

@@ -12,7 +12,7 @@ from ..errors import JournalDamaged, LeaseLost
 from ..failpoints import Site
 from ..limits import SEAL_EVENTS
 from ..records import KIND_OF, Event, Folded, Forked, Kind, Record, decode
-from ..store.base import Last, Proof, Row, Script, Statement, Unit
+from ..store.base import Last, Proof, Row, Rows, Script, Statement, Unit
 from . import chain
 from .fold import fold
 
@@ -31,7 +31,7 @@ class Signer(Protocol):
 class Head:
     """Where a stream ends, as its only writer knows it."""
 
-    __slots__ = ("chain", "fence", "sealed", "seq", "store", "stream")
+    __slots__ = ("chain", "fence", "ordered", "sealed", "seq", "store", "stream")
 
     def __init__(self, store: str, stream: int, fence: int, seq: int = 0, link: bytes = b"") -> None:
         self.store = store
@@ -40,13 +40,21 @@ class Head:
         self.seq = seq
         self.chain = link or chain.genesis(store, stream)
         self.sealed = seq
+        self.ordered = 0
+        """The number of the last order to whoever holds the stream, as the last commit was told."""
+
+    def hear(self, rows: Sequence[Rows], place: int) -> None:
+        """What the store has answered to an entry. Nothing, when the commit was found to have landed after all."""
+        if 0 <= place < len(rows) and rows[place]:
+            self.ordered = rows[place][0][0]
 
 
 class Append(Unit[int]):
     """Entries for one stream, with the objects they refer to and what else must hold at the same moment."""
 
     __slots__ = (
-        "_at", "_before", "_bodies", "_clock", "also", "head", "lane", "objects", "records", "seal", "signer", "site",
+        "_at", "_before", "_bodies", "_clock", "also", "head", "lane", "last", "objects", "records", "seal", "signer",
+        "site",
     )  # fmt: skip
 
     def __init__(
@@ -73,6 +81,8 @@ class Append(Unit[int]):
         self._before: tuple[int, bytes, int] | None = None
         self._at = 0
         """When it was first tried: tried again after a lost answer, it must make the same entries."""
+        self.last = -1
+        """Where among its statements the last entry is."""
 
     def bring(self, records: Sequence[Record]) -> None:
         """What is appended."""
@@ -86,10 +96,11 @@ class Append(Unit[int]):
         proof = _proof(head, seq, link)
         sealing = self.signer is not None and (self.seal or seq - head.sealed >= SEAL_EVENTS)
         if self.signer is not None and sealing:
-            *_, [(streams,)] = yield [*statements, Statement("count_streams")]
+            *rows, [(streams,)] = yield [*statements, Statement("count_streams")]
             yield Last([_seal(head, seq, link, streams, self.signer)], proof)
         else:
-            yield Last(statements, proof)
+            rows = yield Last(statements, proof)
+        head.hear(rows, self.last)
         # Only now, when this unit cannot fail any more by itself: a neighbour in the batch may build on the new head.
         self._before = head.seq, head.chain, head.sealed
         head.seq, head.chain, head.sealed = seq, link, seq if sealing else head.sealed
@@ -104,6 +115,7 @@ class Append(Unit[int]):
             seq += 1
             kind = KIND_OF[type(record)]
             link = chain.link(link, stream, seq, kind, at, chain.body_digest(body))
+            self.last = len(statements)
             statements.append(Statement("append_event", (stream, seq, kind, at, body, link, fence), LeaseLost))
             statements += fold(stream, seq, at, record)
         statements += self.also
@@ -132,12 +144,13 @@ class _Joint(Unit[list[int]]):
 
     def script(self) -> Script[list[int]]:
         head = self._units[0].head
-        seq, link, statements, numbers = head.seq, head.chain, list[Statement](), list[int]()
+        seq, link, statements, numbers, last = head.seq, head.chain, list[Statement](), list[int](), -1
         for unit in self._units:
             made, seq, link = unit.entries(seq, link)
+            last = len(statements) + unit.last
             statements += made
             numbers.append(seq)
-        yield Last(statements, _proof(head, seq, link))
+        head.hear((yield Last(statements, _proof(head, seq, link))), last)
         head.seq, head.chain = seq, link
         return numbers
 

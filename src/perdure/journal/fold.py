@@ -31,6 +31,7 @@ VIEWS = (
     "workflows",
     "workflow_steps",
     "signals",
+    "orders",
 )
 """Every table that `rebuild` can make anew from the journal."""
 
@@ -151,6 +152,10 @@ def _sent(stream: int, seq: int, at: int, it: r.SignalSent, _: int) -> list[Stat
     return [Statement("put_signal", (it.owner, it.run, it.name, it.number, it.value, it.by, at))]
 
 
+def _ordered(stream: int, seq: int, at: int, it: r.OrderGiven, _: int) -> list[Statement]:
+    return [Statement("put_order", (it.stream, it.number, it.fence, it.order.value, it.reason, it.by, at))]
+
+
 def _planned(stream: int, seq: int, at: int, it: r.WorkflowMade, _: int) -> list[Statement]:
     return [Statement("put_workflow", (it.owner, it.name, it.version, it.revision, encode_part(it.steps), at))]
 
@@ -172,11 +177,22 @@ _LANDINGS: dict[type[r.Record], Landing] = {
     r.WorkflowMade: _planned,
     r.WorkflowMoved: _moved,
     r.SignalSent: _sent,
+    r.OrderGiven: _ordered,
 }
 
 
 def _status(stream: int, status: r.Status, at: int, outcome: int = 0, error: str = "") -> list[Statement]:
     return [Statement("set_run_status", (stream, status.value, at, outcome, error))]
+
+
+def _cancelled(stream: int, seq: int, at: int, it: r.RunCancelled) -> list[Statement]:
+    # What it asked is not asked any more.
+    return [Statement("close_questions", (stream,)), *_status(stream, r.Status.CANCELLED, at, seq, told_by(it))]
+
+
+def told_by(it: r.RunCancelled | r.RunPaused | r.RunReleased | r.CleanupBegan) -> str:
+    """Who has said so, and why, in one line."""
+    return f"by {it.by}: {it.reason}" if it.reason else f"by {it.by}"
 
 
 def _agent(stream: int, seq: int, at: int, it: r.AgentCreated) -> list[Statement]:
@@ -217,6 +233,10 @@ _FOLDS: dict[type[r.Record], Fold] = {
     r.RunFinished: lambda stream, seq, at, it: _status(stream, r.Status.FINISHED, at, seq),
     r.RunFailed: lambda stream, seq, at, it: _status(stream, r.Status.FAILED, at, seq, it.text),
     r.RunInterrupted: lambda stream, seq, at, it: _status(stream, r.Status.INTERRUPTED, at, 0, it.reason),
+    r.RunCancelled: _cancelled,
+    r.RunPaused: lambda stream, seq, at, it: _status(stream, r.Status.PAUSED, at, seq, told_by(it)),
+    r.RunReleased: lambda stream, seq, at, it: _status(stream, r.Status.INTERRUPTED, at, 0, f"resumed {told_by(it)}"),
+    r.CleanupBegan: lambda stream, seq, at, it: _status(stream, r.Status.CANCELLING, at, 0, told_by(it)),
     r.StepDone: _wrote_with,
     r.EffectDone: _wrote_with,
     r.ItemDone: _wrote_with,

@@ -55,6 +55,7 @@ TABLES = {
     "workflows": View("all_workflows", tuple("owner name version revision steps at".split()), 3, "clear_workflows"),
     "workflow_steps": View("all_workflow_steps", tuple(_WORKFLOW_STEP_COLUMNS.split()), 4, "clear_workflow_steps"),
     "signals": View("all_signals", ("owner", "run", "name", "number", "value", "by", "at"), 4, "clear_signals"),
+    "orders": View("all_orders", ("stream", "number", "fence", "what", "reason", "by", "at"), 2, "clear_orders"),
 }
 assert tuple(TABLES) == VIEWS
 

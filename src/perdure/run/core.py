@@ -10,18 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 from .. import locks, objects
 from .. import records as r
-from ..errors import Abandoned, Diverged, PerdureError, RunFinished, RunFolded
+from ..errors import Abandoned, Diverged, PerdureError, RunFinished, RunFolded, RunStopped
 from ..failpoints import Site
 from ..journal.append import Append, Head
 from ..journal.landing import Land, Wanted
 from ..limits import SEAL_EVENTS
 from ..store import locate
 from ..store.base import Statement
+from . import obeying
 from .account import Account
 from .functions import EXPLICIT, Function, Options
 from .ledger import Ledger, Recorded
 from .renames import Place, adopt
-from .requests import Protocol, Read, Submit
+from .requests import Interruptible, Protocol, Read, Submit
 from .scope import Frame
 
 if TYPE_CHECKING:
@@ -77,6 +78,18 @@ class RunCore:
         """Bodies of this run in threads of this process; one that timed out may still be at work."""
         self.root = Frame(self, "", None, "", None)
         self.child: RunCore | None = None
+        self.order: obeying.Told | None = None
+        """What it was told, as far as it has heard, and has not obeyed yet."""
+        self.heard = head.ordered
+        """The number of the last order that it knows of."""
+        self.stopped = False
+        """Whether its code has been told to stop."""
+        self.cleanup = ledger.cleanup
+        """The entry that lets a cancelled run clean up."""
+        if self.cleanup is not None:
+            self.order = obeying.Told(r.Order.CANCEL, self.cleanup.reason, self.cleanup.by, self.cleanup.order)
+        self.interruptible: set[Interruptible] = set()
+        """Bodies of steps under asyncio that end at once when the run is told to stop."""
         self.whole: Frame | None = None
         """Where all of the run is one item, whose end is the end of the run."""
         self.result_objects: Sequence[Statement] = ()
@@ -86,6 +99,35 @@ class RunCore:
     def store_option(self) -> str:
         """For commands: which store they have to be told of, if they would not find it by themselves."""
         return "" if self.engine.url == locate(None) else f" --store {shlex.quote(self.store.url)}"
+
+    # -- orders -------------------------------------------------------------------------------------------------
+
+    @property
+    def outer(self) -> RunCore | None:
+        """The run that this one is part of, if that is open here."""
+        return self.root.parent.run if self.root.parent is not None else None
+
+    @property
+    def is_told(self) -> bool:
+        """Whether there is something to heed. Asked at every boundary, without a look into the store."""
+        if self.head.ordered != self.heard or self.order is not None:
+            return True
+        return self.root.parent is not None and self.root.parent.run.is_told
+
+    @property
+    def cleans_up(self) -> bool:
+        """Whether the code here cleans up."""
+        return obeying.cleans_up(self)
+
+    def stopping(self) -> RunStopped | None:
+        """What stops the code here, going by what was heard."""
+        return obeying.stopped_here(self)
+
+    def interrupt(self) -> None:
+        """End what can be ended, if the run is to stop."""
+        if self.order is not None:
+            for body in list(self.interruptible):
+                body.interrupt()
 
     # -- values -------------------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from ..leases import LEASE_MS
 from ..limits import WAIT_POLL_SECONDS
 from ..process import proven_dead
 from .ledger import Recorded
+from .obeying import heed, listen
 from .outcomes import EffectCall, begin_again, record_done, record_failed
 from .requests import Invoke, Pause, Protocol, Read
 from .scope import Buffer
@@ -182,6 +183,8 @@ def _ask_a_person(it: EffectCall, recorded: Recorded, question: int, why: str) -
     """Wait, visibly and durably, until somebody answers or the check comes to know."""
     run = it.run
     answer = f"perdure answer {run.id}{run.store_option}"
+    if run.is_told:
+        yield from heed(run, cleanup=False)
     if not question:
         asked = f"What did {recorded.name} return?" if recorded.happened else f"Did {recorded.name} happen?"
         text = f"{asked} (key {recorded.key})"
@@ -192,8 +195,12 @@ def _ask_a_person(it: EffectCall, recorded: Recorded, question: int, why: str) -
     check_every, check_at = CHECK_AGAIN_SECONDS, began + CHECK_AGAIN_SECONDS * 1000
     may_be_answered = run.store.watch(run.head.stream)
     while True:
-        if may_be_answered() and (answered := (yield _answer_to(it, recorded))):
-            return (yield from _apply_answer(it, recorded, question, answered[0]))
+        if may_be_answered():
+            if answered := (yield _answer_to(it, recorded)):
+                return (yield from _apply_answer(it, recorded, question, answered[0]))
+            yield from listen(run)
+        if run.is_told:
+            yield from heed(run, cleanup=False)
         now = run.clock.boot_ms()
         if run.wait is not None and now - began >= run.wait * 1000:
             raise RunWaiting(

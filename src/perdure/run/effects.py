@@ -9,12 +9,14 @@ import time
 from typing import Any
 
 from .. import records as r
-from ..errors import InDoubt, NotDone, StepTimeout, StoreProblem, ValueProblem
+from ..errors import InDoubt, NotDone, RunStopped, StepTimeout, StoreProblem, ValueProblem
 from ..failpoints import Site
 from .account import must_afford
+from .core import RunCore
 from .divergence import refuse_divergence
 from .doubt import Verdict, ask_check, settle
 from .ledger import Recorded
+from .obeying import heed
 from .outcomes import EffectCall, begin_again, record_done, record_failed
 from .requests import Invoke, Protocol
 from .scope import Buffer, Frame
@@ -45,14 +47,19 @@ def _match_or_begin(it: EffectCall, arguments: dict[str, Any], ident: bytes) -> 
     if run.finished:
         run.begin(it.function.name, arguments)
     run.must_be_here()
+    if run.is_told:
+        yield from heed(run)
     call = r.Call(frame.path, it.function.name, ident, nth)
     if recorded is not None:
         call = recorded.origin or call
     try:
-        return (yield from _bring_about(it, call, recorded, arguments))
+        result = yield from _bring_about(it, call, recorded, arguments)
     except StoreProblem:
         frame.uncount(it.function.name, ident)  # nothing is recorded: calling again is the same call
         raise
+    if run.is_told:
+        yield from heed(run)
+    return result
 
 
 def _bring_about(it: EffectCall, call: r.Call, recorded: Recorded | None, arguments: dict[str, Any]) -> Protocol[Any]:
@@ -102,6 +109,8 @@ def _execute(it: EffectCall, call: r.Call, recorded: Recorded) -> Protocol[Any]:
     """Run the body, with its intent durable, until there is an outcome."""
     run, attempts = it.run, recorded.attempts
     while True:
+        if run.is_told:
+            yield from _withdraw_if_told(run, call, attempts)
         yield from run.must_hold_lease()
         body = it.frame.body("effect")
         body.intent = recorded.seq
@@ -133,6 +142,16 @@ def _execute(it: EffectCall, call: r.Call, recorded: Recorded) -> Protocol[Any]:
             return (yield from _result_is_lost(it, recorded, error))
         yield from record_done(it, recorded, packed, objects, "body", body.buffer, took_us=took_us)
         return result
+
+
+def _withdraw_if_told(run: RunCore, call: r.Call, attempts: int) -> Protocol[None]:
+    """The run was told to stop, and heard of it with the intent: the body does not begin, and that is no doubt."""
+    try:
+        yield from heed(run)
+    except RunStopped as stopped:
+        packed, objects = run.pack(NotDone(stopped.message), call.name)
+        yield from run.commit(Site.ATTEMPT_FAILED, r.AttemptFailed(call, attempts, packed, 0), objects=objects)
+        raise
 
 
 def _result_is_lost(it: EffectCall, recorded: Recorded, error: ValueProblem) -> Protocol[Any]:

@@ -13,6 +13,7 @@ from ..failpoints import Site
 from ..journal.landing import Wanted
 from ..store.base import Statement
 from .core import RunCore
+from .obeying import heed
 from .renames import move_scope
 from .requests import Protocol
 from .scope import FRAME, Frame, frame_of
@@ -56,6 +57,8 @@ class Loop:
         if self._item is not None and self._item.alive:
             yield from finish_item(self._item)
         self.close()
+        if self.run.is_told and not self._outer.inside:
+            yield from heed(self.run)
         for index, value in self._items:
             if self._outer.inside:
                 return value  # inside a step the loop is part of the step, and lands or fails with it

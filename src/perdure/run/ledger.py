@@ -114,6 +114,8 @@ class Ledger:
         """The numbers of the events of each name that the run has taken."""
         self._open_waits: dict[int, tuple[Waited, r.Call]] = {}
         self.finished: r.RunFinished | None = None
+        self.cleanup: r.CleanupBegan | None = None
+        """Since when it is cancelled, and cleans up."""
         self.folded: r.Folded | None = None
         """Its entries are in an archive, all but a few."""
         self.causes: set[int] = set()
@@ -248,6 +250,7 @@ class Ledger:
         given = (it.input, it.input_digest) if it.input else (self.started.input, self.started.input_digest)
         self.started = r.RunStarted(it.agent, it.run, *given, 0, self.started.fence, self.started.holder)
         self.forked, self.finished, self.openings = it, None, 0
+        self.cleanup = None  # it is another run that was cancelled
         self.taken.clear()  # events are sent to a run by its id, and numbered for each
         for override in it.overrides:
             for recorded in self._ended_at(override.seq):
@@ -266,6 +269,9 @@ class Ledger:
 
     def _on_finished(self, event: r.Event, it: r.RunFinished) -> None:
         self.finished = it
+
+    def _on_cleanup(self, event: r.Event, it: r.CleanupBegan) -> None:
+        self.cleanup = it
 
     def _on_folded(self, event: r.Event, it: r.Folded) -> None:
         self.folded = it
@@ -402,6 +408,7 @@ _HANDLERS: dict[type[r.Record], Callable[[Ledger, r.Event, Any], None]] = {
     r.RunResumed: Ledger._on_resumed,
     r.RunFinished: Ledger._on_finished,
     r.RunFailed: Ledger._on_failed,
+    r.CleanupBegan: Ledger._on_cleanup,
     r.Folded: Ledger._on_folded,
     r.StepDone: Ledger._on_step_done,
     r.StepFailed: Ledger._on_step_failed,

@@ -16,6 +16,8 @@ from ..errors import (
     JournalDamaged,
     LeaseLost,
     RunBusy,
+    RunCancelled,
+    RunStopped,
     RunWaiting,
     StoreProblem,
     ValueProblem,
@@ -25,12 +27,14 @@ from ..failpoints import Site
 from ..journal.append import Append, Head
 from ..journal.lineage import events_of, walk_run
 from ..leases import read_lease
-from ..store.base import Overtaken, Row, Script, Statement, Store, Unit
+from ..store.base import Overtaken, Row, Rows, Script, Statement, Store, Unit
 from .account import Budget, write_credit
 from .core import RunCore
 from .items import finished_with
 from .ledger import Ledger, withdrawn
 from .lines import at_line, shown
+from .obeying import Told, entry_of, heed, is_of, listen, refusal, stopped_in
+from .ordering import give_order, read_told, resumes, unobeyed
 from .requests import Protocol, Read, Submit
 from .scope import Frame, current
 from .steps import describe
@@ -68,6 +72,8 @@ class Claim(Unit[Claimed]):
         """Streams and fences that this claim has asked for."""
         self.head: Head | None = None
         """Where the run's stream ends now, once it is ours."""
+        self.unobeyed: Told | None = None
+        """What its last holder was told, and did not live to obey."""
 
     def script(self) -> Script[Claimed]:
         [rows] = yield [Statement("get_run", (self._engine.name, self._id))]
@@ -78,6 +84,8 @@ class Claim(Unit[Claimed]):
             raise InputChanged(f"run {self._id!r} was started with another input")
         if status == r.Status.FINISHED:
             return Claimed(stream, 0, True, bool(rows[0][11]))
+        if status == r.Status.CANCELLED:
+            raise refusal(self._id, (yield from read_told(stream, rows[0][9])))
         return (yield from self._take_over(stream))
 
     def _create(self) -> Script[Claimed]:
@@ -107,20 +115,31 @@ class Claim(Unit[Claimed]):
         take = Statement("take_lease", (stream, lease.fence, self._tenancy.holder), Overtaken)
         # Asked once more behind the take, which locks the lease: what we have decided on may have changed meanwhile.
         look = [Statement("time_left", (lease.holder, now)), Statement("get_run", (engine.name, self._id))]
-        [_, [(seq, chain)], left, [run], _] = yield [take, Statement("head_of", (stream,)), *look, self._presence()]
-        if run[3] == r.Status.FINISHED:
+        orders = Statement("orders_under", (stream, lease.fence))
+        head_of = Statement("head_of", (stream,))
+        [_, [(seq, chain)], left, [run], told, _] = yield [take, head_of, *look, orders, self._presence()]
+        if run[3] in (r.Status.FINISHED, r.Status.CANCELLED):
             raise Overtaken
         if left and left[0][0] > lease.left_ms and lease.holder != self._tenancy.holder:
             raise Overtaken  # it has renewed since we looked, and relies on it: what it is now decides
         fence = lease.fence + 1
         head = Head(engine.store.identity, stream, fence, seq, chain)
         self._tried.add((stream, fence))
+        yield from self._refuse_stopped(run, told)
         resumed = r.RunResumed(fence, self._tenancy.process, engine.store.clock.boot_ms())
         yield from Append(self.site, head, [resumed], engine.store.clock).script()
         self.head = head
         # Here and not when the caller goes on: the next claim of the same batch must see it.
         self._tenancy.open_streams.add(stream)
         return Claimed(stream, fence, True, bool(run[11]))
+
+    def _refuse_stopped(self, run: tuple[Any, ...], orders: Rows) -> Script[None]:
+        stream, status = run[0], run[3]
+        self.unobeyed = unobeyed(status, orders)
+        if self.unobeyed is not None:
+            raise refusal(self._id, self.unobeyed)
+        if status == r.Status.PAUSED and not resumes(orders):
+            raise refusal(self._id, (yield from read_told(stream, run[9])))
 
     def _presence(self) -> Statement:
         return self._tenancy.presence(self._engine.store.clock.boot_ms())
@@ -149,13 +168,14 @@ def open_run(
     linked = outer is not None and outer.run.store is engine.store
     parent = outer.run.head.stream if linked and outer is not None else 0
     yield Read(engine.ensure_agent)
+    if outer is not None and outer.run.is_told:
+        yield from heed(outer.run)
     claim = Claim(engine, run_id, given, parent)
     try:
-        claimed: Claimed = yield Submit(claim)
-    except InputChanged:
-        raise (yield Read(input_changed, (engine, run_id, given))) from None
-    try:
+        claimed = yield from _claimed(engine, claim, run_id, given)
         ledger, head = yield Read(load, (engine, claimed))
+        if claim.head is not None:
+            head.ordered = claim.head.ordered
         if claimed.fence and outer is not None:
             yield from write_credit(outer.run)  # the child is new work of its parent
         spent = (yield Read(_spent, (engine.store, head.stream))) if budget is not None else None
@@ -175,6 +195,18 @@ def open_run(
         outer.run.child = run
     engine.opened(run)
     return run
+
+
+def _claimed(engine: Engine, claim: Claim, run_id: str, given: Any) -> Protocol[Claimed]:
+    try:
+        claimed: Claimed = yield Submit(claim)
+    except InputChanged:
+        raise (yield Read(input_changed, (engine, run_id, given))) from None
+    except RunStopped:
+        if claim.unobeyed is not None:
+            yield from give_order(engine, engine.name, run_id, claim.unobeyed)
+        raise
+    return claimed
 
 
 def input_changed(engine: Engine, run_id: str, given: Any) -> InputChanged:
@@ -253,11 +285,13 @@ def end_run(run: RunCore, error: BaseException | None) -> Protocol[None]:
     run.end(error)
     try:
         if not run.finished and run.root.alive:
+            yield from _hear_at_last(run, error)
             try:
                 yield from _commit_end(run, error)
             except WorkflowProblem as lost:  # what was to land with it is refused: then the run has failed by that
                 yield from _commit_end(run, lost)
                 raise
+            _leave_stopped(run, error)
     except (LeaseLost, StoreProblem):
         if error is None:
             raise  # the work was done, and is not recorded as done: that must be heard
@@ -273,7 +307,37 @@ def _commit_end(run: RunCore, error: BaseException | None) -> Protocol[None]:
     yield from run.commit(Site.RUN_END, *whole, *entries, objects=objects, also=[release], seal=True, asks=asks)
 
 
+def _hear_at_last(run: RunCore, error: BaseException | None) -> Protocol[None]:
+    """Whoever leaves because a run around this one is stopped may have been told the same, and not have heard it."""
+    if stopped_in(error) is not None and run.order is None:
+        yield from listen(run)
+
+
+def _obeyed(run: RunCore, error: BaseException | None) -> Told | None:
+    """What the run obeys by ending now: its own order, or that of a run around it."""
+    stopped = stopped_in(error)
+    if run.order is not None and (run.stopped or stopped is not None):
+        return run.order
+    if stopped is None or stopped.run == run.id or isinstance(stopped, Exception):
+        return None
+    order = r.Order.CANCEL if isinstance(stopped, RunCancelled) else r.Order.PAUSE
+    return Told(order, f"part of {stopped.message}", stopped.by)
+
+
+def _leave_stopped(run: RunCore, error: BaseException | None) -> None:
+    """The block of a run that was stopped is never left as if it had ended well; outside of it that is an Exception."""
+    stopped, order = stopped_in(error), run.order
+    ours = stopped is not None and is_of(stopped, run)
+    if order is None or not run.stopped or (error is not None and not ours):
+        return
+    told = refusal(run.id, order)
+    raise told.with_traceback(error.__traceback__ if error is not None else None) from None
+
+
 def _last_entry(run: RunCore, error: BaseException | None) -> tuple[list[r.Record], Sequence[Statement]]:
+    told = _obeyed(run, error)
+    if told is not None:
+        return _last_of_stopped(run, told, error)
     if error is None:
         result = run.view.result or run.pack(None, "result")[0]
         return [*withdrawn(run.ledger.unasked_waits()), r.RunFinished(result)], run.result_objects
@@ -283,6 +347,18 @@ def _last_entry(run: RunCore, error: BaseException | None) -> tuple[list[r.Recor
         return [r.RunInterrupted(describe(error))], ()
     packed, made = run.pack(error, "error")
     return [r.RunFailed(packed, describe(error), _cause(run, error))], made
+
+
+def _last_of_stopped(
+    run: RunCore, told: Told, error: BaseException | None
+) -> tuple[list[r.Record], Sequence[Statement]]:
+    entry = entry_of(told)
+    if error is None or stopped_in(error) is not None:
+        return [entry], ()
+    if not isinstance(error, Exception):  # interrupted as it cleaned up: that is gone on with when it is opened again
+        return ([entry] if run.cleanup is None else []), ()
+    packed, made = run.pack(error, "error")
+    return [r.RunFailed(packed, describe(error), _cause(run, error)), entry], made
 
 
 def _cause(run: RunCore, error: BaseException) -> int:

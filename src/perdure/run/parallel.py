@@ -10,6 +10,7 @@ from ..errors import EffectInsideStep
 from .core import RunCore
 from .durable import Durable
 from .items import ItemKey, Loop
+from .obeying import heed
 from .requests import Outcome, Protocol, Together
 from .scope import Frame, frame_of
 
@@ -38,6 +39,8 @@ def map_items(
             "run.map() inside a step or an effect: its items could not be remembered by themselves",
             hint="call it in the run itself",
         )
+    if run.is_told:
+        yield from heed(run)
     values = list(items)
     before = was or () if name else [*was, *(f"map {old}" for old in step.was)]
     loop = Loop(run, values, key, name or f"map {step.name}", before)

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ..errors import StepTimeout
+from ..errors import RunStopped, StepTimeout
 from ..store.base import Store, Unit
 from .scope import FRAME, Frame
 
@@ -35,6 +35,8 @@ class Invoke(msgspec.Struct, frozen=True, gc=False):
     kwargs: dict[str, Any]
     frame: Frame
     timeout: float | None = None
+    stops: bool = False
+    """Whether a coroutine is cancelled when the run is told to stop: nobody minds, and it may take long."""
 
 
 class Pause(msgspec.Struct, frozen=True, gc=False):
@@ -227,11 +229,63 @@ async def _perform_async(store: Store, request: Request) -> Any:
         return await _await_thread(request)
     token = FRAME.set(request.frame)
     try:
-        if request.timeout is None:
-            return await request.call(*request.args, **request.kwargs)
-        return await _await_in_time(request, request.timeout)
+        if request.stops and not request.frame.run.cleans_up:
+            return await _await_or_stop(request)
+        return await _await_body(request)
     finally:
         FRAME.reset(token)
+
+
+async def _await_body(request: Invoke) -> Any:
+    if request.timeout is None:
+        return await request.call(*request.args, **request.kwargs)
+    return await _await_in_time(request, request.timeout)
+
+
+class Interruptible:
+    """A coroutine under way in a task, that another thread may end."""
+
+    __slots__ = ("interrupted", "loop", "task", "under_way")
+
+    def __init__(self) -> None:
+        import asyncio
+
+        self.loop = asyncio.get_running_loop()
+        self.task = asyncio.current_task()
+        self.under_way = True
+        self.interrupted = False
+
+    def interrupt(self) -> None:
+        """Cancel it, from any thread; once."""
+        if not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(self._cancel)
+
+    def _cancel(self) -> None:
+        # In its own loop, so it cannot end between the look and the cancellation.
+        if self.under_way and not self.interrupted and self.task is not None:
+            self.interrupted = True
+            self.task.cancel()
+
+
+async def _await_or_stop(request: Invoke) -> Any:
+    """Await a body that ends when the run is told to stop. One that goes on all the same is heard out."""
+    import asyncio
+
+    run, body = request.frame.run, Interruptible()
+    run.interruptible.add(body)
+    try:
+        return await _await_body(request)
+    except asyncio.CancelledError as error:
+        stopped = run.stopping() if body.interrupted else None
+        # Somebody else may have cancelled the task as well: then that is what it was.
+        if stopped is None or (body.task is not None and body.task.cancelling() > 1):
+            raise
+        raise stopped from error
+    finally:
+        body.under_way = False
+        run.interruptible.discard(body)
+        if body.interrupted and body.task is not None:
+            body.task.uncancel()
 
 
 async def _in_tasks(store: Store, request: Together) -> list[Outcome]:
@@ -247,14 +301,14 @@ async def _in_tasks(store: Store, request: Together) -> list[Outcome]:
                 return
             try:
                 outcomes[index] = Outcome(await drive_async(store, request.jobs[index]()))
-            except Exception as error:  # the user's code may raise anything, and all of it is an outcome
+            except (Exception, RunStopped) as error:  # the user's code may raise anything: all of it is an outcome
                 outcomes[index] = Outcome(error=error)
-                failed = request.stops
+                failed = request.stops or isinstance(error, RunStopped)
 
     async with asyncio.TaskGroup() as tasks:
         for index in range(len(request.jobs)):
             tasks.create_task(perform(index))
-    return outcomes
+    return _unless_interrupted(outcomes)
 
 
 async def _await_thread(request: Invoke) -> Any:

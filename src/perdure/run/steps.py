@@ -10,13 +10,14 @@ from typing import Any
 from .. import records as r
 from ..errors import Diverged, PerdureError, StepTimeout, StoreProblem, VersionConflict, WorkflowProblem
 from ..failpoints import Site
-from ..limits import RETRY_BACKOFF_SECONDS_MAX
+from ..limits import ORDER_LOOK_SECONDS, RETRY_BACKOFF_SECONDS_MAX
 from ..store.base import Statement, holds
 from .account import must_afford, write_credit
 from .core import RunCore
 from .functions import Function, Options
 from .ledger import Recorded
 from .lines import at_line
+from .obeying import heed
 from .requests import Invoke, Pause, Protocol
 from .scope import Frame
 
@@ -73,6 +74,8 @@ def _execute(
 ) -> Protocol[Any]:
     """Run the body until it succeeds or its retries are used up."""
     run, since = frame.run, frame.run.head.seq
+    if run.is_told:
+        yield from heed(run)
     if run.account.owes_credit:
         yield from write_credit(run)
     while True:
@@ -80,7 +83,7 @@ def _execute(
         body = frame.body("step")
         begun = time.perf_counter_ns()
         try:
-            result = yield Invoke(function.call, args, kwargs, body, options.timeout)
+            result = yield Invoke(function.call, args, kwargs, body, options.timeout, stops=True)
             packed, objects = run.pack(result, f"{function.name}()")
         except Exception as error:  # the user's code may raise anything, and all of it is an outcome
             run.account.lose(used_in(body, call.name))
@@ -108,6 +111,8 @@ def _execute(
         run.land(frame, writes)
         if options.id is not None:
             run.ledger.track_step(frame.path, function.name, call.ident, packed)
+        if run.is_told:
+            yield from heed(run)
         return result
 
 
@@ -146,8 +151,11 @@ def pause_before_retry(run: RunCore, call: r.Call, attempts: int, backoff: float
 def wait_until(run: RunCore, at: int) -> Protocol[None]:
     """Let the time come. A clock that was set back must not make anybody wait for longer than a backoff lasts."""
     seconds = min((at - run.clock.wall_ms()) / 1000, RETRY_BACKOFF_SECONDS_MAX)
-    if seconds > 0:
-        yield Pause(seconds)
+    while seconds > 0:
+        if run.is_told:
+            yield from heed(run)
+        yield Pause(min(seconds, ORDER_LOOK_SECONDS))
+        seconds -= ORDER_LOOK_SECONDS
 
 
 def raised_again(run: RunCore, recorded: Recorded) -> BaseException:

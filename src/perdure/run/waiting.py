@@ -19,11 +19,12 @@ from .. import records as r
 from ..durations import Duration, seconds_of
 from ..errors import EffectInsideStep, RunWaiting, WaitTimeout
 from ..failpoints import Site
-from ..limits import WAIT_POLL_SECONDS
+from ..limits import ORDER_LOOK_SECONDS, WAIT_POLL_SECONDS
 from ..store.base import Statement
 from .core import RunCore
 from .functions import DIGEST, EXPLICIT
 from .ledger import AGAIN, Waited, withdrawn
+from .obeying import heed, listen
 from .requests import Pause, Protocol, Read
 from .scope import Frame, frame_of
 from .writes import named
@@ -225,6 +226,8 @@ def _wait(frame: Frame, wait: Wait, look: Look) -> Protocol[Waited]:
         waited = waits[nth] if nth < len(waits) else None
         if waited is None or waited.how in AGAIN:
             run.begin(wait.text)
+            if run.is_told:
+                yield from heed(run, cleanup=False)
             waited = yield from _begin(run, call, wait)
             waits[nth:] = [waited]
         waited.asked = True
@@ -250,8 +253,12 @@ def _hold(run: RunCore, waited: Waited, wait: Wait, look: Look) -> Protocol[None
     began = run.clock.boot_ms()
     may_have_come = run.store.watch(run.head.stream)
     while True:
-        if may_have_come() and (yield from look(waited)):
-            return
+        if may_have_come():
+            if (yield from look(waited)):
+                return
+            yield from listen(run)
+        if run.is_told:
+            yield from heed(run, cleanup=False)
         left = (waited.until - run.clock.wall_ms()) / 1000 if waited.until else SLEEP_POLL_SECONDS
         if left <= 0:
             yield from _end(run, waited, "time" if waited.kind == "sleep" else "timeout")
@@ -260,7 +267,7 @@ def _hold(run: RunCore, waited: Waited, wait: Wait, look: Look) -> Protocol[None
             left = min(left, run.wait - (run.clock.boot_ms() - began) / 1000)
             if left <= 0:
                 raise RunWaiting(f"run {run.id!r} waits: {wait.text}", hint=_hint(run, wait))
-        yield Pause(min(left, SLEEP_POLL_SECONDS if waited.kind == "sleep" else WAIT_POLL_SECONDS))
+        yield Pause(min(left, ORDER_LOOK_SECONDS if waited.kind == "sleep" else WAIT_POLL_SECONDS))
 
 
 def _end(run: RunCore, waited: Waited, how: str, value: bytes = b"", by: str = "", number: int = 0) -> Protocol[None]:

@@ -11,6 +11,7 @@ from ..failpoints import Site
 from ..limits import NAME_CHARACTERS_MAX
 from ..store.base import holds
 from .core import RunCore
+from .obeying import heed
 from .requests import Protocol
 from .scope import Frame, frame_of
 
@@ -35,6 +36,8 @@ def write(run: RunCore, op: r.Op, key: str, value: Any, path: str, version: int 
         return
     yield from run.commit(Site.WRITE, r.Wrote(frame.path, made), objects=objects)
     run.land(frame, (made,))
+    if run.is_told:
+        yield from heed(run)
 
 
 def set_result(run: RunCore, value: Any) -> None:

@@ -58,7 +58,8 @@ _VIEWS = {
     "all_workflow_steps": "INSERT INTO workflow_steps (owner, name, version, step, revision, status, standing, at) "
     "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
     "all_signals": "INSERT INTO signals (owner, run, name, number, value, by, at) VALUES (?, ?, ?, ?, ?, ?, ?)",
-    "all_leases": "INSERT INTO leases (stream, fence, holder) VALUES (?, ?, NULL)",
+    "all_orders": "INSERT INTO orders (stream, number, fence, what, reason, by, at) VALUES (?, ?, ?, ?, ?, ?, ?)",
+    "all_leases": "INSERT INTO leases (stream, fence, holder, ordered) VALUES (?, ?, NULL, ?)",
     "all_seals": "INSERT INTO seals (stream, seq, chain, streams, public_key, signature) VALUES (?, ?, ?, ?, ?, ?)",
 }
 """By the query that reads them."""

@@ -19,6 +19,7 @@ from ..durations import Duration
 from ..engine import Engine, checked_name
 from ..keys import KeySource
 from ..limits import RETRY_BACKOFF_SECONDS
+from ..records import Order
 from ..run.durable import Durable, make_durable
 from ..run.functions import Options, earlier_names
 from ..run.requests import drive_sync, reading
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from ..branches.comparing import RunDiff
     from ..branches.forks import Fork
     from ..handoff import Handoff
+    from ..orders import RunOrder
     from ..retention import GcReport
     from .artifacts import Artifacts
     from .events import Events
@@ -408,6 +410,35 @@ class Runs:
         given = answers.read_answer(answer, done, retry, fail)
         give = partial(answers.give_answer, self._engine, id, given, key=key, question=question, by=by)
         self._read(give)
+
+    def cancel(self, id: str, reason: str = "", *, by: str | None = None) -> RunOrder:
+        """End a run for good, and all runs that are part of it.
+
+        >>> agent.runs.cancel("trip-42", reason="not needed any more")
+
+        A run that no process has open is cancelled at once. An open one ends at its next step: what is under way is
+        recorded first, but an async step is cancelled, and a wait ends. Its block is left with `RunCancelled`.
+        """
+        return self._order(id, Order.CANCEL, reason, by)
+
+    def pause(self, id: str, reason: str = "", *, by: str | None = None) -> RunOrder:
+        """Let a run rest until `resume`; an open one is left with `RunPaused`, in the same way as by `cancel`.
+
+        >>> agent.runs.pause("trip-42")
+        """
+        return self._order(id, Order.PAUSE, reason, by)
+
+    def resume(self, id: str, reason: str = "", *, by: str | None = None) -> RunOrder:
+        """Let a paused run be opened again: it goes on where it was when its program is started.
+
+        >>> agent.runs.resume("trip-42")
+        """
+        return self._order(id, Order.RESUME, reason, by)
+
+    def _order(self, id: str, order: Order, reason: str, by: str | None) -> RunOrder:
+        from ..orders import order_run
+
+        return drive_sync(self._engine.store, order_run(self._engine, id, order, reason, by))
 
     def fork(
         self,

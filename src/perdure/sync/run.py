@@ -25,6 +25,7 @@ from ..run.durable import Durable, make_durable
 from ..run.functions import Options, earlier_names
 from ..run.items import END, ItemKey, Loop, Loops, earlier_loops, finish_current_item
 from ..run.lifecycle import end_run, open_run
+from ..run.obeying import Cleaning
 from ..run.parallel import AT_ONCE, map_items
 from ..run.requests import drive_sync
 from ..run.requests import drive_sync as block
@@ -306,6 +307,20 @@ class Run:
         """The current item is done now, even if the loop is left before it asks for the next."""
         self._do(finish_current_item(self._core))
 
+    def cleanup(self) -> Cleanup:
+        """A block that a cancelled run may still do things in: steps and effects that undo what was begun.
+
+        >>> try:
+        ...     work()
+        ... finally:
+        ...     with run.cleanup():
+        ...         release()
+
+        In a run that ends well or fails it is a block like any other. When the run is paused nothing in it is begun,
+        because the run goes on later.
+        """
+        return Cleanup(self._core)
+
     def bind(self, function: Callable[P, R]) -> Callable[P, R]:
         """A function that belongs to this run in whatever thread it is called."""
         here = copy_context()
@@ -369,6 +384,20 @@ class RunExecutor(ThreadPoolExecutor):
         """Like that of any executor; the run's context goes along."""
         here = copy_context()
         return super().submit(lambda: here.run(fn, *args, **kwargs))
+
+
+class Cleanup:
+    """What `run.cleanup` returns."""
+
+    def __init__(self, run: RunCore) -> None:
+        self._store = run.store
+        self._cleaning = Cleaning(run)
+
+    def __enter__(self) -> None:
+        drive_sync(self._store, self._cleaning.begin())
+
+    def __exit__(self, *_: object) -> None:
+        self._cleaning.end()
 
 
 class Each(Generic[R]):

@@ -11,6 +11,7 @@ from tests.mutations.mutants.events import OF_EVENTS
 from tests.mutations.mutants.holders import HOLDERS
 from tests.mutations.mutants.journal import JOURNAL
 from tests.mutations.mutants.money import MONEY
+from tests.mutations.mutants.orders import OF_ORDERS
 from tests.mutations.mutants.retention import OF_RETENTION
 from tests.mutations.mutants.runs import RUNS
 from tests.mutations.mutants.state import OF_CHECKPOINTS, OF_STATE
@@ -38,5 +39,6 @@ MUTANTS = (
     *MONEY,
     *WAITING,
     *CHANGES,
+    *OF_ORDERS,
     *BRANCHES,
 )

@@ -93,7 +93,7 @@ OF_RETENTION = (
         "a-folded-stream-is-the-end",
         "a process whose stream was folded cannot write any more",
         FOLDING + "test_who_writes_goes_on_in_another_stream",
-        "state.py",
+        "run/open_stream.py",
         "            engine.place.leave_stream(engine.name, head)\n            continue\n        return unit",
         "            raise\n        return unit",
     ),

@@ -359,3 +359,18 @@ ALTER TABLE runs ADD COLUMN cut BIGINT NOT NULL DEFAULT 0;
 
 -- The forks of a run; most have none.
 CREATE INDEX runs_by_origin ON runs (origin) WHERE origin > 0;
+
+-- View: what runs that were open were told, in the order in which each was told.
+CREATE TABLE orders (
+    stream BIGINT NOT NULL,
+    number BIGINT NOT NULL,
+    fence  BIGINT NOT NULL,
+    what   TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    by     TEXT NOT NULL,
+    at     BIGINT NOT NULL,
+    PRIMARY KEY (stream, number)
+);
+
+-- The number of the last order to the holder: whoever appends an entry is told of it by the same statement.
+ALTER TABLE leases ADD COLUMN ordered BIGINT NOT NULL DEFAULT 0;

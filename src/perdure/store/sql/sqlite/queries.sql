@@ -1,8 +1,9 @@
 -- name: append_event(stream, seq, kind, at, body, chain, fence)
--- One entry of the journal, only while the writer's fence is the stream's.
+-- One entry of the journal, only while the writer's fence is the stream's. Answered with the number of the last order.
 INSERT INTO events (id, kind, at, body, chain)
 SELECT (:stream << 32) | :seq, :kind, :at, :body, :chain
-WHERE EXISTS (SELECT 1 FROM leases WHERE stream = :stream AND fence = :fence);
+WHERE EXISTS (SELECT 1 FROM leases WHERE stream = :stream AND fence = :fence)
+RETURNING (SELECT ordered FROM leases WHERE stream = :stream);
 
 -- name: events_of(stream, after)
 -- A stream in order, to resume from it, to show it, to verify it.
@@ -293,7 +294,7 @@ SELECT deadline - :now FROM holders WHERE id = :holder;
 
 -- name: all_leases()
 -- For a copy of the store.
-SELECT stream, fence FROM leases ORDER BY stream;
+SELECT stream, fence, ordered FROM leases ORDER BY stream;
 
 -- name: take_lease(stream, fence, holder)
 -- Takeover: the next fence, unless somebody else was quicker.
@@ -339,8 +340,9 @@ SELECT cut FROM runs WHERE stream = :stream AND origin > 0;
 SELECT stream, agent, id, cut FROM runs WHERE origin = :origin AND origin > 0 ORDER BY stream;
 
 -- name: resume_run(stream, at)
--- Fold of RunResumed.
+-- Fold of RunResumed. One that is cancelled, and cleans up, is opened for that only.
 UPDATE runs SET changed_at = :at, resumes = resumes + 1, outcome = 0, error = '', status = CASE
+    WHEN status = 'cancelling' THEN status
     WHEN EXISTS (SELECT 1 FROM questions WHERE questions.stream = :stream AND open = 1) THEN 'waiting' ELSE 'running' END
 WHERE stream = :stream;
 
@@ -904,6 +906,10 @@ DELETE FROM questions WHERE stream = :stream AND seq <= :last;
 -- Fold of QuestionClosed.
 UPDATE questions SET open = 0 WHERE stream = :stream AND seq = :seq;
 
+-- name: close_questions(stream)
+-- Fold of RunCancelled: nobody waits for an answer any more.
+UPDATE questions SET open = 0 WHERE stream = :stream AND open = 1;
+
 -- name: open_questions(stream)
 -- What a run waits for.
 SELECT seq, about, kind, text, at FROM questions WHERE stream = :stream AND open = 1 ORDER BY seq;
@@ -993,6 +999,40 @@ WHERE (:agent = '' OR agent = :agent) AND (:run = '' OR id = :run) ORDER BY savi
 SELECT stream, model, provider, day, steps, took_us, calls, unpriced, input_tokens, output_tokens, cached_input_tokens, cache_write_tokens, cost FROM savings
 ORDER BY stream, model, provider, day;
 
+-- name: put_order(stream, number, fence, what, reason, by, at)
+-- Fold of OrderGiven.
+INSERT INTO orders (stream, number, fence, what, reason, by, at)
+VALUES (:stream, :number, :fence, :what, :reason, :by, :at);
+
+-- name: lock_lease(stream, fence)
+-- Before an order: who is told still holds the run, and here the transaction has the write lock anyway. The number of the last order.
+SELECT ordered FROM leases WHERE stream = :stream AND fence = :fence AND holder IS NOT NULL;
+
+-- name: ring_order(stream, number)
+-- The holder finds it in the answer to its next entry.
+UPDATE leases SET ordered = :number WHERE stream = :stream;
+
+-- name: standing_orders(streams)
+-- The last order of each of these runs that its holder, or the one who takes it over, has still to obey. A JSON list.
+SELECT orders.stream, orders.number, what, reason, by
+FROM leases JOIN orders ON orders.stream = leases.stream AND orders.number = leases.ordered AND orders.fence = leases.fence
+WHERE leases.stream IN (SELECT value FROM json_each(:streams));
+
+-- name: orders_under(stream, fence)
+-- The last order to the holder that has, or had, this fence.
+SELECT number, what, reason, by FROM orders WHERE stream = :stream AND fence = :fence ORDER BY number DESC LIMIT 1;
+
+-- name: parts_of(stream)
+-- The runs that are part of a run, and those that are part of them.
+WITH RECURSIVE parts (stream) AS (
+    SELECT :stream
+    UNION SELECT runs.stream FROM runs JOIN parts ON runs.parent = parts.stream)
+SELECT agent, id FROM runs WHERE stream IN (SELECT stream FROM parts) AND stream <> :stream ORDER BY stream;
+
+-- name: all_orders()
+-- For rebuild.
+SELECT stream, number, fence, what, reason, by, at FROM orders ORDER BY stream, number;
+
 -- name: put_signal(owner, run, name, number, value, by, at)
 -- Fold of SignalSent.
 INSERT INTO signals (owner, run, name, number, value, by, at)
@@ -1073,6 +1113,10 @@ DELETE FROM workflows;
 -- name: clear_workflow_steps()
 -- Rebuild starts from nothing.
 DELETE FROM workflow_steps;
+
+-- name: clear_orders()
+-- Rebuild starts from nothing.
+DELETE FROM orders;
 
 -- name: clear_signals()
 -- Rebuild starts from nothing.
