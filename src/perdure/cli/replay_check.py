@@ -111,7 +111,7 @@ def _check(out: Output, report: Report, rehearsal: Rehearsal, target: Target, wa
         for done, run_id in enumerate(chosen):
             progress(done, len(chosen))
             rehearse(rehearsal, target, run_id)
-            told = [run.is_told() for run in rehearsal.runs]
+            told = [run.told() for run in rehearsal.runs]
             report.replays += [one for one in told if target.by_id or not wanted.ids or one.id in wanted.ids]
             where = "" if run_id is None else f"run {run_id!r}: "
             report.notes += [f"{where}{note}" for note in rehearsal.notes]
