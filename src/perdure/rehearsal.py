@@ -24,6 +24,7 @@ from .run.lines import called, calling_line, shown
 from .run.requests import Protocol, Read
 from .run.scope import Frame, current
 from .run.steps import describe
+from .runs import RunSummary, summary_of
 from .store import file_of
 
 if TYPE_CHECKING:
@@ -74,13 +75,11 @@ class Replay(msgspec.Struct, frozen=True):
 class RehearsedRun(RunCore):
     """A run that is only replayed."""
 
-    def __init__(self, engine: Engine, run_id: str, stream: int, status: r.Status, failure: str) -> None:
-        ledger, head = load(engine, Claimed(stream, 0, True))
-        super().__init__(engine, run_id, ledger, head, resumed=True)
+    def __init__(self, engine: Engine, summary: RunSummary, *, fork: bool) -> None:
+        ledger, head = load(engine, Claimed(summary.stream, 0, True, fork))
+        super().__init__(engine, summary.id, ledger, head, resumed=True)
         self.account = Account(ledger, credits=False)
-        self.status = status
-        self._failure = failure
-        """What it failed with, when it was last left."""
+        self.summary = summary
         self.findings: list[Finding] = []
         self.then = ""
         self.stopped = False
@@ -148,8 +147,8 @@ class RehearsedRun(RunCore):
         self.stopped = True
         if isinstance(error, PerdureError):
             self.find("diverges", error.message, hint=error.hint)
-        elif error is not None and describe(error) == self._failure:
-            self.then = f"fails as before: {self._failure}"
+        elif error is not None and describe(error) == self.summary.error:
+            self.then = f"fails as before: {self.summary.error}"
         elif error is not None:
             self.find("diverges" if self.finished else "differs", f"it raises {type(error).__name__}: {error}")
         else:
@@ -194,7 +193,7 @@ class RehearsedRun(RunCore):
     def told(self) -> Replay:
         """The report of this run."""
         asked = sum(self.asked_for(one) for one in self.calls())
-        return Replay(self.engine.name, self.id, self.status, tuple(self.findings), asked, self.then)
+        return Replay(self.engine.name, self.id, self.summary.status, tuple(self.findings), asked, self.then)
 
 
 _RENAMED = 'if something was renamed, say was="old_name" (docs/code-changes.md)'
@@ -238,10 +237,9 @@ class Rehearsal:
                 outer.run.begin(f"run {run_id!r}, a child")
             self.notes.append(f"it would start run {run_id!r}, which is not recorded")
             raise Stops(run_id)
-        stream, status, digest, failure = rows[0][0], r.Status(rows[0][3]), rows[0][4], rows[0][10]
-        run = RehearsedRun(engine, run_id, stream, status, failure)
+        run = RehearsedRun(engine, summary_of(engine.store, rows[0]), fork=rows[0][11] > 0)
         self.runs.append(run)
-        if given is not None and codec.digest(given, "input") != digest:
+        if given is not None and codec.digest(given, "input") != rows[0][4]:
             error = yield Read(input_changed, (engine, run_id, given))
             run.find("diverges", error.message, hint=error.hint)
             raise run.stop()

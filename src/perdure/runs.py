@@ -102,18 +102,18 @@ def list_runs(store: Store, agent: str | None = None, status: str | None = None)
     """Every run, the one that was started, resumed or ended last first."""
     if status is not None and status not in list(r.Status):
         raise ValueError(f"status={status!r}: choose one of {', '.join(map(repr, map(str, r.Status)))}")
-    found = [_summary(store, row) for row in store.read("all_runs")]
+    found = [summary_of(store, row) for row in store.read("all_runs")]
     return [run for run in found if (agent is None or run.agent == agent) and (status is None or run.status == status)]
 
 
 def find_runs(store: Store, run_id: str) -> list[RunSummary]:
     """The runs of that id, one per agent that has one."""
-    return [_summary(store, row) for row in store.read("find_runs", (run_id,))]
+    return [summary_of(store, row) for row in store.read("find_runs", (run_id,))]
 
 
 def children_of(store: Store, stream: int) -> list[RunSummary]:
     """The runs that a run has opened inside itself, oldest first."""
-    return [_summary(store, row) for row in store.read("children_of", (stream,))]
+    return [summary_of(store, row) for row in store.read("children_of", (stream,))]
 
 
 def must_exist(store: Store, agent: str, run_id: str) -> tuple[Any, ...]:
@@ -126,7 +126,7 @@ def must_exist(store: Store, agent: str, run_id: str) -> tuple[Any, ...]:
 
 def get_run(store: Store, agent: str, run_id: str, unpack: Callable[[bytes], Any] | None = None) -> RunInfo:
     """A run with all that it has recorded. `unpack` is for readers who do not have the types of its values."""
-    summary = _summary(store, must_exist(store, agent, run_id))
+    summary = summary_of(store, must_exist(store, agent, run_id))
     events = events_of(store, summary.stream, fork=summary.origin > 0)
     ledger = Ledger(events)
     assert ledger.started is not None
@@ -188,7 +188,8 @@ def view_of(events: Iterable[r.Event]) -> View:
     return view
 
 
-def _summary(store: Store, row: tuple[Any, ...]) -> RunSummary:
+def summary_of(store: Store, row: tuple[Any, ...]) -> RunSummary:
+    """A run by its row, with who has it now."""
     stream, agent, run_id, status, _, parent, started_at, changed_at, resumes, _, error, origin, cut = row
     shown, holder = r.Status(status), ""
     if shown in (r.Status.RUNNING, r.Status.WAITING, r.Status.CANCELLING):  # all others have given their lease back
@@ -205,7 +206,7 @@ def result_of(store: Store, agent: str, run_id: str) -> Any:
     row = must_exist(store, agent, run_id)
     stream, status, outcome = row[0], row[3], row[9]
     if status != r.Status.FINISHED:
-        raise RunNotFinished(f"run {run_id!r} is {_summary(store, row).status}")
+        raise RunNotFinished(f"run {run_id!r} is {summary_of(store, row).status}")
     [(_, kind, _, body, _, _)] = store.read("event_at", (stream, outcome))
     record = r.decode(kind, body)
     assert isinstance(record, r.RunFinished)

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from perdure import Agent, Diverged, Done, InputChanged, NotDone, RunWaiting
+from perdure import Agent, Diverged, Done, InputChanged, NotDone, RunWaiting, UnknownType, stored
 from perdure.failpoints import Moment, Site
 
 from .kit import World, agent_at, in_child, killed_at
@@ -358,6 +359,25 @@ def test_another_input_says_what_it_was(deploy: Deploy) -> None:
     deploy.run(lambda run: None, leave=True, input={"to": "NYC"})
     with pytest.raises(InputChanged, match=r"started with \{'to': 'NYC'\}, and not with \{'to': 'LON'\}"):
         deploy.run(lambda run: None, input={"to": "LON"})
+
+
+def test_a_result_that_cannot_be_read_says_whose_it_is(store_url: str, world: World) -> None:
+    def old() -> None:
+        @stored("a seat of old")
+        @dataclass
+        class Seat:
+            row: int
+
+        deploy = Deploy(store_url, world)
+        choose = deploy.step("choose", lambda: Seat(12))
+        deploy.run(lambda run: choose().row, leave=True)
+
+    assert in_child(old) == 0
+    deploy = Deploy(store_url, world)
+    choose = deploy.step("choose", lambda: None)
+    with pytest.raises(UnknownType, match=r"what choose returned in run 'r' \(entry 2\) cannot be read at ") as told:
+        deploy.run(lambda run: choose())
+    assert "a seat of old" in str(told.value) and "@perdure.stored" in str(told.value)
 
 
 def test_earlier_names_are_names(store_url: str) -> None:

@@ -226,6 +226,17 @@ def test_which_runs_and_how_it_is_told(shop: Shop, tmp_path: Path, capsys: pytes
         assert main(["replay-check", wrong]) == 2
 
 
+def test_a_fork_is_replayed_with_what_it_shares(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+    shop.record()
+    program = shop.module(shop.written(PROGRAM))
+    program.agent.runs.fork("done", at="search", to="fork")
+    close_left(shop.url)
+    name = shop.written(PROGRAM)
+    _, report = check(capsys, f"{name}:main", "--run", "fork")
+    assert [run["calls"] for run in report["runs"]] == [1]
+    assert "goes on with book(flight='Oslo 9:00') at" in report["runs"][0]["then"]
+
+
 def test_a_script_opens_its_runs_itself(shop: Shop, world: World, capsys: pytest.CaptureFixture[str]) -> None:
     shop.record()
     done = world.all()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import locks, objects
 from .. import records as r
-from ..errors import Abandoned, Diverged, PerdureError, RunFinished, RunFolded, RunStopped
+from ..errors import Abandoned, Diverged, PerdureError, RunFinished, RunFolded, RunStopped, ValueProblem
 from ..failpoints import Site
 from ..journal.append import Append, Head
 from ..journal.landing import Land, Wanted
@@ -21,6 +21,7 @@ from . import obeying
 from .account import Account
 from .functions import EXPLICIT, Function, Options
 from .ledger import Ledger, Recorded
+from .lines import at_line
 from .renames import Place, adopt
 from .requests import Interruptible, Protocol, Read, Submit
 from .scope import Frame
@@ -144,6 +145,14 @@ class RunCore:
         if not objects.reference(packed):
             return objects.unpack(self.store, packed)
         return (yield Read(objects.unpack, (self.store, packed)))
+
+    def recall(self, recorded: Recorded) -> Protocol[Any]:
+        """The result of a call that is done."""
+        try:
+            return (yield from self.load(recorded.result))
+        except ValueProblem as error:
+            where = f"what {recorded.name} returned in run {self.id!r} (entry {recorded.seq}) cannot be read{at_line()}"
+            raise type(error)(f"{where}: {error.message}", hint=error.hint) from error
 
     # -- writing ------------------------------------------------------------------------------------------------
 

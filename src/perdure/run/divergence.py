@@ -22,7 +22,8 @@ def refuse_divergence(it: EffectCall, arguments: dict[str, Any], ident: bytes) -
         return
     unasked = (run.ledger.unconsumed_effect(path, name) for name in it.names)
     if (other := next((one for one in unasked if one is not None), None)) is not None:
-        raise _diverged(it, arguments, other, "is recorded, and was not asked for before this one", _CHANGED)
+        hint = _CHANGED.format(run=run.id, before=other.seq - 1)
+        raise _diverged(it, arguments, other, "is recorded, and was not asked for before this one", hint)
     if (renamed := _renamed(it, ident)) is not None:
         state = "is recorded with the same arguments, and nothing is called so any more"
         raise _diverged(it, arguments, renamed, state, _RENAMED.format(was=renamed.name))
@@ -30,7 +31,8 @@ def refuse_divergence(it: EffectCall, arguments: dict[str, Any], ident: bytes) -
 
 _CHANGED = (
     'if the recorded one is not wanted any more, on_change="rerun" lets the new one run; if both are wanted, call the '
-    "recorded one first, or tell them apart with id=; else call it with the arguments that are recorded"
+    "recorded one first, or tell them apart with id=; else call it with the arguments that are recorded, or go on "
+    "without it in another run: agent.runs.fork({run!r}, at={before})"
 )
 _ANSWER = "say how that one ended with `perdure answer {run}{store}`; no other of its name begins before"
 _RENAMED = 'if it was only renamed, declare it with was="{was}"; if it is another one, with was=()'

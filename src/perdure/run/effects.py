@@ -39,7 +39,7 @@ def _match_or_begin(it: EffectCall, arguments: dict[str, Any], ident: bytes) -> 
     if recorded is not None and recorded.done:
         run.account.credit(recorded)
         run.land(frame, recorded.take_writes())
-        return (yield from run.load(recorded.result))
+        return (yield from run.recall(recorded))
     if recorded is not None and recorded.failed and run.ledger.went_past(recorded):
         raise raised_again(run, recorded)
     if recorded is not None and recorded.in_doubt and run.finished:

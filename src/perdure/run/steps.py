@@ -33,7 +33,7 @@ def call_step(
     if recorded is not None and recorded.done:
         run.account.credit(recorded)
         run.land(frame, recorded.take_writes())
-        return (yield from run.load(recorded.result))
+        return (yield from run.recall(recorded))
     if recorded is not None and recorded.failed and run.ledger.went_past(recorded):
         raise raised_again(run, recorded)
     call = r.Call(frame.path, function.name, ident, nth)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutations.mutant import mutant
 
 TESTS = "conformance/test_code_changes.py::"
+MODEL = "conformance/test_code_changes_model.py::"
 REPLAYS = "conformance/test_replay_check.py::"
 
 CHANGES = (
@@ -55,6 +56,14 @@ CHANGES = (
         "run/effects.py",
         "call = recorded.origin or call",
         "pass",
+    ),
+    mutant(
+        "an-added-parameter-makes-another-call",
+        "an effect happens again because its function has a parameter more",
+        MODEL + "test_whatever_changes_nothing_is_done_twice",
+        "run/renames.py",
+        "*function.earlier_idents(arguments, options)",
+        "",
     ),
     mutant(
         "a-rehearsal-writes",
