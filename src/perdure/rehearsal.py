@@ -82,7 +82,8 @@ class RehearsedRun(RunCore):
         self.summary = summary
         self.findings: list[Finding] = []
         self.then = ""
-        self.stopped = False
+        self.over = False
+        """Its replay has ended."""
         self._items: set[str] = set()
         self._result: Finding | None = None
 
@@ -94,14 +95,14 @@ class RehearsedRun(RunCore):
 
     def stop(self) -> Stops:
         """The replay of this run is over, whatever the program does on its way out."""
-        self.stopped = True
+        self.over = True
         return Stops(self.id)
 
     # -- what the run would do ----------------------------------------------------------------------------------------
 
     def begin(self, what: str, arguments: Mapping[str, Any] | None = None, why: str = "") -> None:
         told, line = called(what, arguments) if arguments is not None else what, calling_line()
-        if self.stopped:
+        if self.over:
             raise Stops(self.id)
         if self.ledger.folded is not None:
             self.find("stops", f"it was folded: its steps are in the archive {self.ledger.folded.archive}")
@@ -113,7 +114,7 @@ class RehearsedRun(RunCore):
         raise self.stop()
 
     def must_be_open(self) -> None:
-        if self.finished or self.stopped:
+        if self.finished or self.over:
             self.begin("a write")
 
     def compare(self, what: str, recorded: bytes, value: Any) -> None:
@@ -142,9 +143,9 @@ class RehearsedRun(RunCore):
         return ()
 
     def end(self, error: BaseException | None) -> None:
-        if self.stopped or isinstance(error, Stops):
+        if self.over or isinstance(error, Stops):
             return
-        self.stopped = True
+        self.over = True
         if isinstance(error, PerdureError):
             self.find("diverges", error.message, hint=error.hint)
         elif error is not None and describe(error) == self.summary.error:
@@ -239,6 +240,9 @@ class Rehearsal:
             raise Stops(run_id)
         run = RehearsedRun(engine, summary_of(engine.store, rows[0]), fork=rows[0][11] > 0)
         self.runs.append(run)
+        if run.summary.status == r.Status.CANCELLED:
+            run.find("stops", "it was cancelled, and is not gone on with")
+            raise run.stop()
         if given is not None and codec.digest(given, "input") != rows[0][4]:
             error = yield Read(input_changed, (engine, run_id, given))
             run.find("diverges", error.message, hint=error.hint)
@@ -254,7 +258,7 @@ class Rehearsal:
         frame, line = current(), calling_line()
         if frame is not None and isinstance(frame.run, RehearsedRun):
             run = frame.run
-            if not run.stopped:
+            if not run.over:
                 run.find("stops", "it writes to the agent in the open, which is not done here", line)
             raise run.stop()
         self.notes.append(f"it writes outside of a run, which is not done here{f' (at {line})' if line else ''}")

@@ -134,4 +134,4 @@ def rehearse(rehearsal: Rehearsal, target: Target, run_id: str | None) -> None:
 
 def _is_known(rehearsal: Rehearsal, error: BaseException) -> bool:
     """Whether it comes out of a run, which has noted it; a group of tasks has wrapped the end of a replay."""
-    return any(run.stopped for run in rehearsal.runs)
+    return any(run.over for run in rehearsal.runs)
