@@ -101,17 +101,17 @@ def program(agent: Agent, world: World) -> Any:
 
 def test_a_paused_run_is_opened_by_nobody_and_goes_on_where_it_was(store_url: str, world: World) -> None:
     agent = agent_at(store_url)
-    for _ in range(2):
-        with pytest.raises(RunPaused, match=r"agent.runs.resume\('r'\)"), agent.run("r") as run:
-            run.step(world.do, "a")
-            assert not agent.runs.pause("r", by="ann").obeyed
-            try:
-                run.effect(world.do, "b")
-            finally:
-                with run.cleanup():  # the run is not over: there is nothing to undo
-                    run.step(world.do, "undo")
-        assert agent.runs.get("r").status == "paused"
-        assert agent.runs.pause("r").obeyed
+    with pytest.raises(RunPaused, match=r"agent.runs.resume\('r'\)"), agent.run("r") as run:
+        run.step(world.do, "a")
+        assert not agent.runs.pause("r", by="ann").obeyed
+        try:
+            run.effect(world.do, "b")
+        finally:
+            with run.cleanup():  # the run is not over: there is nothing to undo
+                run.step(world.do, "undo")
+    assert agent.runs.get("r").status == "paused" and agent.runs.pause("r").obeyed
+    with pytest.raises(RunPaused, match="by ann"):
+        agent.run("r").__enter__()
     assert agent.runs.resume("r", by="bob").obeyed
     with pytest.raises(RunNotPaused, match="'r' is interrupted"):
         agent.runs.resume("r")
