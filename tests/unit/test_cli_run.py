@@ -97,3 +97,19 @@ def test_a_program_that_is_stopped_is_not_started_again(folder: Path) -> None:
     _, told = child.communicate(timeout=30)
     assert child.returncode != 0
     assert "started again" not in told
+
+
+def test_a_program_whose_run_is_paused_or_cancelled_is_left_alone(folder: Path) -> None:
+    (folder / "agent.py").write_text(
+        "import sys\nfrom perdure import Agent\nagent = Agent('worker')\n"
+        "with agent.run('job') as run:\n"
+        "    getattr(agent.runs, sys.argv[1])('job', by='ann')\n"
+        "    run.step(print, sys.argv[1])\n"
+    )
+    for order, status in (("pause", "paused"), ("pause", "paused"), ("cancel", "cancelled")):
+        if order == "cancel":
+            subprocess.run([*command(folder)[:3], "resume", "job", *command(folder)[4:6]], cwd=folder, check=True)
+        ended = supervised(folder, sys.executable, "agent.py", order)
+        assert ended.returncode == 1
+        assert f"perdure: run job of agent worker is {status} by ann: left alone" in ended.stderr
+        assert "started again" not in ended.stderr

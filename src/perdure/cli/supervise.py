@@ -49,6 +49,13 @@ class Progress(msgspec.Struct, frozen=True):
 
     entries: int = 0
     unfinished: tuple[RunSummary, ...] = ()
+    stopped: tuple[RunSummary, ...] = ()
+    """Those that somebody has cancelled or paused."""
+
+    def told_since(self, before: Progress) -> RunSummary | None:
+        """A run that somebody has stopped meanwhile; or long ago, if nothing else is left to do."""
+        known = {(run.stream, run.changed_at) for run in before.stopped} if self.unfinished else set()
+        return next((run for run in self.stopped if (run.stream, run.changed_at) not in known), None)
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -108,6 +115,8 @@ class Supervisor:
                 self.why = "it ended well" if code == 0 else "it was stopped"
                 return code
             after = progress_of(self._url)
+            if (told := after.told_since(before)) is not None:
+                return self._leave(code, told)
             stuck, pause = (stuck + 1, pause) if after.entries == before.entries else (1, self._backoff)
             before = after
             if stuck >= self._same_place_max:
@@ -159,6 +168,16 @@ class Supervisor:
                 time.sleep(min(left, 0.1))
         return not self._stopped_by
 
+    def _leave(self, code: int, run: RunSummary) -> int:
+        """Somebody wants it to stop: starting it again would be no help."""
+        self.why = f"run {run.id} is {run.status.value}"
+        self._say(
+            f"run {clean(run.id)} of agent {clean(run.agent)} is {run.status.value} {clean(run.error)}: left alone"
+        )
+        if run.status == Status.PAUSED:
+            self._say(f"it goes on after `perdure resume {shlex.quote(run.id)}`, when you start this again")
+        return code if code > 0 else 128 - code
+
     def _give_up(self, code: int, why: str, progress: Progress) -> int:
         self.why = why
         self._say(f"{_ended(code)}; given up: {why}")
@@ -181,8 +200,9 @@ def progress_of(url: str) -> Progress:
         return Progress()  # the program has not made it yet, or cannot: its own message says why
     try:
         runs = list_runs(store)
-        unfinished = tuple(run for run in runs if run.status not in (Status.FINISHED, Status.CANCELLED, Status.PAUSED))
-        return Progress(sum(_entries(store, run.stream) for run in runs) + _landed(store), unfinished)
+        stopped = tuple(run for run in runs if run.status in (Status.CANCELLED, Status.PAUSED))
+        unfinished = tuple(run for run in runs if run.status != Status.FINISHED and run not in stopped)
+        return Progress(sum(_entries(store, run.stream) for run in runs) + _landed(store), unfinished, stopped)
     finally:
         store.close()
 
