@@ -42,12 +42,15 @@ PAIRS: Pairs = [
     ("src/perdure/aio/__init__.py", "src/perdure/sync/__init__.py"),
     ("src/perdure/aio/face.py", "src/perdure/sync/face.py"),
     ("src/perdure/aio/agent.py", "src/perdure/sync/agent.py"),
+    ("src/perdure/aio/runs.py", "src/perdure/sync/runs.py"),
     ("src/perdure/aio/run.py", "src/perdure/sync/run.py"),
     ("src/perdure/aio/state.py", "src/perdure/sync/state.py"),
     ("src/perdure/aio/checkpoints.py", "src/perdure/sync/checkpoints.py"),
     ("src/perdure/aio/artifacts.py", "src/perdure/sync/artifacts.py"),
     ("src/perdure/aio/events.py", "src/perdure/sync/events.py"),
     ("src/perdure/aio/workflows.py", "src/perdure/sync/workflows.py"),
+    ("src/perdure/aio/tasks.py", "src/perdure/sync/tasks.py"),
+    ("src/perdure/aio/worker.py", "src/perdure/sync/worker.py"),
 ]
 
 # In this order. `\b` keeps them to whole words.

@@ -134,6 +134,8 @@ class Engine:
         self._kinds: Kinds | None = None
         self.functions: dict[str, Durable[..., Any]] = {}
         """The steps and effects that were declared, by name: what the actions of a workflow are bound to."""
+        self.tasks: dict[str, Any] = {}
+        """The tasks that were declared, by name: what a worker can do."""
         self.claims: dict[tuple[int, str, str], int] = {}
         """Steps of workflows that this agent has started here, and under which claim."""
         self.jobs: set[tuple[int, str, str]] = set()

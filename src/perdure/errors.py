@@ -38,7 +38,10 @@
     │   ├── RunWasPaused             PD314  also a RunPaused: goes on when somebody resumes it
     │   ├── RunNotPaused             PD315  there is nothing to resume
     │   ├── PointNotFound            PD330  a run has no such entry, step or checkpoint
-    │   └── RunExists                PD331  a fork needs an id that no run has
+    │   ├── RunExists                PD331  a fork needs an id that no run has
+    │   ├── TaskFailed               PD340  the run whose result was wanted has failed
+    │   ├── RunPoisoned              PD341  its workers die at the same place, again and again
+    │   └── NothingToRetry           PD342  only a run that is dead is queued again
     ├── CallProblem                  steps and effects
     │   ├── NotDurable               PD401  outside a run
     │   ├── EffectInsideStep         PD402  an effect within something repeatable
@@ -52,6 +55,7 @@
     │   ├── ArtifactNotFound         PD410  no artifact of that name
     │   ├── WriteInsideUpdate        PD411  the function given to update writes something else
     │   ├── HistoryFolded            PD420  the state of that time is in an archive
+    │   ├── TaskNotFound             PD412  no task of that name is declared here
     │   └── EventsFolded             PD421  the events of that time are in an archive
     └── WorkflowProblem              workflows and their steps
         ├── WorkflowNotFound         PD501  no workflow, or no step, of that name
@@ -389,6 +393,27 @@ class RunExists(RunProblem, ValueError):
     code = "PD331"
 
 
+class TaskFailed(RunProblem):
+    """The run whose result was wanted has failed."""
+
+    code = "PD340"
+    hint = "`perdure show RUN` tells what happened; agent.runs.retry(id) or `perdure retry RUN` queues it again"
+
+
+class RunPoisoned(RunProblem):
+    """The workers of this run die at the same place, again and again."""
+
+    code = "PD341"
+    hint = "mend what kills the process, then agent.runs.retry(id) or `perdure retry RUN` queues it again"
+
+
+class NothingToRetry(RunProblem):
+    """The run is not dead, so there is nothing to try again."""
+
+    code = "PD342"
+    hint = "`perdure queues` and `perdure show RUN` tell where it is"
+
+
 class CallProblem(PerdureError):
     """A step or an effect cannot be called like this."""
 
@@ -495,6 +520,12 @@ class ArtifactNotFound(CallProblem, LookupError):
     """There is no artifact of that name."""
 
     code = "PD410"
+
+
+class TaskNotFound(CallProblem, LookupError):
+    """No task of that name is declared by this agent."""
+
+    code = "PD412"
 
 
 class WriteInsideUpdate(CallProblem):

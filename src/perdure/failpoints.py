@@ -44,6 +44,7 @@ class Site(StrEnum):
     ORDER = "run.order"
     CLEANUP = "run.cleanup"
     FORK = "run.fork"
+    TASK = "task.queue"
     STATE = "state.write"
     CHECKPOINT = "checkpoint.write"
     UPLOAD = "artifact.chunks"

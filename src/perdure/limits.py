@@ -84,6 +84,22 @@ RETRY_BACKOFF_SECONDS = 0.5
 RETRY_BACKOFF_SECONDS_MAX = 60.0
 """Pause before the first repetition, doubled each time up to the maximum."""
 
+TASKS_AT_ONCE = 16
+"""Runs that a worker has at a time, when nobody says otherwise."""
+
+WORKER_POLL_SECONDS = 0.015
+"""How often an idle worker looks whether the store has changed."""
+
+WORKER_LOOK_SECONDS = 1.0
+"""How often it looks for work although nobody has told it of any."""
+
+TAKEOVER_POLL_SECONDS = 0.1
+"""How often it looks whether another worker has died."""
+
+DEATHS_SUSPECT = 2
+DEATHS_MAX = 5
+"""Of workers at the same place of a run: from the first on no other suspect is beside it, at the second it is dead."""
+
 CONNECT_SECONDS_MAX = 10.0
 """Until a server has let us in; per host, where a URL names several."""
 

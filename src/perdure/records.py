@@ -12,7 +12,7 @@ from enum import IntEnum, StrEnum
 
 import msgspec
 
-from . import fold_records, fork_records, order_records, plan_records
+from . import fold_records, fork_records, order_records, plan_records, task_records
 from .errors import JournalDamaged, StoreTooNew
 from .process import Holder
 
@@ -32,6 +32,10 @@ RunCancelled = order_records.RunCancelled
 RunPaused = order_records.RunPaused
 RunReleased = order_records.RunReleased
 CleanupBegan = order_records.CleanupBegan
+TaskQueued = task_records.TaskQueued
+TaskAgain = task_records.TaskAgain
+TaskParked = task_records.TaskParked
+Want = task_records.Want
 Usage = fold_records.Usage
 Saved = fold_records.Saved
 Carried = fold_records.Carried
@@ -162,6 +166,8 @@ Landing = (
     | WorkflowMoved
     | SignalSent
     | OrderGiven
+    | TaskQueued
+    | TaskAgain
 )
 """What a step, an effect, an item or a call in the open may write to the agent. Kinds are told apart by their tag."""
 
@@ -171,8 +177,11 @@ LANDED_PLACE = 1 << 20
 
 
 class Status(StrEnum):
-    """Where a run is. `CRASHED` is never stored: it is a running one whose holder is dead."""
+    """Where a run is. `QUEUED` and `CRASHED` are never stored: of the first there is no run yet, the holder of the
+    second is dead.
+    """
 
+    QUEUED = "queued"
     RUNNING = "running"
     WAITING = "waiting"
     INTERRUPTED = "interrupted"
@@ -224,6 +233,9 @@ class RunFailed(Record, frozen=True):
     text: str
     cause: int = 0
     """Number of the recorded failure whose exception left the run; 0 when it was not a recorded one."""
+    again_at: int = 0
+    attempt: int = 0
+    """When a worker tries it again, in milliseconds since 1970, and how often it was tried; 0 is not by itself."""
 
 
 class RunInterrupted(Record, frozen=True):
@@ -418,6 +430,7 @@ class Kind(IntEnum):
     WAIT_BEGAN = 40
     WAIT_ENDED = 41
     FOLDED = 50
+    TASK_PARKED = 60
     RUN_CANCELLED = 65
     RUN_PAUSED = 66
     RUN_RELEASED = 67
@@ -451,6 +464,7 @@ CLASS_OF: dict[int, type[Record]] = {
     Kind.WAIT_BEGAN: WaitBegan,
     Kind.WAIT_ENDED: WaitEnded,
     Kind.FOLDED: Folded,
+    Kind.TASK_PARKED: TaskParked,
     Kind.RUN_CANCELLED: RunCancelled,
     Kind.RUN_PAUSED: RunPaused,
     Kind.RUN_RELEASED: RunReleased,

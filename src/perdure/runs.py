@@ -102,8 +102,16 @@ def list_runs(store: Store, agent: str | None = None, status: str | None = None)
     """Every run, the one that was started, resumed or ended last first."""
     if status is not None and status not in list(r.Status):
         raise ValueError(f"status={status!r}: choose one of {', '.join(map(repr, map(str, r.Status)))}")
-    found = [summary_of(store, row) for row in store.read("all_runs")]
+    found = [*_queued(store), *(summary_of(store, row) for row in store.read("all_runs"))]
     return [run for run in found if (agent is None or run.agent == agent) and (status is None or run.status == status)]
+
+
+def _queued(store: Store) -> list[RunSummary]:
+    """Those that no worker has begun yet."""
+    return [
+        RunSummary(0, agent, run_id, r.Status.QUEUED, parent, at, at, 0, "", "")
+        for _, agent, run_id, parent, at in store.read("queued_tasks")
+    ]
 
 
 def find_runs(store: Store, run_id: str) -> list[RunSummary]:
@@ -119,6 +127,8 @@ def children_of(store: Store, stream: int) -> list[RunSummary]:
 def must_exist(store: Store, agent: str, run_id: str) -> tuple[Any, ...]:
     """The row of a run."""
     rows = store.read("get_run", (agent, run_id))
+    if not rows and any((it.agent, it.id) == (agent, run_id) for it in _queued(store)):
+        raise RunNotFound(f"run {run_id!r} is queued, and no worker has begun it", hint="`perdure queues` tells more")
     if not rows:
         raise RunNotFound(f"agent {agent!r} has no run {run_id!r}")
     return rows[0]

@@ -22,6 +22,7 @@ from .journal.append import Head, Signer
 from .journal.keeping import REPLAYS
 from .journal.keeping import SPACE as RULES
 from .journal.landing import Ask, Entry, Land, Place, Unchanged, Wanted, landed_at
+from .journal.queueing import SPACE as QUEUES
 from .limits import SWEEP_KEYS_MAX, SWEEP_WRITES
 from .run.open_stream import in_the_open
 from .run.requests import Protocol, Read
@@ -410,7 +411,7 @@ def _reverting(engine: Engine, to: When, space: str | None, own: Set[Place]) -> 
     engine.ensure_agent()
     asks, owner = list[Ask](), engine.stream
     revisions: dict[str, int] = dict(engine.store.read("spaces_of", (owner,)))
-    for kept in (RULES, REPLAYS):  # how long things are kept is no part of what the agent knew then
+    for kept in (RULES, REPLAYS, QUEUES):  # how long things are kept is no part of what the agent knew then
         revisions.pop(kept, None)
     if space is None and not isinstance(to, datetime) and len(revisions) > 1:
         names = ", ".join(map(repr, revisions))

@@ -394,7 +394,12 @@ async def answer_everything(cast: Cast) -> None:
 
 
 async def survive(cast: Cast) -> None:
-    """Open the run until it is finished, whatever it waits for."""
+    """Open the run until it is finished, whatever it waits for; another one is left to workers."""
+
+    async def later(token: str) -> str:
+        return token
+
+    await out(cast.agent.task(cast.palette.paint(later)).start("for workers", "token"))
     for _ in range(STARTS_MAX):
         try:
             await journey(cast)

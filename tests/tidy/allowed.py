@@ -23,6 +23,12 @@ BROAD_EXCEPTS = {
     ("src/perdure/run/requests.py", "_start_body.body"): (
         "not swallowed: carried from the thread of the body to the caller that waits for it"
     ),
+    ("src/perdure/aio/worker.py", "AsyncWorker._perform"): (
+        "the user's task: whatever it raises is recorded with its run, and the worker goes on with others"
+    ),
+    ("src/perdure/sync/worker.py", "Worker._perform"): (
+        "the user's task: whatever it raises is recorded with its run, and the worker goes on with others"
+    ),
     ("src/perdure/run/steps.py", "_execute"): "the body is the user's code: whatever it raises is an outcome",
     ("src/perdure/run/effects.py", "_execute"): "the body is the user's code: what it raises is judged",
     ("src/perdure/run/doubt.py", "ask_check"): "a check that raises counts as Unknown: semantics, section 3",

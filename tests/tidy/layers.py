@@ -20,10 +20,10 @@ LAYERS = {
     "package": "__init__ types",
     "facade": "agent aio sync",
     "nouns": "engine run runs handoff answers orders state checkpoints events kinds usage "
-    "retention folding rehearsal branches workflows memory workspace context artifacts",
+    "retention folding rehearsal branches workflows tasks memory workspace context artifacts",
     "truth": "journal objects trees collect archive leases keys",
     "store": "store",
-    "values": "records plan_records fold_records fork_records order_records prices "
+    "values": "records plan_records fold_records fork_records order_records task_records prices "
     "codec errors hints clock durations limits failpoints process interrupts locks",
 }
 

@@ -7,6 +7,7 @@ import contextlib
 import random
 import shutil
 import tempfile
+import threading
 import time
 import warnings
 from functools import cache
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import apsw
 
-from perdure import Agent, InDoubt, RunCancelled, RunWaiting, StoreMovedWarning, kinds
+from perdure import Agent, InDoubt, Run, RunCancelled, RunWaiting, StoreMovedWarning, kinds
 from perdure.collect import collect
 from perdure.store import open_store
 from perdure.store.base import Store
@@ -136,6 +137,25 @@ def _keep(agent: Agent) -> None:
     flow.fail(2, note="no paper")
     agent.workflows.create("report", ["search", "think", "send"])
     agent.send_event("later", "paid", {"euro": 7}, by="ann")
+    _hand_over(agent)
+
+
+def _hand_over(agent: Agent) -> None:
+    """Runs for workers: one that is parked, and one that comes later."""
+
+    @agent.task
+    def choose(run: Run, what: str) -> None:
+        run.wait_event(what[:8])
+
+    choose.start("parked", LARGE)
+    choose.options(delay="1000d", priority=2).start("tomorrow", "which?")
+    worker = agent.worker()
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    while not agent._engine.store.read("all_task_waits"):
+        time.sleep(0.001)
+    worker.drain()
+    thread.join()
 
 
 @cache

@@ -23,7 +23,7 @@ from perdure.cli.stores import said_again
 from .rich_store import copy_to
 
 ROOT = Path(__file__).parents[2]
-STORELESS = {"init", "run", "crashtest", "doctor", "demo", "archive", "completion"}
+STORELESS = {"init", "run", "worker", "crashtest", "doctor", "demo", "archive", "completion"}
 """Commands that make a store, look for it, or need none."""
 
 PROGRAM = [sys.executable, "-m", "perdure.cli"]
@@ -66,13 +66,13 @@ def test_every_command_has_json_and_a_store() -> None:
     for name, command in with_parts():
         options = {option for parameter in command.params for option in parameter.opts}
         assert "--json" in options, name
-        assert "--store" in options or name in ("demo", "completion"), name
+        assert "--store" in options or name in ("worker", "demo", "completion"), name
 
 
 def test_every_command_and_option_is_documented() -> None:
     page = (ROOT / "docs" / "cli.md").read_text("utf-8")
     sections = {
-        match[1]: match[2] for match in re.finditer(r"^## `perdure (\w+)[^\n]*\n(.*?)(?=^## |\Z)", page, re.M | re.S)
+        match[1]: match[2] for match in re.finditer(r"^## `perdure ([\w-]+)[^\n]*\n(.*?)(?=^## |\Z)", page, re.M | re.S)
     }
     assert list(sections) == list(COMMANDS)
     for name, command in with_parts():
@@ -180,6 +180,7 @@ def test_no_command_makes_a_store_by_looking_for_it(
         "timeline": ["x"],
         "answer": ["x", "--retry"],
         "send": ["x", "y"],
+        "retry": ["x"],
         "cancel": ["x"],
         "pause": ["x"],
         "resume": ["x"],

@@ -135,7 +135,7 @@ def test_a_copy_goes_on_after_it_was_adopted(path: Path, told: Any) -> None:
 
 
 def test_verify_names_the_entry(path: Path, told: Any) -> None:
-    assert told("verify", "--store", str(path)).startswith("ok; 12 streams, 77 entries")
+    assert told("verify", "--store", str(path)).startswith("ok; 13 streams, 82 entries")
     with closing(behind(path)) as raw:
         raw.execute("UPDATE events SET at = at + 1 WHERE id = (2 << 32 | 3)")
     text = told("verify", "--store", str(path), code=1)
@@ -204,7 +204,7 @@ def test_rebuild_check_says_what_differs_and_rebuild_mends_it(path: Path, told: 
     report = told("rebuild", "--check", *store, "--json", code=1)
     assert {(it["view"], it["what"]) for it in report["differences"]} == {("runs", "differs"), ("state", "missing")}
     views = ", ".join(VIEWS)
-    assert told("rebuild", *store).startswith(f"rebuilt {views} from 77 entries")
+    assert told("rebuild", *store).startswith(f"rebuilt {views} from 82 entries")
     assert told("rebuild", "--check", *store, "--json")["ok"] is True
 
 
@@ -301,7 +301,7 @@ def test_a_dead_process_that_only_answered_has_left_no_run(store_url: str, told:
 
 def test_doctor_prints_commands_that_lead_to_the_store(at_home: Path, told: Any) -> None:
     report = told("doctor", "--store", str(at_home), "--json")
-    [fix] = [it["fix"] for it in report["checks"] if "waits for an answer" in it["text"]]
+    [_, fix] = [it["fix"] for it in report["checks"] if "waits for an answer" in it["text"]]
     assert fix == f"perdure show waiting --agent travel --store {at_home}"
     told(*shlex.split(fix)[1:])
     at_home.chmod(0o644)

@@ -88,7 +88,7 @@ def test_missing_and_extra_rows_are_found_and_mended(store: Store, raw: apsw.Con
     before = rows(raw)
     count = len(before[view])
     key = TABLES[view].columns[0]
-    more = f"{key} || 'x'" if view == "agents" else f"{key} + 1000"
+    more = f"{key} || 'x'" if view in ("agents", "task_waits") else f"{key} + 1000"
     others = ", ".join("'other'" if view == "runs" and name == "id" else name for name in TABLES[view].columns[1:])
     also = ", arrival" if view == "happenings" else ""
     columns = ", ".join(TABLES[view].columns)

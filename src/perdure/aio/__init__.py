@@ -1,6 +1,7 @@
 """The public face of agents and runs."""
 
-from .agent import AsyncAgent, AsyncRuns
+from .agent import AsyncAgent
 from .run import AsyncEach, AsyncMessages, AsyncRun, AsyncState
+from .runs import AsyncRuns
 
 __all__ = ["AsyncAgent", "AsyncEach", "AsyncMessages", "AsyncRun", "AsyncRuns", "AsyncState"]

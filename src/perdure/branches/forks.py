@@ -235,6 +235,8 @@ def _in_words(it: r.Landing) -> tuple[str, str]:
         return "workflow", f"{it.name}, version {it.version}"
     if isinstance(it, r.OrderGiven):
         return "order", f"{it.order} to the run of stream {it.stream}"
+    if isinstance(it, r.TaskQueued | r.TaskAgain):
+        return "task", f"run {it.run} queued"
     kind = "checkpoint" if isinstance(it, r.CheckpointMade | r.CheckpointDropped) else "artifact"
     dropped = ", deleted" if isinstance(it, r.CheckpointDropped | r.ArtifactDropped) else ""
     return kind, f"{it.name}, version {it.version}{dropped}"

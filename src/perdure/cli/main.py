@@ -35,6 +35,9 @@ COMPLETE = "_PERDURE_COMPLETE"
 COMMANDS = {
     "init": ("keeping", "Make a store in this folder."),
     "run": ("supervise", "Run a program, and start it again when it has crashed: it continues where it was."),
+    "worker": ("worker", "Do what is queued: take runs of an agent's tasks, and those of dead workers."),
+    "queues": ("queues", "Show the queues of the agents: what waits, runs, is parked and is dead."),
+    "retry": ("queues", "Queue a run again that has failed for good; what it had done is kept."),
     "crashtest": ("crashtest", "Prove that a program survives: kill it everywhere, start it again, compare."),
     "replay-check": ("replay_check", "Replay recorded runs with today's code, without running any step, for CI."),
     "runs": ("runs", "List the runs, the one that was started, resumed or ended last first."),

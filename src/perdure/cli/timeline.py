@@ -82,6 +82,10 @@ class _Teller:
             return f"event {shown(it.name)} sent to run {shown(it.run)}: {self._value(it.value)}"
         if isinstance(it, r.OrderGiven):
             return f"{it.order} of the run of stream {it.stream}, by {clean(it.by)}"
+        if isinstance(it, r.TaskQueued):
+            return f"run {shown(it.run)} of task {clean(it.task)} queued in {shown(it.queue)}"
+        if isinstance(it, r.TaskAgain):
+            return f"run {shown(it.run)} queued again, says {clean(it.by)}"
         key = f"agent's state[{shown(it.space)}][{shown(it.key)}]"
         return f"{key} = {self._value(it.value)}" if it.value else f"{key} deleted"
 
@@ -150,7 +154,7 @@ class _Teller:
         return f"finished, result {self._value(it.result)}"
 
 
-_WAITS = {"ask": "asks: ", "approve": "asks: ", "event": "waits for ", "sleep": "sleeps "}
+_WAITS = {"ask": "asks: ", "approve": "asks: ", "event": "waits for ", "sleep": "sleeps ", "run": "waits for "}
 _ENDS = {
     "answer": "answer",
     "refused": "an answer that does not fit:",
@@ -158,13 +162,17 @@ _ENDS = {
     "event": "event comes:",
     "time": "wakes up",
     "timeout": "nothing came in time",
+    "finished": "it has finished:",
+    "failed": "it has failed:",
+    "cancelled": "it was cancelled",
 }
 _WORDS: dict[type[r.Record], Callable[[_Teller, Any], str]] = {
     r.RunStarted: _Teller.started,
     r.RunResumed: _Teller.resumed,
     r.Forked: _Teller.forked,
     r.RunFinished: _Teller.finished,
-    r.RunFailed: lambda teller, it: f"failed: {clean(it.text)}",
+    r.RunFailed: lambda teller, it: f"failed{', is tried again' if it.again_at else ''}: {clean(it.text)}",
+    r.TaskParked: lambda teller, it: "parked: its worker has left it",
     r.RunInterrupted: lambda teller, it: f"interrupted: {clean(it.reason)}",
     r.RunCancelled: lambda teller, it: f"cancelled {clean(told_by(it))}",
     r.RunPaused: lambda teller, it: f"paused {clean(told_by(it))}",

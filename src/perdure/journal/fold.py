@@ -9,6 +9,7 @@ from .. import records as r
 from ..errors import AlreadyAnswered
 from ..plan_records import encode_part
 from ..store.base import Statement
+from ..task_records import NEVER, event_wanted
 
 RUN_STATE = ""
 """The namespace of `run.state`; named ones belong to the agent."""
@@ -32,6 +33,8 @@ VIEWS = (
     "workflow_steps",
     "signals",
     "orders",
+    "tasks",
+    "task_waits",
 )
 """Every table that `rebuild` can make anew from the journal."""
 
@@ -149,7 +152,8 @@ def _dropped(query: str) -> Landing:
 
 
 def _sent(stream: int, seq: int, at: int, it: r.SignalSent, _: int) -> list[Statement]:
-    return [Statement("put_signal", (it.owner, it.run, it.name, it.number, it.value, it.by, at))]
+    place = (it.owner, it.run, it.name, it.number)
+    return [Statement("put_signal", (*place, it.value, it.by, at)), Statement("wake_task", (event_wanted(*place),))]
 
 
 def _ordered(stream: int, seq: int, at: int, it: r.OrderGiven, _: int) -> list[Statement]:
@@ -167,6 +171,15 @@ def _moved(stream: int, seq: int, at: int, it: r.WorkflowMoved, _: int) -> list[
     ]
 
 
+def _queued(stream: int, seq: int, at: int, it: r.TaskQueued, _: int) -> list[Statement]:
+    place = (it.owner, it.agent, it.run, it.task, it.queue, it.priority, it.key)
+    return [Statement("queue_task", (*place, it.not_before, it.again, it.input, it.digest, it.parent, at))]
+
+
+def _again(stream: int, seq: int, at: int, it: r.TaskAgain, _: int) -> list[Statement]:
+    return [Statement("again_task", (it.owner, it.agent, it.run, it.after))]
+
+
 _LANDINGS: dict[type[r.Record], Landing] = {
     r.StateChange: _changed,
     r.CheckpointMade: _made("put_checkpoint"),
@@ -178,7 +191,59 @@ _LANDINGS: dict[type[r.Record], Landing] = {
     r.WorkflowMoved: _moved,
     r.SignalSent: _sent,
     r.OrderGiven: _ordered,
+    r.TaskQueued: _queued,
+    r.TaskAgain: _again,
 }
+
+
+def _task_moved(stream: int, state: str, ready_at: int = NEVER, attempts: int = -1, died: int = 0) -> Statement:
+    """A run may be one that workers take; of those that are not, nothing is changed."""
+    return Statement("move_task", (stream, state, ready_at, attempts, died))
+
+
+def _parked(stream: int, seq: int, at: int, it: r.TaskParked) -> list[Statement]:
+    """Whatever it waits for may have come before this, or come at the same time: locks before looks."""
+    changes = [Statement("note_task", (stream,))]
+    for want in it.wants:
+        if want.kind == "run":  # before our own: its end locks in this order too
+            changes.append(Statement("lock_awaited", (want.stream, want.agent, want.run)))
+        elif want.kind == "event":
+            changes.append(Statement("lock_space", (want.stream, f"signal {want.run}/{want.name}")))
+    changes += [Statement("lock_task", (stream,)), _task_moved(stream, "parked", it.until)]
+    changes.append(Statement("drop_task_waits", (stream,)))
+    for want in it.wants:
+        changes.append(Statement("add_task_wait", (want.what, stream)))
+        if want.kind == "answer":
+            changes.append(Statement("wake_if_answered", (stream, want.stream, want.number)))
+        elif want.kind == "run":
+            changes.append(Statement("wake_if_ended", (stream, want.agent, want.run)))
+        else:
+            changes.append(Statement("wake_if_sent", (stream, want.stream, want.run, want.name, want.number)))
+    return changes
+
+
+def _failed(stream: int, seq: int, at: int, it: r.RunFailed) -> list[Statement]:
+    status = _status(stream, r.Status.FAILED, at, seq, it.text)
+    if it.again_at:
+        return [*status, Statement("note_task", (stream,)), _task_moved(stream, "queued", it.again_at, it.attempt)]
+    return [*status, _task_moved(stream, "dead", died=seq), Statement("wake_by_run", (stream,))]
+
+
+def _finished(stream: int, seq: int, at: int, it: r.RunFinished) -> list[Statement]:
+    ended = [Statement("drop_task", (stream,)), Statement("wake_by_run", (stream,))]
+    return [*_status(stream, r.Status.FINISHED, at, seq), *ended]
+
+
+def _interrupted(stream: int, seq: int, at: int, it: r.RunInterrupted) -> list[Statement]:
+    return [*_status(stream, r.Status.INTERRUPTED, at, 0, it.reason), _task_moved(stream, "queued", 0)]
+
+
+def _resumed(stream: int, seq: int, at: int, it: r.RunResumed) -> list[Statement]:
+    return [
+        Statement("resume_run", (stream, at)),
+        _task_moved(stream, "running"),
+        Statement("drop_task_waits", (stream,)),
+    ]
 
 
 def _status(stream: int, status: r.Status, at: int, outcome: int = 0, error: str = "") -> list[Statement]:
@@ -187,7 +252,22 @@ def _status(stream: int, status: r.Status, at: int, outcome: int = 0, error: str
 
 def _cancelled(stream: int, seq: int, at: int, it: r.RunCancelled) -> list[Statement]:
     # What it asked is not asked any more.
-    return [Statement("close_questions", (stream,)), *_status(stream, r.Status.CANCELLED, at, seq, told_by(it))]
+    asked = Statement("close_questions", (stream,))
+    ended = [
+        Statement("drop_task", (stream,)),
+        Statement("drop_task_waits", (stream,)),
+        Statement("wake_by_run", (stream,)),
+    ]
+    return [asked, *_status(stream, r.Status.CANCELLED, at, seq, told_by(it)), *ended]
+
+
+def _paused(stream: int, seq: int, at: int, it: r.RunPaused) -> list[Statement]:
+    return [*_status(stream, r.Status.PAUSED, at, seq, told_by(it)), _task_moved(stream, "paused")]
+
+
+def _released(stream: int, seq: int, at: int, it: r.RunReleased) -> list[Statement]:
+    status = _status(stream, r.Status.INTERRUPTED, at, 0, f"resumed {told_by(it)}")
+    return [*status, _task_moved(stream, "queued", 0)]
 
 
 def told_by(it: r.RunCancelled | r.RunPaused | r.RunReleased | r.CleanupBegan) -> str:
@@ -200,7 +280,8 @@ def _agent(stream: int, seq: int, at: int, it: r.AgentCreated) -> list[Statement
 
 
 def _started(stream: int, seq: int, at: int, it: r.RunStarted) -> list[Statement]:
-    return [Statement("add_run", (stream, it.agent, it.run, it.input_digest, it.parent, at))]
+    added = Statement("add_run", (stream, it.agent, it.run, it.input_digest, it.parent, at))
+    return [added, _task_moved(stream, "running")]
 
 
 def _forked(stream: int, seq: int, at: int, it: r.Forked) -> list[Statement]:
@@ -223,20 +304,23 @@ def _closed(stream: int, seq: int, at: int, it: r.QuestionClosed | r.WaitEnded) 
 
 
 def _answered(stream: int, seq: int, at: int, it: r.Answered) -> list[Statement]:
-    return [Statement("add_answer", (it.stream, it.about, it.verdict, it.value, it.by, at), AlreadyAnswered)]
+    answer = Statement("add_answer", (it.stream, it.about, it.verdict, it.value, it.by, at), AlreadyAnswered)
+    wake = Statement("wake_task", (r.Want("answer", it.about, it.stream).what,))
+    return [answer, Statement("lock_task", (it.stream,)), wake]
 
 
 _FOLDS: dict[type[r.Record], Fold] = {
     r.AgentCreated: _agent,
     r.RunStarted: _started,
-    r.RunResumed: lambda stream, seq, at, it: [Statement("resume_run", (stream, at))],
-    r.RunFinished: lambda stream, seq, at, it: _status(stream, r.Status.FINISHED, at, seq),
-    r.RunFailed: lambda stream, seq, at, it: _status(stream, r.Status.FAILED, at, seq, it.text),
-    r.RunInterrupted: lambda stream, seq, at, it: _status(stream, r.Status.INTERRUPTED, at, 0, it.reason),
+    r.RunResumed: _resumed,
+    r.RunFinished: _finished,
+    r.RunFailed: _failed,
+    r.RunInterrupted: _interrupted,
     r.RunCancelled: _cancelled,
-    r.RunPaused: lambda stream, seq, at, it: _status(stream, r.Status.PAUSED, at, seq, told_by(it)),
-    r.RunReleased: lambda stream, seq, at, it: _status(stream, r.Status.INTERRUPTED, at, 0, f"resumed {told_by(it)}"),
+    r.RunPaused: _paused,
+    r.RunReleased: _released,
     r.CleanupBegan: lambda stream, seq, at, it: _status(stream, r.Status.CANCELLING, at, 0, told_by(it)),
+    r.TaskParked: _parked,
     r.StepDone: _wrote_with,
     r.EffectDone: _wrote_with,
     r.ItemDone: _wrote_with,

@@ -16,6 +16,7 @@ from .marks import Mark, decided_marks
 from .plans import Draft, Move, decided_moves
 from .puts import Put, decided_puts
 from .signals import Signal, numbered
+from .starts import Again, Start, decided_starts
 
 Place = tuple[int, str, str]
 """Owner, namespace and key."""
@@ -62,7 +63,7 @@ class Unchanged(msgspec.Struct, frozen=True):
     revision: int
 
 
-Wanted = Ask | Unchanged | Mark | Put | Signal | Draft | Move | Settled
+Wanted = Ask | Unchanged | Mark | Put | Signal | Draft | Move | Start | Again | Settled
 """What is to be written to an agent."""
 
 
@@ -141,6 +142,7 @@ _DECIDERS: tuple[tuple[tuple[type, ...], Decide], ...] = (
     ((Put,), decided_puts),
     ((Draft, Move), decided_moves),
     ((Signal,), numbered),
+    ((Start, Again), decided_starts),
     ((Settled,), _as_they_are),
 )
 """After the state, and in this order for everybody: locks that are taken in one order lock nobody out."""

@@ -37,6 +37,7 @@ _SAVINGS_COLUMNS = "stream model provider day steps took_us"
 _COUNTS = tuple("calls unpriced input_tokens output_tokens cached_input_tokens cache_write_tokens cost".split())
 _HAPPENING_COLUMNS = "owner stream seq place run kind at"
 _WORKFLOW_STEP_COLUMNS = "owner name version step revision status standing at"
+_TASK_COLUMNS = "owner run stream task queue priority key state ready_at attempts died again input digest parent at"
 TABLES = {
     "agents": View("all_agents", ("name", "stream", "public_key", "at"), 1, "clear_agents"),
     "runs": View("all_runs", tuple(_RUN_COLUMNS.split()), 1, "clear_runs"),
@@ -56,6 +57,8 @@ TABLES = {
     "workflow_steps": View("all_workflow_steps", tuple(_WORKFLOW_STEP_COLUMNS.split()), 4, "clear_workflow_steps"),
     "signals": View("all_signals", ("owner", "run", "name", "number", "value", "by", "at"), 4, "clear_signals"),
     "orders": View("all_orders", ("stream", "number", "fence", "what", "reason", "by", "at"), 2, "clear_orders"),
+    "tasks": View("all_tasks", tuple(_TASK_COLUMNS.split()), 2, "clear_tasks"),
+    "task_waits": View("all_task_waits", ("what", "stream"), 2, "clear_task_waits"),
 }
 assert tuple(TABLES) == VIEWS
 

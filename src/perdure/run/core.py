@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from bisect import insort
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ from .scope import Frame
 
 if TYPE_CHECKING:
     from ..engine import Engine
+    from .parking import Parking
 
 
 class View:
@@ -91,6 +92,10 @@ class RunCore:
             self.order = obeying.Told(r.Order.CANCEL, self.cleanup.reason, self.cleanup.by, self.cleanup.order)
         self.interruptible: set[Interruptible] = set()
         """Bodies of steps under asyncio that end at once when the run is told to stop."""
+        self.parking: Parking | None = None
+        """In a worker: who waits and who is at work, so that it can leave."""
+        self.retry: Callable[[BaseException], tuple[int, int]] | None = None
+        """In a worker: when the run is tried again after an exception, and how often it has been tried then."""
         self.whole: Frame | None = None
         """Where all of the run is one item, whose end is the end of the run."""
         self.result_objects: Sequence[Statement] = ()
@@ -223,6 +228,8 @@ class RunCore:
             )
         if self.finished:
             raise RunFinished(f"run {self.id!r} is finished: it is replayed, and does nothing new")
+        if self.parking is not None:
+            self.parking.must_stay()
         self.must_be_here()
 
     # What a rehearsal looks at, and an ordinary run does not (`rehearsal.py`).

@@ -18,6 +18,7 @@ from ..process import proven_dead
 from .ledger import Recorded
 from .obeying import heed, listen
 from .outcomes import EffectCall, begin_again, record_done, record_failed
+from .parking import LOOK_SECONDS
 from .requests import Invoke, Pause, Protocol, Read
 from .scope import Buffer
 
@@ -27,6 +28,9 @@ CHECK_AGAIN_SECONDS = 0.5
 CHECK_AGAIN_SECONDS_MAX = 30.0
 """While a run waits for a person, its check is asked again now and then: the outside may have come back."""
 
+
+PARKED_CHECK_SECONDS = 60.0
+"""The same when a worker has left the run: it is replayed for it."""
 
 NEVER = float("inf")
 
@@ -217,7 +221,22 @@ def _ask_a_person(it: EffectCall, recorded: Recorded, question: int, why: str) -
             believable_at = _old_holder_gone_at(it, recorded)
             if now < believable_at < check_at:
                 check_at = believable_at
+        yield from _let_time_pass(it, recorded)
+
+
+def _let_time_pass(it: EffectCall, recorded: Recorded) -> Protocol[None]:
+    """A little of it; or a worker leaves the run, which is taken again for an answer, or to ask the check once more."""
+    run, parking = it.run, it.run.parking
+    if parking is None:
         yield Pause(WAIT_POLL_SECONDS)
+        return
+    again = run.clock.wall_ms() + int(PARKED_CHECK_SECONDS * 1000) if it.options.check is not None else 0
+    waiter = parking.wait(run, r.Want("answer", recorded.begun, run.head.stream), again, inside=True)
+    try:
+        parking.leave_if_idle()
+        yield Pause(LOOK_SECONDS)
+    finally:
+        parking.go_on(waiter)
 
 
 def _apply_answer(it: EffectCall, recorded: Recorded, question: int, answer: tuple[Any, ...]) -> Protocol[Verdict]:

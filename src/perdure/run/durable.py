@@ -109,8 +109,11 @@ class Durable(Generic[P, R]):
                 f"{self._function.name} belongs to agent {self._engine.name!r}, the run to {engine.name!r}"
             )
         if self._function.effect:
-            return call_effect(EffectCall(frame, self._function, self._options, args, kwargs))
-        return call_step(frame, self._function, self._options, args, kwargs)
+            protocol = call_effect(EffectCall(frame, self._function, self._options, args, kwargs))
+        else:
+            protocol = call_step(frame, self._function, self._options, args, kwargs)
+        parking = frame.run.parking
+        return protocol if parking is None else parking.counted(protocol)
 
     def _refuse_inside(self, frame: Frame) -> None:
         if not frame.alive:

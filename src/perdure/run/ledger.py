@@ -78,6 +78,7 @@ class Waited(msgspec.Struct, eq=False, gc=False):
     how: str = ""
     """Empty while it lasts."""
     value: bytes = b""
+    by: str = ""
     asked: bool = False
     """The code has come to it in this opening of the run."""
 
@@ -118,6 +119,10 @@ class Ledger:
         """Since when it is cancelled, and cleans up."""
         self.folded: r.Folded | None = None
         """Its entries are in an archive, all but a few."""
+        self.opened_at: list[int] = []
+        """The entries that opened the run, since it was last left in order."""
+        self.progress = 0
+        """The last entry that got the run further; of steps and effects, those that are done tell by themselves."""
         self.causes: set[int] = set()
         """The recorded failures that ended attempts, or at which attempts ended."""
         self._failures: list[int] = []
@@ -224,6 +229,22 @@ class Ledger:
         """Every effect of which nobody knows how it ended."""
         return [recorded for recorded in self.by_intent.values() if recorded.in_doubt]
 
+    def deaths(self) -> int:
+        """How many openings in a row, before this one, have ended without a word and got the run no further."""
+        if len(self.opened_at) < 2:
+            return 0
+        done = [call.seq for calls in self.calls.values() for call in calls if call.done or call.failed]
+        latest = max([self.progress, *done])
+        return max(0, sum(seq > latest for seq in self.opened_at) - 1)
+
+    def last_done(self) -> str:
+        """What the run did last, in words."""
+        done = [call for calls in self.calls.values() for call in calls if call.done]
+        if not done:
+            return "before its first step was done"
+        last = max(done, key=lambda call: call.seq)
+        return f"after {'effect' if last.effect else 'step'} {last.name} (entry {last.seq})"
+
     # -- reading the journal ------------------------------------------------------------------------------------
 
     def _call(self, call: r.Call, effect: bool) -> Recorded:
@@ -244,6 +265,7 @@ class Ledger:
         self.started = it
         self.openings = 1
         self.holders[it.fence] = it.holder
+        self.opened_at.append(event.seq)
 
     def _on_forked(self, event: r.Event, it: r.Forked) -> None:
         assert self.started is not None
@@ -263,6 +285,7 @@ class Ledger:
         self.openings += 1
         self.holders[it.fence] = it.holder
         self.taken_at[it.fence] = it.booted_ms
+        self.opened_at.append(event.seq)
         # An attempt that was killed at a failure did not go past it, whatever a later one records before it.
         self.causes.update(seq for seq in self._failures if seq > self.latest_start)
         self._failures.clear()
@@ -278,6 +301,10 @@ class Ledger:
 
     def _on_failed(self, event: r.Event, it: r.RunFailed) -> None:
         self.causes.add(it.cause)
+        self.opened_at.clear()
+
+    def _on_left(self, event: r.Event, it: r.RunInterrupted | r.TaskParked) -> None:
+        self.opened_at.clear()
 
     def _on_step_done(self, event: r.Event, it: r.StepDone) -> None:
         call = it.call
@@ -348,6 +375,7 @@ class Ledger:
 
     def _on_item(self, event: r.Event, it: r.ItemDone) -> None:
         self.items.add(it.scope)
+        self.progress = event.seq
         if it.usage:
             for outer in scopes_around(it.scope):
                 self.item_usage.setdefault(outer, []).append(it.usage)
@@ -378,7 +406,8 @@ class Ledger:
 
     def _on_wait_ended(self, event: r.Event, it: r.WaitEnded) -> None:
         waited, call = self._open_waits.pop(it.wait)
-        waited.how, waited.value = it.how, it.value
+        waited.how, waited.value, waited.by = it.how, it.value, it.by
+        self.progress = event.seq
         if it.number:
             self.taken.setdefault(call.ident.decode(), set()).add(it.number)
         self.latest_start = max(self.latest_start, event.seq - 1)
@@ -409,6 +438,8 @@ _HANDLERS: dict[type[r.Record], Callable[[Ledger, r.Event, Any], None]] = {
     r.RunFinished: Ledger._on_finished,
     r.RunFailed: Ledger._on_failed,
     r.CleanupBegan: Ledger._on_cleanup,
+    r.RunInterrupted: Ledger._on_left,
+    r.TaskParked: Ledger._on_left,
     r.Folded: Ledger._on_folded,
     r.StepDone: Ledger._on_step_done,
     r.StepFailed: Ledger._on_step_failed,

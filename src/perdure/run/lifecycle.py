@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -26,6 +26,7 @@ from ..errors import (
 from ..failpoints import Site
 from ..journal.append import Append, Head
 from ..journal.lineage import events_of, walk_run
+from ..journal.starts import lock_of
 from ..leases import read_lease
 from ..store.base import Overtaken, Row, Rows, Script, Statement, Store, Unit
 from .account import Budget, write_credit
@@ -35,6 +36,7 @@ from .ledger import Ledger, withdrawn
 from .lines import at_line, shown
 from .obeying import Told, entry_of, heed, is_of, listen, refusal, stopped_in
 from .ordering import give_order, read_told, resumes, unobeyed
+from .parking import Parked, Parking
 from .requests import Protocol, Read, Submit
 from .scope import Frame, current
 from .steps import describe
@@ -91,7 +93,13 @@ class Claim(Unit[Claimed]):
     def _create(self) -> Script[Claimed]:
         engine = self._engine
         name, at = f"{engine.name}/{self._id}", engine.store.clock.wall_ms()
-        [[(stream,)]] = yield [Statement("add_stream", ("run", name, at))]
+        # One that was queued for workers has its input from there. Asked under the lock of who queues it.
+        queued = (lock_of(engine.stream, self._id), Statement("get_task", (engine.stream, self._id)))
+        [_, task, [(stream,)]] = yield [*queued, Statement("add_stream", ("run", name, at))]
+        for *_, packed, digest, parent, _ in task:
+            if self._given and self._digest != digest:
+                raise InputChanged
+            self._input, self._objects, self._digest, self._parent = packed, (), digest, parent
         started = r.RunStarted(engine.name, self._id, self._input, self._digest, self._parent, 1, self._tenancy.process)
         first = [self._presence(), Statement("add_lease", (stream, self._tenancy.holder)), *self._objects]
         head = Head(engine.store.identity, stream, 1)
@@ -150,6 +158,15 @@ class Claim(Unit[Claimed]):
             self.head = None
 
 
+class Taken(msgspec.Struct, frozen=True):
+    """A run that a worker has taken."""
+
+    claim: Claim
+    claimed: Claimed
+    parking: Parking
+    retry: Callable[[BaseException], tuple[int, int]]
+
+
 def open_run(
     engine: Engine,
     run_id: str,
@@ -159,9 +176,10 @@ def open_run(
     on_change: str,
     parallel: bool,
     budget: int | None = None,
+    taken: Taken | None = None,
 ) -> Protocol[RunCore]:
-    """Claim a run and read what is recorded of it."""
-    outer = current()
+    """Claim a run, unless a worker has taken it already, and read what is recorded of it."""
+    outer = current() if taken is None else None
     _refuse_bad_nesting(outer, run_id, parallel)
     if engine.rehearsal is not None:
         return (yield from engine.rehearsal.open(engine, run_id, given, outer))
@@ -170,9 +188,9 @@ def open_run(
     yield Read(engine.ensure_agent)
     if outer is not None and outer.run.is_told:
         yield from heed(outer.run)
-    claim = Claim(engine, run_id, given, parent)
+    claim = Claim(engine, run_id, given, parent) if taken is None else taken.claim
     try:
-        claimed = yield from _claimed(engine, claim, run_id, given)
+        claimed = (yield from _claimed(engine, claim, run_id, given)) if taken is None else taken.claimed
         ledger, head = yield Read(load, (engine, claimed))
         if claim.head is not None:
             head.ordered = claim.head.ordered
@@ -193,6 +211,9 @@ def open_run(
         run.account.budgets += (Budget(run_id, budget, *spent),)
     if outer is not None:
         outer.run.child = run
+        run.parking = outer.run.parking
+    if taken is not None:
+        run.parking, run.retry = taken.parking, taken.retry
     engine.opened(run)
     return run
 
@@ -212,14 +233,36 @@ def _claimed(engine: Engine, claim: Claim, run_id: str, given: Any) -> Protocol[
 def input_changed(engine: Engine, run_id: str, given: Any) -> InputChanged:
     """Says what the run was started with, as far as it can be read."""
     store = engine.store
-    [row] = store.read("get_run", (engine.name, run_id))
-    started = Ledger(events_of(store, row[0], fork=row[11] > 0)).started
-    assert started is not None
     try:
-        recorded = shown(objects.unpack(store, started.input))
+        recorded = shown(objects.unpack(store, _first_input(engine, run_id)))
     except ValueProblem as error:
         recorded = f"<{error.message}>"
     return InputChanged(f"run {run_id!r} was started with {recorded}, and not with {shown(given)}{at_line()}")
+
+
+def _first_input(engine: Engine, run_id: str) -> bytes:
+    """Of the run, or of what is queued under its id."""
+    for row in engine.store.read("get_run", (engine.name, run_id)):
+        started = Ledger(events_of(engine.store, row[0], fork=row[11] > 0)).started
+        assert started is not None
+        return started.input
+    [task] = engine.store.read("get_task", (engine.stream, run_id))
+    packed: bytes = task[10]
+    return packed
+
+
+def begin_queued(engine: Engine, run_id: str) -> Protocol[None]:
+    """A run that is queued, and that no worker has begun, gets its first entries, so that it can be told something."""
+    queued = yield Read(engine.store.read, ("get_task", (engine.stream, run_id)))
+    if not queued or queued[0][0]:
+        return
+    claim = Claim(engine, run_id, None, 0)
+    try:
+        yield Submit(claim)
+    except RunBusy:
+        return  # a worker was quicker
+    if claim.head is not None:
+        yield from _give_back(engine, claim.head, KeyboardInterrupt("before it was begun"))
 
 
 def _spent(store: Store, stream: int) -> tuple[int, set[str]]:
@@ -283,6 +326,9 @@ def _refuse_bad_nesting(outer: Frame | None, run_id: str, parallel: bool) -> Non
 def end_run(run: RunCore, error: BaseException | None) -> Protocol[None]:
     """Record how the block was left, and give the lease back in the same commit."""
     run.end(error)
+    parking, run.parking = run.parking, None
+    if parking is not None and parking.left is not None:
+        error = parking.left  # whatever became of it in the hands of the program
     try:
         if not run.finished and run.root.alive:
             yield from _hear_at_last(run, error)
@@ -343,10 +389,17 @@ def _last_entry(run: RunCore, error: BaseException | None) -> tuple[list[r.Recor
         return [*withdrawn(run.ledger.unasked_waits()), r.RunFinished(result)], run.result_objects
     if isinstance(error, RunWaiting):
         return [], ()
-    if not isinstance(error, Exception):
+    if isinstance(error, Parked) and run.retry is not None:
+        return [r.TaskParked(error.until, error.wants)], ()
+    if isinstance(error, Parked) and run.head.stream in error.streams:
+        return [], ()  # a run inside the one that the worker has taken, which is woken for both
+    # In a worker, who takes it next would only be told to exit once more.
+    exits = run.retry is not None and isinstance(error, SystemExit)
+    if not isinstance(error, Exception) and not exits:
         return [r.RunInterrupted(describe(error))], ()
     packed, made = run.pack(error, "error")
-    return [r.RunFailed(packed, describe(error), _cause(run, error))], made
+    again = run.retry(error) if run.retry is not None else (0, 0)
+    return [r.RunFailed(packed, describe(error), _cause(run, error), *again)], made
 
 
 def _last_of_stopped(

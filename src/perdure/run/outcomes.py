@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from .. import records as r
-from ..errors import VersionConflict, WorkflowProblem
+from ..errors import PerdureError
 from ..failpoints import Site
 from ..store.base import Statement
 from .account import must_afford
@@ -17,7 +17,7 @@ from .functions import Function, Options
 from .ledger import Recorded
 from .requests import Protocol
 from .scope import Buffer, Frame
-from .steps import describe, mark
+from .steps import REFUSED, describe, mark
 
 
 class EffectCall(msgspec.Struct, frozen=True):
@@ -72,10 +72,10 @@ def record_done(
     writes = buffer.landing()
     done = r.EffectDone(recorded.seq, took_us, how, packed, writes, note, (), buffer.used(recorded.name))
     more, made = [r.QuestionClosed(closes, "done")] if closes else [], (*objects, *buffer.objects)
-    lost: VersionConflict | WorkflowProblem | None = None
+    lost: PerdureError | None = None
     try:
         yield from it.run.commit(Site.EFFECT_OUTCOME, done, *more, objects=made, asks=buffer.asks)
-    except (VersionConflict, WorkflowProblem) as error:
+    except REFUSED as error:
         # It happened, whatever became of the state: that is recorded in any case, and the conflict told.
         lost, done = error, msgspec.structs.replace(done, note=describe(error))
         yield from it.run.commit(Site.EFFECT_OUTCOME, done, *more, objects=made)

@@ -8,7 +8,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import records as r
-from ..errors import Diverged, PerdureError, StepTimeout, StoreProblem, VersionConflict, WorkflowProblem
+from ..errors import (
+    Diverged,
+    InputChanged,
+    NothingToRetry,
+    PerdureError,
+    StepTimeout,
+    StoreProblem,
+    VersionConflict,
+    WorkflowProblem,
+)
 from ..failpoints import Site
 from ..limits import ORDER_LOOK_SECONDS, RETRY_BACKOFF_SECONDS_MAX
 from ..store.base import Statement, holds
@@ -20,6 +29,9 @@ from .lines import at_line
 from .obeying import heed
 from .requests import Invoke, Pause, Protocol
 from .scope import Frame
+
+REFUSED = (VersionConflict, WorkflowProblem, InputChanged, NothingToRetry)
+"""What is raised when something that is to be written to an agent cannot be: what was done for it is kept."""
 
 
 def call_step(
@@ -104,7 +116,7 @@ def _execute(
         done, made = r.StepDone(call, since, took_us, packed, writes, (), usage), (*objects, *body.buffer.objects)
         try:
             yield from run.commit(Site.STEP_DONE, done, objects=made, asks=body.buffer.asks)
-        except (VersionConflict, WorkflowProblem) as error:
+        except REFUSED as error:
             run.account.lose(usage)
             yield from _give_up(run, call, since, error, packed, objects)  # the result was paid for, and is kept
             raise

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from datetime import UTC, datetime
 from typing import Any
 
@@ -25,6 +25,7 @@ from .core import RunCore
 from .functions import DIGEST, EXPLICIT
 from .ledger import AGAIN, Waited, withdrawn
 from .obeying import heed, listen
+from .parking import LOOK_SECONDS, Parking
 from .requests import Pause, Protocol, Read
 from .scope import Frame, frame_of
 from .writes import named
@@ -46,6 +47,10 @@ class Wait(msgspec.Struct, frozen=True):
     until: int = 0
     choices: bytes = b""
     objects: Sequence[Statement] = ()
+    want: Callable[[Waited], r.Want | None] = lambda waited: None
+    """What wakes the run when a worker has left it, besides the time."""
+    polls: bool = False
+    """Whether nobody tells this process when it may have come."""
 
 
 Look = Callable[[Waited], Protocol[bool]]
@@ -62,11 +67,11 @@ def ask(
     id: str | None,
 ) -> Protocol[Any]:
     """Wait for a person's answer."""
-    frame = _where(run, "ask")
+    frame = place_of(run, "ask")
     listed = None if choices is None else list(choices)
     ident = _ident(id, [question, listed])
     packed, made = objects.pack(run.store, listed, "choices") if listed is not None else (b"", ())
-    wait = Wait("ask", ident, _question(question), _until(run, timeout), packed, made)
+    wait = Wait("ask", ident, _question(question), deadline(run, timeout), packed, made, _answer_to(run))
 
     def fits(value: Any) -> Any:
         if listed is not None and value not in listed:
@@ -78,8 +83,8 @@ def ask(
 
 def approve(run: RunCore, question: str, timeout: Duration | None, default: Any, id: str | None) -> Protocol[bool]:
     """Wait for a yes or a no."""
-    frame = _where(run, "approve")
-    wait = Wait("approve", _ident(id, question), _question(question), _until(run, timeout))
+    frame = place_of(run, "approve")
+    wait = Wait("approve", _ident(id, question), _question(question), deadline(run, timeout), want=_answer_to(run))
 
     def fits(value: Any) -> Any:
         if not isinstance(value, bool):
@@ -92,7 +97,7 @@ def approve(run: RunCore, question: str, timeout: Duration | None, default: Any,
 
 def sleep(run: RunCore, until: Duration | datetime, id: str | None) -> Protocol[None]:
     """Wait until a time comes. It is fixed when the run first comes here."""
-    frame = _where(run, "sleep")
+    frame = place_of(run, "sleep")
     # Not by how long: "until" computed from the clock is another value each time, and the same sleep.
     at = _at(until) if isinstance(until, datetime) else run.clock.wall_ms() + int(seconds_of(until, "sleep") * 1000)
     shown = datetime.fromtimestamp(at / 1000, UTC).astimezone().isoformat(" ", "seconds")
@@ -102,38 +107,48 @@ def sleep(run: RunCore, until: Duration | datetime, id: str | None) -> Protocol[
         yield from ()
         return False
 
-    yield from _wait(frame, wait, look)
+    yield from wait_for(frame, wait, look)
 
 
 def wait_event(run: RunCore, name: str, timeout: Duration | None, default: Any) -> Protocol[Any]:
     """Wait for an event that somebody sends to the run, before or after it comes here; each is taken once."""
-    frame = _where(run, "wait_event")
-    wait = Wait("event", named(name, "event's name").encode(), f"event {name!r}", _until(run, timeout))
+    frame = place_of(run, "wait_event")
     owner = yield Read(lambda: run.engine.stream)
     taken = run.ledger.taken.setdefault(name, set())
+
+    def want(waited: Waited) -> r.Want:
+        return r.Want("event", _free_number(taken), owner, run=run.id, name=name)
+
+    ident = named(name, "event's name").encode()
+    wait = Wait("event", ident, f"event {name!r}", deadline(run, timeout), want=want)
 
     def look(waited: Waited) -> Protocol[bool]:
         number = _take_turn(run, taken)
         try:
             rows = yield Read(run.store.read, ("get_signal", (owner, run.id, name, number)))
             if rows:
-                yield from _end(run, waited, "event", rows[0][0], rows[0][1], number)
+                yield from end_wait(run, waited, "event", rows[0][0], rows[0][1], number)
         finally:
             if not waited.how:
                 taken.discard(number)
         return bool(waited.how)
 
-    waited = yield from _wait(frame, wait, look)
+    waited = yield from wait_for(frame, wait, look)
     return (yield from _value(run, waited, wait, default, lambda value: value))
 
 
 def _take_turn(run: RunCore, taken: set[int]) -> int:
     """The number of the next event; two that wait for one name, in threads or tasks, take one each."""
     with run.lock:
-        number = 1
-        while number in taken:
-            number += 1
+        number = _free_number(taken)
         taken.add(number)
+    return number
+
+
+def _free_number(taken: Set[int]) -> int:
+    number = 1
+    while number in taken:
+        number += 1
     return number
 
 
@@ -149,7 +164,8 @@ def convert(value: Any, schema: Any) -> Any:
 # -- inside -----------------------------------------------------------------------------------------------------------
 
 
-def _where(run: RunCore, what: str) -> Frame:
+def place_of(run: RunCore, what: str) -> Frame:
+    """Where the code is, which may not be inside a body."""
     frame = frame_of(run)
     if frame.inside:
         raise EffectInsideStep(
@@ -166,6 +182,10 @@ def _ident(id: str | None, asked: Any) -> bytes:
     return DIGEST + codec.digest(asked, "question")
 
 
+def _answer_to(run: RunCore) -> Callable[[Waited], r.Want]:
+    return lambda waited: r.Want("answer", waited.seq, run.head.stream)
+
+
 def _question(text: object) -> str:
     if not isinstance(text, str):
         raise TypeError(f"a question is a str, not {text!r}")
@@ -178,7 +198,8 @@ def _at(when: datetime) -> int:
     return max(1, int(when.timestamp() * 1000))  # 0 is never
 
 
-def _until(run: RunCore, timeout: Duration | None) -> int:
+def deadline(run: RunCore, timeout: Duration | None) -> int:
+    """When a wait ends by itself; 0 is never."""
     return 0 if timeout is None else run.clock.wall_ms() + int(seconds_of(timeout, "timeout") * 1000)
 
 
@@ -191,10 +212,10 @@ def _answered(frame: Frame, wait: Wait, fits: Callable[[Any], Any], default: Any
         if rows:
             _, packed, by, _ = rows[0]
             value = yield from run.load(packed)
-            yield from _end(run, waited, "answer" if _is_fit(value, fits) else "refused", packed, by)
+            yield from end_wait(run, waited, "answer" if _is_fit(value, fits) else "refused", packed, by)
         return bool(rows)
 
-    waited = yield from _wait(frame, wait, look)
+    waited = yield from wait_for(frame, wait, look)
     return (yield from _value(run, waited, wait, default, fits))
 
 
@@ -215,7 +236,7 @@ def _value(run: RunCore, waited: Waited, wait: Wait, default: Any, fits: Callabl
     return default
 
 
-def _wait(frame: Frame, wait: Wait, look: Look) -> Protocol[Waited]:
+def wait_for(frame: Frame, wait: Wait, look: Look) -> Protocol[Waited]:
     """One wait, from its beginning, which may be long ago, to its end."""
     run = frame.run
     # An explicit id stands for one wait, however often the code comes there.
@@ -250,8 +271,24 @@ def _begin(run: RunCore, call: r.Call, wait: Wait) -> Protocol[Waited]:
 
 def _hold(run: RunCore, waited: Waited, wait: Wait, look: Look) -> Protocol[None]:
     """Until it has ended, and that is recorded."""
+    parking = run.parking
+    if parking is None:
+        yield from _hold_here(run, waited, wait, look)
+        return
+    waiter = parking.wait(run, wait.want(waited), waited.until)
+    try:
+        yield from _hold_here(run, waited, wait, look, parking)
+    finally:
+        parking.go_on(waiter)
+
+
+def _always() -> bool:
+    return True
+
+
+def _hold_here(run: RunCore, waited: Waited, wait: Wait, look: Look, parking: Parking | None = None) -> Protocol[None]:
     began = run.clock.boot_ms()
-    may_have_come = run.store.watch(run.head.stream)
+    may_have_come: Callable[[], bool] = _always if wait.polls else run.store.watch(run.head.stream)
     while True:
         if may_have_come():
             if (yield from look(waited)):
@@ -261,18 +298,24 @@ def _hold(run: RunCore, waited: Waited, wait: Wait, look: Look) -> Protocol[None
             yield from heed(run, cleanup=False)
         left = (waited.until - run.clock.wall_ms()) / 1000 if waited.until else SLEEP_POLL_SECONDS
         if left <= 0:
-            yield from _end(run, waited, "time" if waited.kind == "sleep" else "timeout")
+            yield from end_wait(run, waited, "time" if waited.kind == "sleep" else "timeout")
             return
         if run.wait is not None:
             left = min(left, run.wait - (run.clock.boot_ms() - began) / 1000)
             if left <= 0:
                 raise RunWaiting(f"run {run.id!r} waits: {wait.text}", hint=_hint(run, wait))
+        if parking is not None:
+            parking.leave_if_idle()
+            left = min(left, LOOK_SECONDS)
         yield Pause(min(left, ORDER_LOOK_SECONDS if waited.kind == "sleep" else WAIT_POLL_SECONDS))
 
 
-def _end(run: RunCore, waited: Waited, how: str, value: bytes = b"", by: str = "", number: int = 0) -> Protocol[None]:
+def end_wait(
+    run: RunCore, waited: Waited, how: str, value: bytes = b"", by: str = "", number: int = 0
+) -> Protocol[None]:
+    """It has come, or its time has."""
     yield from run.commit(Site.WAIT_END, r.WaitEnded(waited.seq, how, value, by, number))
-    waited.how, waited.value = how, value
+    waited.how, waited.value, waited.by = how, value, by
 
 
 def _hint(run: RunCore, wait: Wait) -> str:

@@ -60,6 +60,9 @@ _VIEWS = {
     "all_signals": "INSERT INTO signals (owner, run, name, number, value, by, at) VALUES (?, ?, ?, ?, ?, ?, ?)",
     "all_orders": "INSERT INTO orders (stream, number, fence, what, reason, by, at) VALUES (?, ?, ?, ?, ?, ?, ?)",
     "all_leases": "INSERT INTO leases (stream, fence, holder, ordered) VALUES (?, ?, NULL, ?)",
+    "all_tasks": "INSERT INTO tasks (owner, run, stream, task, queue, priority, key, state, ready_at, attempts, died, "
+    "again, input, digest, parent, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    "all_task_waits": "INSERT INTO task_waits (what, stream) VALUES (?, ?)",
     "all_seals": "INSERT INTO seals (stream, seq, chain, streams, public_key, signature) VALUES (?, ?, ?, ?, ?, ?)",
 }
 """By the query that reads them."""

@@ -6,9 +6,8 @@ Only arguments and documentation live here: everything that decides anything is 
 
 from __future__ import annotations
 
-import builtins
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
@@ -18,8 +17,7 @@ from ..checkpoints import Pace, read_keep
 from ..durations import Duration
 from ..engine import Engine, checked_name
 from ..keys import KeySource
-from ..limits import RETRY_BACKOFF_SECONDS
-from ..records import Order
+from ..limits import RETRY_BACKOFF_SECONDS, TASKS_AT_ONCE
 from ..run.durable import Durable, make_durable
 from ..run.functions import Options, earlier_names
 from ..run.requests import drive_sync, reading
@@ -27,16 +25,15 @@ from ..store.base import Store
 from ..usage import Savings, Usage, budget_of, savings_lines, savings_of, usage_lines, usage_of
 from .checkpoints import Autosave, Checkpoints
 from .run import ASYNC, Exceptions, Run
+from .runs import Runs
 from .state import AgentState
 
 if TYPE_CHECKING:
-    from ..branches.comparing import RunDiff
-    from ..branches.forks import Fork
-    from ..handoff import Handoff
-    from ..orders import RunOrder
     from ..retention import GcReport
     from .artifacts import Artifacts
     from .events import Events
+    from .tasks import Queues, Task
+    from .worker import Worker
     from .workflows import Workflows
 
 P = ParamSpec("P")
@@ -100,6 +97,22 @@ class Agent:
         from .workflows import Workflows
 
         return Workflows(self._engine)
+
+    @property
+    def queues(self) -> Queues:
+        """What waits for workers, and how much of it may be at work."""
+        from .tasks import Queues
+
+        return Queues(self._engine)
+
+    def worker(self, *, queues: Sequence[str] | None = None, concurrency: int = TASKS_AT_ONCE) -> Worker:
+        """A worker in this process: `agent.worker().run()` does what is queued until `drain()` is called.
+
+        `queues` are the ones that it looks at; all of them when none is named. `perdure worker` starts one.
+        """
+        from .worker import Worker
+
+        return Worker(self._engine, queues, concurrency)
 
     @overload
     def step(self, function: Callable[P, R], /) -> Durable[P, R]: ...
@@ -204,6 +217,50 @@ class Agent:
             was=earlier_names(was),
         )
         return self._decorate(function, True, name, ignore, options)
+
+    @overload
+    def task(self, function: Callable[..., Any], /) -> Task[..., Any]: ...
+
+    @overload
+    def task(
+        self,
+        /,
+        *,
+        name: str | None = None,
+        queue: str = "default",
+        priority: int = 0,
+        retries: int = 0,
+        backoff: float = RETRY_BACKOFF_SECONDS,
+        key: str | Callable[..., Any] | None = None,
+    ) -> Callable[[Callable[..., Any]], Task[..., Any]]: ...
+
+    def task(
+        self,
+        function: Callable[..., Any] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        queue: str = "default",
+        priority: int = 0,
+        retries: int = 0,
+        backoff: float = RETRY_BACKOFF_SECONDS,
+        key: str | Callable[..., Any] | None = None,
+    ) -> Any:
+        """Make a function a task: its runs are queued durably, and done by any worker.
+
+        >>> @agent.task(queue="mail", retries=3, key="user")
+        ... def welcome(user: str) -> None: ...
+        >>> welcome.start("welcome-ann", "ann")
+
+        After an exception a run is tried again `retries` times, first after `backoff` seconds; then it is dead. The
+        highest `priority` is first. Runs of one `key`, a parameter or a function, can be limited together.
+        """
+        from ..tasks.defining import TaskOptions
+        from .tasks import make_task
+
+        options = TaskOptions(queue=queue, priority=priority, retries=retries, backoff=backoff, key=key)
+        decorate = partial(make_task, self._engine, name=name, options=options)
+        return decorate if function is None else decorate(function)
 
     def run(
         self,
@@ -352,130 +409,3 @@ class Agent:
             return durable
 
         return decorate if function is None else decorate(function)
-
-
-class Runs:
-    """`agent.runs`: the runs of this agent, seen from outside."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-
-    def get(self, id: str, *, at: int | str | None = None) -> runs.RunInfo:
-        """A run in full: status, input, result, state, messages, what is in doubt.
-
-        With `at`, as it was right after an entry, a step or a checkpoint:
-
-        >>> (agent.runs.get("trip-42", at="search")).state
-        """
-        if at is not None:
-            from ..branches.moments import run_at
-
-            return self._read(partial(run_at, self._engine.store, self._engine.name, id, at))
-        return self._read(lambda: runs.get_run(self._engine.store, self._engine.name, id))
-
-    def list(self, status: str | None = None) -> builtins.list[runs.RunSummary]:
-        """The runs of this agent, or those in one status; the one that was started, resumed or ended last first."""
-        return self._read(lambda: runs.list_runs(self._engine.store, self._engine.name, status))
-
-    def result(self, id: str) -> Any:
-        """The result of a finished run, without replaying it."""
-        return self._read(lambda: runs.result_of(self._engine.store, self._engine.name, id))
-
-    def handoff(self, id: str) -> Handoff:
-        """A brief of a run for whoever is to go on with it: another process, a person, a model. `str()` is Markdown.
-
-        >>> print(agent.runs.handoff("trip-42"))
-        """
-        from ..handoff import handoff_of  # not every program hands over
-
-        return self._read(lambda: handoff_of(self._engine.store, self._engine.name, id))
-
-    def answer(
-        self,
-        id: str,
-        answer: Any = ...,
-        *,
-        question: str | None = None,
-        done: Any = ...,
-        retry: bool = False,
-        fail: bool = False,
-        key: str | None = None,
-        by: str | None = None,
-    ) -> None:
-        """Answer what a run asks; or say of an effect in doubt `done=RESULT`, `retry=True` or `fail=True`.
-
-        >>> agent.runs.answer("trip-42", "9am")
-        >>> agent.runs.answer("trip-43", done="booking AB12")
-        """
-        given = answers.read_answer(answer, done, retry, fail)
-        give = partial(answers.give_answer, self._engine, id, given, key=key, question=question, by=by)
-        self._read(give)
-
-    def cancel(self, id: str, reason: str = "", *, by: str | None = None) -> RunOrder:
-        """End a run for good, and all runs that are part of it.
-
-        >>> agent.runs.cancel("trip-42", reason="not needed any more")
-
-        A run that no process has open is cancelled at once. An open one ends at its next step: what is under way is
-        recorded first, but an async step is cancelled, and a wait ends. Its block is left with `RunCancelled`.
-        """
-        return self._order(id, Order.CANCEL, reason, by)
-
-    def pause(self, id: str, reason: str = "", *, by: str | None = None) -> RunOrder:
-        """Let a run rest until `resume`; an open one is left with `RunPaused`, in the same way as by `cancel`.
-
-        >>> agent.runs.pause("trip-42")
-        """
-        return self._order(id, Order.PAUSE, reason, by)
-
-    def resume(self, id: str, reason: str = "", *, by: str | None = None) -> RunOrder:
-        """Let a paused run be opened again: it goes on where it was when its program is started.
-
-        >>> agent.runs.resume("trip-42")
-        """
-        return self._order(id, Order.RESUME, reason, by)
-
-    def _order(self, id: str, order: Order, reason: str, by: str | None) -> RunOrder:
-        from ..orders import order_run
-
-        return drive_sync(self._engine.store, order_run(self._engine, id, order, reason, by))
-
-    def fork(
-        self,
-        id: str,
-        *,
-        at: int | str | None = None,
-        to: str | None = None,
-        override: Mapping[int | str, Any] | None = None,
-        input: Any = ...,
-    ) -> Fork:
-        """Make a run that begins as another one did, and goes its own way. Nothing is copied, and nothing is run yet.
-
-        >>> fork = agent.runs.fork("trip-42", at="search", override={"search": ["AA1"]})
-        >>> with agent.run(fork.id) as run:
-        ...     ...
-
-        `at` is the number of the last entry that they share (`perdure show` has them), the name of a step (right after
-        its last end), or of a checkpoint of the run. Without it, the fork begins after the last step that it overrides,
-        else with all that there is. `override` says what steps are to have returned; "search#2" is the second of that
-        name. `to` is the id of the fork, "trip-42-fork" if you do not say. What the run did after that to the world and
-        to its agent is not taken back: it is in `fork.stays`.
-        """
-        from ..branches import forks
-
-        new = None if to is None else checked_name(to, "a run's id")
-        given = forks.NO_INPUT if input is ... else input
-        made = forks.fork(self._engine, id, at=at, to=new, override=override, given=given)
-        return drive_sync(self._engine.store, made)
-
-    def diff(self, a: str, b: str) -> RunDiff:
-        """What differs between two runs: steps and their results, state, messages, what they came to.
-
-        >>> print(agent.runs.diff("trip-42", "trip-43"))
-        """
-        from ..branches.comparing import compare
-
-        return self._read(partial(compare, self._engine.store, self._engine.name, a, b))
-
-    def _read(self, call: Callable[[], R]) -> R:
-        return drive_sync(self._engine.store, reading(call))

@@ -1158,3 +1158,214 @@ DELETE FROM orders;
 -- name: clear_signals()
 -- Rebuild starts from nothing.
 DELETE FROM signals;
+
+-- name: queue_task(owner, agent, run, task, queue, priority, key, ready_at, again, input, digest, parent, at)
+-- Fold of TaskQueued. Of a run that was begun before, its row says how far it is, whichever of both is folded first.
+-- Workers are told of the first of a queue: as long as others are ready they look for themselves.
+WITH made AS (
+INSERT INTO tasks (owner, run, stream, task, queue, priority, key, state, ready_at, attempts, died, again, input, digest, parent, at)
+SELECT :owner::bigint, :run::text, coalesce(runs.stream, 0), :task::text, :queue::text, :priority::bigint, :key::text,
+    CASE coalesce(runs.status, '') WHEN '' THEN 'queued' WHEN 'interrupted' THEN 'queued' WHEN 'paused' THEN 'paused'
+        WHEN 'failed' THEN CASE WHEN :again::bigint >= runs.outcome THEN 'queued' ELSE 'dead' END ELSE 'running' END,
+    CASE coalesce(runs.status, '') WHEN '' THEN :ready_at::bigint WHEN 'interrupted' THEN 0
+        WHEN 'failed' THEN CASE WHEN :again::bigint >= runs.outcome THEN 0 ELSE 4611686018427387904 END ELSE 4611686018427387904 END,
+    0, CASE runs.status WHEN 'failed' THEN runs.outcome ELSE 0 END, :again::bigint, :input::bytea, :digest::bytea, :parent::bigint, :at::bigint
+FROM (SELECT 1) AS one LEFT JOIN runs ON runs.agent = :agent::text AND runs.id = :run::text
+WHERE coalesce(runs.status, '') NOT IN ('finished', 'cancelled')
+ON CONFLICT (owner, run) DO UPDATE SET task = excluded.task, queue = excluded.queue, priority = excluded.priority,
+    key = excluded.key, input = excluded.input, digest = excluded.digest, parent = excluded.parent, at = excluded.at,
+    again = greatest(tasks.again, excluded.again)
+RETURNING owner, ready_at)
+SELECT pg_notify('perdure', current_schema() || ' ' || owner::text) FROM made WHERE ready_at = 0 AND NOT EXISTS (
+    SELECT 1 FROM tasks WHERE tasks.owner = made.owner AND tasks.queue = :queue::text AND tasks.task = :task::text
+      AND tasks.ready_at = 0);
+
+-- name: note_task(stream)
+-- Before what only a worker writes: the row of its task, when the entry that has queued it is folded later.
+INSERT INTO tasks (owner, run, stream, task, queue, priority, key, state, ready_at, attempts, died, again, input, digest, parent, at)
+SELECT agents.stream, runs.id, runs.stream, '', '', 0, '', 'running', 4611686018427387904, 0, 0, 0, '\x'::bytea, '\x'::bytea, 0, 0
+FROM runs JOIN agents ON agents.name = runs.agent WHERE runs.stream = :stream
+ON CONFLICT (owner, run) DO NOTHING;
+
+-- name: move_task(stream, state, ready_at, attempts, died)
+-- Fold of what begins, interrupts, parks or fails a run; attempts below 0 leaves their number as it is. One that has failed
+-- before it was queued again is not dead. Most runs are no tasks.
+WITH moved AS (
+UPDATE tasks SET stream = :stream::bigint,
+    state = CASE WHEN :state::text = 'dead' AND again >= :died::bigint THEN 'queued' ELSE :state::text END,
+    ready_at = CASE WHEN :state::text = 'dead' AND again >= :died::bigint THEN 0 ELSE :ready_at::bigint END,
+    attempts = CASE WHEN :state::text = 'dead' AND again >= :died::bigint THEN 0 WHEN :attempts::bigint < 0 THEN attempts ELSE :attempts::bigint END,
+    died = :died::bigint
+WHERE run = (SELECT id FROM runs WHERE runs.stream = :stream::bigint)
+  AND owner = (SELECT agents.stream FROM runs JOIN agents ON agents.name = runs.agent WHERE runs.stream = :stream::bigint)
+RETURNING owner, ready_at)
+SELECT pg_notify('perdure', current_schema() || ' ' || owner::text) FROM moved WHERE ready_at = 0;
+
+-- name: again_task(owner, agent, run, after)
+-- Fold of TaskAgain: one that is dead by the entry of that number, or an older one, is queued again.
+WITH again AS (
+INSERT INTO tasks (owner, run, stream, task, queue, priority, key, state, ready_at, attempts, died, again, input, digest, parent, at)
+SELECT :owner::bigint, :run::text, 0, '', '', 0, '', 'queued', 0, 0, 0, :after::bigint, '\x'::bytea, '\x'::bytea, 0, 0
+WHERE NOT EXISTS (SELECT 1 FROM runs WHERE runs.agent = :agent::text AND runs.id = :run::text AND runs.status IN ('finished', 'cancelled'))
+ON CONFLICT (owner, run) DO UPDATE SET again = greatest(tasks.again, excluded.again),
+    ready_at = CASE WHEN tasks.state = 'dead' AND tasks.died <= excluded.again THEN 0 ELSE tasks.ready_at END,
+    attempts = CASE WHEN tasks.state = 'dead' AND tasks.died <= excluded.again THEN 0 ELSE tasks.attempts END,
+    state = CASE WHEN tasks.state = 'dead' AND tasks.died <= excluded.again THEN 'queued' ELSE tasks.state END
+RETURNING owner, ready_at)
+SELECT pg_notify('perdure', current_schema() || ' ' || owner::text) FROM again WHERE ready_at = 0;
+
+-- name: drop_task(stream)
+-- Fold of RunFinished.
+DELETE FROM tasks WHERE run = (SELECT id FROM runs WHERE runs.stream = :stream)
+  AND owner = (SELECT agents.stream FROM runs JOIN agents ON agents.name = runs.agent WHERE runs.stream = :stream);
+
+-- name: drop_task_waits(stream)
+-- Fold of RunResumed, and of TaskParked, which says anew what it waits for.
+DELETE FROM task_waits WHERE stream = :stream;
+
+-- name: add_task_wait(what, stream)
+-- Fold of TaskParked.
+INSERT INTO task_waits (what, stream) VALUES (:what, :stream) ON CONFLICT DO NOTHING;
+
+-- name: lock_task(stream)
+-- Before somebody looks whether a parked run is to be woken: who parks it and who wakes it come one after the other.
+SELECT 1 FROM tasks WHERE stream = :stream AND stream > 0 FOR UPDATE;
+
+-- name: lock_awaited(owner, agent, run)
+-- The same for the run that a parked one waits for: it neither begins nor ends meanwhile.
+SELECT (SELECT count(*) FROM (SELECT 1 FROM runs WHERE agent = :agent AND id = :run FOR SHARE) AS begun),
+       (SELECT count(*) FROM (SELECT 1 FROM tasks WHERE owner = :owner AND run = :run FOR SHARE) AS queued);
+
+-- name: wake_task(what)
+-- Fold of an answer or an event: a run that waits for it may go on.
+WITH woken AS (
+UPDATE tasks SET ready_at = 0
+WHERE state = 'parked' AND stream IN (SELECT stream FROM task_waits WHERE what = :what)
+RETURNING owner)
+SELECT pg_notify('perdure', current_schema() || ' ' || owner::text) FROM woken;
+
+-- name: wake_by_run(stream)
+-- Fold of the end of a run: those that wait for it may go on.
+WITH woken AS (
+UPDATE tasks SET ready_at = 0 WHERE state = 'parked' AND stream IN (
+    SELECT task_waits.stream FROM runs JOIN agents ON agents.name = runs.agent
+    JOIN task_waits ON task_waits.what = 'run ' || agents.stream || ' ' || runs.id WHERE runs.stream = :stream)
+RETURNING owner)
+SELECT pg_notify('perdure', current_schema() || ' ' || owner::text) FROM woken;
+
+-- name: wake_if_answered(stream, of, about)
+-- Fold of TaskParked: the answer was quicker.
+WITH woken AS (
+UPDATE tasks SET ready_at = 0 WHERE stream = :stream AND state = 'parked'
+  AND EXISTS (SELECT 1 FROM answers WHERE answers.stream = :of AND answers.about = :about)
+RETURNING owner)
+SELECT pg_notify('perdure', current_schema() || ' ' || owner::text) FROM woken;
+
+-- name: wake_if_sent(stream, owner, run, name, number)
+-- Fold of TaskParked: the event was quicker.
+WITH woken AS (
+UPDATE tasks SET ready_at = 0 WHERE stream = :stream AND state = 'parked'
+  AND EXISTS (SELECT 1 FROM signals WHERE signals.owner = :owner AND signals.run = :run AND name = :name AND number = :number)
+RETURNING owner)
+SELECT pg_notify('perdure', current_schema() || ' ' || owner::text) FROM woken;
+
+-- name: wake_if_ended(stream, agent, run)
+-- Fold of TaskParked: the other run was quicker.
+WITH woken AS (
+UPDATE tasks SET ready_at = 0 WHERE stream = :stream AND state = 'parked'
+  AND EXISTS (SELECT 1 FROM runs WHERE runs.agent = :agent AND runs.id = :run AND status IN ('finished', 'failed', 'cancelled'))
+RETURNING owner)
+SELECT pg_notify('perdure', current_schema() || ' ' || owner::text) FROM woken;
+
+-- name: get_task(owner, run)
+-- What was queued under an id, if it has not finished.
+SELECT stream, task, queue, priority, key, state, ready_at, attempts, died, again, input, digest, parent, at
+FROM tasks WHERE owner = :owner AND run = :run;
+
+-- name: queue_names(owner)
+-- The queues of an agent that have something in them, each with one look.
+WITH RECURSIVE names (queue) AS (
+    SELECT (SELECT min(queue) FROM tasks WHERE owner = :owner AND ready_at = 0)
+    UNION ALL
+    SELECT (SELECT min(tasks.queue) FROM tasks WHERE owner = :owner AND ready_at = 0 AND tasks.queue > names.queue)
+    FROM names WHERE names.queue IS NOT NULL)
+SELECT queue FROM names WHERE queue IS NOT NULL LIMIT 1000;
+
+-- name: due_queues(owner, now)
+-- The queues whose runs have come due by time.
+SELECT DISTINCT queue FROM tasks WHERE owner = :owner AND ready_at > 0 AND ready_at <= :now LIMIT 1000;
+
+-- name: next_due(owner)
+-- When the next one comes due.
+SELECT ready_at FROM tasks WHERE owner = :owner AND ready_at > 0 ORDER BY ready_at LIMIT 1;
+
+-- name: next_tasks(owner, queue, now, names, per_key, count)
+-- The first that may begin: by priority, then by age. names is a JSON list of the tasks that the worker has. Those that other
+-- workers are just taking are left out, so that nobody waits for anybody.
+SELECT run, stream, task, attempts, input, digest, parent, priority, at FROM tasks AS chosen
+WHERE (owner, run) IN (
+    SELECT owner, run FROM (SELECT owner, run FROM tasks WHERE owner = :owner::bigint AND queue = :queue::text AND ready_at = 0
+        AND task IN (SELECT jsonb_array_elements_text(:names::jsonb))
+        AND (:per_key::bigint = 0 OR key = '' OR (SELECT count(*) FROM tasks AS other WHERE other.owner = tasks.owner
+            AND other.queue = tasks.queue AND other.key = tasks.key AND other.state = 'running') < :per_key::bigint)
+        ORDER BY priority DESC, at, run LIMIT :count::bigint) AS ready
+    UNION ALL
+    SELECT owner, run FROM (SELECT owner, run FROM tasks WHERE owner = :owner::bigint AND queue = :queue::text AND ready_at > 0
+        AND ready_at <= :now::bigint AND task IN (SELECT jsonb_array_elements_text(:names::jsonb))
+        AND (:per_key::bigint = 0 OR key = '' OR (SELECT count(*) FROM tasks AS other WHERE other.owner = tasks.owner
+            AND other.queue = tasks.queue AND other.key = tasks.key AND other.state = 'running') < :per_key::bigint)
+        ORDER BY ready_at, run LIMIT :count::bigint) AS timed)
+  AND ready_at <= :now::bigint
+ORDER BY priority DESC, at, run LIMIT 1 FOR UPDATE SKIP LOCKED;
+
+-- name: lock_held_task(owner, run)
+-- A run whose worker is gone, for whoever takes it over.
+SELECT run, stream, task, attempts, input, digest, parent, priority, at FROM tasks
+WHERE owner = :owner AND run = :run AND state = 'running' FOR UPDATE SKIP LOCKED;
+
+-- name: held_tasks(owner, now)
+-- What is at work, and by whom: a worker that is gone has left its runs.
+SELECT tasks.run, tasks.task, tasks.queue, leases.fence, leases.holder, holders.boot, holders.namespace, holders.pid,
+       holders.started, holders.host, holders.at, holders.deadline - ((extract(epoch FROM clock_timestamp()) * 1000)::bigint + 0 * :now::bigint)
+FROM tasks JOIN leases ON leases.stream = tasks.stream LEFT JOIN holders ON holders.id = leases.holder
+WHERE tasks.owner = :owner AND tasks.state = 'running' AND tasks.stream > 0;
+
+-- name: count_running(owner, queue)
+-- How many of a queue are at work.
+SELECT count(*) FROM tasks WHERE owner = :owner AND queue = :queue AND state = 'running';
+
+-- name: get_pace(owner, queue)
+-- When the next of a queue with a rate may begin.
+SELECT next FROM paces WHERE owner = :owner AND queue = :queue;
+
+-- name: set_pace(owner, queue, next)
+-- One has begun.
+INSERT INTO paces (owner, queue, next) VALUES (:owner, :queue, :next)
+ON CONFLICT (owner, queue) DO UPDATE SET next = excluded.next;
+
+-- name: count_tasks(owner)
+-- What waits, runs, is parked and is dead, by queue and task; and since when the oldest of them is queued.
+SELECT queue, task, state, count(*), min(at), min(ready_at) FROM tasks WHERE owner = :owner
+GROUP BY queue, task, state ORDER BY queue, task, state;
+
+-- name: queued_tasks()
+-- Runs that are queued, and have not begun: the list of runs shows them too.
+SELECT tasks.owner, agents.name, tasks.run, tasks.parent, tasks.at FROM tasks JOIN agents ON agents.stream = tasks.owner
+WHERE tasks.stream = 0 ORDER BY tasks.at DESC, tasks.run;
+
+-- name: all_tasks()
+-- For rebuild.
+SELECT owner, run, stream, task, queue, priority, key, state, ready_at, attempts, died, again, input, digest, parent, at
+FROM tasks ORDER BY owner, run;
+
+-- name: all_task_waits()
+-- For rebuild.
+SELECT what, stream FROM task_waits ORDER BY what, stream;
+
+-- name: clear_tasks()
+-- Rebuild starts from nothing.
+DELETE FROM tasks;
+
+-- name: clear_task_waits()
+-- Rebuild starts from nothing.
+DELETE FROM task_waits;

@@ -1121,3 +1121,183 @@ DELETE FROM orders;
 -- name: clear_signals()
 -- Rebuild starts from nothing.
 DELETE FROM signals;
+
+-- name: queue_task(owner, agent, run, task, queue, priority, key, ready_at, again, input, digest, parent, at)
+-- Fold of TaskQueued. Of a run that was begun before, its row says how far it is, whichever of both is folded first.
+INSERT INTO tasks (owner, run, stream, task, queue, priority, key, state, ready_at, attempts, died, again, input, digest, parent, at)
+SELECT :owner, :run, coalesce(runs.stream, 0), :task, :queue, :priority, :key,
+    CASE coalesce(runs.status, '') WHEN '' THEN 'queued' WHEN 'interrupted' THEN 'queued' WHEN 'paused' THEN 'paused'
+        WHEN 'failed' THEN CASE WHEN :again >= runs.outcome THEN 'queued' ELSE 'dead' END ELSE 'running' END,
+    CASE coalesce(runs.status, '') WHEN '' THEN :ready_at WHEN 'interrupted' THEN 0
+        WHEN 'failed' THEN CASE WHEN :again >= runs.outcome THEN 0 ELSE 4611686018427387904 END ELSE 4611686018427387904 END,
+    0, CASE runs.status WHEN 'failed' THEN runs.outcome ELSE 0 END, :again, :input, :digest, :parent, :at
+FROM (SELECT 1) LEFT JOIN runs ON runs.agent = :agent AND runs.id = :run
+WHERE coalesce(runs.status, '') NOT IN ('finished', 'cancelled')
+ON CONFLICT (owner, run) DO UPDATE SET task = excluded.task, queue = excluded.queue, priority = excluded.priority,
+    key = excluded.key, input = excluded.input, digest = excluded.digest, parent = excluded.parent, at = excluded.at,
+    again = max(again, excluded.again);
+
+-- name: note_task(stream)
+-- Before what only a worker writes: the row of its task, when the entry that has queued it is folded later.
+INSERT INTO tasks (owner, run, stream, task, queue, priority, key, state, ready_at, attempts, died, again, input, digest, parent, at)
+SELECT agents.stream, runs.id, :stream, '', '', 0, '', 'running', 4611686018427387904, 0, 0, 0, x'', x'', 0, 0
+FROM runs JOIN agents ON agents.name = runs.agent WHERE runs.stream = :stream
+ON CONFLICT (owner, run) DO NOTHING;
+
+-- name: move_task(stream, state, ready_at, attempts, died)
+-- Fold of what begins, interrupts, parks or fails a run; attempts below 0 leaves their number as it is. One that has failed
+-- before it was queued again is not dead. Most runs are no tasks.
+UPDATE tasks SET stream = :stream,
+    state = CASE WHEN :state = 'dead' AND again >= :died THEN 'queued' ELSE :state END,
+    ready_at = CASE WHEN :state = 'dead' AND again >= :died THEN 0 ELSE :ready_at END,
+    attempts = CASE WHEN :state = 'dead' AND again >= :died THEN 0 WHEN :attempts < 0 THEN attempts ELSE :attempts END,
+    died = :died
+WHERE run = (SELECT id FROM runs WHERE runs.stream = :stream)
+  AND owner = (SELECT agents.stream FROM runs JOIN agents ON agents.name = runs.agent WHERE runs.stream = :stream);
+
+-- name: again_task(owner, agent, run, after)
+-- Fold of TaskAgain: one that is dead by the entry of that number, or an older one, is queued again.
+INSERT INTO tasks (owner, run, stream, task, queue, priority, key, state, ready_at, attempts, died, again, input, digest, parent, at)
+SELECT :owner, :run, 0, '', '', 0, '', 'queued', 0, 0, 0, :after, x'', x'', 0, 0
+WHERE NOT EXISTS (SELECT 1 FROM runs WHERE runs.agent = :agent AND runs.id = :run AND runs.status IN ('finished', 'cancelled'))
+ON CONFLICT (owner, run) DO UPDATE SET again = max(again, excluded.again),
+    ready_at = CASE WHEN state = 'dead' AND died <= excluded.again THEN 0 ELSE ready_at END,
+    attempts = CASE WHEN state = 'dead' AND died <= excluded.again THEN 0 ELSE attempts END,
+    state = CASE WHEN state = 'dead' AND died <= excluded.again THEN 'queued' ELSE state END;
+
+-- name: drop_task(stream)
+-- Fold of RunFinished.
+DELETE FROM tasks WHERE run = (SELECT id FROM runs WHERE runs.stream = :stream)
+  AND owner = (SELECT agents.stream FROM runs JOIN agents ON agents.name = runs.agent WHERE runs.stream = :stream);
+
+-- name: drop_task_waits(stream)
+-- Fold of RunResumed, and of TaskParked, which says anew what it waits for.
+DELETE FROM task_waits WHERE stream = :stream;
+
+-- name: add_task_wait(what, stream)
+-- Fold of TaskParked.
+INSERT INTO task_waits (what, stream) VALUES (:what, :stream) ON CONFLICT DO NOTHING;
+
+-- name: lock_task(stream)
+-- Before somebody looks whether a parked run is to be woken: here the transaction has the write lock anyway.
+SELECT :stream;
+
+-- name: lock_awaited(owner, agent, run)
+-- The same for the run that a parked one waits for.
+SELECT :owner, :agent, :run;
+
+-- name: wake_task(what)
+-- Fold of an answer or an event: a run that waits for it may go on.
+UPDATE tasks SET ready_at = 0
+WHERE state = 'parked' AND stream IN (SELECT stream FROM task_waits WHERE what = :what);
+
+-- name: wake_by_run(stream)
+-- Fold of the end of a run: those that wait for it may go on.
+UPDATE tasks SET ready_at = 0 WHERE state = 'parked' AND stream IN (
+    SELECT task_waits.stream FROM runs JOIN agents ON agents.name = runs.agent
+    JOIN task_waits ON task_waits.what = 'run ' || agents.stream || ' ' || runs.id WHERE runs.stream = :stream);
+
+-- name: wake_if_answered(stream, of, about)
+-- Fold of TaskParked: the answer was quicker.
+UPDATE tasks SET ready_at = 0 WHERE stream = :stream AND state = 'parked'
+  AND EXISTS (SELECT 1 FROM answers WHERE answers.stream = :of AND answers.about = :about);
+
+-- name: wake_if_sent(stream, owner, run, name, number)
+-- Fold of TaskParked: the event was quicker.
+UPDATE tasks SET ready_at = 0 WHERE stream = :stream AND state = 'parked'
+  AND EXISTS (SELECT 1 FROM signals WHERE signals.owner = :owner AND signals.run = :run AND name = :name AND number = :number);
+
+-- name: wake_if_ended(stream, agent, run)
+-- Fold of TaskParked: the other run was quicker.
+UPDATE tasks SET ready_at = 0 WHERE stream = :stream AND state = 'parked'
+  AND EXISTS (SELECT 1 FROM runs WHERE runs.agent = :agent AND runs.id = :run AND status IN ('finished', 'failed', 'cancelled'));
+
+-- name: get_task(owner, run)
+-- What was queued under an id, if it has not finished.
+SELECT stream, task, queue, priority, key, state, ready_at, attempts, died, again, input, digest, parent, at
+FROM tasks WHERE owner = :owner AND run = :run;
+
+-- name: queue_names(owner)
+-- The queues of an agent that have something in them, each with one look.
+WITH RECURSIVE names (queue) AS (
+    SELECT (SELECT min(queue) FROM tasks WHERE owner = :owner AND ready_at = 0)
+    UNION ALL
+    SELECT (SELECT min(tasks.queue) FROM tasks WHERE owner = :owner AND ready_at = 0 AND tasks.queue > names.queue)
+    FROM names WHERE names.queue IS NOT NULL)
+SELECT queue FROM names WHERE queue IS NOT NULL LIMIT 1000;
+
+-- name: due_queues(owner, now)
+-- The queues whose runs have come due by time.
+SELECT DISTINCT queue FROM tasks WHERE owner = :owner AND ready_at > 0 AND ready_at <= :now LIMIT 1000;
+
+-- name: next_due(owner)
+-- When the next one comes due.
+SELECT ready_at FROM tasks WHERE owner = :owner AND ready_at > 0 ORDER BY ready_at LIMIT 1;
+
+-- name: next_tasks(owner, queue, now, names, per_key, count)
+-- The first that may begin: by priority, then by age. names is a JSON list of the tasks that the worker has.
+SELECT run, stream, task, attempts, input, digest, parent, priority, at FROM (
+    SELECT * FROM (SELECT * FROM tasks INDEXED BY tasks_ready WHERE owner = :owner AND queue = :queue AND ready_at = 0
+        AND task IN (SELECT value FROM json_each(:names))
+        AND (:per_key = 0 OR key = '' OR (SELECT count(*) FROM tasks AS other WHERE other.owner = :owner
+            AND other.queue = :queue AND other.key = tasks.key AND other.state = 'running') < :per_key)
+        ORDER BY priority DESC, at, run LIMIT :count)
+    UNION ALL
+    SELECT * FROM (SELECT * FROM tasks INDEXED BY tasks_timed WHERE owner = :owner AND queue = :queue AND ready_at > 0
+        AND ready_at <= :now AND task IN (SELECT value FROM json_each(:names))
+        AND (:per_key = 0 OR key = '' OR (SELECT count(*) FROM tasks AS other WHERE other.owner = :owner
+            AND other.queue = :queue AND other.key = tasks.key AND other.state = 'running') < :per_key)
+        ORDER BY ready_at, run LIMIT :count))
+ORDER BY priority DESC, at, run LIMIT 1;
+
+-- name: lock_held_task(owner, run)
+-- A run whose worker is gone, for whoever takes it over.
+SELECT run, stream, task, attempts, input, digest, parent, priority, at FROM tasks
+WHERE owner = :owner AND run = :run AND state = 'running';
+
+-- name: held_tasks(owner, now)
+-- What is at work, and by whom: a worker that is gone has left its runs.
+SELECT tasks.run, tasks.task, tasks.queue, leases.fence, leases.holder, holders.boot, holders.namespace, holders.pid,
+       holders.started, holders.host, holders.at, holders.deadline - :now
+FROM tasks JOIN leases ON leases.stream = tasks.stream LEFT JOIN holders ON holders.id = leases.holder
+WHERE tasks.owner = :owner AND tasks.state = 'running' AND tasks.stream > 0;
+
+-- name: count_running(owner, queue)
+-- How many of a queue are at work.
+SELECT count(*) FROM tasks WHERE owner = :owner AND queue = :queue AND state = 'running';
+
+-- name: get_pace(owner, queue)
+-- When the next of a queue with a rate may begin.
+SELECT next FROM paces WHERE owner = :owner AND queue = :queue;
+
+-- name: set_pace(owner, queue, next)
+-- One has begun.
+INSERT INTO paces (owner, queue, next) VALUES (:owner, :queue, :next)
+ON CONFLICT (owner, queue) DO UPDATE SET next = excluded.next;
+
+-- name: count_tasks(owner)
+-- What waits, runs, is parked and is dead, by queue and task; and since when the oldest of them is queued.
+SELECT queue, task, state, count(*), min(at), min(ready_at) FROM tasks WHERE owner = :owner
+GROUP BY queue, task, state ORDER BY queue, task, state;
+
+-- name: queued_tasks()
+-- Runs that are queued, and have not begun: the list of runs shows them too.
+SELECT tasks.owner, agents.name, tasks.run, tasks.parent, tasks.at FROM tasks JOIN agents ON agents.stream = tasks.owner
+WHERE tasks.stream = 0 ORDER BY tasks.at DESC, tasks.run;
+
+-- name: all_tasks()
+-- For rebuild.
+SELECT owner, run, stream, task, queue, priority, key, state, ready_at, attempts, died, again, input, digest, parent, at
+FROM tasks ORDER BY owner, run;
+
+-- name: all_task_waits()
+-- For rebuild.
+SELECT what, stream FROM task_waits ORDER BY what, stream;
+
+-- name: clear_tasks()
+-- Rebuild starts from nothing.
+DELETE FROM tasks;
+
+-- name: clear_task_waits()
+-- Rebuild starts from nothing.
+DELETE FROM task_waits;

@@ -1,0 +1,78 @@
+"""The public face of a worker: takes queued runs and does them, several at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from ..engine import Engine
+from ..run.lifecycle import Taken
+from ..tasks.dispatch import Dispatch, run_of, task_of, told
+
+Report = Callable[[str, str, str], None]
+"""Told the run, its task, and `taken` or what became of it."""
+
+
+class AsyncWorker:
+    """Does what is queued, until it is told to stop: `perdure worker module:agent` has one.
+
+    >>> worker = agent.worker(queues=["mail"], concurrency=4)
+    >>> await worker.run()
+    """
+
+    def __init__(
+        self, engine: Engine, queues: Sequence[str] | None, concurrency: int, report: Report | None = None
+    ) -> None:
+        # unasync: async-only
+        self._dispatch = Dispatch(engine, queues, concurrency, loop=True)
+        # unasync: end
+        # unasync: sync-only
+        #: self._dispatch = Dispatch(engine, queues, concurrency, loop=False)
+        # unasync: end
+        self._concurrency = concurrency
+        self._report = report or (lambda run, task, what: None)
+        self._probation = asyncio.Lock()
+
+    @property
+    def under_way(self) -> int:
+        """How many runs are at work here now."""
+        return self._dispatch.under_way
+
+    def drain(self) -> None:
+        """Take nothing new; runs at work end at their next step, and others go on with them. From any thread."""
+        self._dispatch.drain()
+
+    async def run(self) -> None:
+        """Take runs and do them, until `drain()` is called and the last one has been left."""
+        # unasync: async-only
+        loop = asyncio.get_running_loop()
+
+        def begin(taken: Taken) -> None:
+            asyncio.run_coroutine_threadsafe(self._perform(taken), loop)
+
+        with ThreadPoolExecutor(1, "perdure-worker") as pool:
+            try:
+                await loop.run_in_executor(pool, self._dispatch.serve, begin)
+            finally:
+                self._dispatch.drain()
+        # unasync: end
+        # unasync: sync-only
+        #: with ThreadPoolExecutor(self._concurrency, "perdure-task") as pool:
+        #:     try:
+        #:         self._dispatch.serve(lambda taken: pool.submit(self._perform, taken))
+        #:     finally:
+        #:         self._dispatch.drain()
+        # unasync: end
+
+    async def _perform(self, taken: Taken) -> None:
+        run, task = run_of(taken), task_of(taken)
+        self._report(run, task, "taken")
+        error: BaseException | None = None
+        try:
+            await self._dispatch.engine.tasks[task].perform(taken, self._probation)
+        except BaseException as raised:  # recorded with the run: it is for who wants its result, not for the worker
+            error = raised
+        finally:
+            self._dispatch.done()
+        self._report(run, task, told(taken, error))

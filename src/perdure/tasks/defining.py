@@ -1,0 +1,99 @@
+"""A task as declared: its function, what identifies a run of it, and what is done when it fails."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from ..durations import Duration, seconds_of
+from ..limits import NAME_CHARACTERS_MAX, RETRY_BACKOFF_SECONDS
+from ..run.functions import signature_of
+from ..run.writes import named
+
+KeyOf = str | Callable[..., Any] | None
+"""Which runs are limited together: the name of a parameter, or a function of the arguments."""
+
+PRIORITY_MAX = 1_000_000
+
+
+class TaskOptions(msgspec.Struct, frozen=True):
+    """What can be said about a task; `options(...)` replaces some of it for one start."""
+
+    queue: str = "default"
+    priority: int = 0
+    delay: Duration | None = None
+    retries: int = 0
+    backoff: float = RETRY_BACKOFF_SECONDS
+    key: KeyOf = None
+
+    def __post_init__(self) -> None:
+        if not named(self.queue, "a queue's name"):
+            raise ValueError("a queue has a name")
+        if type(self.priority) is not int or abs(self.priority) > PRIORITY_MAX:
+            raise ValueError(f"priority={self.priority!r}: a whole number up to {PRIORITY_MAX}; the highest is first")
+        if self.retries < 0 or self.backoff < 0:
+            raise ValueError("retries and backoff cannot be negative")
+        if self.delay is not None:
+            seconds_of(self.delay, "delay")
+
+
+class Definition:
+    """A task's function."""
+
+    def __init__(self, call: Callable[..., Any], name: str | None, options: TaskOptions, *, awaits: bool) -> None:
+        self.call = call
+        self.name = named(str(name or getattr(call, "__name__", type(call).__name__)), "a task's name")
+        if not awaits and inspect.iscoroutinefunction(call):
+            raise TypeError(f"{self.name} is async: use AsyncAgent, whose tasks are awaited")
+        self.options = options
+        self._signature = signature_of(call)
+        parameters = self._signature.parameters
+        self.wants_run = "run" in parameters and parameters["run"].default is inspect.Parameter.empty
+        """Whether the open run is passed, by that name."""
+        if isinstance(options.key, str) and options.key not in parameters:
+            known = ", ".join(parameters)
+            raise ValueError(f"key={options.key!r}: {self.name} has no such parameter, but {known or 'none'}")
+
+    def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """The input of a run, by the names of the parameters; a wrong call is the TypeError of any call."""
+        if not self.wants_run:
+            bound = self._signature.bind(*args, **kwargs)
+        elif "run" in kwargs:
+            raise TypeError(f"{self.name}() gets its run from Perdure: leave run= out")
+        else:
+            bound = self._without_run().bind(*args, **kwargs)
+        return dict(bound.arguments)
+
+    def _without_run(self) -> inspect.Signature:
+        parameters = [it for it in self._signature.parameters.values() if it.name != "run"]
+        return self._signature.replace(parameters=parameters)
+
+    def bound(self, given: Any, run: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """How the function is called for an input."""
+        names = self._signature.parameters
+        if not isinstance(given, dict) or not set(given) <= set(names):
+            strange = ", ".join(sorted(set(given) - set(names))) if isinstance(given, dict) else repr(given)
+            raise TypeError(f"task {self.name} has no parameter for what its run was started with: {strange}")
+        values = {**given, "run": run} if self.wants_run else given
+        bound = inspect.BoundArguments(self._signature, {name: values[name] for name in names if name in values})
+        return bound.args, bound.kwargs
+
+    def key(self, key: KeyOf, given: dict[str, Any]) -> str:
+        """Of a run with this input."""
+        if key is None:
+            return ""
+        if not isinstance(key, str):
+            return _checked(key(**given))
+        bound = inspect.BoundArguments(self._signature, dict(given))
+        bound.apply_defaults()
+        return _checked(bound.arguments[key])
+
+
+def _checked(key: Any) -> str:
+    text = "" if key is None else str(key)
+    if len(text) > NAME_CHARACTERS_MAX:
+        raise ValueError(f"the key of a run has at most {NAME_CHARACTERS_MAX} characters")
+    return named(text, "the key of a run")

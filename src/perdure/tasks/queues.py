@@ -1,0 +1,95 @@
+"""Queues seen from outside: what waits in them, and what they allow."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from .. import state
+from ..durations import Duration, seconds_of
+from ..journal.queueing import SPACE, Rules, rules_in, rules_of, stored_form
+from ..run.requests import Protocol, Read
+from ..run.writes import named
+from ..store.base import Store
+
+if TYPE_CHECKING:
+    from ..engine import Engine
+
+_RATE = re.compile(r"(\d+)\s*/\s*(\d*)\s*(s|m|h|d)")
+
+
+class QueueInfo(msgspec.Struct, frozen=True):
+    """A queue as it is now."""
+
+    name: str
+    queued: int = 0
+    """May begin now, or at a time."""
+    running: int = 0
+    parked: int = 0
+    """Wait for something, and are in nobody's memory."""
+    dead: int = 0
+    """Have failed for good."""
+    oldest_at: int = 0
+    """Since when the oldest of them is queued, in milliseconds since 1970."""
+    rules: Rules = Rules()
+    waiting_tasks: tuple[str, ...] = ()
+    """The tasks of those that are queued or parked: a worker must have them."""
+
+    @property
+    def paused(self) -> bool:
+        return self.rules.paused
+
+    def __repr__(self) -> str:
+        told = f"{self.queued} queued, {self.running} running, {self.parked} parked, {self.dead} dead"
+        return f"<Queue {self.name!r}: {told}{', paused' if self.paused else ''}>"
+
+
+def change_rules(engine: Engine, queue: str, **changes: Any) -> Protocol[None]:
+    """Say something else about a queue; what is not said stays."""
+    if not named(queue, "a queue's name"):
+        raise ValueError("a queue has a name")
+    yield Read(engine.ensure_agent)
+    owner = yield Read(lambda: engine.stream)
+
+    def make(value: Any) -> Any:
+        return stored_form(msgspec.structs.replace(rules_in(value), **changes))
+
+    yield from state.change(engine, [state.ask_update(engine, (owner, SPACE, queue), make, None)])
+
+
+def read_limits(
+    concurrency: int | None, per_key: int | None, rate: str | tuple[int, Duration] | None
+) -> dict[str, int]:
+    """Limits as people give them; None takes one away."""
+    for name, value in (("concurrency", concurrency), ("per_key", per_key)):
+        if value is not None and (type(value) is not int or value < 1):
+            raise ValueError(f"{name}={value!r}: a whole number from 1, or None for no limit")
+    count, milliseconds = _rate(rate)
+    return {"concurrency": concurrency or 0, "per_key": per_key or 0, "rate": count, "rate_ms": milliseconds}
+
+
+def _rate(rate: str | tuple[int, Duration] | None) -> tuple[int, int]:
+    if rate is None:
+        return 0, 0
+    found = _RATE.fullmatch(rate.strip()) if isinstance(rate, str) else None
+    if found is not None:
+        rate = (int(found[1]), f"{found[2] or 1}{found[3]}")
+    if isinstance(rate, str) or type(rate[0]) is not int or rate[0] < 1:
+        raise ValueError(f'rate={rate!r}: so many in a time, such as "10/s", "100/m" or (10, "5s")')
+    return rate[0], max(1, int(seconds_of(rate[1], "rate") * 1000))
+
+
+def list_queues(store: Store, owner: int) -> list[QueueInfo]:
+    """The queues of an agent that have something in them, or rules."""
+    rows = store.read("entries_of", (owner, SPACE, store.clock.wall_ms()))
+    found = {key: QueueInfo(key, rules=rules_of(value)) for key, value, *_ in rows}
+    for queue, task, status, count, oldest, _ in store.read("count_tasks", (owner,)):
+        before = found.get(queue) or QueueInfo(queue)
+        changes: dict[str, Any] = {status: getattr(before, status) + count}
+        changes["oldest_at"] = min(before.oldest_at or oldest, oldest)
+        if status in ("queued", "parked"):
+            changes["waiting_tasks"] = (*before.waiting_tasks, task)
+        found[queue] = msgspec.structs.replace(before, **changes)
+    return [found[name] for name in sorted(found)]

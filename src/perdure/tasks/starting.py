@@ -1,0 +1,197 @@
+"""Handing a run to workers, and getting to know what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from .. import codec, objects
+from .. import records as r
+from ..answers import whoever
+from ..durations import Duration, seconds_of
+from ..errors import RunNotFound, TaskFailed, WaitTimeout
+from ..failpoints import Site
+from ..journal.fold import told_by
+from ..journal.starts import Again, Start
+from ..limits import WAIT_POLL_SECONDS
+from ..run import waiting
+from ..run.core import RunCore
+from ..run.functions import Function, Options, Signature
+from ..run.ledger import Waited
+from ..run.requests import Pause, Protocol, Read
+from ..run.scope import current
+from ..run.steps import call_step
+from ..run.waiting import Wait
+from ..run.writes import named
+from ..state import waiting_room, write
+from ..store.base import Store
+from .defining import Definition, TaskOptions
+
+if TYPE_CHECKING:
+    from ..engine import Engine
+
+RESULT_POLL_SECONDS_MAX = 0.05
+"""Who waits for a result outside of any run looks so often."""
+
+
+def start(
+    engine: Engine, task: Definition, options: TaskOptions, run_id: str, given: dict[str, Any], *, awaits: bool
+) -> Protocol[None]:
+    """Queue a run: with the body or item around the caller, as a step of the run around it, or now."""
+    named(run_id, "run's id")
+    yield Read(engine.ensure_agent)
+    owner: int = yield Read(lambda: engine.stream)
+    frame = current()
+    within = frame is not None and frame.run.store is engine.store
+
+    def ask() -> Start:
+        parent = frame.run.head.stream if frame is not None and within else 0
+        return _asked(engine, owner, task, options, run_id, given, parent)
+
+    if frame is not None and within and frame.buffer is None:
+        wanted = _recorded(engine, task.name, ask, awaits)
+        protocol = call_step(frame, wanted, wanted.options, (run_id, given), {})
+        parking = frame.run.parking
+        yield from protocol if parking is None else parking.counted(protocol)
+    else:
+        yield from write(engine, Site.TASK, [ask()])
+
+
+def _asked(
+    engine: Engine, owner: int, task: Definition, options: TaskOptions, run_id: str, given: dict[str, Any], parent: int
+) -> Start:
+    path = f"{task.name}()"
+    packed, made = objects.pack(engine.store, given, path)
+    later = 0 if options.delay is None else int(seconds_of(options.delay, "delay") * 1000)
+    queued = r.TaskQueued(
+        owner,
+        engine.name,
+        run_id,
+        task.name,
+        options.queue,
+        packed,
+        codec.digest(given, path),
+        parent,
+        options.priority,
+        task.key(options.key, given),
+        engine.store.clock.wall_ms() + later if later else 0,
+    )
+    return Start(queued, made)
+
+
+def _recorded(engine: Engine, name: str, ask: Callable[[], Start], awaits: bool) -> Function:
+    """A step that does nothing but queue: what it writes lands with it."""
+
+    def queue(run: str, input: dict[str, Any]) -> None:
+        room = waiting_room(engine)
+        assert room is not None, "the body of a step has one"
+        room.asks.append(ask())
+
+    async def queue_async(run: str, input: dict[str, Any]) -> None:
+        queue(run, input)
+
+    return Function(f"start {name}", queue_async if awaits else queue, False, Signature(queue, ()), Options())
+
+
+def again(engine: Engine, run_id: str, by: str | None) -> Protocol[None]:
+    """Queue a dead run again."""
+    owner = yield Read(lambda: engine.stream if engine.is_known() else 0)
+    wanted = Again((owner, engine.name, named(run_id, "run's id")), by or whoever())
+    yield from write(engine, Site.TASK, [wanted])
+
+
+# -- what became of it ------------------------------------------------------------------------------------------------
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """How a run has ended: `finished` with a result, `failed` with an error that was recorded, or `cancelled`."""
+
+    how: str
+    packed: bytes
+    text: str = ""
+
+
+def ended(engine: Engine, run_id: str) -> Ended | None:
+    """The end of a run, if it has ended and no worker tries it again by itself."""
+    store = engine.store
+    task = store.read("get_task", (engine.stream, run_id)) if engine.is_known() else []
+    rows = store.read("get_run", (engine.name, run_id))
+    if not rows and not task:
+        raise RunNotFound(
+            f"agent {engine.name!r} has no run {run_id!r}",
+            hint="`perdure runs` lists them; what is started in a step or an item is there when that has ended",
+        )
+    over = (r.Status.FINISHED, r.Status.FAILED, r.Status.CANCELLED)
+    if not rows or rows[0][3] not in over or (task and task[0][5] != "dead"):
+        return None
+    return _end_of(store, rows[0])
+
+
+def _end_of(store: Store, row: tuple[Any, ...]) -> Ended | None:
+    found = store.read("event_at", (row[0], row[9]))
+    if not found:
+        return None  # it goes on just now
+    record = r.decode(found[0][1], found[0][3])
+    if isinstance(record, r.RunFinished):
+        return Ended("finished", record.result)
+    if isinstance(record, r.RunCancelled):
+        return Ended("cancelled", b"", told_by(record))
+    assert isinstance(record, r.RunFailed)
+    return Ended("failed", record.error, record.text)
+
+
+def result(engine: Engine, run_id: str, timeout: Duration | None) -> Protocol[Any]:
+    """Wait for a run's end, and return its result. In a run it is a wait of that run, which a worker leaves."""
+    named(run_id, "run's id")
+    frame = current()
+    if frame is not None and frame.run.store is engine.store and not frame.inside:
+        return (yield from _result_in(frame.run, engine, run_id, timeout))
+    clock = engine.store.clock
+    until = None if timeout is None else clock.boot_ms() + seconds_of(timeout, "timeout") * 1000
+    pause = WAIT_POLL_SECONDS / 4
+    while True:
+        end: Ended | None = yield Read(ended, (engine, run_id))
+        if end is not None:
+            return (yield from _value(engine, run_id, end))
+        if until is not None and clock.boot_ms() >= until:
+            raise WaitTimeout(f"run {run_id!r} has not ended in time", hint="it goes on: ask again")
+        yield Pause(pause)
+        pause = min(pause * 1.5, RESULT_POLL_SECONDS_MAX)
+
+
+def _result_in(run: RunCore, engine: Engine, run_id: str, timeout: Duration | None) -> Protocol[Any]:
+    frame = waiting.place_of(run, "result")
+    owner = yield Read(lambda: engine.stream if engine.is_known() else 0)
+
+    def want(waited: Waited) -> r.Want:
+        return r.Want("run", stream=owner, agent=engine.name, run=run_id)
+
+    def look(waited: Waited) -> Protocol[bool]:
+        end: Ended | None = yield Read(ended, (engine, run_id))
+        if end is not None:
+            yield from waiting.end_wait(run, waited, end.how, end.packed, end.text)
+        return end is not None
+
+    ident = f"{engine.name} {run_id}".encode()
+    wait = Wait("run", ident, f"run {run_id!r}", waiting.deadline(run, timeout), want=want, polls=True)
+    waited = yield from waiting.wait_for(frame, wait, look)
+    if waited.how == "timeout":
+        raise WaitTimeout(
+            f"run {run_id!r} has not ended in time", hint="it goes on: ask again, or with a longer timeout"
+        )
+    return (yield from _value(engine, run_id, Ended(waited.how, waited.value, waited.by)))
+
+
+def _value(engine: Engine, run_id: str, end: Ended) -> Protocol[Any]:
+    if end.how == "cancelled":
+        raise TaskFailed(
+            f"run {run_id!r} was cancelled {end.text}", hint="it is never continued: start one of another id"
+        )
+    value = yield Read(objects.unpack, (engine.store, end.packed))
+    if end.how == "finished":
+        return value
+    cause = value if isinstance(value, BaseException) else None
+    text = f"{type(value).__name__}: {value}" if cause is not None else str(value)
+    raise TaskFailed(f"run {run_id!r} has failed: {text}") from cause

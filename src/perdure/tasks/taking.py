@@ -1,0 +1,106 @@
+"""How a worker takes the next run: chosen and claimed in one commit, under the locks of its queue's limits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ..journal.queueing import SPACE, Rules, rules_of
+from ..run.lifecycle import Claim, Claimed
+from ..store.base import Row, Script, Statement
+
+if TYPE_CHECKING:
+    from ..engine import Engine
+
+CANDIDATES = 32
+"""Of a queue, on a server: when all of them are being taken just now, the worker looks again."""
+
+_ENCODER = msgspec.json.Encoder()
+
+
+class Take(Claim):
+    """Take the next run of a queue, if one may begin now."""
+
+    def __init__(self, engine: Engine, queue: str, names: Sequence[str]) -> None:
+        super().__init__(engine, "", None, 0)
+        self.lane = 0
+        self._queue = queue
+        self._names = names_of(names)
+        self._owner = engine.stream
+        self.task = ""
+        self.attempts = 0
+        """How often it was tried before."""
+
+    @property
+    def run_id(self) -> str:
+        """The run that was taken."""
+        return self._id
+
+    def script(self) -> Script[Any]:
+        """The run, or None."""
+        row = yield from self._choose()
+        if row is None:
+            return None
+        return (yield from self._claim(row))
+
+    def _claim(self, row: Row) -> Script[Claimed]:
+        self._id, _, self.task, self.attempts, self._input, self._digest, self._parent, *_ = row
+        self._objects = ()
+        return (yield from super().script())
+
+    def _choose(self) -> Script[Row | None]:
+        [entry, found] = yield [
+            Statement("get_entry", (self._owner, SPACE, self._queue)),
+            self._next(0),
+        ]
+        rules = rules_of(entry[0][0]) if entry else Rules()
+        if rules.paused or not found:
+            return None
+        if not rules.limits:
+            return found[0]
+        return (yield from self._choose_within(rules))
+
+    def _choose_within(self, rules: Rules) -> Script[Row | None]:
+        """The same where something is limited: one worker after the other."""
+        queue = (self._owner, self._queue)
+        [_, [(running,)], pace] = yield [
+            Statement("lock_space", (self._owner, f"queue {self._queue}")),
+            Statement("count_running", queue),
+            Statement("get_pace", queue),
+        ]
+        now = self._engine.store.clock.wall_ms()
+        interval = rules.rate_ms / rules.rate if rules.rate else 0.0
+        # All of a rate may begin at once, if nothing has begun for so long; then one after the other.
+        earliest = pace[0][0] - (rules.rate_ms - interval) if pace and rules.rate else 0
+        if (rules.concurrency and running >= rules.concurrency) or now < earliest:
+            return None
+        [found] = yield [self._next(rules.per_key)]
+        if not found:
+            return None
+        if rules.rate:
+            begun = max(now, pace[0][0] if pace else 0)
+            yield [Statement("set_pace", (*queue, round(begun + interval)))]
+        return found[0]
+
+    def _next(self, per_key: int) -> Statement:
+        now = self._engine.store.clock.wall_ms()
+        return Statement("next_tasks", (self._owner, self._queue, now, self._names, per_key, CANDIDATES))
+
+
+class TakeOver(Take):
+    """Take a run whose worker is gone."""
+
+    def __init__(self, engine: Engine, run_id: str) -> None:
+        super().__init__(engine, "", ())
+        self._wanted = run_id
+
+    def _choose(self) -> Script[Row | None]:
+        [found] = yield [Statement("lock_held_task", (self._owner, self._wanted))]
+        return found[0] if found else None
+
+
+def names_of(names: Sequence[str]) -> str:
+    """The names of tasks, as statements want them."""
+    return _ENCODER.encode(sorted(names)).decode()
