@@ -103,6 +103,7 @@ def list_runs(store: Store, agent: str | None = None, status: str | None = None)
     if status is not None and status not in list(r.Status):
         raise ValueError(f"status={status!r}: choose one of {', '.join(map(repr, map(str, r.Status)))}")
     found = [*_queued(store), *(summary_of(store, row) for row in store.read("all_runs"))]
+    found.sort(key=lambda run: run.changed_at, reverse=True)
     return [run for run in found if (agent is None or run.agent == agent) and (status is None or run.status == status)]
 
 
