@@ -63,6 +63,8 @@ def test_runs_are_listed_with_status_and_what_they_wait_for(cli: Cli) -> None:
         "failed",
         "interrupted",
         "answered",
+        "parked",
+        "tomorrow",
         "waiting",
         "in-doubt",
         "finished-fork",
@@ -81,6 +83,7 @@ def test_runs_as_json(cli: Cli) -> None:
     assert rows["in-doubt"]["in_doubt"] == ["book"]
     assert len(rows["waiting"]["waits_for"]) == 1
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", rows["failed"]["changed_at"])
+    assert rows.pop("tomorrow")["status"] == "queued"
     for row in rows.values():
         assert row["last_entry_at"] == cli.json("show", row["id"])["entries"][-1]["at"]
 
@@ -90,15 +93,15 @@ def test_runs_can_be_chosen(cli: Cli) -> None:
     assert cli.json("runs", "--agent", "nobody") == []
     assert cli("runs", "--agent", "nobody") == "no such runs\n"
     assert len(cli.json("runs", "--limit", "2")) == 2
-    assert cli("runs", "--limit", "2").splitlines()[-1] == "8 more; --limit 0 shows all"
-    assert len(cli.json("runs", "--limit", "0")) == 10
+    assert cli("runs", "--limit", "2").splitlines()[-1] == "10 more; --limit 0 shows all"
+    assert len(cli.json("runs", "--limit", "0")) == 12
 
 
 def test_a_damaged_run_does_not_hide_the_others(cli: Cli) -> None:
     with closing(behind(cli.path)) as raw:
         raw.execute("UPDATE events SET at = at + 1 WHERE id = (8 << 32 | 2)")
     rows = {row["id"]: row for row in cli.json("runs")}
-    assert len(rows) == 10
+    assert len(rows) == 12
     assert "its journal is damaged" in rows["in-doubt"]["note"]
     cli("show", "in-doubt", code=2)
     assert "error[PD209]" in cli.err
@@ -109,7 +112,7 @@ def test_reading_registers_nobody(cli: Cli) -> None:
         cli(*command, code=1 if command == ["doctor"] else 0)  # the copy has another home
     store = opened(cli.path)
     assert store.read("holders_at_work", (0,)) == []
-    assert len(store.read("all_streams")) == 12
+    assert len(store.read("all_streams")) == 13
     store.close()
 
 
