@@ -110,7 +110,8 @@ class RehearsedRun(RunCore):
             self.find("diverges", f"{told} is not recorded, and the run is finished", line, self._instead(what))
         else:
             self.then = f"goes on with {told}" + (f" ({why})" if why else "") + (f" at {line}" if line else "")
-            self._leave_out("differs", f"before {told} it has not asked for")
+            twice = any(one.effect and one.name == what for one in self._unasked())
+            self._leave_out("diverges" if twice else "differs", f"before {told} it has not asked for")
         raise self.stop()
 
     def must_be_open(self) -> None:

@@ -305,6 +305,32 @@ def test_a_loop_that_is_called_otherwise_goes_on_at_the_same_item(deploy: Deploy
     assert [event.payload for event in deploy.agent.events.read("posted")] == [1, 2, 3]
 
 
+def test_what_loops_without_was_come_to(deploy: Deploy) -> None:
+    """The traps of the table: they are what is documented, and not worse."""
+    deploy.run(loop(deploy, stop=2), leave=True)
+    deploy = deploy.again()
+    deploy.run(loop(deploy, name="posts", stop=1), leave=True)  # a name without was: another loop
+    assert deploy.world.all() == ["post(1)", "post(2)", "post(1)"]
+    deploy = deploy.again()
+    note = deploy.effect("note")
+
+    def with_another_in_front(run: Any) -> None:
+        for n in run.each([1, 5]):  # the first without a name: taken for the old one, whose first item is done
+            note(n)
+
+    deploy.run(with_another_in_front, leave=True)
+    assert deploy.world.all()[3:] == ["note(5)"]
+
+
+def test_items_are_found_wherever_they_stand(deploy: Deploy) -> None:
+    post = deploy.effect("post")
+    deploy.run(lambda run: [post(n) for n in run.each([1, 2, 3])], leave=True)
+    deploy = deploy.again()
+    post = deploy.effect("post")
+    deploy.run(lambda run: [post(n) for n in run.each([4, 3, 1])])
+    assert deploy.world.all() == ["post(1)", "post(2)", "post(3)", "post(4)"]
+
+
 def test_run_map_finds_its_items_when_its_effect_is_renamed(deploy: Deploy) -> None:
     send = deploy.effect("send")
     deploy.run(lambda run: run.map(send, [1, 2], max_concurrency=1), leave=True)
@@ -344,6 +370,22 @@ def test_a_question_with_an_id_may_change_its_words(deploy: Deploy) -> None:
     assert deploy.run(lambda run: run.ask("Window or aisle?", id="seat", choices=["12A"])) == "12A"
 
 
+def test_sleeps_and_events_that_changed(deploy: Deploy) -> None:
+    deploy.run(lambda run: run.sleep(0.001), leave=True)
+    deploy = deploy.again()
+    with pytest.raises(RunWaiting):  # a second one: the first is done, whatever its length is now
+        deploy.run(lambda run: [run.sleep("9h"), run.sleep("9h")])
+    deploy = deploy.again()
+    deploy.run(lambda run: [run.sleep(0.001, id="new"), run.sleep(0.001)], leave=True)
+    deploy.agent.send_event("r", "paid", 5)
+    deploy = deploy.again()
+    with pytest.raises(RunWaiting):
+        deploy.run(lambda run: run.wait_event("payment"))
+    deploy = deploy.again()
+    assert deploy.run(lambda run: run.wait_event("paid")) == 5  # what was sent is there as long as nobody takes it
+    assert deploy.agent.runs.get("r").questions == []
+
+
 def test_a_question_that_was_removed_is_closed_when_the_run_ends(deploy: Deploy) -> None:
     asks(deploy, "Which seat?")
     deploy = deploy.again()
@@ -359,6 +401,15 @@ def test_another_input_says_what_it_was(deploy: Deploy) -> None:
     deploy.run(lambda run: None, leave=True, input={"to": "NYC"})
     with pytest.raises(InputChanged, match=r"started with \{'to': 'NYC'\}, and not with \{'to': 'LON'\}"):
         deploy.run(lambda run: None, input={"to": "LON"})
+
+
+def test_parameters_are_known_by_their_names(deploy: Deploy) -> None:
+    send = deploy.effect("send", lambda to, text: deploy.world.do(f"{text} to {to}"))
+    deploy.run(lambda run: send("Ada", text="hello"), leave=True)
+    deploy = deploy.again()
+    send = deploy.effect("send", lambda text, to: deploy.world.do(f"{text} to {to}, again"))
+    deploy.run(lambda run: send(to="Ada", text="hello"))
+    assert deploy.world.all() == ["hello to Ada"]
 
 
 def test_a_result_that_cannot_be_read_says_whose_it_is(store_url: str, world: World) -> None:

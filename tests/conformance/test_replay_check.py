@@ -41,6 +41,11 @@ def book(flight):
     happens("book")
     return "AB12"
 
+@agent.effect
+def post(n):
+    happens("post")
+    return n
+
 @agent.step
 def rate(n):
     happens("rate")
@@ -53,7 +58,7 @@ def main(run_id):
         code = book(flights[0])
         run.messages.append(code)
         for n in run.each([1, 2]):
-            run.state["sum"] = run.state.get("sum", 0) + rate(n)
+            run.state["sum"] = run.state.get("sum", 0) + post(n)
         run.map(rate, [3, 4])
         if run_id == "left":
             raise ConnectionError("the power is out")
@@ -96,6 +101,11 @@ CHANGES: dict[str, tuple[tuple[str, str], dict[str, str], str]] = {
         ("run.result = code", "rate(9)"),
         {"done": "diverges", "asks": "replays"},
         "rate(n=9) is not recorded, and the run is finished",
+    ),
+    "a loop with another name": (
+        ("run.each([1, 2])", "run.each([1, 2], name='all')"),
+        {"done": "diverges", "left": "diverges", "asks": "diverges"},
+        "before post(n=1) it has not asked for post (entry",
     ),
     "another question": (
         ("Which seat?", "Window or aisle?"),
