@@ -6,6 +6,7 @@ A program of one version leaves a run; that of the next version opens it with a 
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -443,6 +444,18 @@ def test_earlier_names_are_names(store_url: str) -> None:
         for was in (0, "", [None], 1.5):
             with pytest.raises(TypeError, match="give the earlier name"):
                 run.each([1], was=was)  # type: ignore[arg-type]
+
+
+def test_a_task_that_was_renamed_does_what_is_queued_under_its_old_name(deploy: Deploy) -> None:
+    deploy.agent.task(name="report")(lambda topic: topic).start("q3", "rain")
+    deploy = deploy.again()
+    summary = deploy.agent.task(name="summary", was="report")(lambda topic: f"all about {topic}")
+    worker = deploy.agent.worker()
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    assert summary.result("q3", timeout=30) == "all about rain"
+    worker.drain()
+    thread.join(30)
 
 
 def test_a_crashed_run_is_gone_on_with_by_the_next_version(store_url: str, world: World) -> None:

@@ -6,6 +6,8 @@ import asyncio
 import importlib
 import itertools
 import json
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from perdure import RunWaiting
+from perdure import Agent, RunWaiting
 from perdure.cli.main import main
 from perdure.engine import close_left
 
@@ -256,6 +258,61 @@ def test_a_script_opens_its_runs_itself(shop: Shop, world: World, capsys: pytest
     code, report = check(capsys, script, "new")
     assert (code, report["runs"], report["notes"]) == (0, [], ["it would start run 'new', which is not recorded"])
     assert world.all() == done
+
+
+TASKS = """
+import os
+from perdure import Agent, AsyncAgent
+
+agent = Agent("desk", store=os.environ["REPLAYED"])
+
+@agent.step
+def search(topic):
+    return [topic]
+
+@agent.task
+def report(topic, run):
+    found = search(topic)
+    run.sleep("9h")
+    return found
+"""
+
+
+@pytest.mark.parametrize("face", ["Agent", "AsyncAgent"])
+def test_tasks_of_an_agent(shop: Shop, face: str, capsys: pytest.CaptureFixture[str]) -> None:
+    recorded = shop.module(shop.written(TASKS))
+    recorded.report.start("q3", topic="rain")
+    until_parked(recorded.agent)
+    close_left(shop.url)
+    program = TASKS
+    if face == "AsyncAgent":
+        program = TASKS.replace("= Agent(", "= AsyncAgent(").replace("def report", "async def report")
+        program = program.replace("= search(", "= await search(").replace("    run.sleep", "    await run.sleep")
+    tables = shop.tables()
+    for change, code, text in (
+        (("", ""), 0, "goes on with until "),
+        (("report(topic", "summary(topic"), 1, "which agent 'desk' does not declare"),
+        (("@agent.task", "@agent.task(was='report', name='summary')"), 0, "goes on with until "),
+        (("search(topic", "find(topic"), 0, "before find(topic='rain') it has not asked for search (entry"),
+    ):
+        found, report = check(capsys, f"{shop.written(program, change)}:agent")
+        close_left(shop.url)
+        assert (found, len(report["runs"])) == (code, 1), report
+        assert text in json.dumps(report)
+    assert shop.tables() == tables
+
+
+def until_parked(agent: Agent) -> None:
+    """A worker takes the run, and leaves it where it waits."""
+    worker = agent.worker()
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    ends = time.monotonic() + 30
+    while [row[7] for row in agent._engine.store.read("all_tasks")] != ["parked"]:
+        assert time.monotonic() < ends, "it is not parked"
+        time.sleep(0.005)
+    worker.drain()
+    thread.join(30)
 
 
 ASYNC_PROGRAM = """

@@ -185,8 +185,12 @@ class AsyncQueues(AsyncFace):
         return queues.list_queues(engine.store, engine.stream) if engine.is_known() else []
 
 
-def make_task(engine: Engine, call: Callable[..., Any], name: str | None, options: TaskOptions) -> AsyncTask[..., Any]:
-    """Declare a function as a task."""
+def make_task(
+    engine: Engine, call: Callable[..., Any], name: str | None, options: TaskOptions, was: tuple[str, ...] = ()
+) -> AsyncTask[..., Any]:
+    """Declare a function as a task; runs that are queued under an earlier name of it are its too."""
     task = AsyncTask[..., Any](engine, Definition(call, name, options, awaits=ASYNC), options)
+    for old in was:
+        engine.tasks.setdefault(old, task)
     engine.tasks[task.name] = task
     return task

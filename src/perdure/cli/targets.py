@@ -16,6 +16,7 @@ import msgspec
 
 from ..aio import AsyncAgent
 from ..engine import Engine
+from ..errors import TaskNotFound
 from ..rehearsal import Rehearsal, Stops
 from ..sync import Agent
 
@@ -30,6 +31,8 @@ class Target(msgspec.Struct, frozen=True):
     """Whether it is called for one run, with its id; else it opens its runs by itself."""
     engines: tuple[Engine, ...] = ()
     """The agents of the module, whose runs can be listed."""
+    queued_only: bool = False
+    """Whether only runs that workers have to do with are meant."""
 
 
 def load_target(given: str, arguments: tuple[str, ...]) -> Target:
@@ -55,9 +58,35 @@ def load_target(given: str, arguments: tuple[str, ...]) -> Target:
 
 
 def _tasks_of(agent: AnyAgent, given: str) -> Target:
-    raise click.UsageError(
-        f"{given}: an agent says nothing of how its runs are opened; name the function that does, or the script"
-    )
+    """The tasks of an agent, for the runs that are queued, parked or at work."""
+    engine = agent._engine
+    if not engine.tasks:
+        raise click.UsageError(
+            f"{given}: the agent has no tasks, and does not say how its runs are opened; name the function that does, "
+            "or the script"
+        )
+
+    def task_of(run_id: str) -> Any:
+        [(_, name, *_)] = engine.store.read("get_task", (engine.stream, run_id))
+        if name not in engine.tasks:
+            raise TaskNotFound(
+                f"run {run_id!r} is one of task {name!r}, which agent {engine.name!r} does not declare: nobody takes it",
+                hint=f'declare it, or say was="{name}" where it has another name now',
+            )
+        return engine.tasks[name]
+
+    async def perform(run_id: str) -> None:
+        assert isinstance(agent, AsyncAgent)
+        async with agent.run(run_id) as run:
+            await task_of(run_id)._call(run)
+
+    def perform_sync(run_id: str) -> None:
+        assert isinstance(agent, Agent)
+        with agent.run(run_id) as run:
+            task_of(run_id)._call(run)
+
+    chosen = perform if isinstance(agent, AsyncAgent) else perform_sync
+    return Target(lambda *run_id: _call(chosen, run_id), True, (engine,), queued_only=True)
 
 
 def _wants_id(function: Callable[..., Any]) -> bool:

@@ -232,6 +232,7 @@ class Agent:
         retries: int = 0,
         backoff: float = RETRY_BACKOFF_SECONDS,
         key: str | Callable[..., Any] | None = None,
+        was: str | Iterable[str] | None = None,
     ) -> Callable[[Callable[..., Any]], Task[..., Any]]: ...
 
     def task(
@@ -245,6 +246,7 @@ class Agent:
         retries: int = 0,
         backoff: float = RETRY_BACKOFF_SECONDS,
         key: str | Callable[..., Any] | None = None,
+        was: str | Iterable[str] | None = None,
     ) -> Any:
         """Make a function a task: its runs are queued durably, and done by any worker.
 
@@ -253,13 +255,14 @@ class Agent:
         >>> welcome.start("welcome-ann", "ann")
 
         After an exception a run is tried again `retries` times, first after `backoff` seconds; then it is dead. The
-        highest `priority` is first. Runs of one `key`, a parameter or a function, can be limited together.
+        highest `priority` is first. Runs of one `key`, a parameter or a function, can be limited together. When you
+        rename it, `was="old_name"` lets it do the runs that were queued under that name.
         """
         from ..tasks.defining import TaskOptions
         from .tasks import make_task
 
         options = TaskOptions(queue=queue, priority=priority, retries=retries, backoff=backoff, key=key)
-        decorate = partial(make_task, self._engine, name=name, options=options)
+        decorate = partial(make_task, self._engine, name=name, options=options, was=earlier_names(was) or ())
         return decorate if function is None else decorate(function)
 
     def run(

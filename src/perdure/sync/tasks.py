@@ -177,8 +177,12 @@ class Queues(Face):
         return queues.list_queues(engine.store, engine.stream) if engine.is_known() else []
 
 
-def make_task(engine: Engine, call: Callable[..., Any], name: str | None, options: TaskOptions) -> Task[..., Any]:
-    """Declare a function as a task."""
+def make_task(
+    engine: Engine, call: Callable[..., Any], name: str | None, options: TaskOptions, was: tuple[str, ...] = ()
+) -> Task[..., Any]:
+    """Declare a function as a task; runs that are queued under an earlier name of it are its too."""
     task = Task[..., Any](engine, Definition(call, name, options, awaits=ASYNC), options)
+    for old in was:
+        engine.tasks.setdefault(old, task)
     engine.tasks[task.name] = task
     return task
