@@ -70,7 +70,7 @@ def _tasks_of(agent: AnyAgent, given: str) -> Target:
         [(_, name, *_)] = engine.store.read("get_task", (engine.stream, run_id))
         if name not in engine.tasks:
             raise TaskNotFound(
-                f"run {run_id!r} is one of task {name!r}, which agent {engine.name!r} does not declare: nobody takes it",
+                f"run {run_id!r} is of task {name!r}, which agent {engine.name!r} does not declare: no worker takes it",
                 hint=f'declare it, or say was="{name}" where it has another name now',
             )
         return engine.tasks[name]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-import sysconfig
 from collections.abc import Mapping
 from types import FrameType
 
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_PYTHONS = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib")})
+_PYTHONS = os.path.dirname(os.path.abspath(os.__file__)) + os.sep  # not sysconfig: it takes milliseconds to import
 _INSTALLED = os.sep + "site-packages" + os.sep
 
 SHOWN_CHARACTERS_MAX = 300
