@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import getpass
 import os
-import socket
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,6 +13,7 @@ from .errors import NotDone, NothingToAnswer, ValueProblem
 from .failpoints import Site
 from .journal.append import Append
 from .journal.signals import Signal
+from .process import host_name
 from .run.doubt import Done
 from .run.open_stream import in_the_open
 from .run.requests import Protocol, Read, drive_sync
@@ -86,11 +85,13 @@ def send_event(engine: Engine, run_id: str, name: str, payload: Any, by: str | N
 
 def whoever() -> str:
     """The user and the host."""
+    import getpass  # only for who says something
+
     try:
         user = getpass.getuser()
     except (KeyError, OSError):
         user = str(os.getuid())  # a container may run as a user that has no name
-    return f"{user}@{socket.gethostname()}"
+    return f"{user}@{host_name()}"
 
 
 # -- inside -----------------------------------------------------------------------------------------------------------

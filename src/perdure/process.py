@@ -7,7 +7,6 @@ same pid namespace can be looked at; any other can only be waited for.
 from __future__ import annotations
 
 import os
-import socket
 from functools import cache
 
 import msgspec
@@ -26,10 +25,15 @@ class Holder(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
         return f"process {self.pid} on {self.host}"
 
 
+def host_name() -> str:
+    """Of this machine."""
+    return os.uname().nodename
+
+
 def this_process() -> Holder:
     """The identity of the calling process."""
     pid = os.getpid()
-    return Holder(_boot_id(), _namespace("self"), pid, _start_time(pid) or 0, socket.gethostname())
+    return Holder(_boot_id(), _namespace("self"), pid, _start_time(pid) or 0, host_name())
 
 
 def proven_dead(holder: Holder, one_host: bool = True) -> bool:
@@ -41,7 +45,7 @@ def proven_dead(holder: Holder, one_host: bool = True) -> bool:
         # A store file is on one host (network file systems are refused): another boot id is a past boot. With a
         # server between us, it may as well be another machine.
         return one_host
-    if not one_host and holder.host != socket.gethostname():
+    if not one_host and holder.host != host_name():
         return False  # two machines woken from one snapshot say that they have booted once
     if holder.namespace != _namespace("self"):
         return False
@@ -57,7 +61,7 @@ def _boot_id() -> str:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             return file.read().strip()
     except OSError:
-        return f"host:{socket.gethostname()}"
+        return f"host:{host_name()}"
 
 
 def _namespace(pid: str) -> str:

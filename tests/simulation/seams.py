@@ -37,7 +37,7 @@ def installed(history: History) -> Iterator[None]:
         (process, "_namespace", lambda pid: here().holder.namespace),
         (process, "_start_time", lambda pid: here().host.alive.get(pid)),
         (process, "_exists", lambda pid: pid in here().host.alive),
-        (process, "socket", SimpleNamespace(gethostname=lambda: here().host.name)),
+        (process, "host_name", lambda: here().host.name),
         (effects, "time", stopwatch),
         (steps, "time", stopwatch),
         (commits, "time", SimpleNamespace(monotonic=lambda: world.now / 1000, sleep=_sleep)),

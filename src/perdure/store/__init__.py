@@ -7,7 +7,6 @@ import re
 import sys
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -44,10 +43,12 @@ def locate(store: str | os.PathLike[str] | None) -> str:
     given = os.fspath(store) if store is not None else os.environ.get("PERDURE_URL")
     if given or store is not None:
         return _url_of(given or "")
-    for folder in (here := Path.cwd(), *here.parents):
-        if (folder / FOLDER_NAME).is_dir():
-            return f"sqlite:///{folder / FOLDER_NAME / DATABASE_NAME}"
-    return f"sqlite:///{Path.home() / FOLDER_NAME / DATABASE_NAME}"
+    folder, above = os.getcwd(), ""
+    while folder != above:
+        if os.path.isdir(found := os.path.join(folder, FOLDER_NAME)):
+            return f"sqlite:///{os.path.join(found, DATABASE_NAME)}"
+        above, folder = folder, os.path.dirname(folder)
+    return f"sqlite:///{os.path.join(os.path.expanduser('~'), FOLDER_NAME, DATABASE_NAME)}"
 
 
 def _url_of(text: str) -> str:

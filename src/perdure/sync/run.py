@@ -4,13 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from datetime import datetime
 from decimal import Decimal
 from functools import wraps
 from types import TracebackType
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from .. import interrupts, usage
 from ..checkpoints import Wanted, create_in_run
@@ -32,6 +31,9 @@ from ..run.requests import drive_sync as block
 from ..run.scope import FRAME, current
 from ..run.waiting import NO_DEFAULT
 from ..run.writes import MessageReader, StateReader, get_result, set_result, write
+
+if TYPE_CHECKING:
+    from ..run.executor import RunExecutor
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -333,6 +335,8 @@ class Run:
 
     def executor(self, max_workers: int | None = None) -> RunExecutor:
         """A thread pool whose work belongs to this run."""
+        from ..run.executor import RunExecutor
+
         return RunExecutor(max_workers)
 
     @property
@@ -375,15 +379,6 @@ def _refuse_other_run(run: RunCore) -> None:
     frame = current()
     if frame is not None and frame.run is not run:
         raise NotDurable(f"run {run.id!r} is not the innermost run here", hint="call it on the innermost one")
-
-
-class RunExecutor(ThreadPoolExecutor):
-    """Threads that know which run they work for."""
-
-    def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
-        """Like that of any executor; the run's context goes along."""
-        here = copy_context()
-        return super().submit(lambda: here.run(fn, *args, **kwargs))
 
 
 class Cleanup:

@@ -6,9 +6,9 @@ by position in the order of the header; the text names them.
 
 from __future__ import annotations
 
+import os
 import re
 from functools import cache
-from pathlib import Path
 
 import msgspec
 
@@ -27,7 +27,7 @@ class Named(msgspec.Struct, frozen=True):
         return self.text.startswith(("SELECT", "PRAGMA")) or "RETURNING" in self.text
 
 
-_HERE = Path(__file__).parent
+_HERE = os.path.dirname(__file__)
 _HEADER = re.compile(r"^-- name: (\w+)\(([^)]*)\)\n-- (.+)\n", re.MULTILINE)
 _PARAMETER = re.compile(r"(?<![:\w]):(\w+)")
 
@@ -35,7 +35,7 @@ _PARAMETER = re.compile(r"(?<![:\w]):(\w+)")
 @cache
 def load(dialect: str) -> dict[str, Named]:
     """All statements of a dialect by name."""
-    text = (_HERE / dialect / "queries.sql").read_text(encoding="utf-8")
+    text = _read(dialect, "queries.sql")
     pieces = _HEADER.split(text)
     named = {}
     for name, parameters, reason, body in zip(pieces[1::4], pieces[2::4], pieces[3::4], pieces[4::4], strict=True):
@@ -53,14 +53,22 @@ def numbered(statement: Named, marker: str) -> str:
 @cache
 def migrations(dialect: str) -> tuple[str, ...]:
     """The schema's history; the version of a schema is how many of them it has had."""
-    paths = sorted((_HERE / dialect / "migrations").glob("*.sql"))
-    return tuple(path.read_text(encoding="utf-8") for path in paths)
+    return tuple(_read(dialect, "migrations", name) for name in _names(dialect))
 
 
 def history(dialect: str) -> list[tuple[int, str, str]]:
     """The same with number and name of each: `0002_keeping.sql` is (2, "keeping", its text)."""
-    names = [path.stem for path in sorted((_HERE / dialect / "migrations").glob("*.sql"))]
-    return [(int(n[:4]), n[5:], text) for n, text in zip(names, migrations(dialect), strict=True)]
+    both = zip(_names(dialect), migrations(dialect), strict=True)
+    return [(int(name[:4]), name[5:].removesuffix(".sql"), text) for name, text in both]
+
+
+def _names(dialect: str) -> list[str]:
+    return sorted(name for name in os.listdir(os.path.join(_HERE, dialect, "migrations")) if name.endswith(".sql"))
+
+
+def _read(*path: str) -> str:
+    with open(os.path.join(_HERE, *path), encoding="utf-8") as file:
+        return file.read()
 
 
 @cache
