@@ -21,6 +21,7 @@ from perdure.run.doubt import Done, Unknown
 from perdure.run.effects import call_effect
 from perdure.run.functions import Options, function
 from perdure.run.lifecycle import Claim, end_run, open_run
+from perdure.run.obeying import Ear
 from perdure.run.outcomes import EffectCall
 from perdure.run.requests import Invoke, Pause, Protocol, Read, Submit
 from perdure.run.steps import call_step
@@ -142,6 +143,7 @@ class SimulatedPlace:
         self.store = store
         self.tenancy = tenancy
         self.bodies: dict[int, set[Any]] = {}
+        self.ear = Ear(store)
 
 
 def _search(arg: int) -> int:

@@ -45,7 +45,7 @@ def append_event(
     if lease is None or (lease[0] != fence and not unfenced):
         return NOTHING
     yield from it.insert("events", (stream, seq), (kind, at, body, chain, fence))
-    return [], 1
+    return [(0,)], 1  # nobody orders anything here
 
 
 def _event(key: tuple[int, int], value: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -258,11 +258,16 @@ def add_run(
     return [], 1
 
 
+def orders_under(it: Transaction, server: Server, stream: int, fence: int) -> Executing:
+    yield from ()
+    return NOTHING
+
+
 def get_run(it: Transaction, server: Server, agent: str, id: str) -> Executing:
     yield from ()
     named = it.get("run_names", (agent, id))
     value = it.get("runs", named[0]) if named is not None else None
-    return ([(named[0], *value)] if named is not None and value is not None else []), 0
+    return ([(named[0], *value, 0, 0)] if named is not None and value is not None else []), 0  # forked from none
 
 
 def _change_run(it: Transaction, stream: int, status: str, at: int, outcome: int, error: str, again: int) -> Executing:
@@ -345,6 +350,7 @@ STATEMENTS: dict[str, Callable[..., Executing]] = {
         release_all,
         check_lease,
         add_run,
+        orders_under,
         get_run,
         resume_run,
         set_run_status,
