@@ -14,14 +14,11 @@ BROAD_EXCEPTS = {
     ),
     ("src/perdure/run/requests.py", "drive_sync"): "not swallowed: thrown into the protocol, which decides",
     ("src/perdure/run/requests.py", "drive_async"): "not swallowed: thrown into the protocol, which decides",
-    ("src/perdure/run/requests.py", "_in_threads.perform"): (
-        "not swallowed: told in its place to the caller that waits for all of them"
+    ("src/perdure/run/requests.py", "_outcome_of"): (
+        "not swallowed: carried from a thread to the caller that waits for it"
     ),
     ("src/perdure/run/requests.py", "_in_tasks.perform"): (
         "not swallowed: told in its place to the caller that waits for all of them"
-    ),
-    ("src/perdure/run/requests.py", "_start_body.body"): (
-        "not swallowed: carried from the thread of the body to the caller that waits for it"
     ),
     ("src/perdure/aio/worker.py", "AsyncWorker._perform"): (
         "the user's task: whatever it raises is recorded with its run, and the worker goes on with others"

@@ -52,11 +52,18 @@ class Read(msgspec.Struct, frozen=True, gc=False):
     args: tuple[Any, ...] = ()
 
 
-class Outcome(msgspec.Struct, frozen=True, gc=False):
-    """What one of several protocols came to; neither, when it was not begun."""
+class Outcome(msgspec.Struct, frozen=True):
+    """What one of several protocols came to, or a body in a thread; neither, when it was not begun."""
 
+    # Seen by the collector: the traceback of an error leads back to who holds its outcome.
     value: Any = None
     error: BaseException | None = None
+
+    def get(self) -> Any:
+        """The value, or the error is raised."""
+        if self.error is not None:
+            raise self.error
+        return self.value
 
 
 class Together(msgspec.Struct, frozen=True, gc=False):
@@ -121,12 +128,9 @@ def _in_threads(store: Store, request: Together) -> list[Outcome]:
     def perform(index: int) -> None:
         if failed.is_set():
             return
-        try:
-            outcomes[index] = Outcome(drive_sync(store, request.jobs[index]()))
-        except BaseException as error:  # whatever it is, it is told in its place, and none of the others may miss it
-            outcomes[index] = Outcome(error=error)
-            if request.stops or not isinstance(error, Exception):
-                failed.set()
+        outcome = outcomes[index] = _outcome_of(lambda: drive_sync(store, request.jobs[index]()))
+        if outcome.error is not None and (request.stops or not isinstance(outcome.error, Exception)):
+            failed.set()
 
     from concurrent.futures import ThreadPoolExecutor
 
@@ -138,6 +142,14 @@ def _in_threads(store: Store, request: Together) -> list[Outcome]:
             if sys.exc_info()[0] is not None:
                 failed.set()  # interrupted: nothing more is begun
     return _unless_interrupted(outcomes)
+
+
+def _outcome_of(call: Callable[[], Any]) -> Outcome:
+    """What a call in a thread came to: whatever it raises is for the caller who waits, and not for the thread."""
+    try:
+        return Outcome(call())
+    except BaseException as error:
+        return Outcome(error=error)
 
 
 def _unless_interrupted(outcomes: list[Outcome]) -> list[Outcome]:
@@ -165,31 +177,19 @@ def _call_in_time(request: Invoke, timeout: float) -> Any:
     if not done.wait(timeout):
         request.frame.alive = False
         raise _late(request)
-    return outcome.get()
+    return outcome[0].get()
 
 
-class _Outcome:
-    """What a body in a thread came to."""
+def _start_body(request: Invoke, tell: Callable[[], object]) -> list[Outcome]:
+    """Start a body in its own thread: a pool would let slow bodies of one run stall those of another.
 
-    value: Any = None
-    error: BaseException | None = None
-
-    def get(self) -> Any:
-        if self.error is not None:
-            raise self.error
-        return self.value
-
-
-def _start_body(request: Invoke, tell: Callable[[], object]) -> _Outcome:
-    """Start a body in its own thread: a pool would let slow bodies of one run stall those of another."""
-    outcome, frame = _Outcome(), request.frame
+    When it tells, the outcome is in the list.
+    """
+    outcome, frame = list[Outcome](), request.frame
 
     def body() -> None:
         FRAME.set(frame)
-        try:
-            outcome.value = request.call(*request.args, **request.kwargs)
-        except BaseException as error:  # whatever it is, it belongs to the caller, not to this thread
-            outcome.error = error
+        outcome.append(_outcome_of(lambda: request.call(*request.args, **request.kwargs)))
         frame.run.bodies.discard(frame)
         tell()
 
@@ -326,7 +326,7 @@ async def _await_thread(request: Invoke) -> Any:
         if scope.expired():
             raise _late(request) from error
         raise
-    return outcome.get()
+    return outcome[0].get()
 
 
 async def _await_in_time(request: Invoke, timeout: float) -> Any:

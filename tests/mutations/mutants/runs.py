@@ -364,4 +364,12 @@ RUNS = (
         "if child is not None and child.root.alive and not parallel:",
         "if False:",
     ),
+    mutant(
+        "failed-items-stay-for-ever",
+        "each failure of run.map stays in memory with all that its traceback holds",
+        "conformance/test_parallel.py::test_what_has_failed_is_let_go",
+        "run/requests.py",
+        "class Outcome(msgspec.Struct, frozen=True):",
+        "class Outcome(msgspec.Struct, frozen=True, gc=False):",
+    ),
 )
