@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import threading
-import weakref
 
 import pytest
 
@@ -67,30 +65,6 @@ def test_a_failure_stops_what_has_not_begun_and_is_raised(store_url: str) -> Non
     with agent.run("r2") as run:
         one, error, half = run.map(invert, [1, 0, 2], errors="return")
     assert (one, half) == (1.0, 0.5) and isinstance(error, ZeroDivisionError)
-
-
-def test_what_has_failed_is_let_go(store_url: str) -> None:
-    """The traceback of an error leads to who has collected it: a circle, which must not last for ever."""
-
-    class Torn(ValueError):  # which can be watched, unlike a ValueError
-        pass
-
-    agent = agent_at(store_url)
-    alive: weakref.WeakSet[Torn] = weakref.WeakSet()
-
-    @agent.step
-    def fail(item: int) -> None:
-        error = Torn(item)
-        alive.add(error)
-        raise error
-
-    def told() -> list[str]:
-        with agent.run("r") as run:
-            return [str(error) for error in run.map(fail, [1, 2], errors="return")]
-
-    assert told() == ["1", "2"]
-    gc.collect()
-    assert len(alive) == 0
 
 
 def test_items_are_told_apart_by_their_key(store_url: str) -> None:

@@ -21,13 +21,17 @@ from .scope import FRAME, Frame
 T = TypeVar("T")
 
 
-class Submit(msgspec.Struct, frozen=True, gc=False):
+# Seen by the collector, all of them: the traceback of an error leads to what was asked for, and that to objects of the
+# user's, which may hold the error.
+
+
+class Submit(msgspec.Struct, frozen=True):
     """Commit a unit; answered with its result when it is durable."""
 
     unit: Unit[Any]
 
 
-class Invoke(msgspec.Struct, frozen=True, gc=False):
+class Invoke(msgspec.Struct, frozen=True):
     """Call a function of the user's within a frame; answered with what it returns, or its exception is thrown in."""
 
     call: Callable[..., Any]
@@ -39,13 +43,13 @@ class Invoke(msgspec.Struct, frozen=True, gc=False):
     """Whether a coroutine is cancelled when the run is told to stop: nobody minds, and it may take long."""
 
 
-class Pause(msgspec.Struct, frozen=True, gc=False):
+class Pause(msgspec.Struct, frozen=True):
     """Let time pass."""
 
     seconds: float
 
 
-class Read(msgspec.Struct, frozen=True, gc=False):
+class Read(msgspec.Struct, frozen=True):
     """Do something short that blocks, such as reading from the store; answered with what it returns."""
 
     call: Callable[..., Any]
@@ -55,7 +59,6 @@ class Read(msgspec.Struct, frozen=True, gc=False):
 class Outcome(msgspec.Struct, frozen=True):
     """What one of several protocols came to, or a body in a thread; neither, when it was not begun."""
 
-    # Seen by the collector: the traceback of an error leads back to who holds its outcome.
     value: Any = None
     error: BaseException | None = None
 
@@ -66,7 +69,7 @@ class Outcome(msgspec.Struct, frozen=True):
         return self.value
 
 
-class Together(msgspec.Struct, frozen=True, gc=False):
+class Together(msgspec.Struct, frozen=True):
     """Perform several protocols, some at a time; answered with their outcomes, in their order.
 
     With `stops` none is begun after one has failed; those that are under way go on to their ends.

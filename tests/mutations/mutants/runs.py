@@ -365,11 +365,11 @@ RUNS = (
         "if False:",
     ),
     mutant(
-        "failed-items-stay-for-ever",
-        "each failure of run.map stays in memory with all that its traceback holds",
-        "conformance/test_parallel.py::test_what_has_failed_is_let_go",
+        "what-has-failed-stays-for-ever",
+        "each failure of a step stays in memory with all that its traceback holds",
+        "conformance/test_letting_go.py::test_what_has_failed_is_let_go",
         "run/requests.py",
-        "class Outcome(msgspec.Struct, frozen=True):",
-        "class Outcome(msgspec.Struct, frozen=True, gc=False):",
+        "class Invoke(msgspec.Struct, frozen=True):",
+        "class Invoke(msgspec.Struct, frozen=True, gc=False):",
     ),
 )
