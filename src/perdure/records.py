@@ -472,19 +472,7 @@ CLASS_OF: dict[int, type[Record]] = {
     Kind.FORKED: Forked,
 }
 KIND_OF: dict[type[Record], int] = {record: int(kind) for kind, record in CLASS_OF.items()}
-
-
-class _Decoders(dict[int, "msgspec.msgpack.Decoder[Record]"]):
-    """Made when the first entry of a kind is read: all of them would be a part of every start."""
-
-    def __missing__(self, kind: int) -> msgspec.msgpack.Decoder[Record]:
-        if kind not in CLASS_OF:
-            raise StoreTooNew(f"an entry is of kind {kind}, and this version of Perdure knows 1 to {max(CLASS_OF)}")
-        self[kind] = made = msgspec.msgpack.Decoder(CLASS_OF[kind])
-        return made
-
-
-_DECODERS = _Decoders()
+_DECODERS = {kind: msgspec.msgpack.Decoder(record) for kind, record in CLASS_OF.items()}
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
@@ -501,7 +489,9 @@ _NEWER = re.compile(r"Expected `array` of at most length|Invalid value \d+|Inval
 
 def decode(kind: int, body: bytes) -> Record:
     """The record in an entry's body."""
-    decoder = _DECODERS[kind]
+    decoder = _DECODERS.get(kind)
+    if decoder is None:
+        raise StoreTooNew(f"an entry is of kind {kind}, and this version of Perdure knows 1 to {max(_DECODERS)}")
     try:
         return decoder.decode(body[SALT_BYTES:])
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
