@@ -10,12 +10,15 @@ import msgspec
 
 from .learning import Learned, differences, plain_lines, plain_path, runs_in
 from .orders import Manner, Seen, manner_of
+from .probe import WORLD
 from .snapshot import TIMES_DONE
 from .sources import Change
 from .stage import Round
 
 SHOWN_MAX = 3
 """Examples of one thing."""
+
+SYMPTOMS = frozenset({"lost", "differs", "does not end well", "hangs"})
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -29,16 +32,16 @@ class Finding(msgspec.Struct, frozen=True):
     evidence: tuple[str, ...] = ()
     line: str = ""
     """The text that stands there."""
-    about: str = ""
-    """What stands in lines that depend on it."""
 
     @property
-    def identity(self) -> tuple[str, str]:
-        return self.kind, self.at or self.title
+    def identity(self) -> str:
+        """What is to be changed: one line is one thing, whatever comes of it."""
+        return self.at or self.title
 
-    def is_like(self, other: Finding) -> bool:
-        """Whether a closer look at the same round shows this one; it may know better where it comes from."""
-        return self.identity == other.identity or not other.at or other.about != ""
+    @property
+    def is_symptom(self) -> bool:
+        """Whether it says only what was seen, and not what it comes from."""
+        return self.kind in SYMPTOMS
 
 
 def judge(learned: Learned, done: Round) -> list[Finding]:
@@ -52,7 +55,7 @@ def _judged(learned: Learned, done: Round) -> list[Finding]:
     found = list(_repeated(learned, done))
     if done.last.hung and not asked:
         found.append(_hangs(learned, done))
-    if asked or any(manner_of(place) == Manner.RAISE for place in done.places):
+    if asked or _handled(done):
         return found  # a person decides how it goes on; or the program, which has seen an error
     found += _states_in_the_open(learned, done)
     if found:
@@ -60,11 +63,17 @@ def _judged(learned: Learned, done: Round) -> list[Finding]:
     return list(_other_ways(learned, done))
 
 
+def _handled(done: Round) -> bool:
+    """Whether the program has seen an error, and gone on as it saw fit."""
+    manners = {manner_of(place) for place in done.places}
+    return Manner.RAISE in manners or (Manner.FULL in manners and len(done.starts) == 1)
+
+
 def _repeated(learned: Learned, done: Round) -> Iterator[Finding]:
-    """Lines outside that are there more often than in peace."""
+    """Lines outside that are there more often than in peace. One that is never there in peace is no repetition."""
     counts = Counter(map(learned.reading, plain_lines(done)))
     for line, count in counts.items():
-        if count > learned.outside[line]:
+        if count > learned.outside[line] > 0:
             evidence = (f"outside {count} times instead of {learned.outside[line]}: {line[:100]}",)
             yield _why_repeated(learned, done, learned.written_by.get(line), evidence)
 
@@ -149,15 +158,40 @@ def _other_ways(learned: Learned, done: Round) -> Iterator[Finding]:
     missing = [line for line, count in learned.outside.items() if lines[line] < count]
     evidence += tuple(f"effect {name} is missing" for name in list(lost)[:SHOWN_MAX])
     evidence += tuple(f"outside is missing: {line[:100]}" for line in missing[:SHOWN_MAX])
-    bad_end = done.last.code != learned.code
+    new = list(lines - learned.outside)
+    evidence += tuple(f"outside is new: {line[:100]}" for line in new[:SHOWN_MAX])
+    if not evidence and done.last.code == learned.code:
+        return
+    yield (
+        _of_effects(learned, done, [] if new else missing, evidence)
+        or _of_runs(learned, done, evidence)
+        or _cause(learned, done, evidence or _last_lines(done))
+        or _symptom(learned, done, missing, evidence)
+    )
+
+
+def _of_effects(learned: Learned, done: Round, missing: list[str], evidence: tuple[str, ...]) -> Finding | None:
+    """What the journal says of effects that ended in another way than by their bodies."""
+    adopted = [effect for effect in done.snapshot.effects if effect.adopted]
+    for effect in done.snapshot.effects:
+        if effect.finished and not (effect.done or effect.failed or effect.asked):
+            return _passed_over(learned, effect.name, evidence)
+    for effect in adopted:
+        if effect.name in learned.writing:
+            return _lost_write(learned, effect.name, evidence)
+    for effect in adopted:
+        if effect.result.replace(effect.key, "KEY") not in learned.results.get(effect.name, {effect.result}):
+            return _another_result(learned, effect.name, evidence)
+    return _said_done(learned, adopted[0].name, evidence) if adopted and missing else None
+
+
+def _of_runs(learned: Learned, done: Round, evidence: tuple[str, ...]) -> Finding | None:
+    """What the journal says of calls and runs that are not those of before."""
     if "Diverged" in done.last.output or _more_effects(learned, done):
-        yield _changed(learned, done, evidence)
-    elif runs_in(done.snapshot) > learned.runs and len(done.snapshot.unfinished) > learned.unfinished:
-        yield _new_run(learned, done, evidence)
-    elif evidence and not lost and (name := _adopted(done)):
-        yield (_said_done if missing else _another_result)(learned, name, evidence)
-    elif evidence or bad_end:
-        yield _cause(learned, done, evidence or _last_lines(done)) or _symptom(learned, done, missing, evidence)
+        return _changed(learned, done, evidence)
+    if runs_in(done.snapshot) > learned.runs and len(done.snapshot.unfinished) > learned.unfinished:
+        return _new_run(learned, done, evidence)
+    return None
 
 
 def _symptom(learned: Learned, done: Round, missing: list[str], evidence: tuple[str, ...]) -> Finding:
@@ -192,41 +226,63 @@ def _turned_at(learned: Learned, done: Round) -> str:
 
 
 def _cause(learned: Learned, done: Round, evidence: tuple[str, ...]) -> Finding | None:
-    """The likeliest of what the program does, where something differs."""
-    turn = learned.source_line(_turned_at(learned, done))
+    """What decides where it goes another way; if that is not known, the likeliest of what the program does."""
+    turn = _turned_at(learned, done)
+    reads = [*learned.live_reads(), *learned.world_reads()]
+    deciding = [*reads, *learned.changing()]
+    at = learned.sources.flowing_to(turn, [seen.at for seen in deciding]) if turn else ""
+    if at:
+        return next(_read(learned, seen, evidence) for seen in deciding if seen.at == at)
+    changes = [change for change in learned.sources.changes if change.variable in learned.source_line(turn)]
     found = [
-        *(_set_in_body(learned, change, evidence) for change in learned.sources.changes),
-        *(_live(seen, evidence) for seen in learned.live_reads()),
+        *(_set_in_body(change, evidence) for change in changes or learned.sources.changes),
         *(_step_again(learned, name, evidence) for name in _steps_again(learned, done)),
-        *(_world(seen, evidence) for seen in learned.world_reads()),
+        *(_read(learned, seen, evidence) for seen in reads),
     ]
-    named = [one for one in found if turn and (learned.source_line(one.at) == turn or one.about in turn)]
-    return next(iter(named or found), None)
+    return next(iter(found), None)
 
 
-def _set_in_body(learned: Learned, change: Change, evidence: tuple[str, ...]) -> Finding:
+def _read(learned: Learned, seen: Seen, evidence: tuple[str, ...]) -> Finding:
+    """A value that may be another one after a crash decides how the run goes on."""
+    at, name = learned.in_run(seen), seen.name
+    if seen.name.startswith("agent."):
+        return Finding(
+            "live state read in a run",
+            f"{name} in the plain code of a run reads what is there now: started again, it goes another way",
+            "read it in a step, whose result is remembered, or keep it in run.state", at, evidence,
+        )  # fmt: skip
+    if name in WORLD:
+        return Finding(
+            "world looked at in a run",
+            f"{name} in the plain code of a run looks at what is there now: started again, it goes another way",
+            "look in a step, whose result is remembered", at, evidence,
+        )  # fmt: skip
+    return Finding(
+        "time or chance decides", f"the way of the run depends on {name}, which says something else at every start",
+        "ask in a step, whose result is remembered", at, evidence,
+    )  # fmt: skip
+
+
+def _set_in_body(change: Change, evidence: tuple[str, ...]) -> Finding:
     return Finding(
         "variable changed in a body",
         f"{change.function} changes {change.variable}, which is not changed when {change.function} is remembered",
-        f"let {change.function} return it, or keep it in run.state, which is remembered too",
-        change.at, evidence, about=change.variable,
+        f"let {change.function} return it, or keep it in run.state, which is remembered too", change.at, evidence,
     )  # fmt: skip
 
 
-def _live(read: Seen, evidence: tuple[str, ...]) -> Finding:
+def _passed_over(learned: Learned, name: str, evidence: tuple[str, ...]) -> Finding:
     return Finding(
-        "live state read in a run",
-        f"{read.name} in the plain code of a run reads what is there now: started again, it goes another way",
-        "read it in a step, whose result is remembered, or keep it in run.state",
-        read.at, evidence, about=read.name,
+        "doubt passed over", f"nobody knows whether {name} has happened, and the program goes on as if it had not",
+        "let InDoubt through: catch only errors that prove that nothing has happened",
+        learned.sources.passes_over(name) or learned.sources.call_of(name), evidence,
     )  # fmt: skip
 
 
-def _world(read: Seen, evidence: tuple[str, ...]) -> Finding:
+def _lost_write(learned: Learned, name: str, evidence: tuple[str, ...]) -> Finding:
     return Finding(
-        "world looked at in a run",
-        f"{read.name} in the plain code of a run looks at what is there now: started again, it goes another way",
-        "look in a step, whose result is remembered", read.at, evidence, about=read.name,
+        "write in the body of an effect", f"what {name} writes in its body is lost when only its check says Done",
+        f"write it after {name} has returned, or in the item around it", learned.sources.write_in(name), evidence,
     )  # fmt: skip
 
 
@@ -241,27 +297,23 @@ def _steps_again(learned: Learned, done: Round) -> list[str]:
 
 
 def _step_again(learned: Learned, name: str, evidence: tuple[str, ...]) -> Finding:
-    origin, made_by = _origin(learned, name)
+    seen = _flowing_into(learned, name, learned.changing())
     return Finding(
-        "arguments change", f"the arguments of step {name} come from {made_by}: started again, it is another step",
+        "arguments change",
+        f"the arguments of step {name} come from {_told(seen)}: started again, it is another step",
         "make the value in a step, which is remembered, and pass its result on",
-        origin or learned.sources.call_of(name), evidence, about=name,
+        learned.in_run(seen) if seen else learned.sources.call_of(name), evidence,
     )  # fmt: skip
 
 
-def _origin(learned: Learned, called: str) -> tuple[str, str]:
-    """Where the arguments of a call come from, as far as they change: the line, and what it asks."""
-    changing = learned.changing()
-    at = learned.sources.flowing_into(called, [seen.at for seen in changing])
-    if not at and changing:
-        at = changing[0].at
-    names = ", ".join(dict.fromkeys(seen.name for seen in changing if seen.at == at))
-    return at, names or "something that differs at every start"
+def _flowing_into(learned: Learned, called: str, among: list[Seen]) -> Seen | None:
+    """Where the arguments of a call come from, as far as they change."""
+    at = learned.sources.flowing_into(called, [seen.at for seen in among])
+    return next((seen for seen in among if seen.at == at), None)
 
 
-def _adopted(done: Round) -> str:
-    """An effect of which only its check says that it happened."""
-    return next((effect.name for effect in done.snapshot.effects if effect.adopted), "")
+def _told(seen: Seen | None) -> str:
+    return seen.name if seen else "something that differs at every start"
 
 
 def _another_result(learned: Learned, name: str, evidence: tuple[str, ...]) -> Finding:
@@ -294,20 +346,24 @@ def _changed(learned: Learned, done: Round, evidence: tuple[str, ...]) -> Findin
     """An effect was asked for with other arguments than recorded."""
     told = [line for line in done.last.output.splitlines() if "Diverged" in line][-1:]
     evidence = (*evidence, *(line.strip()[:300] for line in told))
-    if not learned.changing() and (cause := _cause(learned, done, evidence)) is not None:
-        return cause
     name = _more_effects(learned, done) or _diverged(told)
-    origin, made_by = _origin(learned, name)
+    reads = [*learned.live_reads(), *learned.world_reads()]
+    if (seen := _flowing_into(learned, name, reads)) is not None:
+        return _read(learned, seen, evidence)
+    seen = _flowing_into(learned, name, learned.changing())
+    if seen is None and (cause := _cause(learned, done, evidence)) is not None:
+        return cause
+    seen = seen or next(iter(learned.changing()), None)
     return Finding(
-        "arguments change", f"the arguments of an effect come from {made_by}: started again, it is another effect",
+        "arguments change", f"the arguments of an effect come from {_told(seen)}: started again, it is another effect",
         "make the value in a step, which is remembered, and pass its result on",
-        origin or _turned_at(learned, done) or _raised_at(done), evidence,
+        learned.in_run(seen) if seen else _turned_at(learned, done) or _raised_at(done), evidence,
     )  # fmt: skip
 
 
 def _diverged(told: list[str]) -> str:
     """The name of the effect in the message of Diverged."""
-    found = re.search(r"effect '?(\w+)", told[0]) if told else None
+    found = re.search(r"Diverged: (\w+)", told[0]) if told else None
     return found[1] if found else ""
 
 

@@ -33,6 +33,10 @@ class Learned(msgspec.Struct, frozen=True):
     written_by: dict[str, Seen]
     """Which line of the program made which line outside."""
     effects: Counter[str]
+    writing: frozenset[str]
+    """Effects that write to the run or the agent in their bodies."""
+    results: dict[str, frozenset[str]]
+    """What effects return, by name."""
     runs: int
     unfinished: int
     calls: tuple[Seen, ...]
@@ -55,6 +59,11 @@ class Learned(msgspec.Struct, frozen=True):
         """Where the plain code of a run looks at files."""
         found = [seen for seen in self._plain(("run",)) if _sort(seen.name) == "world"]
         return [seen for seen in found if not OPENED_TO_WRITE.search(self.source_line(seen.at))]
+
+    def in_run(self, seen: Seen) -> str:
+        """The line of the code around a run that has led there: what is to be changed stands there."""
+        steps = [(seen.at, seen.function), *seen.callers]
+        return next((at for at, function in steps if function in self.sources.openers), seen.at)
 
     def _plain(self, inside: tuple[str, ...]) -> list[Seen]:
         checks = {name for name, _ in self.sources.checks.values()}
@@ -83,6 +92,8 @@ def learn(
         reading=reading,
         written_by=_written_by(other, reading),
         effects=Counter(effect.name for effect in other.snapshot.effects),
+        writing=frozenset(effect.name for effect in other.snapshot.effects if effect.wrote),
+        results=_results(every),
         runs=runs_in(other.snapshot),
         unfinished=len(other.snapshot.unfinished),
         calls=tuple(seen for seen in other.trail if seen.what == "call"),
@@ -102,6 +113,18 @@ def plain_path(trail: Iterable[Seen], sources: Sources) -> tuple[str, ...]:
     return tuple(
         seen.at for seen in trail if seen.what == "line" and seen.inside == "run" and seen.function not in checks
     )
+
+
+def _results(every: Sequence[Round]) -> dict[str, frozenset[str]]:
+    """Of effects that return the same in every run."""
+    found: dict[str, list[frozenset[str]]] = {}
+    for done in every:
+        seen: dict[str, set[str]] = {}
+        for effect in done.snapshot.effects:
+            seen.setdefault(effect.name, set()).add(effect.result.replace(effect.key or "\0", "KEY"))
+        for name, results in seen.items():
+            found.setdefault(name, []).append(frozenset(results))
+    return {name: sets[0] for name, sets in found.items() if all(one == sets[0] for one in sets)}
 
 
 def _lists(every: Sequence[Round]) -> dict[str, tuple[Counter[str], Reading]]:

@@ -104,3 +104,5 @@ class Seen(msgspec.Struct, frozen=True, omit_defaults=True):
     """`run` in the plain code of a run, `step NAME` or `effect NAME` in a body; empty outside of runs."""
     function: str = ""
     """The program's function around that line."""
+    callers: tuple[tuple[str, str], ...] = ()
+    """Of a call: the program's lines that led there, with their functions, the nearest first."""

@@ -28,6 +28,7 @@ SEEN_MAX = 20_000
 TIMES_PER_LINE = 3
 """A line in a loop is a place only so often."""
 
+CALLERS_MAX = 8
 LOST_ANSWER = "perdure crashtest: the effect has happened, and its answer is lost"
 
 CHANGING = frozenset(
@@ -37,6 +38,12 @@ CHANGING = frozenset(
 """Built-in functions that say something else at every start."""
 
 CHANGING_MODULES = frozenset({"random", "uuid", "secrets"})
+
+RACES = {
+    "concurrent.futures._base": frozenset({"wait", "as_completed", "done"}),
+    "asyncio.tasks": frozenset({"wait", "as_completed"}),
+}
+"""Functions that say who is first."""
 
 LIVE = {
     "perdure.sync.state": "agent.state",
@@ -147,7 +154,7 @@ class Probe:
             return
         name = _builtin(arg) if event == "c_call" else _called(frame)
         if name:
-            seen = self._seen("call", name, caller)
+            seen = msgspec.structs.replace(self._seen("call", name, caller), callers=self._callers(caller))
             if seen not in self._calls:
                 self._calls.add(seen)
                 self._note(seen)
@@ -165,6 +172,13 @@ class Probe:
     def _seen(self, what: str, name: str, frame: FrameType) -> Seen:
         at = f"{self._own(frame)}:{frame.f_lineno}"
         return Seen(what, name, at, self._inside(frame), frame.f_code.co_name)
+
+    def _callers(self, frame: FrameType) -> tuple[tuple[str, str], ...]:
+        found: list[tuple[str, str]] = []
+        while len(found) < CALLERS_MAX and frame.f_back is not None and self._own(frame.f_back):
+            frame = frame.f_back
+            found.append((f"{self._own(frame)}:{frame.f_lineno}", frame.f_code.co_name))
+        return tuple(found)
 
     def _inside(self, frame: FrameType) -> str:
         scope = current()
@@ -229,6 +243,8 @@ def _called(frame: FrameType) -> str:
     module, name = frame.f_globals.get("__name__", ""), frame.f_code.co_name
     if module in CHANGING_MODULES and not name.startswith("_"):
         return f"{module}.{name}"
+    if name in RACES.get(module, ()):
+        return f"Future.{name}" if name == "done" else name
     if module in LIVE:
         return f"{LIVE[module]}.{name}" if name in READS else ""
     looked = f"{module.partition('.')[0]}.{name}"  # pathlib is a package by now

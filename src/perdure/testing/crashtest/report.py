@@ -107,7 +107,7 @@ class Report(msgspec.Struct, frozen=True):
     trials: tuple[Trial, ...]
     notes: tuple[str, ...] = ()
     interrupted: bool = False
-    repeats: dict[tuple[str, str], Repeat] = {}
+    repeats: dict[str, Repeat] = {}
     """By the identity of a finding."""
 
     @property
@@ -122,13 +122,13 @@ class Report(msgspec.Struct, frozen=True):
 
     def findings(self) -> list[tuple[Finding, list[Trial]]]:
         """What to change, each with the rounds that show it, the most frequent first."""
-        found: dict[tuple[str, str], tuple[Finding, list[Trial]]] = {}
+        found: dict[str, tuple[Finding, list[Trial]]] = {}
         for trial in self.trials:
             for finding in {one.identity: one for one in trial.findings}.values():
                 found.setdefault(finding.identity, (finding, []))[1].append(trial)
         for _, trials in found.values():
             trials.sort(key=lambda trial: (len(trial.places), bool(trial.places[0].nearest)))
-        return sorted(found.values(), key=lambda one: -len(one[1]))
+        return sorted(found.values(), key=lambda one: (one[0].is_symptom or not one[0].at, -len(one[1])))
 
     def matrix(self) -> list[tuple[str, int, int, int, int]]:
         """What was done to the program: how often, survived, asked, failed. Kills are told by their places."""
@@ -154,8 +154,15 @@ class Report(msgspec.Struct, frozen=True):
         yield ""
         yield from self._table()
         yield ""
-        for number, (finding, trials) in enumerate(self.findings(), start=1):
+        shown, rest = self._told_apart()
+        for number, (finding, trials) in enumerate(shown, start=1):
             yield from self._told(number, finding, trials)
+        if rest:
+            seen = ", ".join(f"{finding.kind} in {_counted(len(trials), 'try', 'tries')}" for finding, trials in rest)
+            yield from _wrapped(
+                f"{seen}. Most likely that comes from the same: mend it, and test again.", "also: ", "      "
+            )
+            yield ""
         for note in self.notes:
             yield from _wrapped(note, "note: ", "      ")
         yield self.summary()
@@ -169,9 +176,15 @@ class Report(msgspec.Struct, frozen=True):
             return "nothing was tried"
         begun = "interrupted; so far: " if self.interrupted else ""
         if failed:
-            things = _counted(len(self.findings()), "thing")
+            things = _counted(len(self._told_apart()[0]), "thing")
             return f"{begun}FAILED: {failed} of {_counted(len(self.trials), 'try', 'tries')}, {things} to change{tail}"
         return f"{begun}survived: all {_counted(len(self.trials), 'try', 'tries')}{tail}"
+
+    def _told_apart(self) -> tuple[list[tuple[Finding, list[Trial]]], list[tuple[Finding, list[Trial]]]]:
+        """What is told at length, and what most likely is only another sight of it."""
+        found = self.findings()
+        causes = [one for one in found if one[0].at and not one[0].is_symptom]
+        return (causes, [one for one in found if one not in causes]) if causes else (found, [])
 
     def _table(self) -> Iterator[str]:
         rows = self.matrix()

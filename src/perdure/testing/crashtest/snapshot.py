@@ -40,6 +40,13 @@ class EffectSeen(msgspec.Struct, frozen=True):
     """Its check says that it happened: what the body returned and wrote is gone with the process."""
     asked: bool = False
     """Nobody knows how it ended, and the run says so."""
+    failed: bool = False
+    """It is recorded that nothing has happened."""
+    wrote: bool = False
+    """Its body wrote something that landed with it."""
+    result: str = ""
+    finished: bool = False
+    """Its run has come to its end."""
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -106,7 +113,7 @@ def taken(urls: list[str]) -> Snapshot:
                 run = get_run(store, summary.agent, summary.id, unpack=_tolerant(store))
                 leaves |= dict(_run_leaves(run))
                 lists[f"run {run.id}: messages"] += map(repr, run.messages)
-                effects += _effects(run)
+                effects += _effects(run, _tolerant(store))
                 if not run.finished:
                     unfinished.append(f"{run.id} ({run.status.value})")
                 waits += [f"run {run.id}: {one.text}" for one in run.questions if one.kind != "in_doubt"]
@@ -217,7 +224,7 @@ def _written_in_the_open(store: Store) -> Iterator[str]:
                     yield f"agent {names[landing.owner]}: events {landing.kind}"
 
 
-def _effects(run: RunInfo) -> list[EffectSeen]:
+def _effects(run: RunInfo, unpack: Any) -> list[EffectSeen]:
     found: dict[int, EffectSeen] = {}
     for event in run.events:
         record = event.record
@@ -227,12 +234,16 @@ def _effects(run: RunInfo) -> list[EffectSeen]:
             one = found[record.intent]
             found[record.intent] = msgspec.structs.replace(one, again=(*one.again, record.reason))
         elif isinstance(record, r.EffectDone):
-            adopted = record.how == "check"
-            found[record.intent] = msgspec.structs.replace(found[record.intent], done=True, adopted=adopted)
+            found[record.intent] = msgspec.structs.replace(
+                found[record.intent], done=True, adopted=record.how == "check", result=repr(unpack(record.result)),
+                wrote=bool(record.writes or record.landed),
+            )  # fmt: skip
+        elif isinstance(record, r.EffectFailed):
+            found[record.intent] = msgspec.structs.replace(found[record.intent], failed=True)
     # A run that has crashed or failed otherwise asks nobody: it is only left behind.
     asks = run.status == r.Status.WAITING or (run.status == r.Status.FAILED and "InDoubt" in run.error)
     asked = {one.key for one in run.in_doubt if asks}
-    return [msgspec.structs.replace(one, asked=one.key in asked) for one in found.values()]
+    return [msgspec.structs.replace(one, asked=one.key in asked, finished=run.finished) for one in found.values()]
 
 
 def _flat(path: str, value: Any, left: int = 6) -> Iterator[tuple[str, str]]:

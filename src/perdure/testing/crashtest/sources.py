@@ -15,6 +15,10 @@ CHANGING_METHODS = frozenset(
 PASSES = 4
 """Through a function, until what flows where has settled: more would need longer detours than anybody writes."""
 
+TAKES_ALL = frozenset({"Exception", "BaseException", "PerdureError", "InDoubt"})
+WRITTEN = frozenset("state messages event events checkpoint result artifacts workflows".split())
+WRITERS = frozenset({"run", "agent"})
+
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -36,11 +40,15 @@ class Sources:
         self.not_done: dict[str, str] = {}
         """By the name of an effect: where it says which errors mean that nothing has happened."""
         self.changes: list[Change] = []
+        self.openers: set[str] = set()
+        """Functions in which a run is opened."""
         for name, tree in self._trees.items():
             functions = [node for node in ast.walk(tree) if isinstance(node, Function)]
             lines = {function.name: function.lineno for function in functions}
+            self.openers |= {"<module>"} if _opens(tree) else set()
             for function in functions:
                 self._read(name, function, lines)
+                self.openers |= {function.name} if _opens(function) else set()
 
     def _read(self, file: str, function: Function, lines: dict[str, int]) -> None:
         options = {word.arg: word.value for word in _options(function)}
@@ -56,16 +64,46 @@ class Sources:
         """The first of some lines whose value comes to the arguments of a call; empty, if none does."""
         for file, tree in self._trees.items():
             lines = {int(at.rpartition(":")[2]): at for at in origins if at.rpartition(":")[0] == file}
-            makers = {
-                node.name: lines[line]
-                for node in ast.walk(tree)
-                if isinstance(node, Function)
-                for line in sorted(lines)
-                if node.lineno <= line <= (node.end_lineno or node.lineno) and node.name != called
-            }
+            makers = _makers(tree, lines, called)
             for scope in [tree, *(node for node in ast.walk(tree) if isinstance(node, Function))]:
-                if found := _flow(scope, called, lines, makers):
+                if found := _Flow(scope, called, lines, makers).into_call():
                     return found
+        return ""
+
+    def flowing_to(self, at: str, origins: Sequence[str]) -> str:
+        """The first of some lines whose value decides what happens in another one; empty, if none does."""
+        file, _, number = at.rpartition(":")
+        tree = self._trees.get(file)
+        if tree is None:
+            return ""
+        lines = {int(one.rpartition(":")[2]): one for one in origins if one.rpartition(":")[0] == file}
+        makers = _makers(tree, lines, "")
+        scopes = [node for node in ast.walk(tree) if isinstance(node, Function)]
+        around = [one for one in scopes if one.lineno <= int(number) <= (one.end_lineno or one.lineno)]
+        flow = _Flow(around[-1] if around else tree, "", lines, makers)
+        found = [flow.origin(node) for node in ast.walk(tree) if getattr(node, "lineno", 0) == int(number)]
+        return next((one for one in found if one), "")
+
+    def passes_over(self, called: str) -> str:
+        """Where an `except` takes everything that a call raises."""
+        for file, tree in self._trees.items():
+            for node in ast.walk(tree):
+                if isinstance(node, ast.Try) and any(_calls(part, called) for part in node.body):
+                    for handler in node.handlers:
+                        if handler.type is None or TAKES_ALL & {_last(one) for one in ast.walk(handler.type)}:
+                            return f"{file}:{handler.lineno}"
+        return ""
+
+    def write_in(self, function: str) -> str:
+        """Where the body of an effect writes to the run or the agent."""
+        for file, tree in self._trees.items():
+            for node in ast.walk(tree):
+                if isinstance(node, Function) and node.name == function:
+                    lines = [
+                        part.lineno for part in ast.walk(node)
+                        if isinstance(part, ast.Attribute) and part.attr in WRITTEN and _last(part.value) in WRITERS
+                    ]  # fmt: skip
+                    return f"{file}:{min(lines)}" if lines else f"{file}:{node.lineno}"
         return ""
 
     def call_of(self, called: str) -> str:
@@ -130,31 +168,71 @@ def _name(call: ast.Call) -> str:
     return function.id if isinstance(function, ast.Name) else ""
 
 
-def _flow(scope: ast.AST, called: str, lines: dict[int, str], makers: dict[str, str]) -> str:
-    tainted: dict[str, str] = {}
+def _last(node: ast.AST) -> str:
+    """The last part of a dotted name."""
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
 
-    def origin(value: ast.AST) -> str:
+
+def _calls(node: ast.AST, called: str) -> bool:
+    return any(isinstance(part, ast.Call) and _name(part) == called for part in ast.walk(node))
+
+
+def _opens(scope: ast.Module | Function) -> bool:
+    """Whether a run is opened in this very function."""
+    functions = [node for node in ast.walk(scope) if isinstance(node, Function) and node is not scope]
+    inner = {part for function in functions for part in ast.walk(function)}
+    return any(
+        isinstance(node, ast.With | ast.AsyncWith) and node not in inner and _calls(item.context_expr, "run")
+        for node in ast.walk(scope)
+        for item in getattr(node, "items", ())
+    )
+
+
+def _makers(tree: ast.AST, lines: dict[int, str], called: str) -> dict[str, str]:
+    """Functions that have one of the lines in them: what they return comes from there."""
+    return {
+        node.name: lines[line]
+        for node in ast.walk(tree)
+        if isinstance(node, Function)
+        for line in sorted(lines)
+        if node.lineno <= line <= (node.end_lineno or node.lineno) and node.name != called
+    }
+
+
+class _Flow:
+    """Where values come from, in one function."""
+
+    def __init__(self, scope: ast.AST, called: str, lines: dict[int, str], makers: dict[str, str]) -> None:
+        self._called = called
+        self._lines = lines
+        self._makers = makers
+        self._tainted: dict[str, str] = {}
+        self._body = [node for node in ast.walk(scope) if isinstance(node, ast.stmt | ast.NamedExpr | ast.Call)]
+        for _ in range(PASSES):
+            for node in self._body:
+                for target, value in _assignments(node):
+                    if found := self.origin(value):
+                        self._tainted.setdefault(target, found)
+
+    def origin(self, value: ast.AST) -> str:
+        """The line that a value comes from."""
         for node in ast.walk(value):
-            if isinstance(node, ast.Name) and node.id in tainted:
-                return tainted[node.id]
-            if isinstance(node, ast.Call) and _name(node) in makers:
-                return makers[_name(node)]
-            if isinstance(node, ast.Call) and node.lineno in lines and _name(node) != called:
-                return lines[node.lineno]
+            if isinstance(node, ast.Name) and node.id in self._tainted:
+                return self._tainted[node.id]
+            if isinstance(node, ast.Call) and _name(node) in self._makers:
+                return self._makers[_name(node)]
+            if isinstance(node, ast.Call) and node.lineno in self._lines and _name(node) != self._called:
+                return self._lines[node.lineno]
         return ""
 
-    body = [node for node in ast.walk(scope) if isinstance(node, ast.stmt | ast.NamedExpr | ast.Call)]
-    for _ in range(PASSES):
-        for node in body:
-            for target, value in _assignments(node):
-                if found := origin(value):
-                    tainted.setdefault(target, found)
-    for node in body:
-        if isinstance(node, ast.Call) and _name(node) == called:
-            for value in (*node.args, *(word.value for word in node.keywords)):
-                if found := origin(value):
-                    return found
-    return ""
+    def into_call(self) -> str:
+        """The line that some argument of the call comes from."""
+        for node in self._body:
+            if isinstance(node, ast.Call) and _name(node) == self._called:
+                for value in (*node.args, *(word.value for word in node.keywords)):
+                    if found := self.origin(value):
+                        return found
+        return ""
 
 
 def _assignments(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:

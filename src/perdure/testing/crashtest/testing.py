@@ -82,7 +82,7 @@ class _Test:
         self._failed: dict[tuple[Place, ...], Round] = {}
         """Rounds that may have to be judged once more."""
         self._recoveries: dict[Place, list[Place]] = {}
-        self._repeats: dict[tuple[str, str], Repeat] = {}
+        self._repeats: dict[str, Repeat] = {}
         self._lock = threading.Lock()
         self._notes: list[str] = []
         self._left_out = 0
@@ -235,12 +235,20 @@ class _Test:
                     return
                 done = self._stage.round(names, self._patience, thorough=True)
                 self._stage.clear(done)
-                closer = next((one for one in judge(self._learned, done) if one.is_like(finding)), None)
+                closer = _closest(finding, judge(self._learned, done))
                 repeat = Repeat(",".join(names), number, closer is not None)
                 self._repeats[(closer or finding).identity] = repeat
                 if closer is not None:
                     self._trials = [trial.closer(finding, closer) for trial in self._trials]
                     break
+
+
+def _closest(finding: Finding, found: Sequence[Finding]) -> Finding | None:
+    """What a closer look says of a finding: the same, or what it comes from."""
+    same = [one for one in found if one.kind == finding.kind]
+    causes = [one for one in found if not one.is_symptom]
+    order = [*same, *causes] if not finding.is_symptom else [*causes, *same]
+    return next(iter([*order, *found]), None)
 
 
 def _noticed(places: tuple[Place, ...], done: Round) -> tuple[Place, ...]:
