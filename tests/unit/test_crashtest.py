@@ -52,6 +52,13 @@ BUGS = {
     ),
     "bug_variable": ("variable changed in a body", 'found.append(f"something in {place}")', "step.done:before#2"),
     "bug_world_read": ("world looked at in a run", "if not REPORT.exists():", "step.done:after#1"),
+    "bug_time": ("time or chance decides", "late = time.monotonic() - began > 0.04", "step.done:after#1"),
+    "bug_doubt": ("doubt passed over", "except Exception:", "effect.outcome:before#1"),
+    "bug_effect_write": (
+        "write in the body of an effect",
+        'run.state["spent"] = run.state.get("spent", 0) + 10',
+        "effect.outcome:before#1",
+    ),
     "bug_step_with_effect": ("effect in a step", 'with open("world.txt", "a") as world:', "step.done:before#1"),
     "bug_check_result": ("a check gives another result", "def is_booked(seat, *, key):", "effect.outcome:before#1"),
     "bug_new_run": (
@@ -107,7 +114,7 @@ def test_every_kind_of_disturbance_is_tried_and_a_program_that_does_everything_s
     folder: Path, crashtest: Crashtest
 ) -> None:
     told = {"answers": ["feel=good", "yes"], "events": ['paid={"sum": 5}']}
-    report = crashtest("clean_nouns.py", count_effects="world.txt", limit=22, **told)
+    report = crashtest("clean_nouns.py", count_effects="world.txt", limit=20, **told)
     report.assert_survives()
     reached = {trial.places[0].manner for trial in report.trials if trial.reached}
     # A random instant may come too late on a busy machine.
@@ -123,10 +130,10 @@ def test_an_effect_that_is_a_coroutine_raises_after_it_happened(folder: Path, cr
 
 
 def test_who_was_paused_and_replaced_does_nothing_more(folder: Path, crashtest: Crashtest) -> None:
-    places = ["stop:effect.intent:after#1", "stop:effect.outcome:before#2", "stop:item.done:before#1"]
+    places = ["stop:effect.intent:after#1", "stop:effect.outcome:before#2"]
     report = crashtest("clean_shop.py", count_effects="world.txt", only=places)
     report.assert_survives()
-    assert [trial.verdict for trial in report.trials] == ["asked", "survived", "survived"]
+    assert [trial.verdict for trial in report.trials] == ["asked", "survived"]
     # The same in plain code, which nobody can hold back: so it really was paused, replaced and woken up.
     report = crashtest("bug_plain_effect.py", count_effects="world.txt", only=["stop:line:bug_plain_effect.py:15#1"])
     assert [finding.kind for finding, _ in report.findings()] == ["effect outside of a step"]
@@ -249,8 +256,8 @@ def test_places_are_spread_evenly_and_every_kind_comes_first() -> None:
         for site in ("step.done", "effect.outcome")
         for moment in ("before", "written", "after")
     ]
-    taken = chosen(places, 20)
-    assert len(taken) == len(set(taken)) == 20
+    taken = chosen(places, 30)
+    assert len(taken) == len(set(taken)) == 30
     assert {(place.words, place.at) for place in taken} >= {(p.words, p.at) for p in places if "written" not in p.name}
     assert chosen(places, 0) == places
     assert [place for place in places if place in taken] == taken

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import click
@@ -13,6 +14,15 @@ from ..testing.crashtest.testing import perform
 from ..testing.crashtest.wish import BUDGET_SECONDS, LIMIT, Wish
 from .output import Output, clean
 from .stores import json_option
+
+STYLES = (
+    (r"(interrupted; so far: )?FAILED: |.* +\d+ +[\d.]+ +[\d.]+ +\d+$", "bold red"),
+    (r"(interrupted; so far: )?survived: ", "bold green"),
+    (r"\d+\. |.* tries +ok +asked +FAILED$", "bold"),
+    (r"   (where|again) ", "cyan"),
+    (r"note: ", "dim"),
+)
+"""How lines of a report look in a terminal."""
 
 
 @click.command(context_settings={"ignore_unknown_options": False})
@@ -98,5 +108,4 @@ def _show(out: Output, report: Report) -> None:
         out.json(report.as_json())
         return
     for line in report.lines():
-        bad = line.startswith("FAILED") or (line.rstrip()[-1:].isdigit() and "  " in line)
-        out.line(clean(line), style="bold red" if bad else "bold green" if line.startswith("survived") else "")
+        out.line(clean(line), style=next((style for pattern, style in STYLES if re.match(pattern, line)), ""))

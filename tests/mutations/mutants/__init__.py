@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutations.mutants.artifacts import ARTIFACTS
 from tests.mutations.mutants.branches import BRANCHES
 from tests.mutations.mutants.changes import CHANGES
+from tests.mutations.mutants.crashing import CRASHING
 from tests.mutations.mutants.details import DETAILS
 from tests.mutations.mutants.effects import EFFECTS
 from tests.mutations.mutants.events import OF_EVENTS
@@ -39,6 +40,4 @@ MUTANTS = (
     *MONEY,
     *WAITING,
     *CHANGES,
-    *OF_ORDERS,
-    *BRANCHES,
-)
+    *CRASHING,

@@ -174,8 +174,9 @@ def _of_effects(learned: Learned, done: Round, missing: list[str], evidence: tup
     """What the journal says of effects that ended in another way than by their bodies."""
     adopted = [effect for effect in done.snapshot.effects if effect.adopted]
     for effect in done.snapshot.effects:
-        if effect.finished and not (effect.done or effect.failed or effect.asked):
-            return _passed_over(learned, effect.name, evidence)
+        handler = learned.sources.passes_over(effect.name)
+        if handler and effect.finished and not (effect.done or effect.failed or effect.asked):
+            return _passed_over(effect.name, handler, evidence)
     for effect in adopted:
         if effect.name in learned.writing:
             return _lost_write(learned, effect.name, evidence)
@@ -271,11 +272,10 @@ def _set_in_body(change: Change, evidence: tuple[str, ...]) -> Finding:
     )  # fmt: skip
 
 
-def _passed_over(learned: Learned, name: str, evidence: tuple[str, ...]) -> Finding:
+def _passed_over(name: str, handler: str, evidence: tuple[str, ...]) -> Finding:
     return Finding(
         "doubt passed over", f"nobody knows whether {name} has happened, and the program goes on as if it had not",
-        "let InDoubt through: catch only errors that prove that nothing has happened",
-        learned.sources.passes_over(name) or learned.sources.call_of(name), evidence,
+        "let InDoubt through: catch only errors that prove that nothing has happened", handler, evidence,
     )  # fmt: skip
 
 

@@ -171,7 +171,7 @@ class Report(msgspec.Struct, frozen=True):
         """One line."""
         asked = sum(trial.verdict == Verdict.ASKED for trial in self.trials)
         failed = sum(trial.verdict == Verdict.FAILED for trial in self.trials)
-        tail = f" ({_counted(asked, 'time')} it asks a person what became of an effect)" if asked else ""
+        tail = f" (in {asked} a person is asked about an effect)" if asked else ""
         if not self.trials:
             return "nothing was tried"
         begun = "interrupted; so far: " if self.interrupted else ""

@@ -1,0 +1,26 @@
+"""The crash test: what it does to programs, and what it sees."""
+
+from __future__ import annotations
+
+from tests.mutations.mutant import mutant
+
+CRASHTEST = "unit/test_crashtest.py::"
+
+CRASHING = (
+    mutant(
+        "repetition-not-seen",
+        "the crash test does not see that an effect happened twice",
+        CRASHTEST + "test_a_planted_bug_is_found_and_named[bug_step_with_effect]",
+        "testing/crashtest/findings.py",
+        "if count > learned.outside[line] > 0:",
+        "if False:",
+    ),
+    mutant(
+        "paused-process-not-woken",
+        "a process whose run was taken over is never woken up, so that nobody sees what it would do",
+        CRASHTEST + "test_who_was_paused_and_replaced_does_nothing_more",
+        "testing/crashtest/stage.py",
+        "            process.go_on()\n",
+        "            process.kill()\n",
+    ),
+)
