@@ -41,3 +41,6 @@ MUTANTS = (
     *WAITING,
     *CHANGES,
     *CRASHING,
+    *OF_ORDERS,
+    *BRANCHES,
+)
