@@ -158,9 +158,10 @@ def test_on_a_server_each_round_has_a_schema_that_is_dropped(
     import psycopg
 
     server = re.sub(r"[?&]schema=\w+", "", store_url)
-    places = ["effect.outcome:before#2", "run.claim:before#1"]
+    places = ["effect.outcome:before#2", "run.claim:before#1", "full:effect.intent:written#1", "stop:run.end:before#1"]
     report = crashtest("bug_wrong_check.py", count_effects="world.txt", store=server, only=places)
-    assert [trial.verdict for trial in report.trials] == ["FAILED", "survived"]
+    assert [trial.verdict for trial in report.trials] == ["FAILED", "survived", "survived", "survived"]
+    assert [trial.starts for trial in report.trials] == [2, 2, 2, 2]
     assert [finding.kind for finding, _ in report.findings()] == ["wrong check"]
     with psycopg.connect(server) as connection:
         left = connection.execute("SELECT nspname FROM pg_namespace WHERE nspname LIKE 'crashtest%'").fetchall()

@@ -36,11 +36,10 @@ class Shares(msgspec.Struct, frozen=True, kw_only=True):
     again: int
 
 
-def shares_of(limit: int, depth: int, on_server: bool) -> Shares:
+def shares_of(limit: int, depth: int) -> Shares:
     """Of a limit; the more there is, the more kinds."""
     most = limit or 10 * ALL
     again = most // 4 if depth > 1 else 0
-    fulls = 0 if on_server else most // 20
     few = 6 if limit else ALL
     return Shares(
         instants=min(few, max(1, most // 10)),
@@ -48,7 +47,7 @@ def shares_of(limit: int, depth: int, on_server: bool) -> Shares:
         stops=min(few, most // 10),
         terms=min(few, most // 12),
         interrupts=min(few, most // 20),
-        fulls=min(few, fulls),
+        fulls=min(few, most // 20),
         raises=min(few, max(1, most // 20)),
         again=again,
     )

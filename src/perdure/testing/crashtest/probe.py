@@ -20,6 +20,7 @@ import msgspec
 
 from ... import failpoints, leases
 from ...run.scope import current
+from ...store import is_postgres
 from .orders import HEART_SECONDS, LEASE_MS, Manner, Order, Seen, manner_of, where_of
 
 SEEN_MAX = 20_000
@@ -111,7 +112,9 @@ class Probe:
 
     def _reach(self, name: str) -> None:
         if self._is_here(name):
-            _do(self._manner)
+            if self._manner == Manner.FULL:
+                raise _disk_full(self._order.environment.get("PERDURE_URL", ""))
+            os.kill(os.getpid(), SIGNALS[self._manner])
 
     def _is_here(self, name: str) -> bool:
         """Whether this is the place."""
@@ -217,13 +220,16 @@ SIGNALS = {
 }
 
 
-def _do(manner: Manner) -> None:
-    """What was ordered, here and now."""
-    if manner == Manner.FULL:
-        import apsw
+def _disk_full(url: str) -> Exception:
+    """As the driver of the store would say it."""
+    told = "perdure crashtest: the disk is full"
+    if is_postgres(url):
+        from ...store.postgres_errors import ServerError
 
-        raise apsw.FullError("perdure crashtest: the disk is full")
-    os.kill(os.getpid(), SIGNALS[manner])
+        return ServerError("53100", told, 0)
+    import apsw
+
+    return apsw.FullError(told)
 
 
 def _ends(frame: FrameType) -> bool:

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
-from ...store import is_postgres
 from .findings import Finding, judge
 from .learning import Learned, learn
 from .orders import CrashtestProblem, Manner
@@ -157,7 +156,7 @@ class _Test:
         if self._wish.only:
             self._all([named(one, places) for one in self._wish.only])
             return
-        share = shares_of(self._wish.limit, self._wish.depth, is_postgres(self._wish.store))
+        share = shares_of(self._wish.limit, self._wish.depth)
         rounds = planned(places, self._peaceful[2].trail, seconds, self._wish.limit, share)
         self._all(rounds, len(rounds) + share.again)
         if self._wish.depth > 1:
