@@ -62,7 +62,7 @@ def finish(example: str, folder: Path, *arguments: str) -> list[str]:
 
 
 def test_every_example_is_tested() -> None:
-    names = ["01_coding_agent.py", "02_async.py", "03_in_doubt.py", "04_each_items.py", *PROGRAMS]
+    names = ["01_coding_agent.py", "02_async.py", "03_in_doubt.py", "04_each_items.py", "10_workers.py", *PROGRAMS]
     assert sorted(path.name for path in EXAMPLES.glob("*.py")) == sorted(names)
 
 
@@ -76,6 +76,13 @@ def test_the_coding_agent_survives(tmp_path: Path, request: pytest.FixtureReques
     assert len(before) + len(after) - 1 <= 51
     tasks = [effect.task for effect in read_outside(tmp_path)]
     assert len(tasks) == len(set(tasks)) == 16
+
+
+def test_the_example_of_workers_survives(tmp_path: Path) -> None:
+    kill_after("10_workers.py", tmp_path, 4)
+    after = finish("10_workers.py", tmp_path)
+    assert after[-1] == "rain (600 words), snow (600 words), fog (600 words)\n"
+    assert len((tmp_path / "published.txt").read_text().splitlines()) == 3
 
 
 def test_the_async_example_survives(tmp_path: Path) -> None:

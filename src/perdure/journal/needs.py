@@ -16,7 +16,7 @@ from ..store.base import Statement, Store
 
 _CALLS = (r.StepDone, r.StepFailed, r.AttemptFailed, r.ItemDone, r.Wrote)
 _EFFECTS = (r.EffectIntended, r.EffectAgain, r.EffectDone, r.EffectFailed, r.EffectDoubted)
-_RUNS = (r.RunResumed, r.RunFailed, r.RunInterrupted, r.RunPaused, r.RunReleased, r.CleanupBegan)
+_RUNS = (r.RunResumed, r.RunFailed, r.RunInterrupted, r.RunPaused, r.RunReleased, r.CleanupBegan, r.TaskParked)
 _QUESTIONS = (r.QuestionAsked, r.QuestionClosed, r.WaitBegan, r.WaitEnded)
 PASSING = frozenset({*_CALLS, *_EFFECTS, *_RUNS, *_QUESTIONS, r.Landed, r.Folded})
 """Entries that only matter to a run at work, or for what they have landed. The first and the last one of a run are not
@@ -151,6 +151,11 @@ class Needs:
         self._going.append((look, *place))
         return True
 
+    def _queued(self, it: r.TaskQueued | r.TaskAgain, changes: list[Statement]) -> bool:
+        """That a run was queued goes when it is over: then its own entries say all that there is to say."""
+        rows = self._store.read("get_run", (it.agent, it.run))
+        return bool(rows) and rows[0][3] in (r.Status.FINISHED, r.Status.CANCELLED)
+
     def _dropped(self, it: r.CheckpointDropped | r.ArtifactDropped, changes: list[Statement]) -> bool:
         """That it was deleted must be known while its making is there; and its number, until there is a higher one."""
         look, newest, _, remove = _TABLES[type(it)]
@@ -190,4 +195,6 @@ _RULES: dict[type[r.Record], Callable[[Needs, Any, list[Statement]], bool]] = {
     r.CheckpointDropped: Needs._dropped,
     r.ArtifactSaved: Needs._made,
     r.ArtifactDropped: Needs._dropped,
+    r.TaskQueued: Needs._queued,
+    r.TaskAgain: Needs._queued,
 }

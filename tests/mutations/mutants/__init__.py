@@ -17,6 +17,7 @@ from tests.mutations.mutants.retention import OF_RETENTION
 from tests.mutations.mutants.runs import RUNS
 from tests.mutations.mutants.state import OF_CHECKPOINTS, OF_STATE
 from tests.mutations.mutants.store import STORE
+from tests.mutations.mutants.tasks import OF_TASKS
 from tests.mutations.mutants.values import VALUES
 from tests.mutations.mutants.verify import VERIFY
 from tests.mutations.mutants.waiting import WAITING
@@ -42,5 +43,6 @@ MUTANTS = (
     *CHANGES,
     *CRASHING,
     *OF_ORDERS,
+    *OF_TASKS,
     *BRANCHES,
 )
