@@ -78,7 +78,7 @@ ORDER_LOOK_SECONDS = 0.2
 """How often a process looks whether one of its runs was told to stop, while it makes no commit that would tell it."""
 
 ORDER_LOOK_AFTER_SECONDS = 1.0
-"""Only for runs that have been open for so long: short ones hear of it with their next commit."""
+"""On a server, only for runs that have been open for so long: short ones hear of it with their next commit."""
 
 RETRY_BACKOFF_SECONDS = 0.5
 RETRY_BACKOFF_SECONDS_MAX = 60.0

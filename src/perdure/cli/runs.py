@@ -76,7 +76,7 @@ def row_of(store: Store, run: RunSummary) -> Row:
     asked = store.read("open_questions", (run.stream,))
     waits_for = tuple(text for _, about, _, text, _ in asked if not _answered(store, run, about))
     last = _last_entry_at(store, run)
-    note = _ANSWERED if asked and not waits_for else ""
+    note = _told(store, run) or (_ANSWERED if asked and not waits_for else "")
     if Kind.EFFECT_INTENDED not in counts or run.status in (Status.FINISHED, Status.RUNNING, Status.CANCELLING):
         return Row(run, done, (), waits_for, last, note)
     try:
@@ -100,6 +100,14 @@ def _counts(store: Store, run: RunSummary) -> Mapping[int, int]:
         return Counter(KIND_OF[type(event.record)] for event in events_of(store, run.stream, fork=True))
     except (JournalDamaged, StoreTooNew):
         return {int(Kind.EFFECT_INTENDED): 1}  # looked at once more, and told
+
+
+def _told(store: Store, run: RunSummary) -> str:
+    """What a run was told, and has not done yet."""
+    if run.status not in (Status.RUNNING, Status.WAITING, Status.CRASHED):
+        return ""
+    rows = store.read("standing_orders", (f"[{run.stream}]",))
+    return f"told to {rows[0][2]} by {rows[0][4]}" if rows and rows[0][2] != "resume" else ""
 
 
 def _last_entry_at(store: Store, run: RunSummary) -> int:

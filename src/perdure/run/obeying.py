@@ -173,6 +173,7 @@ class Ear:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._runs: dict[int, tuple[RunCore, int]] = {}
+        self._after_ms = 0 if store.one_host else int(ORDER_LOOK_AFTER_SECONDS * 1000)
         self._may_be_told: Any = None
 
     def opened(self, run: RunCore) -> None:
@@ -184,8 +185,8 @@ class Ear:
         self._runs.pop(run.head.stream, None)
 
     def look(self) -> None:
-        """Short ones are left alone: they hear of it with their commits, and must not cost more than those."""
-        since = self._store.clock.boot_ms() - int(ORDER_LOOK_AFTER_SECONDS * 1000)
+        """On a server, short ones are left alone: they hear of it with their commits, and must not cost more."""
+        since = self._store.clock.boot_ms() - self._after_ms
         runs = [run for run, opened_at in list(self._runs.values()) if opened_at <= since]
         if not runs:
             self._may_be_told = None
