@@ -192,6 +192,11 @@ class Status(StrEnum):
     CANCELLED = "cancelled"
     CRASHED = "crashed"
 
+    @property
+    def over(self) -> bool:
+        """Whether nothing will happen in it any more."""
+        return self in (Status.FINISHED, Status.CANCELLED)
+
 
 class Call(Record, frozen=True):
     """Which call of which function in which scope: what matching on resume compares."""

@@ -317,7 +317,7 @@ def test_runs_that_need_somebody_are_named(at_home: Path, told: Any) -> None:
     texts = [it["text"] for it in told("doctor", "--store", str(at_home), "--json")["checks"] if it["about"] == "runs"]
     assert texts[0] == "in-doubt of travel is in doubt since 2 d: did book happen?"
     assert any(text.startswith("waiting of travel waits for an answer since 2 d: ") for text in texts)
-    assert re.fullmatch(r"\d+ runs, \d+ of them finished", texts[-1])
+    assert re.fullmatch(r"\d+ runs, \d+ of them over", texts[-1])
 
 
 def test_a_clock_that_was_set_back_is_a_problem(at_home: Path, told: Any) -> None:

@@ -179,7 +179,7 @@ def _down_ms(openings: Sequence[Opening]) -> int:
 def _what_to_do(scene: Scene, picture: Picture, options: str) -> list[Line]:
     status = scene.summary.status
     open_rows = [row for row in picture.rows if row.status in ("in doubt", "waiting")]
-    if status == r.Status.FINISHED or not (open_rows or status == r.Status.CRASHED):
+    if status.over or not (open_rows or status == r.Status.CRASHED):
         return []
     show = clean(f"perdure show {shlex.quote(scene.summary.id)}{options}")
     if open_rows:

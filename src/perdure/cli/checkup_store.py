@@ -79,7 +79,8 @@ def _look_at(holder: Holder) -> str:
 def runs(store: Store, options: str) -> Iterator[Checked]:
     """Runs that nobody goes on with; `options` lead a printed command to this store."""
     found = list_runs(store)
-    left = [run for run in found if run.status != Status.FINISHED][:LOOKED_AT_MAX]
+    going_on = [run for run in found if not run.status.over]
+    left = going_on[:LOOKED_AT_MAX]
     now, rows = store.clock.wall_ms(), [row_of(store, run) for run in left]
     kinds = {
         f"--status {Status.CRASHED}": [_crashed(row, now, options) for row in rows if row.run.status == Status.CRASHED],
@@ -87,6 +88,10 @@ def runs(store: Store, options: str) -> Iterator[Checked]:
             _in_doubt(row, now, options) for row in rows if row.in_doubt and row.run.status == Status.FAILED
         ],
         f"--status {Status.WAITING}": [_waits(row, now, options) for row in rows if row.run.status == Status.WAITING],
+        f"--status {Status.PAUSED}": [_paused(row, options) for row in rows if row.run.status == Status.PAUSED],
+        f"--status {Status.CANCELLING}": [
+            _half_undone(row, options) for row in rows if row.run.status == Status.CANCELLING and not row.run.holder
+        ],
         f"--status {Status.RUNNING}": [
             _silent(row, now, options)
             for row in rows
@@ -98,7 +103,7 @@ def runs(store: Store, options: str) -> Iterator[Checked]:
         if len(checks) > LISTED_MAX:
             text = f"{len(checks) - LISTED_MAX} more like these"
             yield Checked(checks[0].level, "runs", text, f"perdure runs {which} --limit 0{options}")
-    yield Checked(Level.OK, "runs", f"{counted(len(found), 'run')}, {len(found) - len(left)} of them finished")
+    yield Checked(Level.OK, "runs", f"{counted(len(found), 'run')}, {len(found) - len(going_on)} of them over")
 
 
 def _show(run: RunSummary, options: str) -> str:
@@ -125,6 +130,19 @@ def _waits(row: Row, now: int, options: str) -> Checked:
     if row.note:
         text = f"{row.run.id} of {row.run.agent} is {row.note}"
     return Checked(Level.NOTE, "runs", text, _show(row.run, options))
+
+
+def _paused(row: Row, options: str) -> Checked:
+    run = row.run
+    fix = f"perdure resume {shlex.quote(run.id)} --agent {shlex.quote(run.agent)}{options}  # then start its program"
+    return Checked(Level.NOTE, "runs", f"{run.id} of {run.agent} is paused {run.error}", fix)
+
+
+def _half_undone(row: Row, options: str) -> Checked:
+    run = row.run
+    text = f"{run.id} of {run.agent} was cancelled, and its process is gone before it had cleaned up"
+    again = f"perdure cancel {shlex.quote(run.id)} --agent {shlex.quote(run.agent)}{options}  # ends it as it is"
+    return Checked(Level.PROBLEM, "runs", text, f"start its program again: it goes on cleaning up; or {again}")
 
 
 def _silent(row: Row, now: int, options: str) -> Checked:

@@ -13,7 +13,6 @@ from ..clock import moment_text
 from ..events.reading import Asked, Book, Pages, known_kinds
 from ..events.schemas import Kinds
 from ..handoff import Handoff, code, handoff_of, is_decision, value
-from ..records import Status
 from ..runs import RunSummary, list_runs
 from ..usage import usage_lines, usage_of
 from ..workflows.reading import Reader
@@ -81,14 +80,14 @@ class Desk:
     def __init__(self, store: Store, agent: str, owner: int) -> None:
         self._store, self.agent, self._owner = store, agent, owner
         self._runs = list_runs(store, agent)
-        self._left = [run for run in self._runs if run.status != Status.FINISHED]
+        self._left = [run for run in self._runs if not run.status.over]
         self._briefs = [handoff_of(store, agent, run.id, unpack=tolerant(store)) for run in self._left[:RUNS_TOLD]]
 
     def markdown(self) -> str:
         """The page of the agent, and those of the runs that it has not finished."""
         lines = [f"{TITLE}agent {code(self.agent)}", "", f"As of {moment_text(self._store.clock.wall_ms())}."]
         lines += ["", "## Runs that are not finished", "", *(map(_line, self._left) if self._left else ["None."])]
-        lines += [f"{len(self._runs) - len(self._left)} more are finished."]
+        lines += [f"{len(self._runs) - len(self._left)} more are over."]
         for title, part in (
             ("Workflows", self._workflows()),
             ("State of the agent", self._spaces()),
