@@ -9,7 +9,6 @@ import msgspec
 from . import records as r
 from .answers import whoever
 from .errors import RunFinished, RunNotPaused, RunStopped
-from .run.lifecycle import begin_queued
 from .run.obeying import Told
 from .run.ordering import give_order
 from .run.requests import Protocol, Read
@@ -45,11 +44,10 @@ def order_run(engine: Engine, run_id: str, order: r.Order, reason: str, by: str 
     told = Told(order, named(reason, "a reason"), named(by, "a name") if by is not None else whoever())
     yield Read(engine.ensure_agent)
     # From the outside in: an outer run must not begin another part when one of them has ended.
-    yield from begin_queued(engine, run_id)
     given = yield from give_order(engine, engine.name, run_id, told)
     within = f"with {run_id!r}" + (f": {reason}" if reason else "")
     parts = []
-    for agent, part in (yield Read(engine.store.read, ("parts_of", (given.stream,)))):
+    for agent, part, _ in (yield Read(engine.store.read, ("parts_of", (given.stream,)))):
         try:
             yield from give_order(engine, agent, part, msgspec.structs.replace(told, reason=within))
         except (RunFinished, RunNotPaused, RunStopped):

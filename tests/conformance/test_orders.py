@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -378,3 +379,65 @@ def test_a_cancelled_part_is_an_error_of_its_parent(store_url: str, world: World
         except PerdureError as error:
             outer.result = error.message
     assert "'inner' was cancelled" in agent.runs.result("outer")
+
+
+def worked_off(agent: Agent, over: Callable[[], object]) -> None:
+    """A worker is at it until that has come."""
+    worker = agent.worker()
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    while not over() and thread.is_alive():
+        time.sleep(0.005)
+    worker.drain()
+    thread.join()
+
+
+def with_tasks(agent: Agent, world: World) -> Any:
+    @agent.task
+    def errand(run: Any, what: str) -> str:
+        run.step(world.do, what)
+        if what == "asks":
+            errand.options(delay="1h").start("part", what="part")
+            run.ask("Well?")
+        if what == "dies":
+            agent.runs.cancel(run.id, by="ann")
+            die()
+        return what
+
+    return errand
+
+
+def test_workers_begin_no_cancelled_run_and_no_paused_one_until_it_is_resumed(store_url: str, world: World) -> None:
+    agent = agent_at(store_url)
+    errand = with_tasks(agent, world)
+    for name in ("never", "later", "asks"):
+        errand.start(name, what=name)
+    assert agent.runs.cancel("never", "not wanted", by="ann").obeyed
+    assert agent.runs.pause("later").obeyed
+    worked_off(agent, lambda: agent.runs.list(status="waiting"))
+    with pytest.raises(RunNotPaused, match="queued"):
+        agent.runs.resume("part")
+    assert agent.runs.cancel("asks").parts == ("part",)
+    assert agent.runs.resume("later").obeyed
+    worked_off(agent, lambda: world.count("later"))
+    assert errand.result("later") == "later"
+    with pytest.raises(PerdureError, match="cancelled by ann: not wanted"):
+        errand.result("never", timeout=1)
+    assert world.all() == ["asks", "later"]
+    found = {run.id: run.status for run in agent.runs.list()}
+    assert found == {"never": "cancelled", "asks": "cancelled", "part": "cancelled", "later": "finished"}
+    in_order(agent)
+
+
+def test_a_worker_that_dies_before_it_obeys_is_followed_by_one_that_does(store_url: str, world: World) -> None:
+    def doomed() -> None:
+        other = agent_at(store_url)
+        with_tasks(other, world)
+        worked_off(other, lambda: False)
+
+    agent = agent_at(store_url)
+    with_tasks(agent, world).start("dies", what="dies")
+    in_child(doomed)
+    worked_off(agent, lambda: agent.runs.get("dies").status == "cancelled")
+    assert world.all() == ["dies"] and agent.runs.get("dies").error == "by ann"
+    in_order(agent)

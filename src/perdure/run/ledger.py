@@ -303,7 +303,7 @@ class Ledger:
         self.causes.add(it.cause)
         self.opened_at.clear()
 
-    def _on_left(self, event: r.Event, it: r.RunInterrupted | r.TaskParked) -> None:
+    def _on_left(self, event: r.Event, it: r.RunInterrupted | r.RunPaused | r.TaskParked) -> None:
         self.opened_at.clear()
 
     def _on_step_done(self, event: r.Event, it: r.StepDone) -> None:
@@ -439,6 +439,7 @@ _HANDLERS: dict[type[r.Record], Callable[[Ledger, r.Event, Any], None]] = {
     r.RunFailed: Ledger._on_failed,
     r.CleanupBegan: Ledger._on_cleanup,
     r.RunInterrupted: Ledger._on_left,
+    r.RunPaused: Ledger._on_left,
     r.TaskParked: Ledger._on_left,
     r.Folded: Ledger._on_folded,
     r.StepDone: Ledger._on_step_done,

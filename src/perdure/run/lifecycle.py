@@ -251,20 +251,6 @@ def _first_input(engine: Engine, run_id: str) -> bytes:
     return packed
 
 
-def begin_queued(engine: Engine, run_id: str) -> Protocol[None]:
-    """A run that is queued, and that no worker has begun, gets its first entries, so that it can be told something."""
-    queued = yield Read(engine.store.read, ("get_task", (engine.stream, run_id)))
-    if not queued or queued[0][0]:
-        return
-    claim = Claim(engine, run_id, None, 0)
-    try:
-        yield Submit(claim)
-    except RunBusy:
-        return  # a worker was quicker
-    if claim.head is not None:
-        yield from _give_back(engine, claim.head, KeyboardInterrupt("before it was begun"))
-
-
 def _spent(store: Store, stream: int) -> tuple[int, set[str]]:
     """What the run and those that are part of it have spent, and on which models nobody knows how much."""
     rows = store.read("spent_by", (stream,))

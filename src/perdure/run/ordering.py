@@ -11,6 +11,7 @@ from .. import records as r
 from ..errors import RunFinished, RunNotFound, RunNotPaused
 from ..failpoints import Site
 from ..journal.append import Append, Head, Signer
+from ..journal.starts import lock_of
 from ..leases import Lease, read_lease
 from ..process import this_process
 from ..store.base import Overtaken, Rows, Script, Statement, Unit
@@ -83,7 +84,7 @@ class _Give(Unit[Given]):
         store = self._engine.store
         [rows] = yield [Statement("get_run", self._which)]
         if not rows:
-            raise RunNotFound(f"agent {self._which[0]!r} has no run {self._which[1]!r}")
+            return (yield from self._begin_stopped())
         stream, status = rows[0][0], r.Status(rows[0][3])
         lease = yield from read_lease(stream, store.clock.boot_ms(), store.one_host)
         [orders] = yield [Statement("orders_under", (stream, lease.fence))]
@@ -128,7 +129,7 @@ class _Give(Unit[Given]):
         number, told = rows[0][0] + 1, self._told
         given = r.OrderGiven(stream, number, lease.fence, told.order, told.reason, told.by)
         ring = Statement("ring_order", (stream, number))
-        yield from self._append(self._head, r.Landed((given,)), [ring])
+        yield from self._append(self._head, [r.Landed((given,))], also=[ring])
 
     def _obey(self, stream: int, lease: Lease, status: r.Status) -> Script[None]:
         """As a takeover, that gives the run back at once."""
@@ -141,8 +142,32 @@ class _Give(Unit[Given]):
             raise Overtaken
         head = Head(store.identity, stream, lease.fence + 1, seq, chain)
         entry = r.RunReleased(told.reason, told.by) if told.order == r.Order.RESUME else entry_of(told)
-        yield from self._append(head, entry, [])
+        yield from self._append(head, [entry])
 
-    def _append(self, head: Head, entry: r.Record, also: Sequence[Statement]) -> Script[None]:
+    def _begin_stopped(self) -> Script[Given]:
+        """A run that is queued, and that no worker has begun: its first entries are that, and what it is told."""
+        store, (agent, run_id) = self._engine.store, self._which
+        [found] = yield [Statement("get_agent", (agent,))]
+        owner = found[0][0] if found else 0
+        queued = [lock_of(owner, run_id), Statement("get_task", (owner, run_id)), Statement("get_run", self._which)]
+        [_, task, run] = yield queued
+        if run:
+            raise Overtaken  # a worker was quicker
+        if not task:
+            raise RunNotFound(f"agent {agent!r} has no run {run_id!r}")
+        if self._told.order == r.Order.RESUME:
+            raise RunNotPaused(f"run {run_id!r} is {r.Status.QUEUED}, not paused", hint="a worker takes it when it can")
+        [[(stream,)]] = yield [Statement("add_stream", ("run", f"{agent}/{run_id}", store.clock.wall_ms()))]
+        *_, packed, digest, parent, _ = task[0]
+        started = r.RunStarted(agent, run_id, packed, digest, parent, 1, this_process())
+        lease = [Statement("add_lease", (stream, None))]
+        yield from self._append(Head(store.identity, stream, 1), [started, entry_of(self._told)], lease)
+        self.given = Given(stream, obeyed=True)
+        return self.given
+
+    def _append(
+        self, head: Head, entries: Sequence[r.Record], first: Sequence[Statement] = (), also: Sequence[Statement] = ()
+    ) -> Script[None]:
         clock, signs = self._engine.store.clock, self._signer if self._which[0] == self._engine.name else None
-        yield from Append(self.site, head, [entry], clock, also=also, signer=signs, seal=True).script()
+        unit = Append(self.site, head, entries, clock, objects=first, also=also, signer=signs, seal=True)
+        yield from unit.script()

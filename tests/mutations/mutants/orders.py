@@ -60,7 +60,7 @@ OF_ORDERS = (
         "the children of a cancelled run go on",
         TESTS + "test_the_parts_of_a_run_are_told_the_same",
         "orders.py",
-        'for agent, part in (yield Read(engine.store.read, ("parts_of", (given.stream,)))):',
-        "for agent, part in ():",
+        'for agent, part, _ in (yield Read(engine.store.read, ("parts_of", (given.stream,)))):',
+        "for agent, part, _ in ():",
     ),
 )

@@ -1023,11 +1023,15 @@ WHERE leases.stream IN (SELECT value FROM json_each(:streams));
 SELECT number, what, reason, by FROM orders WHERE stream = :stream AND fence = :fence ORDER BY number DESC LIMIT 1;
 
 -- name: parts_of(stream)
--- The runs that are part of a run, and those that are part of them.
+-- The runs that are part of a run, and those that are part of them; what is queued, and has not begun, at the end.
 WITH RECURSIVE parts (stream) AS (
     SELECT :stream
     UNION SELECT runs.stream FROM runs JOIN parts ON runs.parent = parts.stream)
-SELECT agent, id FROM runs WHERE stream IN (SELECT stream FROM parts) AND stream <> :stream ORDER BY stream;
+SELECT agent, id, stream FROM runs WHERE stream IN (SELECT stream FROM parts) AND stream <> :stream
+UNION ALL
+SELECT agents.name, tasks.run, 4611686018427387904 FROM tasks JOIN agents ON agents.stream = tasks.owner
+WHERE tasks.stream = 0 AND tasks.parent IN (SELECT stream FROM parts)
+ORDER BY 3, 2;
 
 -- name: all_orders()
 -- For rebuild.
