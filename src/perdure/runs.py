@@ -120,6 +120,11 @@ def find_runs(store: Store, run_id: str) -> list[RunSummary]:
     return [summary_of(store, row) for row in store.read("find_runs", (run_id,))]
 
 
+def find_queued(store: Store, run_id: str) -> list[RunSummary]:
+    """The same of those that no worker has begun yet."""
+    return [run for run in _queued(store) if run.id == run_id]
+
+
 def children_of(store: Store, stream: int) -> list[RunSummary]:
     """The runs that a run has opened inside itself, oldest first."""
     return [summary_of(store, row) for row in store.read("children_of", (stream,))]

@@ -64,7 +64,7 @@ def _order(
 ) -> int:
     located = url_of(url)
     with existing_store(located) as store:
-        found = one_run(store, run, agent)
+        found = one_run(store, run, agent, queued=True)
     engine = Engine(found.agent, store=located, durability="full", strict=False, key=None, single_home=False)
     try:
         given = drive_sync(engine.store, order_run(engine, found.id, order, reason, by or whoever()))

@@ -13,7 +13,7 @@ import click
 from .. import trees
 from ..errors import RunNotFound, StoreUnavailable, ValueProblem
 from ..journal.rebuild import refresh
-from ..runs import RunSummary, find_runs
+from ..runs import RunSummary, find_queued, find_runs
 from ..store import is_embedded, is_postgres, locate, open_store, sqlite_path, without_password
 from .completed import completed_agents, completed_runs
 from .output import Unreadable, clean
@@ -85,9 +85,10 @@ def existing_store(url: str | None) -> Iterator[Store]:
         store.close()
 
 
-def one_run(store: Store, run_id: str, agent: str | None) -> RunSummary:
-    """The run of that id; of several agents that have one, the named agent's."""
-    found = [run for run in find_runs(store, run_id) if agent in (None, run.agent)]
+def one_run(store: Store, run_id: str, agent: str | None, *, queued: bool = False) -> RunSummary:
+    """The run of that id; of several agents that have one, the named agent's; also one that is only `queued`."""
+    known: list[RunSummary] = [*find_runs(store, run_id), *(find_queued(store, run_id) if queued else ())]
+    found = [run for run in known if agent in (None, run.agent)]
     if not found:
         raise _no_such_run(store, run_id, agent)
     if len(found) > 1:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
 from contextvars import copy_context
 from typing import Any, TypeVar
 
@@ -260,7 +261,7 @@ class Interruptible:
 
     def interrupt(self) -> None:
         """Cancel it, from any thread; once."""
-        if not self.loop.is_closed():
+        with suppress(RuntimeError):  # its loop is closed, and it has ended with that
             self.loop.call_soon_threadsafe(self._cancel)
 
     def _cancel(self) -> None:
