@@ -1,10 +1,35 @@
-"""The records of orders: what somebody has told a run, and that it was obeyed. `records.py` has all others."""
+"""The records of orders: what somebody has told a run, and that it was obeyed; and where a run is.
+
+`records.py` has all others.
+"""
 
 from __future__ import annotations
 
 from enum import StrEnum
 
 from .plan_records import Record
+
+
+class Status(StrEnum):
+    """Where a run is. `QUEUED` and `CRASHED` are never stored: of the first there is no run yet, the holder of the
+    second is dead.
+    """
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    WAITING = "waiting"
+    INTERRUPTED = "interrupted"
+    FAILED = "failed"
+    FINISHED = "finished"
+    PAUSED = "paused"
+    CANCELLING = "cancelling"
+    CANCELLED = "cancelled"
+    CRASHED = "crashed"
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing will happen in it any more."""
+        return self in (Status.FINISHED, Status.CANCELLED)
 
 
 class Order(StrEnum):

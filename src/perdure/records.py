@@ -8,7 +8,7 @@ default, so that old entries open; those of a later version are refused (`StoreT
 from __future__ import annotations
 
 import re
-from enum import IntEnum, StrEnum
+from enum import IntEnum
 
 import msgspec
 
@@ -26,6 +26,7 @@ Standing = plan_records.Standing
 PlannedStep = plan_records.PlannedStep
 WorkflowMade = plan_records.WorkflowMade
 WorkflowMoved = plan_records.WorkflowMoved
+Status = order_records.Status
 Order = order_records.Order
 OrderGiven = order_records.OrderGiven
 RunCancelled = order_records.RunCancelled
@@ -174,28 +175,6 @@ Landing = (
 
 LANDED_PLACE = 1 << 20
 """Events are found by their place in an entry: its writes are counted from 0, what has landed with it from here."""
-
-
-class Status(StrEnum):
-    """Where a run is. `QUEUED` and `CRASHED` are never stored: of the first there is no run yet, the holder of the
-    second is dead.
-    """
-
-    QUEUED = "queued"
-    RUNNING = "running"
-    WAITING = "waiting"
-    INTERRUPTED = "interrupted"
-    FAILED = "failed"
-    FINISHED = "finished"
-    PAUSED = "paused"
-    CANCELLING = "cancelling"
-    CANCELLED = "cancelled"
-    CRASHED = "crashed"
-
-    @property
-    def over(self) -> bool:
-        """Whether nothing will happen in it any more."""
-        return self in (Status.FINISHED, Status.CANCELLED)
 
 
 class Call(Record, frozen=True):
