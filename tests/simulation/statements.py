@@ -13,6 +13,8 @@ from typing import Any
 from tests.simulation.database import Row, Transaction
 
 Rows = list[tuple[Any, ...]]
+AGENT_STREAM = 1 << 30
+"""Of the one agent, whose own stream nobody reads or writes."""
 Executing = Generator[Transaction, None, tuple[Rows, int]]
 NOTHING: tuple[Rows, int] = ([], 0)
 
@@ -258,6 +260,43 @@ def add_run(
     return [], 1
 
 
+def get_agent(it: Transaction, server: Server, name: str) -> Executing:
+    yield from ()
+    return [(AGENT_STREAM, bytes(32))], 0
+
+
+def lock_space(it: Transaction, server: Server, owner: int, namespace: str) -> Executing:
+    yield from ()
+    return [(1,)], 0  # nobody queues anything here, and new runs wait for each other at `add_stream`
+
+
+def get_task(it: Transaction, server: Server, owner: int, run: str) -> Executing:
+    yield from ()
+    return NOTHING
+
+
+def move_task(
+    it: Transaction, server: Server, stream: Any, state: Any, ready_at: Any, attempts: Any, died: Any
+) -> Executing:
+    yield from ()
+    return NOTHING
+
+
+def drop_task(it: Transaction, server: Server, stream: Any) -> Executing:
+    yield from ()
+    return NOTHING
+
+
+def drop_task_waits(it: Transaction, server: Server, stream: Any) -> Executing:
+    yield from ()
+    return NOTHING
+
+
+def wake_by_run(it: Transaction, server: Server, stream: Any) -> Executing:
+    yield from ()
+    return NOTHING
+
+
 def orders_under(it: Transaction, server: Server, stream: int, fence: int) -> Executing:
     yield from ()
     return NOTHING
@@ -350,6 +389,13 @@ STATEMENTS: dict[str, Callable[..., Executing]] = {
         release_all,
         check_lease,
         add_run,
+        get_agent,
+        lock_space,
+        get_task,
+        move_task,
+        wake_by_run,
+        drop_task_waits,
+        drop_task,
         orders_under,
         get_run,
         resume_run,
