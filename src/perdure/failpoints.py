@@ -45,6 +45,7 @@ class Site(StrEnum):
     CLEANUP = "run.cleanup"
     FORK = "run.fork"
     TASK = "task.queue"
+    UNDO = "run.undo"
     STATE = "state.write"
     CHECKPOINT = "checkpoint.write"
     UPLOAD = "artifact.chunks"

@@ -45,3 +45,28 @@ class Forked(Record, frozen=True):
     input_digest: bytes = b""
     overrides: tuple[Override, ...] = ()
     questions: tuple[OpenQuestion, ...] = ()
+
+
+class Back(Record, frozen=True):
+    """A key of a run's own state has the value again that it had; empty: it was not there."""
+
+    key: str
+    value: bytes = b""
+
+
+class Undone(Record, frozen=True):
+    """The run goes back to right after the entry `to`: what it recorded since then is not there for it any more.
+
+    On replay the code first goes through all of it, then through this, then through what came after.
+    """
+
+    to: int
+    steps: int
+    inside: bool
+    """Asked for by the code of the run, which asks for it again on replay; else by somebody while it was not open."""
+    kept: tuple[int, ...] = ()
+    """The intents of effects after `to` that stay recorded, because they have happened, or may have."""
+    state: tuple[Back, ...] = ()
+    closes: tuple[int, ...] = ()
+    """Questions that are not asked any more."""
+    by: str = ""

@@ -47,6 +47,8 @@ Folded = fold_records.Folded
 Override = fork_records.Override
 OpenQuestion = fork_records.OpenQuestion
 Forked = fork_records.Forked
+Back = fork_records.Back
+Undone = fork_records.Undone
 
 
 class Op(IntEnum):
@@ -420,6 +422,7 @@ class Kind(IntEnum):
     RUN_RELEASED = 67
     CLEANUP_BEGAN = 68
     FORKED = 70
+    UNDONE = 71
 
 
 CLASS_OF: dict[int, type[Record]] = {
@@ -454,6 +457,7 @@ CLASS_OF: dict[int, type[Record]] = {
     Kind.RUN_RELEASED: RunReleased,
     Kind.CLEANUP_BEGAN: CleanupBegan,
     Kind.FORKED: Forked,
+    Kind.UNDONE: Undone,
 }
 KIND_OF: dict[type[Record], int] = {record: int(kind) for kind, record in CLASS_OF.items()}
 _DECODERS = {kind: msgspec.msgpack.Decoder(record) for kind, record in CLASS_OF.items()}

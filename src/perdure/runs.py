@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,8 @@ from . import records as r
 from .errors import RunNotFinished, RunNotFound
 from .journal.lineage import events_of
 from .leases import lease_of
-from .run.core import View
+from .run.core import view_of
+from .run.history import effective
 from .run.ledger import Ledger
 from .store.base import Store
 from .usage import Savings, Usage, savings_lines, savings_of, usage_lines, usage_of
@@ -144,10 +145,11 @@ def get_run(store: Store, agent: str, run_id: str, unpack: Callable[[bytes], Any
     """A run with all that it has recorded. `unpack` is for readers who do not have the types of its values."""
     summary = summary_of(store, must_exist(store, agent, run_id))
     events = events_of(store, summary.stream, fork=summary.origin > 0)
-    ledger = Ledger(events)
+    holding = effective(events)
+    ledger = Ledger(holding)
     assert ledger.started is not None
     unpack = unpack or partial(objects.unpack, store)
-    view = view_of(events)
+    view = view_of(holding)
     latest = (
         view.state
         if summary.origin
@@ -190,18 +192,6 @@ def _in_doubt(summary: RunSummary, ledger: Ledger, unpack: Callable[[bytes], Any
         for one in ledger.in_doubt()
         if not at_work and (summary.status != r.Status.WAITING or one.begun in asked)
     ]
-
-
-def view_of(events: Iterable[r.Event]) -> View:
-    """What a run has of its own after these entries: state and messages."""
-    view = View()
-    for event in events:
-        record = event.record
-        if isinstance(record, r.StepDone | r.EffectDone | r.ItemDone):
-            view.apply(record.writes)
-        elif isinstance(record, r.Wrote):
-            view.apply((record.write,))
-    return view
 
 
 def summary_of(store: Store, row: tuple[Any, ...]) -> RunSummary:

@@ -9,13 +9,15 @@ from .aio.workflows import AsyncWorkflow
 from .artifacts import ArtifactInfo, ArtifactUsage
 from .artifacts.reader import ArtifactReader
 from .branches.comparing import RunDiff, StepChange
-from .branches.forks import Fork, Stays
+from .branches.forks import Fork
 from .checkpoints import CheckpointInfo
 from .codec.restored import Restored
 from .events.reading import Event
 from .handoff import Handoff
 from .orders import RunOrder
 from .retention import GcReport
+from .run.history import Stays
+from .run.undoing import Undo
 from .runs import EffectInDoubt, Question, RunInfo, RunSummary
 from .state import StateVersion
 from .sync.workflows import Workflow
@@ -45,6 +47,7 @@ __all__ = [
     "StateVersion",
     "Stays",
     "StepChange",
+    "Undo",
     "Usage",
     "Workflow",
     "WorkflowStep",

@@ -318,7 +318,7 @@ async def nest(cast: Cast, run: Any) -> None:
 
 
 async def branch(cast: Cast) -> None:
-    """A fork of that run, which knows what it shares and does the rest."""
+    """A fork of that run, which knows what it shares and does the rest; it goes back once."""
 
     async def look(what: str) -> str:
         return what
@@ -326,7 +326,11 @@ async def branch(cast: Cast) -> None:
     with contextlib.suppress(RunExists):
         await out(cast.agent.runs.fork("errand", at="pack", to="detour"))
     async with entered(cast.agent.run("detour")) as detour:
-        detour.result = await out(cast.step("look", look)(detour.input or "around"))
+        await out(cast.step("look", look)("back"))
+        await out(detour.state.set("looked", "back"))
+        await out(detour.undo())
+        assert "looked" not in detour.state
+        detour.result = await out(cast.step("look", look)("around"))
     cast.ack("detour")
 
 

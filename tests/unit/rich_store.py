@@ -86,6 +86,9 @@ def fill(path: Path) -> None:
     agent.runs.fork("finished", at="search", override={"search": {"city": "BOS", "page": LARGE + "!"}}, input=[LARGE])
     with agent.run("finished-fork") as run:
         search("NYC")
+        run.state["undone"] = NOISE
+        search("LAX")
+        run.undo()
         run.result = run.state.get("kept")
     _keep(agent)
     store = agent._engine.store

@@ -186,6 +186,7 @@ def test_no_command_makes_a_store_by_looking_for_it(
         "resume": ["x"],
         "fork": ["x"],
         "diff": ["x", "y"],
+        "undo": ["x"],
         "backup": [str(tmp_path / "copy.db")],
     }
     assert main([command, *more.get(command, []), "--store", str(missing)]) == 2

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ..branches.forks import Fork
     from ..handoff import Handoff
     from ..orders import RunOrder
+    from ..run.undoing import Undo
 
 
 class AsyncRuns(AsyncFace):
@@ -138,6 +139,12 @@ class AsyncRuns(AsyncFace):
         given = forks.NO_INPUT if input is ... else input
         made = forks.fork(self._engine, id, at=at, to=new, override=override, given=given)
         return await self._do(made)
+
+    async def undo(self, id: str, steps: int = 1, *, effects: str = "keep", by: str | None = None) -> Undo:
+        """Take back the last steps of a run that is not open: opened again, it does them anew. See `run.undo`."""
+        from ..branches.undoing import undo
+
+        return await self._do(undo(self._engine, id, steps, effects, by))
 
     async def diff(self, a: str, b: str) -> RunDiff:
         """What differs between two runs: steps and their results, state, messages, what they came to.

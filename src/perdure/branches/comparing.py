@@ -10,8 +10,10 @@ import msgspec
 
 from .. import codec, objects
 from ..journal.lineage import lineage
+from ..run.core import view_of
+from ..run.history import effective
 from ..run.ledger import Ledger, Recorded
-from ..runs import RunInfo, get_run, view_of
+from ..runs import RunInfo, get_run
 from ..store.base import Store
 from ..trees.diff import Change, diff
 
@@ -137,8 +139,9 @@ class _Comparison:
         )
 
     def _side(self, info: RunInfo) -> _Side:
-        view = view_of(info.events)
-        return _Side(info, Ledger(info.events), info.state, [value for _, value in view.messages])
+        holding = effective(info.events)
+        view = view_of(holding)
+        return _Side(info, Ledger(holding), info.state, [value for _, value in view.messages])
 
     def _shared(self, a: RunInfo, b: RunInfo) -> int:
         shared = 0

@@ -14,6 +14,7 @@ from ..failpoints import Site
 from ..journal.append import Append, Head
 from ..journal.lineage import events_of, lineage
 from ..limits import FORK_DEPTH_MAX
+from ..run.history import Stays, effective, stays_after
 from ..run.requests import Protocol, Read, Submit
 from ..runs import must_exist
 from ..store.base import Overtaken, Script, Statement, Unit
@@ -25,18 +26,6 @@ if TYPE_CHECKING:
 
 NO_INPUT: Any = object()
 FORKS_TRIED_MAX = 10_000
-
-
-class Stays(msgspec.Struct, frozen=True):
-    """Something that the origin did after the fork's beginning, and that forking does not take back."""
-
-    seq: int
-    kind: str
-    """`effect`; or what was written to the agent: `state`, `checkpoint`, `artifact`, `event`, `workflow`, `signal`."""
-    what: str
-
-    def __str__(self) -> str:
-        return f"{self.kind} {self.what} (entry {self.seq})"
 
 
 class Fork(msgspec.Struct, frozen=True):
@@ -110,7 +99,7 @@ def _plan(engine: Engine, run_id: str, at: Point | None, override: Mapping[Point
         raise RunFolded(f"run {run_id!r} is folded: its entries are in an archive, and a fork would have none")
     events = events_of(store, stream, fork=is_fork)
     cut = _cut(events, at, override)
-    kept = [event for event in events if event.seq <= cut]
+    kept = effective([event for event in events if event.seq <= cut])
     parts = lineage(store, stream) if is_fork else []
     owner, inherited = _shared_with(stream, parts, cut)
     if len(parts) >= FORK_DEPTH_MAX:
@@ -136,7 +125,7 @@ def _plan(engine: Engine, run_id: str, at: Point | None, override: Mapping[Point
         tuple(sorted(chosen)),
         tuple(begun[one.intent].call.name for one in outcomes),
         tuple(it.call.name for seq, it in begun.items() if seq not in {one.intent for one in outcomes}),
-        tuple(_stays(events, cut, begun)),
+        tuple(stays_after(events, cut, begun)),
     )
     overrides = tuple(r.Override(seq, result) for seq, result in sorted(results.items()))
     return _Plan(owner, cut, packed, digest, overrides, open_questions(kept), tuple(outcomes), tuple(made), told)
@@ -203,43 +192,6 @@ def _outcomes(events: Sequence[r.Event], cut: int, begun: Mapping[int, r.EffectI
             own = tuple(write for write in it.writes if write.op != r.Op.EVENT)
             later[it.intent] = msgspec.structs.replace(it, writes=own, landed=(), usage=())
     return list(later.values())
-
-
-# -- what stays -------------------------------------------------------------------------------------------------------
-
-
-def _stays(events: Sequence[r.Event], cut: int, begun: Mapping[int, r.EffectIntended]) -> list[Stays]:
-    """What the origin did after the cut to the world, and to its agent."""
-    names = {event.seq: event.record.call.name for event in events if isinstance(event.record, r.EffectIntended)}
-    found: list[Stays] = []
-    for event in events:
-        it = event.record
-        if event.seq <= cut:
-            continue
-        if isinstance(it, r.EffectDone) and it.intent not in begun:
-            found.append(Stays(event.seq, "effect", names[it.intent]))
-        writes = (it.write,) if isinstance(it, r.Wrote) else getattr(it, "writes", ())
-        found += [Stays(event.seq, "event", write.key) for write in writes if write.op == r.Op.EVENT]
-        found += [Stays(event.seq, *_in_words(landed)) for landed in getattr(it, "landed", ())]
-    return found
-
-
-def _in_words(it: r.Landing) -> tuple[str, str]:
-    if isinstance(it, r.StateChange):
-        return "state", f"{it.space}/{it.key}, version {it.version}" + ("" if it.value else ", deleted")
-    if isinstance(it, r.Happened):
-        return "event", it.kind
-    if isinstance(it, r.SignalSent):
-        return "signal", f"{it.name} to run {it.run}"
-    if isinstance(it, r.WorkflowMade | r.WorkflowMoved):
-        return "workflow", f"{it.name}, version {it.version}"
-    if isinstance(it, r.OrderGiven):
-        return "order", f"{it.order} to the run of stream {it.stream}"
-    if isinstance(it, r.TaskQueued | r.TaskAgain):
-        return "task", f"run {it.run} queued"
-    kind = "checkpoint" if isinstance(it, r.CheckpointMade | r.CheckpointDropped) else "artifact"
-    dropped = ", deleted" if isinstance(it, r.CheckpointDropped | r.ArtifactDropped) else ""
-    return kind, f"{it.name}, version {it.version}{dropped}"
 
 
 # -- making it --------------------------------------------------------------------------------------------------------

@@ -11,8 +11,10 @@ import msgspec
 from .. import objects
 from .. import records as r
 from ..journal.fold import told_by
+from ..run.core import view_of
+from ..run.history import effective
 from ..run.ledger import Ledger
-from ..runs import EffectInDoubt, Question, RunInfo, get_run, view_of
+from ..runs import EffectInDoubt, Question, RunInfo, get_run
 from ..store.base import Store
 from .points import Point, find_point
 
@@ -35,8 +37,8 @@ def run_at(store: Store, agent: str, run_id: str, at: Point, unpack: Unpack | No
     info = get_run(store, agent, run_id, unpack)
     seq = find_point(info.events, at)
     events = [event for event in info.events if event.seq <= seq]
-    view, ledger = view_of(events), Ledger(events)
-    asked = open_questions(events)
+    holding = effective(events)
+    view, ledger, asked = view_of(holding), Ledger(holding), open_questions(holding)
     ended = ledger.finished
     result: RunInfo = msgspec.structs.replace(
         info,

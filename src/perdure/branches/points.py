@@ -11,6 +11,7 @@ from .. import records as r
 from ..errors import PointNotFound
 from ..hints import meant
 from ..run.functions import EXPLICIT
+from ..run.history import effective
 from ..run.ledger import scopes_around
 
 Point = int | str
@@ -72,6 +73,7 @@ def find_point(events: Sequence[r.Event], at: Point) -> int:
     if not isinstance(at, str):
         raise TypeError(f"a moment is the number of an entry, or the name of a step or a checkpoint, not {at!r}")
     kind, name = _kind_and_name(at)
+    events = effective(events)
     calls = [one.seq for one in _named(ended_calls(events), name)] if kind != "checkpoint" else []
     marks = _checkpoints(events, name) if kind != "step" else []
     if calls and marks:
@@ -90,6 +92,7 @@ def find_point(events: Sequence[r.Event], at: Point) -> int:
 
 def find_overrides(events: Sequence[r.Event], override: Mapping[Point, Any]) -> dict[int, Any]:
     """By the entry that ended it: what steps are to have returned. `events` are all that is kept of the run."""
+    events = effective(events)
     calls, found = ended_calls(events), dict[int, Any]()
     items = {event.record.scope: event.seq for event in events if isinstance(event.record, r.ItemDone)}
     for which, value in override.items():

@@ -1,4 +1,4 @@
-"""`perdure fork RUN` and `perdure diff A B`: runs that begin as others did, and how they differ."""
+"""`perdure fork`, `perdure diff` and `perdure undo`: runs that branch off others, and that go back."""
 
 from __future__ import annotations
 
@@ -14,9 +14,12 @@ from .. import codec
 from ..branches.comparing import RunDiff, compare
 from ..branches.forks import NO_INPUT, Fork
 from ..branches.forks import fork as make_fork
+from ..branches.undoing import undo as undo_run
 from ..engine import Engine, checked_name
 from ..errors import ValueProblem
+from ..run.history import Stays
 from ..run.requests import drive_sync
+from ..run.undoing import EFFECTS
 from ..trees.diff import Change
 from .completed import completed_runs
 from .output import Output, Unreadable, clean, counted
@@ -96,6 +99,48 @@ def diff(a: str, b: str, exit_code: bool, agent: str | None, url: str | None, as
     return 1 if exit_code and found else 0
 
 
+@click.command()
+@run_argument
+@click.argument("steps", type=click.IntRange(min=1), default=1)
+@click.option(
+    "--effects", type=click.Choice(EFFECTS), default="keep", show_default=True, help="What becomes of effects."
+)
+@click.option("--by", metavar="NAME", help="Who says so. Default: your user and host name.")
+@agent_option
+@common
+def undo(run: str, steps: int, effects: str, by: str | None, agent: str | None, url: str | None, as_json: bool) -> int:
+    """Take back the last steps of a run that is not open.
+
+    Started again, it does them anew. Effects have happened: with `keep` they return what they did and are not repeated,
+    with `again` they are done once more. What was written to the agent stays, and is listed.
+    """
+    located = url_of(url)
+    with existing_store(located) as store:
+        found = one_run(store, run, agent)
+    engine = Engine(found.agent, store=located)
+    try:
+        made = drive_sync(engine.store, undo_run(engine, found.id, steps, effects, by))
+    finally:
+        engine.close()
+    out = Output(as_json)
+    if as_json:
+        stays = [{"seq": it.seq, "kind": it.kind, "what": it.what} for it in made.stays]
+        out.json({"run": found.id, "steps": made.steps, "to": made.to, "kept": list(made.kept), "stays": stays})
+        return 0
+    out.line(f"undone: {counted(made.steps, 'step')}; run {clean(found.id)} is as it was after entry {made.to}")
+    for name in made.kept:
+        out.line(f"kept: {clean(name)} has happened, or may have, and is not repeated")
+    _tell_what_stays(out, made.stays, found.id)
+    out.line("Start the program again, and the run goes on from there.")
+    return 0
+
+
+def _tell_what_stays(out: Output, stays: Sequence[Stays], run_id: str) -> None:
+    if stays:
+        out.heading(f"not taken back: {counted(len(stays), 'thing')} that {clean(run_id)} did after that")
+        out.table(("NO", "KIND", "WHAT"), [(str(it.seq), it.kind, clean(it.what)) for it in stays])
+
+
 def _decode(data: bytes) -> Any:
     """Types of the program are registered there, not here."""
     try:
@@ -143,9 +188,7 @@ def _tell(out: Output, made: Fork, agent: str, options: str, as_json: bool) -> N
         out.line(f"adopted: {clean(name)} had begun, and its outcome is known; the fork does not repeat it")
     for name in made.in_doubt:
         out.line(f"in doubt: {clean(name)} had begun, and nobody knows how it ended; the fork asks before it goes on")
-    if made.stays:
-        out.heading(f"not taken back: {counted(len(made.stays), 'thing')} that {clean(made.origin)} did after that")
-        out.table(("NO", "KIND", "WHAT"), [(str(it.seq), it.kind, clean(it.what)) for it in made.stays])
+    _tell_what_stays(out, made.stays, made.origin)
     out.line(f"Start your program with this id; `perdure show {shlex.quote(made.id)}{clean(options)}` shows it.")
 
 

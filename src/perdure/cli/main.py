@@ -56,6 +56,7 @@ COMMANDS = {
     "pause": ("orders", "Let a run rest until `perdure resume RUN`."),
     "resume": ("orders", "Let a paused run go on, when its program is started again."),
     "fork": ("branches", "Make a run that begins as another one did, and goes its own way."),
+    "undo": ("branches", "Take back the last steps of a run that is not open."),
     "diff": ("branches", "Show what differs between two runs."),
     "artifacts": ("artifacts", "List, get, put and remove artifacts: files and learned weights of agents."),
     "doctor": ("doctor", "Look for what could go wrong, and say how to mend it."),

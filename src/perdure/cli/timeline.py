@@ -105,6 +105,11 @@ class _Teller:
         others = [f"entry {one.seq} -> {self._value(one.result)}" for one in it.overrides]
         return f"forked from run {clean(it.of)} at entry {it.cut}{given}{''.join(f', {one}' for one in others)}"
 
+    def undone(self, it: r.Undone) -> str:
+        kept = f", {counted(len(it.kept), 'effect')} kept" if it.kept else ""
+        by = f" by {clean(it.by)}" if it.by else ""
+        return f"{counted(it.steps, 'step')} undone{by}: as it was after entry {it.to}{kept}"
+
     def resumed(self, it: r.RunResumed) -> str:
         return f"resumed in {clean(str(it.holder))}"
 
@@ -170,6 +175,7 @@ _WORDS: dict[type[r.Record], Callable[[_Teller, Any], str]] = {
     r.RunStarted: _Teller.started,
     r.RunResumed: _Teller.resumed,
     r.Forked: _Teller.forked,
+    r.Undone: _Teller.undone,
     r.RunFinished: _Teller.finished,
     r.RunFailed: lambda teller, it: f"failed{', is tried again' if it.again_at else ''}: {clean(it.text)}",
     r.TaskParked: lambda teller, it: "parked: its worker has left it",

@@ -292,6 +292,18 @@ def _forked(stream: int, seq: int, at: int, it: r.Forked) -> list[Statement]:
     return [Statement("add_fork", run), *asked]
 
 
+def _undone(stream: int, seq: int, at: int, it: r.Undone) -> list[Statement]:
+    back = [
+        Statement("put_state", (stream, RUN_STATE, one.key, one.value, at))
+        if one.value
+        else Statement("drop_state", (stream, RUN_STATE, one.key))
+        for one in it.state
+    ]
+    closed = [Statement("close_question", (stream, question)) for question in it.closes]
+    told = f"{it.steps} steps undone by {it.by}"
+    return [*back, *closed, *([] if it.inside else _status(stream, r.Status.INTERRUPTED, at, 0, told))]
+
+
 def _asked(stream: int, seq: int, at: int, it: r.QuestionAsked | r.WaitBegan) -> list[Statement]:
     about = it.about if isinstance(it, r.QuestionAsked) else seq
     question = Statement("add_question", (stream, seq, about, it.kind, it.text, at))
@@ -335,4 +347,5 @@ _FOLDS: dict[type[r.Record], Fold] = {
     r.Landed: _landed,
     r.Folded: _folded,
     r.Forked: _forked,
+    r.Undone: _undone,
 }

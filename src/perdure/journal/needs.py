@@ -16,7 +16,16 @@ from ..store.base import Statement, Store
 
 _CALLS = (r.StepDone, r.StepFailed, r.AttemptFailed, r.ItemDone, r.Wrote)
 _EFFECTS = (r.EffectIntended, r.EffectAgain, r.EffectDone, r.EffectFailed, r.EffectDoubted)
-_RUNS = (r.RunResumed, r.RunFailed, r.RunInterrupted, r.RunPaused, r.RunReleased, r.CleanupBegan, r.TaskParked)
+_RUNS = (
+    r.RunResumed,
+    r.RunFailed,
+    r.RunInterrupted,
+    r.RunPaused,
+    r.RunReleased,
+    r.CleanupBegan,
+    r.TaskParked,
+    r.Undone,
+)
 _QUESTIONS = (r.QuestionAsked, r.QuestionClosed, r.WaitBegan, r.WaitEnded)
 PASSING = frozenset({*_CALLS, *_EFFECTS, *_RUNS, *_QUESTIONS, r.Landed, r.Folded})
 """Entries that only matter to a run at work, or for what they have landed. The first and the last one of a run are not

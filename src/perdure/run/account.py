@@ -66,6 +66,10 @@ class Account:
         self._saved: dict[str, r.Saved] = {}
         self._lost: list[r.Usage] = []
 
+    def follow(self, ledger: Ledger) -> None:
+        """The run has gone back, and goes on with another one."""
+        self._ledger = ledger
+
     # -- what resuming saves ------------------------------------------------------------------------------------
 
     def credit(self, recorded: Recorded) -> None:

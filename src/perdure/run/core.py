@@ -20,7 +20,7 @@ from ..store.base import Statement
 from . import obeying
 from .account import Account
 from .functions import EXPLICIT, Function, Options
-from .ledger import Ledger, Recorded
+from .ledger import Ledger, Recorded, Turn
 from .lines import at_line
 from .renames import Place, adopt
 from .requests import Interruptible, Protocol, Read, Submit
@@ -56,6 +56,18 @@ class View:
                 self.result = write.value
 
 
+def view_of(events: Iterable[r.Event]) -> View:
+    """What a run has of its own after some entries, all of which hold: state and messages."""
+    view = View()
+    for event in events:
+        record = event.record
+        if isinstance(record, r.StepDone | r.EffectDone | r.ItemDone):
+            view.apply(record.writes)
+        elif isinstance(record, r.Wrote):
+            view.apply((record.write,))
+    return view
+
+
 class RunCore:
     """The shared heart of `Run` and `AsyncRun`: no I/O of its own, it makes units and consumes records."""
 
@@ -79,6 +91,7 @@ class RunCore:
         self.bodies = engine.place.bodies.setdefault(head.stream, set())
         """Bodies of this run in threads of this process; one that timed out may still be at work."""
         self.root = Frame(self, "", None, "", None)
+        self.root.trail, self.root.units = [], []
         self.child: RunCore | None = None
         self.order: obeying.Told | None = None
         """What it was told, as far as it has heard, and has not obeyed yet."""
@@ -264,6 +277,12 @@ class RunCore:
                 outer.buffer.supersede(writes)
             outer = outer.parent
 
+    def turn(self, turn: Turn) -> None:
+        """The code goes back: from here on it sees what it saw then, and matches what was recorded after it went."""
+        turn.view.result = self.view.result
+        self.ledger, self.view = turn.ledger, turn.view
+        self.account.follow(turn.ledger)
+
     def must_hold_lease(self) -> Protocol[None]:
         """The last look before an effect's body: a process that slept past its deadline must not act on old rights."""
         tenancy = self.engine.tenancy
@@ -295,6 +314,7 @@ class RunCore:
         self, frame: Frame, function: Function, options: Options, arguments: dict[str, Any], ident: bytes
     ) -> tuple[Recorded | None, int]:
         """The recorded call that this one is, if any, and which of its kind it is."""
+        mark = frame.mark()
         recorded, nth = self._find(frame, function.name, ident)
         if self.resumed and (recorded is None or recorded.blank):
             with self.lock:
@@ -304,6 +324,9 @@ class RunCore:
             recorded.consumed = True
             if recorded.effect and recorded.done:
                 self.ledger.close(recorded)
+        if frame.units is not None:
+            known = recorded is not None and recorded.seq > 0
+            frame.begin(mark, recorded.since if recorded is not None and known else self.head.seq)
         return recorded, nth
 
     def _find(self, frame: Frame, name: str, ident: bytes) -> tuple[Recorded | None, int]:

@@ -36,11 +36,13 @@ class Loop:
     ) -> None:
         self.run = run
         self._outer = frame_of(run)
+        mark = self._outer.mark()
         nth = self._outer.count("\0each", name.encode())
         # A name is made a label too: "1" or "a#2" must not be taken for another loop, nor "/" for an end of a scope.
         again = f"#{nth + 1}" if nth else ""
         label = _label(name, "name") + again if name else str(nth + 1)
         self._prefix = f"{self._outer.path}{label}:"
+        self._outer.begin(mark, run.head.seq, self._prefix)
         for old in was:
             label = str(old) if isinstance(old, int) else _label(old, "was") + again
             with run.lock:

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from .. import records as r
 from ..process import Holder
+
+if TYPE_CHECKING:
+    from .core import View
 
 
 class Recorded(msgspec.Struct, eq=False, gc=False):
@@ -87,6 +90,17 @@ AGAIN = ("refused", "withdrawn")
 """How a wait ends that is begun anew when the code comes there: its answer did not fit, or the code did not come."""
 
 
+class Turn(msgspec.Struct, frozen=True):
+    """The code goes back over some steps."""
+
+    undone: r.Undone
+    view: View
+    """What it sees from then on."""
+    ledger: Ledger
+    before: tuple[r.Event, ...]
+    """What held until then."""
+
+
 class Ledger:
     """The recorded part of a run."""
 
@@ -137,6 +151,10 @@ class Ledger:
         """The largest `since`: something was begun after that entry."""
         self.forked: r.Forked | None = None
         """Of a fork, its first own entry: what came before it is its origin's."""
+        self.undos = 0
+        """How often it went back: then this is not the whole story, see `undoing.py`."""
+        self.after: Turn | None = None
+        """What the code comes to when it goes back for the next time."""
         self.openings = 0
         """How often it was opened; of a fork, since it is one."""
         self.read(events)
@@ -274,12 +292,24 @@ class Ledger:
         self.forked, self.finished, self.openings = it, None, 0
         self.cleanup = None  # it is another run that was cancelled
         self.taken.clear()  # events are sent to a run by its id, and numbered for each
+        self.override(it)
+
+    def override(self, it: r.Forked) -> None:
+        """Steps have other results in a fork."""
         for override in it.overrides:
             for recorded in self._ended_at(override.seq):
                 recorded.done, recorded.failed, recorded.result = True, 0, override.result
 
+    def share(self, latest: Ledger) -> None:
+        """Of one run, whose code went back: whose it is, and how it ended, is the same for every chapter."""
+        self.started, self.forked, self.finished = latest.started, latest.forked, latest.finished
+        self.holders, self.taken_at, self.openings = latest.holders, latest.taken_at, latest.openings
+
     def _ended_at(self, seq: int) -> list[Recorded]:
         return [one for calls in self.calls.values() for one in calls if one.seq == seq and not one.effect]
+
+    def _on_undone(self, event: r.Event, it: r.Undone) -> None:
+        self.undos += 1
 
     def _on_resumed(self, event: r.Event, it: r.RunResumed) -> None:
         self.openings += 1
@@ -434,6 +464,7 @@ def _operation_key(write: r.Write) -> str:
 _HANDLERS: dict[type[r.Record], Callable[[Ledger, r.Event, Any], None]] = {
     r.RunStarted: Ledger._on_started,
     r.Forked: Ledger._on_forked,
+    r.Undone: Ledger._on_undone,
     r.RunResumed: Ledger._on_resumed,
     r.RunFinished: Ledger._on_finished,
     r.RunFailed: Ledger._on_failed,

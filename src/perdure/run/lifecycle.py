@@ -293,6 +293,10 @@ def _recorded(engine: Engine, head: Head, claimed: Claimed, folded: Sequence[Row
         if claimed.fence or known == list(folded):
             raise
         return _recorded(engine, head, claimed, known)
+    if ledger.undos:
+        from .undoing import open_chapters
+
+        return open_chapters(events_of(engine.store, head.stream, fork=claimed.fork))
     return ledger
 
 

@@ -61,10 +61,21 @@ class Buffer:
         return tuple(msgspec.structs.replace(one, step=step) for one in self.usage) if self.usage else ()
 
 
+class Begun(msgspec.Struct, frozen=True, gc=False):
+    """A step, an effect or a loop of the run itself that the code has come to."""
+
+    mark: int
+    """Where in the trail it begins."""
+    since: int
+    """The last entry before it."""
+    loop: str
+    """How the scopes of a loop's items begin."""
+
+
 class Frame:
     """One level of the code's position in a run."""
 
-    __slots__ = ("alive", "buffer", "counts", "inside", "intent", "parent", "path", "run")
+    __slots__ = ("alive", "buffer", "counts", "inside", "intent", "parent", "path", "run", "trail", "units")
 
     def __init__(self, run: RunCore, path: str, parent: Frame | None, inside: str, buffer: Buffer | None) -> None:
         self.run = run
@@ -79,6 +90,10 @@ class Frame:
         self.alive = True
         self.intent = 0
         """In the body of an effect: the number of its intent."""
+        self.trail: list[tuple[str, bytes]] | None = None
+        """Of the run itself: all that was counted, in order, so that it can be counted back."""
+        self.units: list[Begun] | None = None
+        """And the steps, effects and loops among them."""
 
     def body(self, inside: str) -> Frame:
         """The frame in which a body runs."""
@@ -94,13 +109,45 @@ class Frame:
         with self.run.lock:
             nth = self.counts.get(key, 0)
             self.counts[key] = nth + 1
+            if self.trail is not None:
+                self.trail.append(key)
         return nth
+
+    def mark(self) -> int:
+        """Where in the trail something begins."""
+        return len(self.trail) if self.trail is not None else 0
+
+    def begin(self, mark: int, since: int, loop: str = "") -> None:
+        """Something begins that can be undone."""
+        if self.units is not None:
+            self.units.append(Begun(mark, since, loop))
+
+    def begun_last(self, steps: int) -> list[Begun]:
+        """The last of them."""
+        return (self.units or [])[-steps:]
+
+    def go_back(self, steps: int) -> None:
+        """Count back to before them."""
+        if not self.units or self.trail is None:
+            return
+        with self.run.lock:
+            mark = min(begun.mark for begun in self.units[-steps:])
+            for key in self.trail[mark:]:
+                self.counts[key] -= 1
+            del self.trail[mark:], self.units[-steps:]
 
     def uncount(self, name: str, ident: bytes) -> None:
         """A call came to nothing that is recorded: the next one takes its place."""
         with self.run.lock:
             if (name, ident) in self.counts:
                 self.counts[name, ident] -= 1
+                self._unmark((name, ident))
+
+    def _unmark(self, key: tuple[str, bytes]) -> None:
+        if self.trail is not None and self.units is not None:
+            mark = len(self.trail) - 1 - self.trail[::-1].index(key)
+            del self.trail[mark]
+            self.units = [one for one in self.units if one.mark != mark]
 
 
 FRAME: ContextVar[Frame | None] = ContextVar("perdure_frame", default=None)

@@ -34,6 +34,7 @@ from ..run.writes import MessageReader, StateReader, get_result, set_result, wri
 
 if TYPE_CHECKING:
     from ..run.executor import RunExecutor
+    from ..run.undoing import Undo
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -304,6 +305,23 @@ class Run:
         step = self._durable(function, False, None, (), Options())
         before = earlier_loops(was)
         return list(self._do(map_items(self._core, step, items, key, max_concurrency, errors, name, before)))
+
+    def undo(self, steps: int = 1, *, effects: str = "keep") -> Undo:
+        """Go back over the last steps, effects and loops: results, state and messages are as they were before them.
+
+        >>> draft = write(topic)
+        >>> if not good(draft):
+        ...     run.undo()
+        ...     draft = write(topic)
+
+        It is recorded: on resume the code goes the same way. Effects have happened: called again they return what they
+        did. With `effects="again"` they are forgotten, and done again when they are called: say so when you have taken
+        back what they did. What was written to the agent stays; it is in what this returns.
+        """
+        from ..run.undoing import undo
+
+        undone: Undo = self._do(undo(self._core, steps, effects))
+        return undone
 
     def item_done(self) -> None:
         """The current item is done now, even if the loop is left before it asks for the next."""
