@@ -167,8 +167,8 @@ class RehearsedRun(RunCore):
         return sorted(found.values(), key=lambda one: one.seq)
 
     def asked_for(self, one: Recorded) -> bool:
-        """Whether the code came to it, or to the item around it, which was done."""
-        return one.consumed or self._passed(one.path)
+        """Whether the code came to it, now or before it went back; or to the item around it, which was done."""
+        return one.consumed or one.credited or self._passed(one.path)
 
     def _passed(self, path: str) -> bool:
         return any(scope in self._items for scope in scopes_around(path))

@@ -354,3 +354,15 @@ def test_an_async_program(shop: Shop, capsys: pytest.CaptureFixture[str]) -> Non
         _, report = check(capsys, f"{name}:main")
         assert [run["verdict"] for run in report["runs"]] == verdicts
         assert shop.module(name).ran == []
+
+
+def test_forks_and_runs_that_went_back(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+    change = ("        run.result", "        run.undo(3)\n        rate(7)\n        run.result")
+    program = shop.module(shop.written(PROGRAM, change))
+    program.main("back")
+    program.agent.runs.fork("back", at="search", to="branch")
+    program.main("branch")
+    close_left(shop.url)
+    code, report = check(capsys, f"{shop.written(PROGRAM, change)}:main")
+    assert {run["id"]: run["verdict"] for run in report["runs"]} == {"back": "replays", "branch": "replays"}
+    assert code == 0

@@ -51,7 +51,8 @@ def expected(program: Program) -> tuple[dict[str, Any], list[Any], list[str]]:
     state: dict[str, Any] = {}
     messages: list[Any] = []
     ran: list[str] = []
-    units: list[tuple[dict[str, Any], list[Any], list[int]]] = []
+    units: list[tuple[dict[str, Any], list[Any], int]] = []
+    effects: list[tuple[int, list[int]]] = []  # what each of them wrote
 
     def body(kind: str, place: int) -> None:
         ran.append(f"{kind} {place}")
@@ -60,11 +61,12 @@ def expected(program: Program) -> tuple[dict[str, Any], list[Any], list[str]]:
 
     for place, (kind, value) in enumerate(program):
         if kind in ("step", "effect", "each"):
-            units.append((copy.deepcopy(state), copy.deepcopy(messages), [place] if kind == "effect" else []))
+            units.append((copy.deepcopy(state), copy.deepcopy(messages), len(effects)))
         if kind == "step":
             body("step", value)
         elif kind == "effect":
             body("effect", place)
+            effects.append((place, state["effect"]))
         elif kind == "set":
             state["open"] = [state.get("open"), value]
         elif kind == "say":
@@ -74,12 +76,10 @@ def expected(program: Program) -> tuple[dict[str, Any], list[Any], list[str]]:
                 body("item", place * 10 + item)
                 state["last"] = item
         else:
-            undone = units[-value:]
+            state, messages, before = units[-value]
             del units[-value:]
-            wrote = {at: [*state["effect"][: state["effect"].index(at) + 1]] for *_, kept in undone for at in kept}
-            state, messages = undone[0][0], undone[0][1]
-            for at, value_then in wrote.items():  # what an effect wrote stays with it
-                state["effect"] = value_then
+            for at, wrote in effects[before:]:  # what an effect wrote stays with it
+                state["effect"] = wrote
                 messages.append(["effect", at])
     return state, messages, ran
 
@@ -118,7 +118,7 @@ def perform(agent: Agent, run_id: str, program: Program, ran: list[str], stop: i
     return agent.runs.result(run_id)
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(program=programs(), data=st.data())
 def test_any_program_that_goes_back_comes_to_what_a_plain_one_does(
     store_url: str, program: Program, data: st.DataObject
@@ -151,7 +151,7 @@ def trip(agent: Agent, world: World, run_id: str, *, effects: str = "keep", othe
         first = run.effect(book, "9am")
         undone = run.undo(effects=effects)
         assert undone.kept == (("book",) if effects == "keep" else ())
-        assert "state trips/booked, version" in str(undone.stays[0])
+        assert "state" in [it.kind for it in undone.stays]
         run.result = [first, run.effect(book, "11am" if other else "9am")]
     return agent.runs.result(run_id)
 

@@ -124,7 +124,10 @@ def _settled(before: Sequence[r.Event], chapter: Chapter, ledger: Ledger) -> Tur
                 one.consumed = one.credited = True
                 one.writes = ()
             elif one.seq in undone.kept:
-                one.writes = ()  # they are in the view: what an effect wrote stays with it
+                one.credited, one.writes = True, ()  # they are in the view: what an effect wrote stays with it
+    for waits in ledger.waits.values():
+        for waited in waits:
+            waited.asked = waited.asked or waited.seq <= undone.to
     return Turn(undone, view_of(chapter.events[: chapter.before]), ledger, tuple(before))
 
 

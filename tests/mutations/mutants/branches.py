@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutations.mutant import mutant
 
 TESTS = "conformance/test_branches.py::"
+UNDO = "conformance/test_undo.py::"
 
 BRANCHES = (
     mutant(
@@ -62,5 +63,37 @@ BRANCHES = (
         "run/core.py",
         "credits=ledger.openings > 1",
         "credits=resumed",
+    ),
+    mutant(
+        "an-undone-effect-is-forgotten",
+        "an effect that was gone back over is done again without a word",
+        UNDO + "test_an_effect_that_was_undone_is_not_silently_repeated",
+        "run/undoing.py",
+        'if effects == "keep" or ledger.by_intent[seq].in_doubt]',
+        "if ledger.by_intent[seq].in_doubt]",
+    ),
+    mutant(
+        "an-undo-counts-nothing-back",
+        "after going back the same call is taken for another one",
+        UNDO + "test_any_program_that_goes_back_comes_to_what_a_plain_one_does",
+        "run/scope.py",
+        "                self.counts[key] -= 1\n            del",
+        "                pass\n            del",
+    ),
+    mutant(
+        "a-replay-knows-nothing-of-an-undo",
+        "after a crash the run does what was undone, and not what came after it",
+        UNDO + "test_killed_around_an_undo",
+        "run/lifecycle.py",
+        "    if ledger.undos:\n",
+        "    if False:\n",
+    ),
+    mutant(
+        "an-undo-leaves-the-state",
+        "others see the state that was undone",
+        UNDO + "test_killed_around_an_undo",
+        "journal/fold.py",
+        "    return [*back, *closed, ",
+        "    return [*closed, ",
     ),
 )
