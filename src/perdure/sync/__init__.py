@@ -2,7 +2,8 @@
 """The public face of agents and runs."""
 
 from .agent import Agent
-from .run import Each, Messages, Run, State
+from .run import Each, Run
+from .run_data import Messages, State
 from .runs import Runs
 
 __all__ = ["Agent", "Each", "Messages", "Run", "Runs", "State"]

@@ -17,7 +17,6 @@ from ..durations import Duration
 from ..engine import Engine
 from ..errors import NotDurable
 from ..limits import RETRY_BACKOFF_SECONDS
-from ..records import Op
 from ..run import waiting
 from ..run.core import RunCore
 from ..run.durable import Durable, make_durable
@@ -27,10 +26,10 @@ from ..run.lifecycle import end_run, open_run
 from ..run.obeying import Cleaning
 from ..run.parallel import AT_ONCE, map_items
 from ..run.requests import drive_sync
-from ..run.requests import drive_sync as block
 from ..run.scope import FRAME, current
 from ..run.waiting import NO_DEFAULT
-from ..run.writes import MessageReader, StateReader, get_result, set_result, write
+from ..run.writes import get_result, set_result
+from .run_data import Messages, State
 
 if TYPE_CHECKING:
     from ..run.executor import RunExecutor
@@ -443,48 +442,3 @@ class _Items(Generic[R]):
     def __del__(self) -> None:
         # `break`, `return` and exceptions drop the iterator at once: the code is outside of the item again.
         self._loop.close()
-
-
-class State(StateReader):
-    """`run.state`: a mapping. Reading gives copies; setting is durable when it returns.
-
-    >>> run.state["seen"] = run.state.get("seen", 0) + 1
-    """
-
-    def set(self, key: str, value: Any) -> None:
-        """Set one key."""
-        drive_sync(self._run.store, write(self._run, Op.SET, key, value, f"state[{key!r}]"))
-
-    def delete(self, key: str) -> None:
-        """Remove one key; KeyError when it is not there."""
-        if key not in self:
-            raise KeyError(key)
-        drive_sync(self._run.store, write(self._run, Op.DELETE, key, None, f"state[{key!r}]"))
-
-    def incr(self, key: str, by: float = 1) -> Any:
-        """Add to a number, from 0, and return it."""
-        value = self.get(key, 0) + by
-        self.set(key, value)
-        return value
-
-    def __setitem__(self, key: str, value: Any) -> None:
-        # An assignment cannot be awaited: in the open it blocks for one commit.
-        block(self._run.store, write(self._run, Op.SET, key, value, f"state[{key!r}]"))
-
-    def __delitem__(self, key: str) -> None:
-        if key not in self:
-            raise KeyError(key)
-        block(self._run.store, write(self._run, Op.DELETE, key, None, f"state[{key!r}]"))
-
-
-class Messages(MessageReader):
-    """`run.messages`: a sequence that only grows."""
-
-    def append(self, message: Any) -> None:
-        """Add one message."""
-        drive_sync(self._run.store, write(self._run, Op.MESSAGE, "", message, "message"))
-
-    def extend(self, messages: Iterable[Any]) -> None:
-        """Add several, one after the other."""
-        for message in messages:
-            self.append(message)

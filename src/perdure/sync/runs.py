@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..branches.forks import Fork
     from ..handoff import Handoff
     from ..orders import RunOrder
+    from ..run.undoing import Undo
 
 
 class Runs(Face):
@@ -139,6 +140,12 @@ class Runs(Face):
         given = forks.NO_INPUT if input is ... else input
         made = forks.fork(self._engine, id, at=at, to=new, override=override, given=given)
         return self._do(made)
+
+    def undo(self, id: str, steps: int = 1, *, effects: str = "keep", by: str | None = None) -> Undo:
+        """Take back the last steps of a run that is not open: opened again, it does them anew. See `run.undo`."""
+        from ..branches.undoing import undo
+
+        return self._do(undo(self._engine, id, steps, effects, by))
 
     def diff(self, a: str, b: str) -> RunDiff:
         """What differs between two runs: steps and their results, state, messages, what they came to.
