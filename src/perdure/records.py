@@ -19,7 +19,6 @@ from .process import Holder
 SALT_BYTES = 16
 """An entry's body begins with that many random bytes, so that the digest of an erased one tells nothing."""
 
-
 Record = plan_records.Record
 StepStatus = plan_records.StepStatus
 Standing = plan_records.Standing
@@ -44,10 +43,7 @@ CarriedUsage = fold_records.CarriedUsage
 CarriedSavings = fold_records.CarriedSavings
 Floor = fold_records.Floor
 Folded = fold_records.Folded
-Override = fork_records.Override
-OpenQuestion = fork_records.OpenQuestion
 Forked = fork_records.Forked
-Back = fork_records.Back
 Undone = fork_records.Undone
 
 

@@ -234,6 +234,13 @@ def test_undone_from_outside(store_url: str, world: World) -> None:
     assert program(asks=False) == "none" and world.all() == ["look", "think", "think"]
     with pytest.raises(RunFinished, match="fork"):
         agent.runs.undo("r")
+    for run_id, refused in (("cancelled", RunFinished), ("paused", RunBusy)):
+        with pytest.raises(Stop), agent.run(run_id) as run:
+            run.step(world.do, "look")
+            raise Stop
+        getattr(agent.runs, "cancel" if run_id == "cancelled" else "pause")(run_id)
+        with pytest.raises(refused, match=run_id):
+            agent.runs.undo(run_id)
     with agent.run("open") as run:
         run.step(world.do, "look")
         with pytest.raises(RunBusy):

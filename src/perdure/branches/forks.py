@@ -11,6 +11,7 @@ from .. import codec, objects
 from .. import records as r
 from ..errors import PointNotFound, RunExists, RunFolded, RunNotFound
 from ..failpoints import Site
+from ..fork_records import OpenQuestion, Override
 from ..journal.append import Append, Head
 from ..journal.lineage import events_of, lineage
 from ..limits import FORK_DEPTH_MAX
@@ -83,8 +84,8 @@ class _Plan(msgspec.Struct, frozen=True):
     cut: int
     input: bytes
     digest: bytes
-    overrides: tuple[r.Override, ...]
-    questions: tuple[r.OpenQuestion, ...]
+    overrides: tuple[Override, ...]
+    questions: tuple[OpenQuestion, ...]
     outcomes: tuple[r.Record, ...]
     """Of effects that had begun: entries of its own from the beginning."""
     objects: tuple[Statement, ...]
@@ -127,7 +128,7 @@ def _plan(engine: Engine, run_id: str, at: Point | None, override: Mapping[Point
         tuple(it.call.name for seq, it in begun.items() if seq not in {one.intent for one in outcomes}),
         tuple(stays_after(events, cut, begun)),
     )
-    overrides = tuple(r.Override(seq, result) for seq, result in sorted(results.items()))
+    overrides = tuple(Override(seq, result) for seq, result in sorted(results.items()))
     return _Plan(owner, cut, packed, digest, overrides, open_questions(kept), tuple(outcomes), tuple(made), told)
 
 

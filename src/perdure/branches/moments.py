@@ -10,6 +10,7 @@ import msgspec
 
 from .. import objects
 from .. import records as r
+from ..fork_records import OpenQuestion
 from ..journal.fold import told_by
 from ..run.core import view_of
 from ..run.history import effective
@@ -66,15 +67,15 @@ def _summary(info: RunInfo, events: Sequence[r.Event], waits: bool) -> Any:
     return msgspec.structs.replace(info.summary, status=status, error=error, holder="", resumes=resumes, changed_at=at)
 
 
-def open_questions(events: Sequence[r.Event]) -> tuple[r.OpenQuestion, ...]:
+def open_questions(events: Sequence[r.Event]) -> tuple[OpenQuestion, ...]:
     """What was waited for after these entries."""
-    found: dict[int, r.OpenQuestion] = {}
+    found: dict[int, OpenQuestion] = {}
     for event in events:
         it = event.record
         if isinstance(it, r.QuestionAsked):
-            found[event.seq] = r.OpenQuestion(event.seq, it.about, it.kind, it.text, event.at)
+            found[event.seq] = OpenQuestion(event.seq, it.about, it.kind, it.text, event.at)
         elif isinstance(it, r.WaitBegan):
-            found[event.seq] = r.OpenQuestion(event.seq, event.seq, it.kind, it.text, event.at)
+            found[event.seq] = OpenQuestion(event.seq, event.seq, it.kind, it.text, event.at)
         elif isinstance(it, r.QuestionClosed | r.WaitEnded):
             found.pop(it.question if isinstance(it, r.QuestionClosed) else it.wait, None)
         elif isinstance(it, r.RunCancelled):

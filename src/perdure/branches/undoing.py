@@ -14,6 +14,7 @@ from ..journal.append import Append, Head
 from ..journal.lineage import events_of
 from ..leases import read_lease
 from ..run.history import beginnings, effective
+from ..run.ordering import unobeyed
 from ..run.requests import Protocol, Read, Submit
 from ..run.undoing import Undo, must_be_steps, plan, told
 from ..runs import must_exist
@@ -23,8 +24,12 @@ if TYPE_CHECKING:
     from ..engine import Engine
 
 
+_OVER = (r.Status.FINISHED, r.Status.CANCELLING, r.Status.CANCELLED)
+
+
 class _Plan(msgspec.Struct, frozen=True):
     stream: int
+    status: r.Status
     seq: int
     """The last entry that it was made of."""
     undone: r.Undone
@@ -41,17 +46,18 @@ def undo(engine: Engine, run_id: str, steps: int, effects: str, by: str | None) 
 
 def _plan(engine: Engine, run_id: str, steps: int, effects: str, by: str) -> _Plan:
     row = must_exist(engine.store, engine.name, run_id)
-    if row[3] == r.Status.FINISHED:
-        raise RunFinished(
-            f"run {run_id!r} is finished: it stays as it is", hint="agent.runs.fork makes one that goes on"
-        )
+    if row[3] in _OVER:
+        hint = "agent.runs.fork makes one that goes on from any moment"
+        raise RunFinished(f"run {run_id!r} is {row[3]}: it stays as it is", hint=hint)
+    if row[3] == r.Status.PAUSED:
+        raise RunBusy(f"run {run_id!r} is paused", hint="agent.runs.resume it, and start its program, before that")
     events = events_of(engine.store, row[0], fork=row[11] > 0)
     holding = effective(events)
     begun = beginnings(holding)
     if len(begun) < steps:
         raise PointNotFound(f"run {run_id!r} has done {len(begun)} steps, and {steps} cannot be undone")
     undone = plan(holding, min(begun[-steps:]), steps, effects, inside=False, by=by)
-    return _Plan(row[0], events[-1].seq, undone, told(holding, undone))
+    return _Plan(row[0], r.Status(row[3]), events[-1].seq, undone, told(holding, undone))
 
 
 class _Undo(Unit[None]):
@@ -74,7 +80,11 @@ class _Undo(Unit[None]):
         if not ours and lease.alive():
             raise lease.busy(self._id)
         take = Statement("take_lease", (it.stream, lease.fence, None), Overtaken)
-        [_, [(seq, link)]] = yield [take, Statement("head_of", (it.stream,))]
+        look = [Statement("head_of", (it.stream,)), Statement("orders_under", (it.stream, lease.fence))]
+        [_, [(seq, link)], orders] = yield [take, *look]
+        if unobeyed(it.status, orders) is not None:
+            hint = "start its program, which obeys and ends"
+            raise RunBusy(f"run {self._id!r} was told to stop, and has not heard it yet", hint=hint)
         if seq != it.seq:
             raise StoreBusy(
                 f"run {self._id!r} has gone on meanwhile; nothing was undone", hint="look at it, and try again"

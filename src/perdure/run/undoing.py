@@ -13,6 +13,7 @@ import msgspec
 from .. import records as r
 from ..errors import PointNotFound
 from ..failpoints import Site
+from ..fork_records import Back
 from ..journal.lineage import events_of
 from .core import RunCore, view_of
 from .history import Chapter, Stays, chapters, stays_after, what_is_left
@@ -83,7 +84,7 @@ def plan(events: Sequence[r.Event], to: int, steps: int, effects: str, *, inside
     left = what_is_left(events, bare)
     then, now = view_of(left).state, view_of(events).state
     changed = [key for key in sorted(then.keys() | now.keys()) if then.get(key) != now.get(key)]
-    state = [r.Back(key, then.get(key, b"")) for key in changed]
+    state = [Back(key, then.get(key, b"")) for key in changed]
     asked = {seq for seq in _open(events) if seq > to} - _open(left)
     undone: r.Undone = msgspec.structs.replace(bare, state=tuple(state), closes=tuple(sorted(asked)))
     return undone
