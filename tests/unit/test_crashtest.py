@@ -129,6 +129,13 @@ def test_an_effect_that_is_a_coroutine_raises_after_it_happened(folder: Path, cr
     assert [trial.reached for trial in report.trials] == [True, True, True]
 
 
+def test_a_task_and_its_worker_survive(folder: Path, crashtest: Crashtest) -> None:
+    places = ["effect.outcome:before#1", "task.queue:after#1", "stop:effect.outcome:before#1"]
+    report = crashtest("clean_tasks.py", count_effects="world.txt", only=places)
+    report.assert_survives()
+    assert [trial.reached for trial in report.trials] == [True, True, True]
+
+
 def test_who_was_paused_and_replaced_does_nothing_more(folder: Path, crashtest: Crashtest) -> None:
     places = ["stop:effect.intent:after#1", "stop:effect.outcome:before#2"]
     report = crashtest("clean_shop.py", count_effects="world.txt", only=places)

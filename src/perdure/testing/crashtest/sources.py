@@ -48,7 +48,7 @@ class Sources:
             self.openers |= {"<module>"} if _opens(tree) else set()
             for function in functions:
                 self._read(name, function, lines)
-                self.openers |= {function.name} if _opens(function) else set()
+                self.openers |= {function.name} if _opens(function) or _is_made(function, "task") else set()
 
     def _read(self, file: str, function: Function, lines: dict[str, int]) -> None:
         options = {word.arg: word.value for word in _options(function)}
@@ -57,7 +57,7 @@ class Sources:
             self.checks[function.name] = (called, f"{file}:{lines.get(called, function.lineno)}")
         if (errors := options.get("not_done")) is not None:
             self.not_done[function.name] = f"{file}:{errors.lineno}"
-        if _is_durable(function):
+        if _is_made(function, "step", "effect"):
             self.changes += [Change(function.name, name, f"{file}:{line}") for name, line in _outer_changes(function)]
 
     def flowing_into(self, called: str, origins: Sequence[str]) -> str:
@@ -127,10 +127,10 @@ def _options(function: Function) -> Iterator[ast.keyword]:
         yield from decorator.keywords if isinstance(decorator, ast.Call) else ()
 
 
-def _is_durable(function: Function) -> bool:
-    """Whether it is a step or an effect."""
+def _is_made(function: Function, *makers: str) -> bool:
+    """Whether one of these methods of an agent decorates it."""
     names = [one.func if isinstance(one, ast.Call) else one for one in function.decorator_list]
-    return any(isinstance(name, ast.Attribute) and name.attr in ("step", "effect") for name in names)
+    return any(isinstance(name, ast.Attribute) and name.attr in makers for name in names)
 
 
 def _outer_changes(function: Function) -> Iterator[tuple[str, int]]:
