@@ -281,10 +281,10 @@ def test_text_from_a_store_is_only_text(command: list[str], tmp_path: Path, capf
     assert (told.out + told.err).isascii()
 
 
-def in_terminal(*arguments: str, colour: bool = True) -> str:
+def in_terminal(*arguments: str, colour: bool = True, columns: int = 400) -> str:
     """What a command writes to a terminal; without colour, what remains after its colours are taken away."""
     ours, theirs = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "400"}
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": str(columns)}
     process = subprocess.Popen([*PROGRAM, *arguments], stdout=theirs, stderr=theirs, stdin=theirs, env=environment)
     os.close(theirs)
     pieces = []
@@ -306,6 +306,19 @@ def test_a_terminal_gets_colours_and_a_pipe_gets_none(path: Path) -> None:
     assert "\x1b" not in piped.stdout
     [line] = [line for line in piped.stdout.splitlines() if line.startswith("failed ")]
     assert line.split()[:4] == ["failed", "travel", "failed", "0"]
+
+
+def test_a_narrow_terminal_gets_cards_instead_of_a_table(path: Path) -> None:
+    lines = in_terminal("runs", "--status", "failed", "--store", str(path), colour=False, columns=40).splitlines()
+    assert lines[:4] == ["in-doubt", "  AGENT       travel", "  STATUS      failed", "  DONE        0"]
+    wide = in_terminal("runs", "--status", "failed", "--store", str(path), colour=False, columns=80).splitlines()
+    assert wide[1].split() == ["RUN", "AGENT", "STATUS", "DONE", "LAST", "ENTRY", "WAITS", "FOR"]
+
+
+def test_a_folder_is_no_store(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["runs", "--store", str(path.parent)]) == 2
+    assert capsys.readouterr().err.endswith(f"is a folder, and a store is a file\nhint: give --store {path}\n")
+    assert main(["doctor", "--store", str(path.parent)]) == 1
 
 
 def test_a_dumb_terminal_is_treated_like_a_pipe(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,10 +8,11 @@ import click
 import msgspec
 
 from ..errors import CheckpointNotFound
+from ..hints import meant
 from ..journal.landing import landed_at
 from ..records import CheckpointMade
 from .output import Output, ago, clean, shown, spelled, when
-from .stores import agent_option, agents_meant, common, did_you_mean, existing_store, must_be_one, tolerant
+from .stores import agent_option, agents_meant, common, existing_store, must_be_one, tolerant
 
 if TYPE_CHECKING:
     from ..store.base import Store
@@ -56,8 +57,8 @@ def checkpoints(name: str | None, number: int | None, agent: str | None, url: st
             return 0
         named = must_be_one({it.agent: it for it in found if it.name == name}, "checkpoint")
         if named is None:
-            maybe = did_you_mean(name, [it.name for it in found]) or "`perdure checkpoints` lists what there is"
-            raise CheckpointNotFound(clean(f"there is no checkpoint {name!r}"), hint=maybe)
+            hint = meant(name, [it.name for it in found], "programs make them with agent.checkpoint.create(name, data)")
+            raise CheckpointNotFound(clean(f"there is no checkpoint {name!r}"), hint=clean(hint))
         version = _meant(named, number)
         made = _made(store, named, version)
         unpack = tolerant(store)

@@ -59,8 +59,9 @@ def _examine(url: str, options: str, chosen: bool) -> Iterator[Checked]:
         yield from _look_inside(url, "", options, chosen)
         return
     path = sqlite_path(url)
-    if not os.path.exists(path):
-        yield Checked(Level.PROBLEM, "store", f"there is no store at {path}", f"perdure init{options}")
+    if not os.path.isfile(path):
+        what = f"{path} is a folder" if os.path.isdir(path) else f"there is no store at {path}"
+        yield Checked(Level.PROBLEM, "store", what, f"perdure init{'' if os.path.isdir(path) else options}")
         return
     yield from checkup.place(path)
     yield from checkup.permissions(path)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from ..errors import PerdureError, StoreMovedWarning
+from ..hints import near
 from .output import clean
 
 if TYPE_CHECKING:
@@ -92,11 +93,8 @@ class _Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args[0] not in COMMANDS:
-            import difflib  # only for who has mistyped
-
-            if close := difflib.get_close_matches(args[0], COMMANDS, n=1):
-                ctx.fail(f"No such command {args[0]!r}. Did you mean {close[0]!r}?")
+        if args[0] not in COMMANDS and not args[0].startswith("-"):
+            ctx.fail(f"No such command {args[0]!r}. {near(args[0], COMMANDS).capitalize()}".rstrip())
         return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 VALUE_CHARACTERS_MAX = 200
 """Of one value on a screen; JSON has all of it."""
 
+FOLDED_MIN = 20
+"""Columns of a screen that the widest column of a table needs at least."""
+
 _UNPRINTABLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 """Control, format (direction marks), surrogate, private and unassigned characters, line separators."""
 
@@ -192,16 +195,30 @@ class Output:
             print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
     def _rich_table(self, headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Only the widest column is folded; where that does not do, each row becomes a few lines."""
         from rich import box
         from rich.table import Table
         from rich.text import Text
 
+        widths = [max(map(len, column)) for column in zip(headers, *rows, strict=True)]
+        widest = widths.index(max(widths))
+        if sum(widths) - widths[widest] + min(widths[widest], FOLDED_MIN) + 3 * len(widths) > self._console.width:
+            self._cards(headers, rows)
+            return
         table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
-        for header in headers:
-            table.add_column(Text(header), overflow="fold")
+        for place, header in enumerate(headers):
+            table.add_column(Text(header), overflow="fold", no_wrap=place != widest)
         for row in rows:
             table.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in row))
         self._console.print(table)
+
+    def _cards(self, headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        width = max(map(len, headers))
+        for first, *others in rows:
+            self.pieces([(first, "bold")])
+            for header, cell in zip(headers[1:], others, strict=True):
+                if cell:
+                    self.pieces([(f"  {header:<{width}}  ", "dim"), (cell, STYLES.get(cell, ""))])
 
     def tree(self, tree: Tree) -> None:
         """A tree, in a terminal."""

@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from ..errors import JournalDamaged, StoreTooNew
+from ..hints import near
 from ..journal.lineage import events_of
 from ..journal.walk import folded_in
 from ..records import KIND_OF, Kind, Status
@@ -54,11 +55,12 @@ def runs(status: str | None, agent: str | None, limit: int, url: str | None, as_
         found = list_runs(store, agent, status)
         rows = [row_of(store, run) for run in (found[:limit] if limit else found)]
         now = store.clock.wall_ms()
+        maybe = "" if found or agent is None else near(agent, [name for name, *_ in store.read("all_agents")])
     if as_json:
         out.json([_as_json(row) for row in rows])
         return 0
     if not found:
-        out.line("no runs" if status is None and agent is None else "no such runs")
+        out.line("no runs" if status is None and agent is None else f"no such runs{maybe and f'; {clean(maybe)}'}")
         return 0
     out.table(("RUN", "AGENT", "STATUS", "DONE", "LAST ENTRY", "WAITS FOR"), [_as_cells(row, now) for row in rows])
     if len(found) > len(rows):

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from ..hints import meant
 from ..journal.landing import landed_at
 from ..records import StateChange
 from .output import Output, ago, clean, counted, shown, spelled, when
-from .stores import agent_option, agents_meant, common, did_you_mean, existing_store, must_be_one, tolerant
+from .stores import agent_option, agents_meant, common, existing_store, must_be_one, tolerant
 
 if TYPE_CHECKING:
     from ..store.base import Store
@@ -102,8 +103,8 @@ def _meant(spaces: list[Space], name: str) -> Space:
 
 
 def _nothing(text: str, name: str, there: list[str]) -> click.UsageError:
-    maybe = did_you_mean(name, there) or (f"there is {', '.join(map(clean, there[:5]))}" if there else "")
-    return click.UsageError(clean(text) + (f"; {maybe}" if maybe else ""))
+    maybe = meant(name, there)
+    return click.UsageError(clean(f"{text}; {maybe}" if maybe else text))
 
 
 def _keys(store: Store, space: Space, count: int) -> list[Entry]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,9 +12,19 @@ import click
 
 from .. import trees
 from ..errors import RunNotFound, StoreUnavailable, ValueProblem
+from ..hints import meant, near
 from ..journal.rebuild import refresh
 from ..runs import RunSummary, find_queued, find_runs
-from ..store import is_embedded, is_postgres, locate, open_store, sqlite_path, without_password
+from ..store import (
+    DATABASE_NAME,
+    FOLDER_NAME,
+    is_embedded,
+    is_postgres,
+    locate,
+    open_store,
+    sqlite_path,
+    without_password,
+)
 from .completed import completed_agents, completed_runs
 from .output import Unreadable, clean
 
@@ -60,6 +70,10 @@ def path_of(url: str | None) -> str:
     path = sqlite_path(locate(url))
     if path == ":memory:":
         raise StoreUnavailable("a store in memory is seen by its own process only", hint="give --store a file")
+    if os.path.isdir(path):
+        inside = [os.path.join(path, name) for name in (f"{FOLDER_NAME}/{DATABASE_NAME}", DATABASE_NAME)]
+        there = next(filter(os.path.exists, inside), os.path.join(path, DATABASE_NAME))
+        raise StoreUnavailable(f"{path} is a folder, and a store is a file", hint=f"give --store {shlex.quote(there)}")
     if not os.path.exists(path) or os.path.getsize(path) == 0:
         raise StoreUnavailable(
             f"there is no store at {path}",
@@ -100,27 +114,19 @@ def one_run(store: Store, run_id: str, agent: str | None, *, queued: bool = Fals
 def _no_such_run(store: Store, run_id: str, agent: str | None) -> RunNotFound:
     there = [row[2] for row in store.read("all_runs") if agent in (None, row[1])]
     text = clean(f"{f'agent {agent!r} has' if agent is not None else 'there is'} no run {run_id!r}")
-    maybe = did_you_mean(run_id, there[:CLOSE_AMONG])
+    maybe = clean(near(run_id, there[:CLOSE_AMONG]))
     if agent is not None and not store.read("get_agent", (agent,)):
-        close = did_you_mean(agent, [row[0] for row in store.read("all_agents")])
+        close = clean(near(agent, [row[0] for row in store.read("all_agents")]))
         maybe = f"no agent here has that name{f'; {close}' if close else '.'}"
     return RunNotFound(text, hint=f"{maybe} {RunNotFound.hint}".strip())
-
-
-def did_you_mean(given: str, there: Iterable[str]) -> str:
-    """A question about what is nearest to a name that is not there; empty when nothing is near."""
-    import difflib  # only for who has mistyped
-
-    close = difflib.get_close_matches(given, list(there), n=1, cutoff=0.7)
-    return clean(f"did you mean {close[0]!r}?") if close else ""
 
 
 def one_agent(store: Store, agent: str | None) -> tuple[str, int] | None:
     """The agent that is meant, and its stream: the named one, or the only one; None when there is none yet."""
     there = {name: stream for name, stream, _, _ in store.read("all_agents")}
     if agent is not None and agent not in there:
-        maybe = did_you_mean(agent, there)
-        raise click.UsageError(clean(f"there is no agent {agent!r} in this store") + (f"; {maybe}" if maybe else ""))
+        maybe = meant(agent, there)
+        raise click.UsageError(clean(f"there is no agent {agent!r} in this store{f'; {maybe}' if maybe else ''}"))
     if agent is None and len(there) > 1:
         names = ", ".join(map(clean, there))
         raise click.UsageError(f"there are several agents: {names}; say which one with --agent")
