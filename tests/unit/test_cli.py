@@ -23,7 +23,7 @@ from perdure.cli.stores import said_again
 from .rich_store import copy_to
 
 ROOT = Path(__file__).parents[2]
-STORELESS = {"init", "run", "worker", "crashtest", "doctor", "demo", "archive", "completion"}
+STORELESS = {"init", "run", "worker", "replay-check", "crashtest", "doctor", "demo", "archive", "completion"}
 """Commands that make a store, look for it, or need none."""
 
 PROGRAM = [sys.executable, "-m", "perdure.cli"]

@@ -29,6 +29,8 @@ _STYLES = {
     "refused": "yellow",
     "finished": "green",
     "interrupted": "yellow",
+    "paused": "yellow",
+    "cancelled": "red",
     "killed": "bold red",
     "crashed": "bold red",
     "checkpoint": "magenta",

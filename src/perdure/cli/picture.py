@@ -126,6 +126,16 @@ class _Builder:
         else:
             self._mark(event)  # no process had it open, and how the last one ended stays as it is
 
+    def ordered(self, event: r.Event, it: r.RunCancelled | r.RunPaused) -> None:
+        """Somebody has ended the run, or lets it rest: through its process, or when there was none."""
+        if it.order and self.openings and not self.openings[-1].how:
+            how = "cancelled" if isinstance(it, r.RunCancelled) else "paused"
+            self.closed(event, how, f"{it.reason or 'no reason given'}, says {it.by}")
+            return
+        if self.openings and not self.openings[-1].how:
+            self._killed()
+        self._mark(event)
+
     def replayed(self, event: r.Event, it: r.Replayed) -> None:
         if self.openings:
             last = self.openings[-1]
@@ -312,6 +322,8 @@ _HANDLERS: dict[type[r.Record], Callable[[_Builder, r.Event, Any], None]] = {
     r.RunInterrupted: lambda builder, event, it: builder.closed(event, "interrupted", it.reason),
     r.RunCancelled: lambda builder, event, it: builder.stopped(event, it, "cancelled"),
     r.RunPaused: lambda builder, event, it: builder.stopped(event, it, "paused"),
+    r.RunCancelled: _Builder.ordered,
+    r.RunPaused: _Builder.ordered,
     r.Forked: lambda builder, event, it: builder.closed(event, "forked", f"from {it.of}, after entry {it.cut}"),
     r.Replayed: _Builder.replayed,
     r.StepDone: _Builder.step_done,
