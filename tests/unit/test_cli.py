@@ -16,7 +16,7 @@ import click
 import pytest
 
 from perdure import Agent
-from perdure.cli.main import COMMANDS, EXIT_CODES, cli, main
+from perdure.cli.main import COMMANDS, EXIT_CODES, SECTIONS, cli, main
 from perdure.cli.output import Output, ago, clean, counted, plain, shown, size
 from perdure.cli.stores import said_again
 
@@ -60,6 +60,14 @@ def test_help_lists_every_command_with_its_first_line() -> None:
         assert command is not None
         assert command.name == name
         assert (command.help or "").splitlines()[0] == COMMANDS[name][1]
+
+
+def test_help_has_sections(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    told = capsys.readouterr().out
+    places = [told.index(f"\n{title}:\n  {name} ") for name, title in SECTIONS.items()]
+    assert places == sorted(places)
+    assert all(f"\n  {name} " in told for name in COMMANDS)
 
 
 def test_every_command_has_json_and_a_store() -> None:

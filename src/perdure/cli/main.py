@@ -77,6 +77,16 @@ The function in the module has the name of the command, with `_` for `-`.
 """
 
 
+SECTIONS = {
+    "init": "Run programs",
+    "runs": "Look at runs, and at what agents keep",
+    "answer": "Answer and steer runs",
+    "artifacts": "Look after a store",
+    "demo": "More",
+}
+"""The list of commands has a heading before each of these."""
+
+
 class _Commands(click.Group):
     """Commands that are imported when they are used."""
 
@@ -105,8 +115,14 @@ class _Commands(click.Group):
         return named + click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+        width, parts = max(map(len, COMMANDS)), dict[str, list[tuple[str, str]]]()
+        title = "Commands"
+        for name, (_, line) in COMMANDS.items():
+            title = SECTIONS.get(name, title)
+            parts.setdefault(title, []).append((name.ljust(width), line))
+        for heading, lines in parts.items():
+            with formatter.section(heading):
+                formatter.write_dl(lines)
 
 
 def _version(ctx: click.Context, parameter: click.Parameter, wanted: bool) -> None:

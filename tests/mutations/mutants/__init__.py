@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutations.mutants.artifacts import ARTIFACTS
 from tests.mutations.mutants.branches import BRANCHES
 from tests.mutations.mutants.changes import CHANGES
+from tests.mutations.mutants.commands import OF_COMMANDS
 from tests.mutations.mutants.crashing import CRASHING
 from tests.mutations.mutants.details import DETAILS
 from tests.mutations.mutants.effects import EFFECTS
@@ -45,4 +46,5 @@ MUTANTS = (
     *OF_ORDERS,
     *OF_TASKS,
     *BRANCHES,
+    *OF_COMMANDS,
 )
