@@ -93,6 +93,7 @@ def test_an_entry_of_a_kind_that_nobody_has_drawn_is_told() -> None:
     told = drawn([*story()[:3], r.Event(4, T0 + 3_500, Paused("ann"))], 100, status="paused")
     assert any(re.match("  paused .* Paused$", line) for line in told)  # and not that it was killed
     assert told[-1].startswith("‖ paused at ")
+    assert drawn([*story()[:3], r.Event(4, T0 + 3_500, Paused("ann"))], 100, status="waiting")[-1] == told[-1]
 
 
 @given(

@@ -51,14 +51,18 @@ class _Builder:
         """Rows that have become part of another."""
         self._counts: dict[str, int] = {}
         self._last = 0
+        self._marked = ""
+        """What the last entry was, if nobody has drawn its kind yet: it may say why the process went."""
 
     def take(self, event: r.Event) -> None:
         """One entry more."""
         handler = _HANDLERS.get(type(event.record))
         if handler is not None:
             handler(self, event, event.record)
+            self._marked = ""
         else:
             self._mark(event)
+            self._marked = _words(type(event.record).__name__)
         self._last = max(self._last, event.at)
         if self.openings:
             self.openings[-1].ended = max(self.openings[-1].ended, event.at)
@@ -66,7 +70,7 @@ class _Builder:
     def end(self, status: str, now: int) -> Picture:
         """No more entries: what is open is at work, or was left by a process that is gone."""
         if self.openings and not self.openings[-1].how and status:
-            self._killed("killed" if status in _UNTOLD else status)
+            self._killed("" if status in _UNTOLD else status)
         at = self._last if status else max(now, self._last)
         for row in self.rows:
             if row.phase:
@@ -104,8 +108,8 @@ class _Builder:
         it = Opening(event.seq, event.at, f"process {holder.pid}", holder.host, resumed, ended=event.at)
         self.openings.append(it)
 
-    def _killed(self, how: str = "killed") -> None:
-        self.openings[-1].how = how
+    def _killed(self, how: str = "") -> None:
+        self.openings[-1].how = how or self._marked or "killed"
         self._stopped()
 
     def _stopped(self) -> None:
