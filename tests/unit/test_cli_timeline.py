@@ -118,7 +118,8 @@ def test_every_run_fits_the_screen(width: int, tmp_path: Path, capsys: pytest.Ca
         lines = capsys.readouterr().out.splitlines()
         assert lines[0][:39] == f"run {run['id']} of agent travel: {run['status']}"[:39]
         assert max(map(len, lines)) <= width, lines
-        assert (f"perdure show {run['id']}"[:38] in lines[-1]) == (run["id"] in ("waiting", "in-doubt")), lines
+        needs_somebody = run["status"] == "waiting" or bool(run["in_doubt"])
+        assert (f"perdure show {run['id']}"[:38] in lines[-1]) == needs_somebody, lines
 
 
 def test_the_rows_of_a_run_as_json_and_as_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -326,6 +326,7 @@ _HANDLERS: dict[type[r.Record], Callable[[_Builder, r.Event, Any], None]] = {
     r.RunInterrupted: lambda builder, event, it: builder.closed(event, "interrupted", it.reason),
     r.RunCancelled: lambda builder, event, it: builder.stopped(event, it, "cancelled"),
     r.RunPaused: lambda builder, event, it: builder.stopped(event, it, "paused"),
+    r.TaskParked: lambda builder, event, it: builder.closed(event, "parked", "it waits, and its worker has left it"),
     r.RunCancelled: _Builder.ordered,
     r.RunPaused: _Builder.ordered,
     r.Forked: lambda builder, event, it: builder.closed(event, "forked", f"from {it.of}, after entry {it.cut}"),
