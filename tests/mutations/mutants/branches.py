@@ -75,7 +75,7 @@ BRANCHES = (
     mutant(
         "an-undo-counts-nothing-back",
         "after going back the same call is taken for another one",
-        UNDO + "test_any_program_that_goes_back_comes_to_what_a_plain_one_does",
+        UNDO + "test_an_effect_that_was_undone_is_not_silently_repeated",
         "run/scope.py",
         "                self.counts[key] -= 1\n            del",
         "                pass\n            del",
@@ -83,7 +83,7 @@ BRANCHES = (
     mutant(
         "a-replay-knows-nothing-of-an-undo",
         "after a crash the run does what was undone, and not what came after it",
-        UNDO + "test_killed_around_an_undo",
+        UNDO + "test_undo_under_asyncio",
         "run/lifecycle.py",
         "    if ledger.undos:\n",
         "    if False:\n",
