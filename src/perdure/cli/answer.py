@@ -51,6 +51,8 @@ def answer(
     located = url_of(url)
     with existing_store(located) as store:
         found = one_run(store, run, agent)
+        [(owner, *_)] = store.read("get_agent", (found.agent,))
+        for_workers = bool(store.read("get_task", (owner, found.id)))
     engine = Engine(found.agent, store=located)
     who = by or whoever()
     try:
@@ -64,7 +66,8 @@ def answer(
         out.json({"run": found.id, "agent": found.agent, "verdict": said.verdict, "result": said.result, "by": who})
     else:
         out.line(f"answered: {_in_words(said)}, by {clean(who)}")
-        out.line("The run goes on." if found.holder else "Start the program again, and the run goes on.")
+        goes_on = "A worker goes on with it." if for_workers else "Start the program again, and the run goes on."
+        out.line("The run goes on." if found.holder else goes_on)
     return 0
 
 

@@ -51,6 +51,7 @@ def worker(program: str, queues: tuple[str, ...], concurrency: int, verbose: boo
     else:
         made = AsyncWorker(agent._engine, wanted, concurrency, telling.run)
     _drain_on_signals(made, telling)
+    agent._engine.ensure_agent()  # the store is open: from here on nothing is waited for
     telling.begins(agent, wanted, concurrency)
     if isinstance(made, AsyncWorker):
         asyncio.run(made.run())

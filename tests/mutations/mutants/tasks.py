@@ -70,5 +70,6 @@ OF_TASKS = (
         "tasks/dispatch.py",
         "            if not alive[lease.process]:\n",
         "            if False:\n",
+        hangs=True,
     ),
 )

@@ -1244,14 +1244,14 @@ SELECT (SELECT count(*) FROM (SELECT 1 FROM runs WHERE agent = :agent AND id = :
 -- Fold of an answer or an event: a run that waits for it may go on.
 WITH woken AS (
 UPDATE tasks SET ready_at = 0
-WHERE state = 'parked' AND stream IN (SELECT stream FROM task_waits WHERE what = :what)
+WHERE state = 'parked' AND stream > 0 AND stream IN (SELECT stream FROM task_waits WHERE what = :what)
 RETURNING owner)
 SELECT pg_notify('perdure', current_schema() || ' ' || owner::text) FROM woken;
 
 -- name: wake_by_run(stream)
 -- Fold of the end of a run: those that wait for it may go on.
 WITH woken AS (
-UPDATE tasks SET ready_at = 0 WHERE state = 'parked' AND stream IN (
+UPDATE tasks SET ready_at = 0 WHERE state = 'parked' AND stream > 0 AND stream IN (
     SELECT task_waits.stream FROM runs JOIN agents ON agents.name = runs.agent
     JOIN task_waits ON task_waits.what = 'run ' || agents.stream || ' ' || runs.id WHERE runs.stream = :stream)
 RETURNING owner)
@@ -1260,7 +1260,7 @@ SELECT pg_notify('perdure', current_schema() || ' ' || owner::text) FROM woken;
 -- name: wake_if_answered(stream, of, about)
 -- Fold of TaskParked: the answer was quicker.
 WITH woken AS (
-UPDATE tasks SET ready_at = 0 WHERE stream = :stream AND state = 'parked'
+UPDATE tasks SET ready_at = 0 WHERE stream = :stream AND stream > 0 AND state = 'parked'
   AND EXISTS (SELECT 1 FROM answers WHERE answers.stream = :of AND answers.about = :about)
 RETURNING owner)
 SELECT pg_notify('perdure', current_schema() || ' ' || owner::text) FROM woken;
@@ -1268,7 +1268,7 @@ SELECT pg_notify('perdure', current_schema() || ' ' || owner::text) FROM woken;
 -- name: wake_if_sent(stream, owner, run, name, number)
 -- Fold of TaskParked: the event was quicker.
 WITH woken AS (
-UPDATE tasks SET ready_at = 0 WHERE stream = :stream AND state = 'parked'
+UPDATE tasks SET ready_at = 0 WHERE stream = :stream AND stream > 0 AND state = 'parked'
   AND EXISTS (SELECT 1 FROM signals WHERE signals.owner = :owner AND signals.run = :run AND name = :name AND number = :number)
 RETURNING owner)
 SELECT pg_notify('perdure', current_schema() || ' ' || owner::text) FROM woken;
@@ -1276,7 +1276,7 @@ SELECT pg_notify('perdure', current_schema() || ' ' || owner::text) FROM woken;
 -- name: wake_if_ended(stream, agent, run)
 -- Fold of TaskParked: the other run was quicker.
 WITH woken AS (
-UPDATE tasks SET ready_at = 0 WHERE stream = :stream AND state = 'parked'
+UPDATE tasks SET ready_at = 0 WHERE stream = :stream AND stream > 0 AND state = 'parked'
   AND EXISTS (SELECT 1 FROM runs WHERE runs.agent = :agent AND runs.id = :run AND status IN ('finished', 'failed', 'cancelled'))
 RETURNING owner)
 SELECT pg_notify('perdure', current_schema() || ' ' || owner::text) FROM woken;

@@ -1193,27 +1193,27 @@ SELECT :owner, :agent, :run;
 -- name: wake_task(what)
 -- Fold of an answer or an event: a run that waits for it may go on.
 UPDATE tasks SET ready_at = 0
-WHERE state = 'parked' AND stream IN (SELECT stream FROM task_waits WHERE what = :what);
+WHERE state = 'parked' AND stream > 0 AND stream IN (SELECT stream FROM task_waits WHERE what = :what);
 
 -- name: wake_by_run(stream)
 -- Fold of the end of a run: those that wait for it may go on.
-UPDATE tasks SET ready_at = 0 WHERE state = 'parked' AND stream IN (
+UPDATE tasks SET ready_at = 0 WHERE state = 'parked' AND stream > 0 AND stream IN (
     SELECT task_waits.stream FROM runs JOIN agents ON agents.name = runs.agent
     JOIN task_waits ON task_waits.what = 'run ' || agents.stream || ' ' || runs.id WHERE runs.stream = :stream);
 
 -- name: wake_if_answered(stream, of, about)
 -- Fold of TaskParked: the answer was quicker.
-UPDATE tasks SET ready_at = 0 WHERE stream = :stream AND state = 'parked'
+UPDATE tasks SET ready_at = 0 WHERE stream = :stream AND stream > 0 AND state = 'parked'
   AND EXISTS (SELECT 1 FROM answers WHERE answers.stream = :of AND answers.about = :about);
 
 -- name: wake_if_sent(stream, owner, run, name, number)
 -- Fold of TaskParked: the event was quicker.
-UPDATE tasks SET ready_at = 0 WHERE stream = :stream AND state = 'parked'
+UPDATE tasks SET ready_at = 0 WHERE stream = :stream AND stream > 0 AND state = 'parked'
   AND EXISTS (SELECT 1 FROM signals WHERE signals.owner = :owner AND signals.run = :run AND name = :name AND number = :number);
 
 -- name: wake_if_ended(stream, agent, run)
 -- Fold of TaskParked: the other run was quicker.
-UPDATE tasks SET ready_at = 0 WHERE stream = :stream AND state = 'parked'
+UPDATE tasks SET ready_at = 0 WHERE stream = :stream AND stream > 0 AND state = 'parked'
   AND EXISTS (SELECT 1 FROM runs WHERE runs.agent = :agent AND runs.id = :run AND status IN ('finished', 'failed', 'cancelled'));
 
 -- name: get_task(owner, run)
@@ -1263,7 +1263,8 @@ WHERE owner = :owner AND run = :run AND state = 'running';
 -- What is at work, and by whom: a worker that is gone has left its runs.
 SELECT tasks.run, tasks.task, tasks.queue, leases.fence, leases.holder, holders.boot, holders.namespace, holders.pid,
        holders.started, holders.host, holders.at, holders.deadline - :now
-FROM tasks JOIN leases ON leases.stream = tasks.stream LEFT JOIN holders ON holders.id = leases.holder
+FROM tasks INDEXED BY tasks_running JOIN leases ON leases.stream = tasks.stream
+LEFT JOIN holders ON holders.id = leases.holder
 WHERE tasks.owner = :owner AND tasks.state = 'running' AND tasks.stream > 0;
 
 -- name: count_running(owner, queue)

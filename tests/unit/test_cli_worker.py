@@ -1,0 +1,104 @@
+"""`perdure worker`, `perdure queues` and `perdure retry`: real processes, signals and words."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure import Agent
+from perdure.cli.main import main
+
+PROGRAM = """
+import os, time
+from perdure import Agent
+
+agent = Agent("clerk", store=os.environ["PERDURE_URL"])
+
+@agent.task
+def copy(run, pages):
+    for page in range(pages):
+        run.step(time.sleep, 0.02, name="page", id=str(page))
+    return pages
+
+@agent.task
+def burn():
+    raise OSError("on fire")
+"""
+
+
+@pytest.fixture
+def office(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "office.py").write_text(PROGRAM)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PERDURE_URL", str(tmp_path / "office.db"))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
+    return tmp_path
+
+
+def agent_of(office: Path) -> Agent:
+    agent = Agent("clerk", store=office / "office.db")
+    agent.task(lambda run, pages: None, name="copy")
+    agent.task(lambda: None, name="burn")
+    return agent
+
+
+def read(process: subprocess.Popen[str]) -> dict[str, Any]:
+    assert process.stdout is not None
+    found: dict[str, Any] = json.loads(process.stdout.readline())
+    return found
+
+
+def test_a_worker_says_what_it_does_and_is_drained_by_a_signal(
+    office: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    agent = agent_of(office)
+    copy, burn = agent._engine.tasks["copy"], agent._engine.tasks["burn"]
+    burn.start("b")
+    command = [sys.executable, "-m", "perdure.cli", "worker", "office:agent", "--json", "--concurrency", "1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=office) as worker:
+        assert read(worker)["tasks"] == ["burn", "copy"]
+        assert read(worker) == {"run": "b", "task": "burn", "is": "taken"}
+        assert read(worker) == {"run": "b", "task": "burn", "is": "failed", "error": "OSError: on fire"}
+        copy.start("c", 500)
+        assert read(worker)["run"] == "c"
+        worker.send_signal(signal.SIGTERM)
+        assert read(worker) == {"worker": "draining", "under_way": 1}
+        assert read(worker)["is"] == "drained"
+        assert read(worker)["drained"] == 1
+        assert worker.wait(30) == 0
+    assert main(["queues", "--json"]) == 0
+    [queue] = json.loads(capsys.readouterr().out)
+    assert (queue["queued"], queue["running"], queue["dead"], queue["tasks"]) == (1, 0, 1, ["copy"])
+    assert main(["retry", "b", "--by", "ann"]) == 0
+    assert main(["queues", "pause", "default"]) == 0
+    assert main(["queues"]) == 0
+    told = capsys.readouterr().out
+    assert "queued again: run b of agent clerk, by ann" in told and "paused" in told.splitlines()[-1]
+    assert main(["retry", "b"]) == 2
+    assert "error[PD342]: run 'b' is queued" in capsys.readouterr().err
+    agent.close()
+
+
+@pytest.mark.parametrize(
+    ("program", "told"),
+    [
+        ("nowhere:agent", "there is no module 'nowhere'"),
+        ("office:agnt", "there is no such name. Did you mean office:agent?"),
+        ("office:os", "it is module, and no agent"),
+        ("nowhere.py", "there is no file 'nowhere.py'"),
+    ],
+)
+def test_a_program_that_is_not_there_is_told(
+    office: Path, program: str, told: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(office)
+    monkeypatch.delitem(sys.modules, "office", raising=False)
+    assert main(["worker", program]) == 2
+    assert told in capsys.readouterr().err
