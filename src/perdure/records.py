@@ -197,6 +197,8 @@ class RunStarted(Record, frozen=True):
     parent: int
     fence: int
     holder: Holder
+    task: str = ""
+    """What it is a run of, if it is one of a task."""
 
 
 class RunResumed(Record, frozen=True):

@@ -207,6 +207,14 @@ def summary_of(store: Store, row: tuple[Any, ...]) -> RunSummary:
     return RunSummary(stream, agent, run_id, shown, parent, started_at, changed_at, resumes, error, holder, origin, cut)
 
 
+def task_of(store: Store, stream: int) -> str:
+    """The name of the task that a run is of; of another run, and of a fork, none."""
+    for _, kind, _, body, _, _ in store.read("event_at", (stream, 1)):
+        record = r.decode(kind, body)
+        return record.task if isinstance(record, r.RunStarted) else ""
+    return ""
+
+
 def result_of(store: Store, agent: str, run_id: str) -> Any:
     """The result of a finished run, without replaying it."""
     row = must_exist(store, agent, run_id)

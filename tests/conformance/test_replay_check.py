@@ -302,6 +302,19 @@ def test_tasks_of_an_agent(shop: Shop, face: str, capsys: pytest.CaptureFixture[
     assert shop.tables() == tables
 
 
+def test_finished_runs_of_tasks(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+    program = TASKS.replace('    run.sleep("9h")\n', "")
+    recorded = shop.module(shop.written(program))
+    recorded.report.run("q3", topic="rain")
+    with recorded.agent.run("no task"):
+        recorded.search("snow")
+    close_left(shop.url)
+    for change, code in ((("", ""), 0), (("search(topic", "find(topic"), 1)):
+        found, report = check(capsys, f"{shop.written(program, change)}:agent")
+        close_left(shop.url)
+        assert (found, [run["id"] for run in report["runs"]]) == (code, ["q3"]), report
+
+
 def until_parked(agent: Agent) -> None:
     """A worker takes the run, and leaves it where it waits."""
     worker = agent.worker()

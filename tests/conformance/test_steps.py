@@ -362,6 +362,13 @@ def test_methods_leave_self_out(store_url: str) -> None:
     assert calls == [1, 1]
 
 
+def test_methods_of_builtins_are_told_apart_by_what_they_work_on(store_url: str) -> None:
+    agent = agent_at(store_url)
+    for _ in range(2):
+        with agent.run("r") as run:
+            assert [run.step(str.upper, "a"), run.step(str.upper, "b"), run.step(int.__add__, 1, 2)] == ["A", "B", 3]
+
+
 def test_keyword_and_positional_calls_are_the_same_call(store_url: str) -> None:
     agent, calls = agent_at(store_url), []
 

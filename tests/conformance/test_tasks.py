@@ -14,7 +14,18 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from perdure import Agent, AsyncAgent, Done, InputChanged, NotDone, NotDurable, RunNotFound, TaskFailed, WaitTimeout
+from perdure import (
+    Agent,
+    AsyncAgent,
+    Done,
+    InputChanged,
+    NotDone,
+    NotDurable,
+    RunNotFound,
+    StorageFull,
+    TaskFailed,
+    WaitTimeout,
+)
 from perdure.failpoints import Moment, Site
 from perdure.journal import rebuild
 from perdure.journal.verify import verify
@@ -199,6 +210,22 @@ def test_what_fails_is_tried_again_and_then_dead_until_somebody_says_otherwise(s
     assert world.count("no luck") == 4 and rows(office.agent) == {}
     assert office.breaks.result("b") is None
     in_order(office.agent)
+
+
+def test_a_full_disk_is_no_failure_of_the_task(store_url: str, world: World) -> None:
+    agent = agent_at(store_url)
+
+    @agent.task
+    def report(topic: str) -> str:
+        world.do(topic)
+        if world.count(topic) < 3:
+            raise StorageFull
+        return topic
+
+    report.start("r", "rain")
+    with working(agent):
+        assert report.result("r", timeout=PATIENCE) == "rain"
+    in_order(agent)
 
 
 def test_a_dead_worker_is_noticed_by_one_that_waits(store_url: str, world: World) -> None:

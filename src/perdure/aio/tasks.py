@@ -89,9 +89,8 @@ class AsyncTask(Generic[P, R]):
     async def run(self, id: str, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run it here, and return its result; after a crash the same call continues it. Waits block."""
         given = self.definition.arguments(args, kwargs)
-        run = AsyncRun(
-            self._engine, checked_name(id, "a run's id"), given, wait=None, on_change="error", parallel=False
-        )
+        run_id, task = checked_name(id, "a run's id"), self.definition.name
+        run = AsyncRun(self._engine, run_id, given, wait=None, on_change="error", parallel=False, task=task)
         async with run:
             if not run.finished:
                 await self._call(run)

@@ -13,7 +13,7 @@ import msgspec
 
 from ..records import Status
 from ..rehearsal import Rehearsal, Replay
-from ..runs import RunSummary, list_runs
+from ..runs import RunSummary, list_runs, task_of
 from .output import Output, clean, counted
 from .stores import agent_option, common
 from .targets import Target, load_target, rehearse, rehearsing
@@ -64,7 +64,7 @@ def replay_check(
     \b
     perdure replay-check my_module:main            called as main(run_id) for each recorded run,
                                                    or once, as main(), if it takes no argument
-    perdure replay-check my_module:agent           the tasks of an agent, for the runs that are queued
+    perdure replay-check my_module:agent           the tasks of an agent, for their runs
     perdure replay-check my_agent.py -- --fast     a script, which opens its runs itself
 
     No step, effect or check is called, nothing is waited for, nothing is written to the store. Recorded calls return
@@ -125,10 +125,9 @@ def _runs(target: Target) -> list[RunSummary]:
     if not target.engines:
         raise click.UsageError("the module has no Agent at its top level, so its runs are not known")
     found = [run for engine in target.engines for run in list_runs(engine.store, engine.name)]
-    if target.queued_only:
+    if target.tasks_only:
         [engine] = target.engines
-        queued = {row[1] for row in engine.store.read("all_tasks") if row[0] == engine.stream} if found else set()
-        return [run for run in found if run.id in queued]
+        return [run for run in found if task_of(engine.store, run.stream)]
     return [run for run in found if not run.parent]
 
 

@@ -14,11 +14,11 @@ from typing import Any
 import click
 import msgspec
 
-from ..aio import AsyncAgent
+from ..aio import AsyncAgent, AsyncRun
 from ..engine import Engine
 from ..errors import TaskNotFound
 from ..rehearsal import Rehearsal, Stops
-from ..sync import Agent
+from ..sync import Agent, Run
 
 AnyAgent = Agent | AsyncAgent
 
@@ -31,8 +31,8 @@ class Target(msgspec.Struct, frozen=True):
     """Whether it is called for one run, with its id; else it opens its runs by itself."""
     engines: tuple[Engine, ...] = ()
     """The agents of the module, whose runs can be listed."""
-    queued_only: bool = False
-    """Whether only runs that workers have to do with are meant."""
+    tasks_only: bool = False
+    """Whether only runs of tasks are meant."""
 
 
 def load_target(given: str, arguments: tuple[str, ...]) -> Target:
@@ -58,7 +58,7 @@ def load_target(given: str, arguments: tuple[str, ...]) -> Target:
 
 
 def _tasks_of(agent: AnyAgent, given: str) -> Target:
-    """The tasks of an agent, for the runs that are queued, parked or at work."""
+    """The tasks of an agent, for their runs."""
     engine = agent._engine
     if not engine.tasks:
         raise click.UsageError(
@@ -66,11 +66,13 @@ def _tasks_of(agent: AnyAgent, given: str) -> Target:
             "or the script"
         )
 
-    def task_of(run_id: str) -> Any:
-        [(_, name, *_)] = engine.store.read("get_task", (engine.stream, run_id))
+    def task_of(run: Run | AsyncRun) -> Any:
+        started = run._core.ledger.started
+        assert started is not None
+        name = started.task
         if name not in engine.tasks:
             raise TaskNotFound(
-                f"run {run_id!r} is of task {name!r}, which agent {engine.name!r} does not declare: no worker takes it",
+                f"run {run.id!r} is of task {name!r}, which agent {engine.name!r} does not declare: no worker takes it",
                 hint=f'declare it, or say was="{name}" where it has another name now',
             )
         return engine.tasks[name]
@@ -78,15 +80,15 @@ def _tasks_of(agent: AnyAgent, given: str) -> Target:
     async def perform(run_id: str) -> None:
         assert isinstance(agent, AsyncAgent)
         async with agent.run(run_id) as run:
-            await task_of(run_id)._call(run)
+            await task_of(run)._call(run)
 
     def perform_sync(run_id: str) -> None:
         assert isinstance(agent, Agent)
         with agent.run(run_id) as run:
-            task_of(run_id)._call(run)
+            task_of(run)._call(run)
 
     chosen = perform if isinstance(agent, AsyncAgent) else perform_sync
-    return Target(lambda *run_id: _call(chosen, run_id), True, (engine,), queued_only=True)
+    return Target(lambda *run_id: _call(chosen, run_id), True, (engine,), tasks_only=True)
 
 
 def _wants_id(function: Callable[..., Any]) -> bool:

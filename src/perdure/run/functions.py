@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator
+from types import MethodDescriptorType, WrapperDescriptorType
 from typing import Any, NewType
 
 import msgspec
@@ -75,6 +76,8 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature:
 
 _MISSING = object()
 
+_OF_BUILTINS = (MethodDescriptorType, WrapperDescriptorType)
+
 _ANYTHING = inspect.signature(lambda *args, **kwargs: None)
 """For `max`, `int` and other builtins, which do not tell what they take."""
 
@@ -88,7 +91,8 @@ class Signature:
         parameters = self._signature.parameters
         self.key_name = _key_parameter(parameters.values())
         ignored = {*_known(ignore, parameters), self.key_name}
-        if parameters and next(iter(parameters)) in ("self", "cls"):
+        # Not of `str.upper` and the like, whose `self` is the very value that they work on.
+        if parameters and next(iter(parameters)) in ("self", "cls") and not isinstance(function, _OF_BUILTINS):
             ignored.add(next(iter(parameters)))
         self._names = tuple(parameters)
         self._kept = tuple(name for name in parameters if name not in ignored)

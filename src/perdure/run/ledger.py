@@ -288,7 +288,8 @@ class Ledger:
     def _on_forked(self, event: r.Event, it: r.Forked) -> None:
         assert self.started is not None
         given = (it.input, it.input_digest) if it.input else (self.started.input, self.started.input_digest)
-        self.started = r.RunStarted(it.agent, it.run, *given, 0, self.started.fence, self.started.holder)
+        first = self.started
+        self.started = r.RunStarted(it.agent, it.run, *given, 0, first.fence, first.holder, first.task)
         self.forked, self.finished, self.openings = it, None, 0
         self.cleanup = None  # it is another run that was cancelled
         self.taken.clear()  # events are sent to a run by its id, and numbered for each

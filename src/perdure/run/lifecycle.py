@@ -59,7 +59,7 @@ class Claim(Unit[Claimed]):
 
     site = Site.RUN_CLAIM
 
-    def __init__(self, engine: Engine, run_id: str, given: Any, parent: int) -> None:
+    def __init__(self, engine: Engine, run_id: str, given: Any, parent: int, task: str = "") -> None:
         self._engine = engine
         self._tenancy = engine.tenancy  # registered before the transaction, not in it
         self.lapses = engine.tenancy.lapses
@@ -68,6 +68,7 @@ class Claim(Unit[Claimed]):
         self._digest = codec.digest(given, "input")
         self._input, self._objects = objects.pack(engine.store, given, "input")
         self._parent = parent
+        self.task = task
         # Claims of one run in one process come one after the other, and each sees what the one before has opened.
         self.lane = ~abs(hash((engine.name, run_id)))
         self._tried: set[tuple[int, int]] = set()
@@ -95,12 +96,13 @@ class Claim(Unit[Claimed]):
         name, at = f"{engine.name}/{self._id}", engine.store.clock.wall_ms()
         # One that was queued for workers has its input from there. Asked under the lock of who queues it.
         queued = (lock_of(engine.stream, self._id), Statement("get_task", (engine.stream, self._id)))
-        [_, task, [(stream,)]] = yield [*queued, Statement("add_stream", ("run", name, at))]
-        for *_, packed, digest, parent, _ in task:
+        [_, rows, [(stream,)]] = yield [*queued, Statement("add_stream", ("run", name, at))]
+        for _, self.task, *_, packed, digest, parent, _ in rows:
             if self._given and self._digest != digest:
                 raise InputChanged
             self._input, self._objects, self._digest, self._parent = packed, (), digest, parent
-        started = r.RunStarted(engine.name, self._id, self._input, self._digest, self._parent, 1, self._tenancy.process)
+        given = (self._input, self._digest, self._parent)
+        started = r.RunStarted(engine.name, self._id, *given, 1, self._tenancy.process, self.task)
         first = [self._presence(), Statement("add_lease", (stream, self._tenancy.holder)), *self._objects]
         head = Head(engine.store.identity, stream, 1)
         self._tried.add((stream, 1))
@@ -177,6 +179,7 @@ def open_run(
     parallel: bool,
     budget: int | None = None,
     taken: Taken | None = None,
+    task: str = "",
 ) -> Protocol[RunCore]:
     """Claim a run, unless a worker has taken it already, and read what is recorded of it."""
     outer = current() if taken is None else None
@@ -188,7 +191,7 @@ def open_run(
     yield Read(engine.ensure_agent)
     if outer is not None and outer.run.is_told:
         yield from heed(outer.run)
-    claim = Claim(engine, run_id, given, parent) if taken is None else taken.claim
+    claim = Claim(engine, run_id, given, parent, task) if taken is None else taken.claim
     try:
         claimed = (yield from _claimed(engine, claim, run_id, given)) if taken is None else taken.claimed
         ledger, head = yield Read(load, (engine, claimed))

@@ -90,7 +90,8 @@ class Task(Generic[P, R]):
     def run(self, id: str, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run it here, and return its result; after a crash the same call continues it. Waits block."""
         given = self.definition.arguments(args, kwargs)
-        run = Run(self._engine, checked_name(id, "a run's id"), given, wait=None, on_change="error", parallel=False)
+        run_id, task = checked_name(id, "a run's id"), self.definition.name
+        run = Run(self._engine, run_id, given, wait=None, on_change="error", parallel=False, task=task)
         with run:
             if not run.finished:
                 self._call(run)

@@ -19,10 +19,13 @@ from ..errors import (
     RunStopped,
     StepFailed,
     StepTimeout,
+    StorageFull,
+    StoreBusy,
     StoreClosed,
     StoreFenced,
     StoreForked,
     StoreProblem,
+    StoreUnavailable,
     TaskNotFound,
 )
 from ..leases import Lease, lease_of
@@ -41,6 +44,9 @@ if TYPE_CHECKING:
 
 AFTER_TROUBLE_SECONDS = 1.0
 """When the store is away or busy for longer than its own patience."""
+
+PASSING = (StorageFull, StoreBusy, StoreUnavailable)
+"""Troubles of the store, which are no failures of a task: it is tried again until they are over."""
 
 
 class Dispatch:
@@ -204,6 +210,8 @@ def _retry(engine: Engine, options: TaskOptions, attempt: int) -> Callable[[Base
     """When a run is tried again that has failed so many times."""
 
     def again(error: BaseException) -> tuple[int, int]:
+        if isinstance(error, PASSING):
+            return engine.store.clock.wall_ms() + int(AFTER_TROUBLE_SECONDS * 1000), attempt - 1
         # A wrong use of Perdure, or somebody's decision, stays what it is when it is repeated.
         settled = isinstance(error, PerdureError) and not isinstance(error, StepTimeout | StepFailed)
         if attempt > options.retries or settled:

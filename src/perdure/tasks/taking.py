@@ -29,7 +29,6 @@ class Take(Claim):
         self._queue = queue
         self._names = names_of(names)
         self._owner = engine.stream
-        self.task = ""
         self.attempts = 0
         """How often it was tried before."""
 
