@@ -22,11 +22,12 @@ from .pages import write_pages
 from .report import RESULTS, Report, save, saved, show, to_json
 from .rows import Row
 from .sections import SECTIONS as OURS
+from .workers.sections import SECTIONS as WORKERS
 
 FAILED = 2
 INTERRUPTED = 130
 PIPE_COLUMNS = 150
-SECTIONS: dict[str, Callable[[Lab], Iterator[Finding]]] = {**OURS, **comparison.SECTIONS}
+SECTIONS: dict[str, Callable[[Lab], Iterator[Finding]]] = {**OURS, **WORKERS, **comparison.SECTIONS}
 
 
 def main() -> int:

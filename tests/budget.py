@@ -26,6 +26,7 @@ SUITE_SECONDS_MAX = {
     "powerloss": 160,
     "mutations": 360,
     "releases": 40,
+    "load": 60,
     "docs": 60,
     "tidy": 60,
 }

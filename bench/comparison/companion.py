@@ -45,12 +45,18 @@ class Opening(msgspec.Struct, frozen=True):
 class Companion:
     """One process with one open run. Use it as a context: it is killed at the end unless it has ended by itself."""
 
-    def __init__(self, python: str, spec: dict[str, Any], environment: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        python: str,
+        spec: dict[str, Any],
+        environment: dict[str, str] | None = None,
+        module: str = "bench.peers.child",
+    ) -> None:
         self._spec, self._next = spec, 0
         # A file, not a pipe: nobody reads while it works, and a system may have much to say.
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115
         self._process = subprocess.Popen(
-            [python, "-m", "bench.peers.child", json.dumps(spec)],
+            [python, "-m", module, json.dumps(spec)],
             cwd=ROOT,
             env=clean_environment() | (environment or {}),
             stdin=subprocess.PIPE,
@@ -68,7 +74,7 @@ class Companion:
 
     def opened(self) -> Opening:
         """Wait until the run is open."""
-        return msgspec.convert(self._hear(), Opening)
+        return msgspec.convert(self.hear(), Opening)
 
     def order(self, **order: Any) -> None:
         """Tell it what to do; it does it when it comes to it."""
@@ -82,7 +88,7 @@ class Companion:
     def facts(self) -> dict[str, str]:
         """The version of the system and its settings."""
         self.order(facts=True)
-        return {name: str(value) for name, value in self._hear().items()}
+        return {name: str(value) for name, value in self.hear().items()}
 
     def calls(self, size: int) -> Block:
         """The next calls."""
@@ -92,7 +98,7 @@ class Companion:
 
     def answer(self) -> Block:
         """What it says to an order for calls."""
-        return msgspec.convert(self._hear(), Block)
+        return msgspec.convert(self.hear(), Block)
 
     def end(self) -> None:
         """No more orders: the run ends as it should, and the process with it."""
@@ -116,7 +122,8 @@ class Companion:
                 pipe.close()
         return dead
 
-    def _hear(self) -> dict[str, Any]:
+    def hear(self) -> dict[str, Any]:
+        """The next thing that it says."""
         assert self._process.stdout is not None
         last = monotonic() + ANSWER_SECONDS_MAX
         with selectors.DefaultSelector() as selector:

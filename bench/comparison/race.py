@@ -53,7 +53,7 @@ def race(arena: Arena, rounds: int, say: Callable[[str], None]) -> list[Finish]:
         finishes = [Finish(*one, [], []) for one in zip(entrants, map(_facts, companions), strict=True)]
         for turn in range(rounds + 1):
             say(f"round {turn} of {rounds}: {len(entrants)} contenders take turns")
-            for number in _order(len(entrants), turn):
+            for number in order_of(len(entrants), turn):
                 before = arena.server_cpu_ns(entrants[number])
                 block = companions[number].calls(BLOCK)
                 after = arena.server_cpu_ns(entrants[number])
@@ -71,7 +71,8 @@ def _facts(companion: Companion) -> dict[str, str]:
     return companion.facts()
 
 
-def _order(count: int, turn: int) -> list[int]:
+def order_of(count: int, turn: int) -> list[int]:
+    """Who comes when, in a round: another one first each time, and every other time backwards."""
     forwards = [(turn + number) % count for number in range(count)]
     return forwards if turn % 2 else forwards[::-1]
 

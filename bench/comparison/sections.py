@@ -11,10 +11,10 @@ from ..lab import Lab
 from ..rows import Row, at_least, at_most, exactly
 from ..sections import chain_rows
 from ..server import Server
-from . import environment, race
+from . import crowds, environment, race
 from .arena import Arena
 from .crashes import CELLS, crashes
-from .standings import POSTGRES, Crash, Entrant, Standing
+from .standings import POSTGRES, TITLES, Crash, Entrant, Standing
 
 TIMES_DBOS = 5
 COUNTED_CALLS = 30
@@ -74,6 +74,22 @@ def peers(lab: Lab) -> Iterator[Finding]:
         yield Row("peers", what, times, "", at_least(TIMES_DBOS))
 
 
+def workflows(lab: Lab) -> Iterator[Finding]:
+    """Runs of ten steps, 64 at a time, of Perdure and of DBOS."""
+    arena, notes = _arena(lab)
+    yield from notes
+    scores = crowds.crowds(arena, *((24, 1) if lab.quick else (128, 7)), lab.say)
+    for one in scores:
+        what = f"{TITLES[one.entrant.system]}, {one.entrant.store}: runs per second, {crowds.WAYS[one.entrant.kind]}"
+        note = f"{one.cpu_ms:.1f} ms of processor time; {one.facts['version']}, {one.facts['set']}"
+        yield Row("workflows", what, one.per_second, note=note)
+    ours = {(one.entrant.store, one.entrant.kind): one for one in scores if one.entrant.ours}
+    for dbos in (one for one in scores if not one.entrant.ours):
+        store, way = dbos.entrant.store, dbos.entrant.kind
+        what = f"{store}: runs per second {crowds.WAYS[way]}, in times of DBOS's"
+        yield Row("workflows", what, ours[store, way].times(dbos), "", at_least(TIMES_DBOS))
+
+
 def crash_matrix(lab: Lab) -> Iterator[Finding]:
     """How often an effect happened, when its process dies at the worst moments."""
     arena, notes = _arena(lab)
@@ -113,5 +129,6 @@ def _server(lab: Lab) -> tuple[Server | None, str]:
 SECTIONS: dict[str, Callable[[Lab], Iterator[Finding]]] = {
     "postgres": postgres,
     "peers": peers,
+    "workflows": workflows,
     "crashes": crash_matrix,
 }

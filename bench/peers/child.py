@@ -36,7 +36,7 @@ class Bodies:
 def main() -> None:
     """Open the run, follow the orders, end it when there are no more."""
     begun, spec = time_ns(), json.loads(sys.argv[1])
-    tell = _mouth()
+    tell = mouth()
     settings.watch(count=spec["count"])
     if spec["count"] and spec["system"] in ("perdure", "floor"):
         settings.watch_apsw()
@@ -53,7 +53,7 @@ def main() -> None:
     system.run("chain", body)
 
 
-def _mouth() -> Callable[[dict[str, Any]], None]:
+def mouth() -> Callable[[dict[str, Any]], None]:
     """Speaks to whoever started us. Whatever a system prints goes to standard error."""
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)

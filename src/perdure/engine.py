@@ -222,7 +222,7 @@ class Engine:
         return key
 
     def ensure_agent(self) -> None:
-        """Give the agent its identity when the store does not know it yet."""
+        """Give the agent its identity when the store does not know it yet. From then on its stream is known here."""
         if "_known" in self.__dict__:
             return
         with self._lock:  # one thread, and not all that open their first runs at once
@@ -230,7 +230,7 @@ class Engine:
         self.__dict__["_known"] = True
 
     def _ensure_agent(self) -> None:
-        if "_known" not in self.__dict__ and not self.store.read("get_agent", (self.name,)):
+        if "_known" not in self.__dict__ and not self.is_known():
             found = keys.find(self.name, self._key_folder(), self._key_source)
             key = found or keys.create(self.name, self._key_folder())
             if self.store.submit(_CreateAgent(self, key)):
@@ -238,6 +238,7 @@ class Engine:
             elif found is None and not self.store.one_host:
                 # Another host was quicker, with a key of its own: what we have just made signs for nobody.
                 keys.discard(self.name, self._key_folder(), key)
+            self.is_known()
 
     def own_stream(self) -> Head:
         """Where what this agent writes in the open goes, in this process."""

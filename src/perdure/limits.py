@@ -98,7 +98,9 @@ TAKEOVER_POLL_SECONDS = 0.1
 
 DEATHS_SUSPECT = 2
 DEATHS_MAX = 5
-"""Of workers at the same place of a run: from the first on no other suspect is beside it, at the second it is dead."""
+"""Of workers at the same place of a run: after so many, no other suspect is beside it; after so many of these, it is
+dead.
+"""
 
 CONNECT_SECONDS_MAX = 10.0
 """Until a server has let us in; per host, where a URL names several."""

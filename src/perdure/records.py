@@ -1,8 +1,7 @@
 """The entries of the journal: what happened, as frozen records, one class per kind.
 
-The number of a kind and the order of fields are the stored format: they only ever grow at the end, with a
-default, so that old entries open; those of a later version are refused (`StoreTooNew`), never read in part.
-`fold.py` says what each does to the views, `ledger.py` what it means to a run that resumes.
+Numbers of kinds and the order of fields are the stored format: they only grow at the end, with a default, so that old
+entries open; later ones are refused (`StoreTooNew`). `fold.py` says what each does to views, `ledger.py` to a run.
 """
 
 from __future__ import annotations
@@ -35,6 +34,7 @@ CleanupBegan = order_records.CleanupBegan
 TaskQueued = task_records.TaskQueued
 TaskAgain = task_records.TaskAgain
 TaskParked = task_records.TaskParked
+TaskTried = task_records.TaskTried
 Want = task_records.Want
 Usage = fold_records.Usage
 Saved = fold_records.Saved
@@ -415,6 +415,7 @@ class Kind(IntEnum):
     WAIT_ENDED = 41
     FOLDED = 50
     TASK_PARKED = 60
+    TASK_TRIED = 61
     RUN_CANCELLED = 65
     RUN_PAUSED = 66
     RUN_RELEASED = 67
@@ -450,6 +451,7 @@ CLASS_OF: dict[int, type[Record]] = {
     Kind.WAIT_ENDED: WaitEnded,
     Kind.FOLDED: Folded,
     Kind.TASK_PARKED: TaskParked,
+    Kind.TASK_TRIED: TaskTried,
     Kind.RUN_CANCELLED: RunCancelled,
     Kind.RUN_PAUSED: RunPaused,
     Kind.RUN_RELEASED: RunReleased,

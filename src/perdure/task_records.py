@@ -74,3 +74,7 @@ class TaskParked(Record, frozen=True):
     until: int
     """In milliseconds since 1970; `NEVER` if only what it waits for wakes it."""
     wants: tuple[Want, ...] = ()
+
+
+class TaskTried(Record, frozen=True):
+    """A worker begins with a run in which others have died, and has no other of that kind under way meanwhile."""

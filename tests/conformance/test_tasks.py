@@ -29,7 +29,7 @@ from perdure import (
 from perdure.failpoints import Moment, Site
 from perdure.journal import rebuild
 from perdure.journal.verify import verify
-from perdure.limits import DEATHS_MAX
+from perdure.limits import DEATHS_MAX, DEATHS_SUSPECT
 
 from .kit import World, agent_at, die, in_child, killed_at
 
@@ -261,13 +261,35 @@ def test_what_kills_its_workers_again_and_again_is_dead_and_says_where(store_url
         die()
 
     agent.task(kills).start("k")
-    for _ in range(DEATHS_MAX + 1):
+    for _ in range(DEATHS_SUSPECT + DEATHS_MAX + 1):
         in_child(lambda: agent_at_with(store_url, agent._engine.tasks["kills"], world))
     assert rows(agent) == {"k": "running"}
     work_off(agent)
     assert rows(agent) == {"k": "dead"} and world.count("step") == 1
     with pytest.raises(TaskFailed, match=r"workers in a row .* after step first \(entry 2\)"):
         agent._engine.tasks["kills"].result("k")
+
+
+def test_a_run_that_waits_for_its_turn_is_not_blamed_for_the_death_of_its_worker(store_url: str) -> None:
+    agent = agent_at(store_url)
+    work = agent.task(lambda: "done", name="work")
+    for name in ("a", "b"):
+        work.start(name)
+
+    def both_are_open() -> None:
+        other = agent_at(store_url)
+
+        @other.task(name="work")
+        def dies() -> None:
+            until(lambda: len(other._engine.tenancy.open_streams) == 2 or "dead" in rows(other).values())
+            die()
+
+        work_off(other)
+
+    for _ in range(DEATHS_SUSPECT + DEATHS_MAX - 1):
+        in_child(both_are_open)
+    work_off(agent)
+    assert work.result("a") == work.result("b") == "done"
 
 
 def test_priority_age_limits_and_pauses(store_url: str, world: World) -> None:

@@ -266,6 +266,7 @@ def test_peers_are_pinned_by_name_and_version() -> None:
 def test_what_runs_among_the_peers_needs_nothing_of_ours() -> None:
     """`.venv-peers` has neither Perdure nor its dependencies."""
     own = {"dbos_workflow": "dbos", "langgraph_entrypoint": "langgraph", "ours": "perdure", "floor": "apsw"}
+    own |= {"dbos_crowd": "dbos", "our_crowd": "perdure"}
     for path in [*(ROOT / "bench" / "peers").glob("*.py"), ROOT / "bench" / "syncs.py"]:
         tree = ast.parse(path.read_text("utf-8"))
         needed = {name.partition(".")[0] for node in tree.body for name in _imported(node)}

@@ -17,7 +17,7 @@ from ..run.requests import drive_async
 from ..run.scope import current
 from ..tasks import queues, starting
 from ..tasks.defining import Definition, TaskOptions
-from ..tasks.dispatch import is_suspect, run_of
+from ..tasks.dispatch import begin_trial, is_suspect, run_of
 from .face import AsyncFace
 from .run import ASYNC, AsyncRun
 
@@ -114,6 +114,7 @@ class AsyncTask(Generic[P, R]):
             if is_suspect(run._core):
                 # Workers have died of it, or of one beside it: so that it shows which, one of them at a time.
                 async with probation:
+                    await drive_async(self._engine.store, begin_trial(run._core))
                     await self._call(run)
             else:
                 await self._call(run)

@@ -49,7 +49,7 @@ class AsyncWorker:
         loop = asyncio.get_running_loop()
 
         def begin(taken: Taken) -> None:
-            asyncio.run_coroutine_threadsafe(self._perform(taken), loop)
+            asyncio.run_coroutine_threadsafe(self._work(taken), loop)
 
         with ThreadPoolExecutor(1, "perdure-worker") as pool:
             try:
@@ -60,10 +60,21 @@ class AsyncWorker:
         # unasync: sync-only
         #: with ThreadPoolExecutor(self._concurrency, "perdure-task") as pool:
         #:     try:
-        #:         self._dispatch.serve(lambda taken: pool.submit(self._perform, taken))
+        #:         self._dispatch.serve(lambda taken: pool.submit(self._work, taken))
         #:     finally:
         #:         self._dispatch.drain()
         # unasync: end
+
+    async def _work(self, taken: Taken | None) -> None:
+        """One run after the other, as long as there are any."""
+        while taken is not None:
+            await self._perform(taken)
+            # unasync: async-only
+            taken = await asyncio.to_thread(self._dispatch.another)
+            # unasync: end
+            # unasync: sync-only
+            #: taken = self._dispatch.another()
+            # unasync: end
 
     async def _perform(self, taken: Taken) -> None:
         run, task = run_of(taken), task_of(taken)
@@ -73,6 +84,4 @@ class AsyncWorker:
             await self._dispatch.engine.tasks[task].perform(taken, self._probation)
         except BaseException as raised:  # recorded with the run: it is for who wants its result, not for the worker
             error = raised
-        finally:
-            self._dispatch.done()
         self._report(run, task, told(taken, error))

@@ -8,6 +8,7 @@ from typing import Any
 from .. import records as r
 from ..journal.fold import told_by
 from ..prices import NANOS
+from ..task_records import TaskTried
 from ..usage import in_dollars
 from .output import clean, counted, shown, size
 
@@ -179,6 +180,7 @@ _WORDS: dict[type[r.Record], Callable[[_Teller, Any], str]] = {
     r.RunFinished: _Teller.finished,
     r.RunFailed: lambda teller, it: f"failed{', is tried again' if it.again_at else ''}: {clean(it.text)}",
     r.TaskParked: lambda teller, it: "parked: its worker has left it",
+    TaskTried: lambda teller, it: "tried with no other suspect beside it: workers have died here",
     r.RunInterrupted: lambda teller, it: f"interrupted: {clean(it.reason)}",
     r.RunCancelled: lambda teller, it: f"cancelled {clean(told_by(it))}",
     r.RunPaused: lambda teller, it: f"paused {clean(told_by(it))}",

@@ -230,7 +230,12 @@ def _let_time_pass(it: EffectCall, recorded: Recorded) -> Protocol[None]:
     if parking is None:
         yield Pause(WAIT_POLL_SECONDS)
         return
-    again = run.clock.wall_ms() + int(PARKED_CHECK_SECONDS * 1000) if it.options.check is not None else 0
+    again = 0
+    if it.options.check is not None:
+        # As soon as its "no" is believed, if that is all that is missing.
+        left = _old_holder_gone_at(it, recorded) - run.clock.boot_ms()
+        wait_ms = left if 0 < left < PARKED_CHECK_SECONDS * 1000 else PARKED_CHECK_SECONDS * 1000
+        again = run.clock.wall_ms() + int(wait_ms) + 1
     waiter = parking.wait(run, r.Want("answer", recorded.begun, run.head.stream), again, inside=True)
     try:
         parking.leave_if_idle()

@@ -135,6 +135,7 @@ class Ledger:
         """Its entries are in an archive, all but a few."""
         self.opened_at: list[int] = []
         """The entries that opened the run, since it was last left in order."""
+        self.trials: list[int] = []  # the entries at which a worker began with it, beside no other suspect
         self.progress = 0
         """The last entry that got the run further; of steps and effects, those that are done tell by themselves."""
         self.causes: set[int] = set()
@@ -255,6 +256,10 @@ class Ledger:
         latest = max([self.progress, *done])
         return max(0, sum(seq > latest for seq in self.opened_at) - 1)
 
+    def deaths_alone(self) -> int:
+        """How many of them cannot be blamed on another suspect: one that waits for its turn dies of somebody else."""
+        return sum(seq >= self.opened_at[-self.deaths() - 1] for seq in self.trials) if self.deaths() else 0
+
     def last_done(self) -> str:
         """What the run did last, in words."""
         done = [call for calls in self.calls.values() for call in calls if call.done]
@@ -336,6 +341,9 @@ class Ledger:
 
     def _on_left(self, event: r.Event, it: r.RunInterrupted | r.RunPaused | r.TaskParked) -> None:
         self.opened_at.clear()
+
+    def _on_tried(self, event: r.Event, it: r.TaskTried) -> None:
+        self.trials.append(event.seq)
 
     def _on_step_done(self, event: r.Event, it: r.StepDone) -> None:
         call = it.call
@@ -473,6 +481,7 @@ _HANDLERS: dict[type[r.Record], Callable[[Ledger, r.Event, Any], None]] = {
     r.RunInterrupted: Ledger._on_left,
     r.RunPaused: Ledger._on_left,
     r.TaskParked: Ledger._on_left,
+    r.TaskTried: Ledger._on_tried,
     r.Folded: Ledger._on_folded,
     r.StepDone: Ledger._on_step_done,
     r.StepFailed: Ledger._on_step_failed,

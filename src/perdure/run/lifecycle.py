@@ -61,7 +61,9 @@ class Claim(Unit[Claimed]):
 
     def __init__(self, engine: Engine, run_id: str, given: Any, parent: int, task: str = "") -> None:
         self._engine = engine
-        self._tenancy = engine.tenancy  # registered before the transaction, not in it
+        # Read and registered before the transaction: in it, everybody would wait for a second connection.
+        self._tenancy = engine.tenancy
+        self._owner = engine.stream
         self.lapses = engine.tenancy.lapses
         self._id = run_id
         self._given = given is not None
@@ -95,7 +97,7 @@ class Claim(Unit[Claimed]):
         engine = self._engine
         name, at = f"{engine.name}/{self._id}", engine.store.clock.wall_ms()
         # One that was queued for workers has its input from there. Asked under the lock of who queues it.
-        queued = (lock_of(engine.stream, self._id), Statement("get_task", (engine.stream, self._id)))
+        queued = (lock_of(self._owner, self._id), Statement("get_task", (self._owner, self._id)))
         [_, rows, [(stream,)]] = yield [*queued, Statement("add_stream", ("run", name, at))]
         for _, self.task, *_, packed, digest, parent, _ in rows:
             if self._given and self._digest != digest:

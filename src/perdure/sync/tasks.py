@@ -18,7 +18,7 @@ from ..run.requests import drive_sync
 from ..run.scope import current
 from ..tasks import queues, starting
 from ..tasks.defining import Definition, TaskOptions
-from ..tasks.dispatch import is_suspect, run_of
+from ..tasks.dispatch import begin_trial, is_suspect, run_of
 from .face import Face
 from .run import ASYNC, Run
 
@@ -115,6 +115,7 @@ class Task(Generic[P, R]):
             if is_suspect(run._core):
                 # Workers have died of it, or of one beside it: so that it shows which, one of them at a time.
                 with probation:
+                    drive_sync(self._engine.store, begin_trial(run._core))
                     self._call(run)
             else:
                 self._call(run)

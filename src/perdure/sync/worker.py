@@ -43,9 +43,15 @@ class Worker:
         """Take runs and do them, until `drain()` is called and the last one has been left."""
         with ThreadPoolExecutor(self._concurrency, "perdure-task") as pool:
             try:
-                self._dispatch.serve(lambda taken: pool.submit(self._perform, taken))
+                self._dispatch.serve(lambda taken: pool.submit(self._work, taken))
             finally:
                 self._dispatch.drain()
+
+    def _work(self, taken: Taken | None) -> None:
+        """One run after the other, as long as there are any."""
+        while taken is not None:
+            self._perform(taken)
+            taken = self._dispatch.another()
 
     def _perform(self, taken: Taken) -> None:
         run, task = run_of(taken), task_of(taken)
@@ -55,6 +61,4 @@ class Worker:
             self._dispatch.engine.tasks[task].perform(taken, self._probation)
         except BaseException as raised:  # recorded with the run: it is for who wants its result, not for the worker
             error = raised
-        finally:
-            self._dispatch.done()
         self._report(run, task, told(taken, error))

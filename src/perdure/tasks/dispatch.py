@@ -28,14 +28,16 @@ from ..errors import (
     StoreUnavailable,
     TaskNotFound,
 )
+from ..failpoints import Site
 from ..leases import Lease, lease_of
 from ..process import Holder
 from ..run.core import RunCore
 from ..run.lifecycle import Claimed, Taken
 from ..run.ordering import give_order
 from ..run.parking import Parking
-from ..run.requests import drive_sync
+from ..run.requests import Protocol, drive_sync
 from ..store.base import Overtaken
+from ..task_records import TaskTried
 from .defining import TaskOptions
 from .taking import CANDIDATES, Take, TakeOver, names_of
 
@@ -47,6 +49,9 @@ AFTER_TROUBLE_SECONDS = 1.0
 
 PASSING = (StorageFull, StoreBusy, StoreUnavailable)
 """Troubles of the store, which are no failures of a task: it is tried again until they are over."""
+
+KNOWN_SECONDS = 0.05
+"""Whoever is done with a run goes on with the queues that had something so short a time ago."""
 
 
 class Dispatch:
@@ -63,6 +68,7 @@ class Dispatch:
         self._kick = threading.Event()
         self._draining = threading.Event()
         self._dead_at = self._look_at = 0.0
+        self._known: tuple[float, list[str]] = (0.0, [])
         self._due = 0
         self.under_way = 0
         """How many runs are at work here."""
@@ -82,7 +88,19 @@ class Dispatch:
         self._draining.set()
         self._kick.set()
 
-    def done(self) -> None:
+    def another(self) -> Taken | None:
+        """The next run for whoever is done with one: many take at a time, and share commits. None: leave."""
+        taken = None
+        try:
+            taken = None if self.draining else self._take_of(self._known_ready())
+        except StoreProblem:
+            pass  # who waits for work will meet it too, and knows what to do
+        finally:
+            if taken is None:
+                self._leave()
+        return taken
+
+    def _leave(self) -> None:
         """A run is not at work here any more."""
         with self._lock:
             self.under_way -= 1
@@ -137,11 +155,10 @@ class Dispatch:
     def _found(self, may_have_come: Callable[[], bool]) -> Taken | None:
         now, wall = time.monotonic(), self._engine.store.clock.wall_ms()
         if may_have_come() or now >= self._look_at or (self._due and wall >= self._due):
-            for queue in self._ready():
-                taken = self._submit(Take(self._engine, queue, list(self._engine.tasks)))
-                if taken is not None:
-                    self._look_at = 0.0  # there may be more
-                    return taken
+            taken = self._take_of(self._ready())
+            if taken is not None:
+                self._look_at = 0.0  # there may be more
+                return taken
             rows = self._engine.store.read("next_due", (self._engine.stream,))
             self._due = rows[0][0] if rows else 0
             self._look_at = now + limits.WORKER_LOOK_SECONDS
@@ -149,6 +166,21 @@ class Dispatch:
             self._dead_at = now + limits.TAKEOVER_POLL_SECONDS
             return self._left_by_dead()
         return None
+
+    def _take_of(self, queues: Sequence[str]) -> Taken | None:
+        for queue in queues:
+            taken = self._submit(Take(self._engine, queue, list(self._engine.tasks)))
+            if taken is not None:
+                return taken
+        return None
+
+    def _known_ready(self) -> list[str]:
+        """The same as it was a moment ago."""
+        at, queues = self._known
+        if time.monotonic() - at > KNOWN_SECONDS:
+            queues = self._ready()
+            self._known = (time.monotonic(), queues)
+        return queues
 
     def _ready(self) -> list[str]:
         """The queues that have something for this worker, the most urgent first."""
@@ -236,10 +268,15 @@ def run_of(taken: Taken) -> str:
 
 def is_suspect(run: RunCore) -> bool:
     """Whether workers die of this run, or seem to; `RunPoisoned` when it is certain enough."""
-    deaths = run.ledger.deaths()
+    deaths = run.ledger.deaths_alone()
     if deaths >= limits.DEATHS_MAX:
         raise RunPoisoned(f"{deaths} workers in a row have died of run {run.id!r}, {run.ledger.last_done()}")
-    return deaths >= limits.DEATHS_SUSPECT
+    return run.ledger.deaths() >= limits.DEATHS_SUSPECT
+
+
+def begin_trial(run: RunCore) -> Protocol[None]:
+    """From here on the death of the worker is blamed on this run, and not on one beside it."""
+    yield from run.commit(Site.TASK, TaskTried())
 
 
 def told(taken: Taken, error: BaseException | None) -> str:

@@ -28,7 +28,6 @@ class Take(Claim):
         self.lane = 0
         self._queue = queue
         self._names = names_of(names)
-        self._owner = engine.stream
         self.attempts = 0
         """How often it was tried before."""
 

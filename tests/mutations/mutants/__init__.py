@@ -22,6 +22,7 @@ from tests.mutations.mutants.tasks import OF_TASKS
 from tests.mutations.mutants.values import VALUES
 from tests.mutations.mutants.verify import VERIFY
 from tests.mutations.mutants.waiting import WAITING
+from tests.mutations.mutants.workers import OF_WORKERS
 from tests.mutations.mutants.workflows import OF_WORKFLOWS
 
 MUTANTS = (
@@ -43,6 +44,7 @@ MUTANTS = (
     *WAITING,
     *CHANGES,
     *CRASHING,
+    *OF_WORKERS,
     *OF_ORDERS,
     *OF_TASKS,
     *BRANCHES,

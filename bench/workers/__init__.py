@@ -1,0 +1,1 @@
+"""Workers, measured from outside: real `perdure worker` processes on a store, fed, killed and left alone."""

@@ -1,0 +1,114 @@
+"""What is measured of workers, on one store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from statistics import median
+from time import perf_counter, sleep, time_ns
+
+import msgspec
+
+from .fleet import Client, Worker, client, workers
+from .program import STEPS
+
+QUIET_SECONDS = 1.5
+"""Until a worker that has just started has nothing to do any more."""
+
+
+class Rate(msgspec.Struct, frozen=True):
+    """How many runs a second, in the median of some rounds, and what one takes of the workers' processors."""
+
+    runs: float
+    cpu_ms: float
+
+    @property
+    def steps(self) -> float:
+        return self.runs * STEPS
+
+
+class Idle(msgspec.Struct, frozen=True):
+    """A worker with nothing to do, for a second."""
+
+    cpu_ms: float
+    statements: float
+
+
+def rate(url: str, folder: Path, *, count: int, concurrency: int, runs: int, rounds: int, loop: bool = False) -> Rate:
+    """Runs of ten steps that are queued while nobody works; from the first worker's turn to the end of the last run."""
+    with client(url, folder) as it, workers(count, url, folder, concurrency, loop=loop) as crew:
+        found = [_round(it, crew, runs) for _ in range(rounds + 1)][1:]
+    return Rate(median(one.runs for one in found), median(one.cpu_ms for one in found))
+
+
+def _round(it: Client, crew: list[Worker], runs: int) -> Rate:
+    it.agent.queues.pause("default")
+    name = time_ns()
+    it.feed(runs, lambda number: it.tasks.chain.start(f"{name}-{number}", STEPS))
+    assert it.left() == runs
+    cpu, begun = sum(worker.cpu_ns() for worker in crew), perf_counter()
+    it.agent.queues.resume("default")
+    it.until(lambda: not it.left(), "the runs")
+    seconds, used = perf_counter() - begun, sum(worker.cpu_ns() for worker in crew) - cpu
+    return Rate(runs / seconds, used / runs / 1e6)
+
+
+def takeovers(url: str, folder: Path, times: int) -> list[float]:
+    """From SIGKILL of a worker to the first resumed step in another one, which was waiting, in milliseconds."""
+    found = []
+    with client(url, folder) as it, ExitStack() as stack:
+        crew = [stack.enter_context(Worker(url, folder, 1))]
+        for number in range(times):
+            name = f"dies-{number}"
+            it.tasks.dies.start(name, name, STEPS)
+            it.until(partial(it.notes.when, "begun", name), "the first worker")
+            crew.append(stack.enter_context(Worker(url, folder, 1)))
+            sleep(QUIET_SECONDS)
+            at = crew[-2].kill()
+            it.until(partial(it.notes.when, "resumed", name), "the second worker")
+            found.append((it.notes.when("resumed", name) - at) / 1e6)
+            it.until(lambda: not it.left(), "its end")
+    return found
+
+
+def wakings(url: str, folder: Path, times: int) -> list[float]:
+    """From the call that answers a parked run to its next line of code, in milliseconds."""
+    found = []
+    with client(url, folder) as it, Worker(url, folder, 4):
+        for number in range(times):
+            name = f"asks-{number}"
+            it.tasks.asks.start(name, name)
+            it.until(lambda: parked(it) == 1, "the run to be parked")
+            at = time_ns()
+            it.agent.runs.answer(name, "yes")
+            it.until(partial(it.notes.when, "woken", name), "the run to be woken")
+            found.append((it.notes.when("woken", name) - at) / 1e6)
+            it.until(lambda: not it.left() and not parked(it), "its end")
+    return found
+
+
+def parked(it: Client) -> int:
+    """Runs that wait and are in nobody's memory."""
+    return sum(queue.parked for queue in it.agent.queues.list())
+
+
+def park(url: str, folder: Path, runs: int) -> float:
+    """Leave so many runs parked; how many a second."""
+    with client(url, folder) as it, workers(2, url, folder, 32):
+        begun = perf_counter()
+        it.feed(runs, lambda n: it.tasks.asks.start(f"parked-{n}", f"parked-{n}"))
+        it.until(lambda: parked(it) == runs, "all to be parked", 1800)
+        return runs / (perf_counter() - begun)
+
+
+def idle(url: str, folder: Path, seconds: float, statements: Callable[[], int] | None = None) -> Idle:
+    """What a worker takes that has nothing to do. Statements are its own, or those that somebody else counts."""
+    with Worker(url, folder, 16, count=statements is None) as worker:
+        said = statements or worker.statements
+        sleep(QUIET_SECONDS)
+        cpu, before, begun = worker.cpu_ns(), said(), perf_counter()
+        sleep(seconds)
+        took = perf_counter() - begun
+        return Idle((worker.cpu_ns() - cpu) / took / 1e6, (said() - before) / took)
