@@ -23,7 +23,7 @@ ROUNDS = {"sqlite": 6, "postgres": 3}
 LINES = 70
 """That the victim writes to the outside log: moments are counted in work done, whatever the machine."""
 
-IN_ORDER = {"interrupted", "finished", "failed", "waiting"}
+IN_ORDER = {"interrupted", "finished", "failed", "waiting", "cancelling", "cancelled", "queued"}
 """What a run may be after a process left in order. `crashed` is not among them."""
 
 

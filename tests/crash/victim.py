@@ -397,13 +397,17 @@ async def answer_everything(cast: Cast) -> None:
             await out(cast.agent.runs.answer(waiting.id, key=effect.key, by="a person", **said))
 
 
-async def survive(cast: Cast) -> None:
-    """Open the run until it is finished, whatever it waits for; another one is left to workers."""
+async def queue(cast: Cast) -> None:
+    """A run is left to workers; nobody has signed that when this process ends."""
 
     async def later(token: str) -> str:
         return token
 
     await out(cast.agent.task(cast.palette.paint(later)).start("for workers", "token"))
+
+
+async def survive(cast: Cast) -> None:
+    """Open the run until it is finished, whatever it waits for."""
     for _ in range(STARTS_MAX):
         try:
             await journey(cast)
@@ -412,6 +416,7 @@ async def survive(cast: Cast) -> None:
         except RunWaiting:
             await answer_everything(cast)
         else:
+            await queue(cast)
             return await report(cast)
     raise AssertionError("the run asks for ever")
 

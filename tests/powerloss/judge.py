@@ -164,8 +164,8 @@ def _compare_views(connection: Any) -> None:
         for statement in fold(stream, seq, at, entry):
             fresh.execute(_TEXT[statement.name], statement.args).fetchall()
     for view in VIEWS:
-        query = f"SELECT * FROM {view} ORDER BY 1, 2, 3"
-        if connection.execute(query).fetchall() != fresh.execute(query).fetchall():
+        ours, theirs = (sorted(map(repr, one.execute(f"SELECT * FROM {view}"))) for one in (connection, fresh))
+        if ours != theirs:
             raise Bad(VIEW, f"{view} is not the fold of the journal")
     fresh.close()
 

@@ -89,7 +89,7 @@ def test_statements(found: dict[str, Any], operation: str, statements: str) -> N
     assert found[operation]["statements"] == [statements]
 
 
-@pytest.mark.parametrize(("operation", "most"), [("run opened", 10), ("run closed", 8), ("finished run replayed", 4)])
+@pytest.mark.parametrize(("operation", "most"), [("run opened", 12), ("run closed", 9), ("finished run replayed", 4)])
 def test_statements_around_a_run(found: dict[str, Any], operation: str, most: int) -> None:
     [statements] = found[operation]["statements"]
     assert len(statements.split()) <= most
