@@ -31,9 +31,7 @@ from perdure import (
     objects,
     records,
 )
-from perdure import (
-    collect as collecting,
-)
+from perdure import collect as collecting
 from perdure.journal import rebuild
 from perdure.journal.folding import plan
 from perdure.journal.verify import verify
@@ -319,18 +317,14 @@ async def nest(cast: Cast, run: Any) -> None:
 
 async def branch(cast: Cast) -> None:
     """A fork of that run, which knows what it shares and does the rest; it goes back once."""
-
-    async def look(what: str) -> str:
-        return what
-
     with contextlib.suppress(RunExists):
         await out(cast.agent.runs.fork("errand", at="pack", to="detour"))
     async with entered(cast.agent.run("detour")) as detour:
-        await out(cast.step("look", look)("back"))
+        await out(detour.step(str.upper, "back"))
         await out(detour.state.set("looked", "back"))
         await out(detour.undo())
         assert "looked" not in detour.state
-        detour.result = await out(cast.step("look", look)("around"))
+        detour.result = await out(detour.step(str.upper, "around"))
     cast.ack("detour")
 
 

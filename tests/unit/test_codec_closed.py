@@ -54,9 +54,10 @@ def complaints(tree: ast.AST) -> Iterator[str]:
 
 
 def test_nothing_in_the_package_makes_code_from_data() -> None:
-    # The crash tester starts the program that its user has named, as `python PROGRAM` would; nothing stored names it.
-    starts_programs = PACKAGE / "testing" / "crashtest" / "zygote.py"
-    files = sorted(set(PACKAGE.rglob("*.py")) - {starts_programs})
+    # These start a program that the user has named on the command line, as `python PROGRAM` would, or a command of
+    # ours from a table; nothing stored names it.
+    starts_programs = {PACKAGE / name for name in ("testing/crashtest/zygote.py", "cli/targets.py", "cli/main.py")}
+    files = sorted(set(PACKAGE.rglob("*.py")) - starts_programs)
     assert len(files) > 10
     found = {str(file): list(complaints(ast.parse(file.read_text()))) for file in files}
     assert not {file: lines for file, lines in found.items() if lines}

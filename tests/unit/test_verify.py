@@ -181,7 +181,7 @@ def test_a_stream_cut_off_below_its_seal_is_truncated(store: Store, raw: apsw.Co
     assert damage(verify(store)) == [(What.TRUNCATED, 2, 6)]
 
 
-@pytest.mark.parametrize("stream", range(1, 10))
+@pytest.mark.parametrize("stream", range(1, 14))
 def test_a_removed_stream_is_missed(store: Store, raw: apsw.Connection, stream: int) -> None:
     raw.execute("DELETE FROM events WHERE id >> 32 = ?", (stream,))
     raw.execute("DELETE FROM seals WHERE stream = ?", (stream,))
@@ -411,7 +411,7 @@ def test_bit_flips_in_the_file_are_found_or_harmless(in_memory: Path) -> None:
             assert content(path) == intact, f"bit {place} changed something, and verify did not see it"
         else:
             found += 1
-    assert found > FLIPS * 0.15
+    assert found > FLIPS * 0.12
     assert refused > 5
     assert harmless > 5
 

@@ -52,7 +52,7 @@ def work(path: Path, *run_ids: str) -> None:
 
 def test_a_store_that_only_grew_fits_its_anchor(path: Path) -> None:
     anchor = anchor_of(path)
-    assert len(anchor.heads) == 10
+    assert len(anchor.heads) == 13
     assert compared(path, anchor) == []
     work(path, "later")
     assert compared(path, anchor) == []
@@ -64,7 +64,7 @@ def test_a_rollback_of_the_whole_file_is_found(path: Path, tmp_path: Path) -> No
     anchor = anchor_of(path)
     shutil.copy(old, path)
     found = compared(path, anchor)
-    assert {(it.what, it.stream, it.seq) for it in found} == {(What.ROLLED_BACK, 11, 1), (What.ROLLED_BACK, 12, 1)}
+    assert {(it.what, it.stream, it.seq) for it in found} == {(What.ROLLED_BACK, 14, 1), (What.ROLLED_BACK, 15, 1)}
 
 
 def test_a_fork_is_found(path: Path, tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_a_fork_is_found(path: Path, tmp_path: Path) -> None:
     anchor = anchor_of(path)
     shutil.copy(old, path)
     work(path, "something else", "and more")
-    assert [(it.what, it.stream) for it in compared(path, anchor)] == [(What.FORKED, 11)]
+    assert [(it.what, it.stream) for it in compared(path, anchor)] == [(What.FORKED, 14)]
 
 
 def test_an_anchor_of_another_store_says_nothing_about_this_one(path: Path, tmp_path: Path) -> None:

@@ -165,8 +165,10 @@ def rebuild(kind: type[Exception], args: tuple[Any, ...], attributes: dict[str, 
 def _builtin_base(kind: type[Exception]) -> type[Exception]:
     """The builtin whose `__new__` makes the object: the one that its layout comes from."""
     base: Any = kind
-    while base not in _BUILTIN:
+    while base not in _BUILTIN and base is not BaseException:
         base = base.__base__
+    if base is BaseException:  # `RunWasCancelled`: an Exception by its second base, which adds nothing to the layout
+        base = next(one for one in kind.__mro__ if one in _BUILTIN)
     return cast("type[Exception]", base)
 
 
