@@ -296,7 +296,7 @@ async def nest(cast: Cast, run: Any) -> None:
     with contextlib.suppress(ConnectionError):
         async with entered(cast.agent.run("errand", wait=0)) as errand:
             await out(packed("box"))
-            if cast.first_time("errand"):
+            if not errand.finished:
                 raise ConnectionError("no van today")
     async with entered(cast.agent.run("errand", wait=0, budget_usd=1)) as errand:
         await out(packed("box"))  # remembered, and then a new one: what that saved is kept first

@@ -77,6 +77,8 @@ class Claim(Unit[Claimed]):
         """Streams and fences that this claim has asked for."""
         self.head: Head | None = None
         """Where the run's stream ends now, once it is ours."""
+        self.started: r.Event | None = None
+        """All that is recorded of it, when this has created it."""
         self.unobeyed: Told | None = None
         """What its last holder was told, and did not live to obey."""
 
@@ -109,7 +111,7 @@ class Claim(Unit[Claimed]):
         head = Head(engine.store.identity, stream, 1)
         self._tried.add((stream, 1))
         yield from Append(self.site, head, [started], engine.store.clock, objects=first).script()
-        self.head = head
+        self.head, self.started = head, r.Event(1, at, started)
         self._tenancy.open_streams.add(stream)
         return Claimed(stream, 1, False)
 
@@ -196,7 +198,7 @@ def open_run(
     claim = Claim(engine, run_id, given, parent, task) if taken is None else taken.claim
     try:
         claimed = (yield from _claimed(engine, claim, run_id, given)) if taken is None else taken.claimed
-        ledger, head = yield Read(load, (engine, claimed))
+        ledger, head = _created(claim, claimed) or (yield Read(load, (engine, claimed)))
         if claim.head is not None:
             head.ordered = claim.head.ordered
         if claimed.fence and outer is not None:
@@ -273,6 +275,13 @@ def _give_back(engine: Engine, head: Head, error: BaseException) -> Protocol[Non
         pass  # what made the claim useless is raised; the lease ends with this process
     finally:
         engine.tenancy.open_streams.discard(head.stream)
+
+
+def _created(claim: Claim, claimed: Claimed) -> tuple[Ledger, Head] | None:
+    """What is recorded of a run that was made just now: there is nothing to read."""
+    if claim.head is None or claim.started is None or claimed.resumed:
+        return None
+    return Ledger((claim.started,)), claim.head
 
 
 def load(engine: Engine, claimed: Claimed) -> tuple[Ledger, Head]:
