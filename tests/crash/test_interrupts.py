@@ -17,7 +17,7 @@ POINTS = {"sqlite": 10, "postgres": 4}
 EDGES = {"sqlite": 12, "postgres": 6}
 """Per colour and signal in CI, anywhere and around the claim and the end of a run; `make soak` takes all."""
 
-ROUNDS = {"sqlite": 6, "postgres": 3}
+ROUNDS = {"sqlite": 4, "postgres": 3}
 """At random moments, per colour and signal."""
 
 LINES = 70

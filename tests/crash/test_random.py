@@ -20,7 +20,7 @@ KILLED = -9
 PROGRAMS = ("crowd:main", "crowd:team")
 """Many runs, and one run with as much going on in it."""
 
-ROUNDS = {"sqlite": 6, "postgres": 3}
+ROUNDS = {"sqlite": 4, "postgres": 3}
 FLEET = 3
 FLEETS = {"sqlite": 4, "postgres": 4}
 KILLS_MAX = 6
