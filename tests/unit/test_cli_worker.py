@@ -90,7 +90,7 @@ def test_a_worker_says_what_it_does_and_is_drained_by_a_signal(
     ("program", "told"),
     [
         ("nowhere:agent", "there is no module 'nowhere'"),
-        ("office:agnt", "there is no such name. Did you mean office:agent?"),
+        ("office:agnt", "there is no such name; did you mean 'agent'?"),
         ("office:os", "it is module, and no agent"),
         ("nowhere.py", "there is no file 'nowhere.py'"),
     ],

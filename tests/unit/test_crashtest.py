@@ -250,7 +250,7 @@ def test_a_program_without_a_store_is_refused(folder: Path, crashtest: Crashtest
 
 
 def test_a_place_that_is_not_passed_is_not_survived(folder: Path, crashtest: Crashtest) -> None:
-    with pytest.raises(CrashtestProblem, match=r"does not pass there .did you mean effect\.outcome:before#1"):
+    with pytest.raises(CrashtestProblem, match=r"does not pass there .did you mean 'effect\.outcome:before#1'"):
         crashtest("clean_asks.py", only=["effect.outcome:before#3"])
     report = crashtest("clean_asks.py", only=["after:20s"])
     assert [trial.reached for trial in report.trials] == [False]

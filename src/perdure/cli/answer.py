@@ -8,10 +8,9 @@ from typing import Any
 import click
 
 from ..answers import Answer, give_answer, send_event, whoever
-from ..engine import Engine
 from ..run.requests import drive_sync
 from .output import Output, clean, shown
-from .stores import agent_option, common, existing_store, one_run, run_argument, url_of
+from .stores import acting_as, agent_option, common, existing_store, one_run, run_argument, url_of
 
 
 @click.command()
@@ -53,14 +52,12 @@ def answer(
         found = one_run(store, run, agent)
         [(owner, *_)] = store.read("get_agent", (found.agent,))
         for_workers = bool(store.read("get_task", (owner, found.id)))
-    engine = Engine(found.agent, store=located)
     who = by or whoever()
     try:
-        said = give_answer(engine, found.id, given, key=key, question=question, by=who)
+        with acting_as(found.agent, located) as engine:
+            said = give_answer(engine, found.id, given, key=key, question=question, by=who)
     except ValueError as error:
         raise click.UsageError(clean(str(error))) from error
-    finally:
-        engine.close()
     out = Output(as_json)
     if as_json:
         out.json({"run": found.id, "agent": found.agent, "verdict": said.verdict, "result": said.result, "by": who})
@@ -89,12 +86,9 @@ def send(
     located = url_of(url)
     with existing_store(located) as store:
         whose = agent or one_run(store, run, agent).agent
-    engine = Engine(whose, store=located)
     sent, who = _value(payload) if payload is not None else None, by or whoever()
-    try:
+    with acting_as(whose, located) as engine:
         drive_sync(engine.store, send_event(engine, run, name, sent, who))
-    finally:
-        engine.close()
     out = Output(as_json)
     if as_json:
         out.json({"run": run, "agent": whose, "name": name, "payload": sent, "by": who})

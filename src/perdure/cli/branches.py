@@ -15,7 +15,7 @@ from ..branches.comparing import RunDiff, compare
 from ..branches.forks import NO_INPUT, Fork
 from ..branches.forks import fork as make_fork
 from ..branches.undoing import undo as undo_run
-from ..engine import Engine, checked_name
+from ..engine import checked_name
 from ..errors import ValueProblem
 from ..run.history import Stays
 from ..run.requests import drive_sync
@@ -23,7 +23,7 @@ from ..run.undoing import EFFECTS
 from ..trees.diff import Change
 from .completed import completed_runs
 from .output import Output, Unreadable, clean, counted
-from .stores import agent_option, common, existing_store, moment, one_run, run_argument, said_again, url_of
+from .stores import acting_as, agent_option, common, existing_store, moment, one_run, run_argument, said_again, url_of
 
 
 @click.command()
@@ -64,13 +64,9 @@ def fork(
     new = NO_INPUT if given is None else _json(given, "--input")
     with existing_store(located) as store:
         found = one_run(store, run, agent)
-    engine = Engine(found.agent, store=located)
-    try:
-        point = None if at is None else moment(at)
-        protocol = make_fork(engine, found.id, at=point, to=to, override=values, given=new)
-        made = drive_sync(engine.store, protocol)
-    finally:
-        engine.close()
+    point = None if at is None else moment(at)
+    with acting_as(found.agent, located) as engine:
+        made = drive_sync(engine.store, make_fork(engine, found.id, at=point, to=to, override=values, given=new))
     _tell(Output(as_json), made, found.agent, said_again(url, agent), as_json)
     return 0
 
@@ -117,11 +113,8 @@ def undo(run: str, steps: int, effects: str, by: str | None, agent: str | None, 
     located = url_of(url)
     with existing_store(located) as store:
         found = one_run(store, run, agent)
-    engine = Engine(found.agent, store=located)
-    try:
+    with acting_as(found.agent, located) as engine:
         made = drive_sync(engine.store, undo_run(engine, found.id, steps, effects, by))
-    finally:
-        engine.close()
     out = Output(as_json)
     if as_json:
         stays = [{"seq": it.seq, "kind": it.kind, "what": it.what} for it in made.stays]

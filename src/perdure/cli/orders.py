@@ -5,12 +5,11 @@ from __future__ import annotations
 import click
 
 from ..answers import whoever
-from ..engine import Engine
 from ..orders import order_run
 from ..records import Order
 from ..run.requests import drive_sync
 from .output import Output, clean
-from .stores import agent_option, common, existing_store, one_run, run_argument, url_of
+from .stores import acting_as, agent_option, common, existing_store, one_run, run_argument, url_of
 
 _reason = click.option("--reason", metavar="TEXT", default="", help="Why; it is kept, and shown.")
 _by = click.option("--by", metavar="NAME", help="Who says so. Default: your user and host name.")
@@ -65,13 +64,11 @@ def _order(
     located = url_of(url)
     with existing_store(located) as store:
         found = one_run(store, run, agent, queued=True)
-    engine = Engine(found.agent, store=located, durability="full", strict=False, key=None, single_home=False)
     try:
-        given = drive_sync(engine.store, order_run(engine, found.id, order, reason, by or whoever()))
+        with acting_as(found.agent, located) as engine:
+            given = drive_sync(engine.store, order_run(engine, found.id, order, reason, by or whoever()))
     except (ValueError, TypeError) as error:
         raise click.UsageError(clean(str(error))) from error
-    finally:
-        engine.close()
     out = Output(as_json)
     if as_json:
         told = {"run": given.run, "agent": found.agent, "order": given.order, "obeyed": given.obeyed}

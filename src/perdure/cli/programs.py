@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import sys
 from types import ModuleType
@@ -11,6 +10,7 @@ from typing import Any
 import click
 
 from ..aio import AsyncAgent
+from ..hints import meant
 from ..sync import Agent
 from .targets import imported
 
@@ -35,10 +35,9 @@ def _named(module: ModuleType, attribute: str, agents: dict[str, Agent | AsyncAg
         found = getattr(found, part, None)
     if isinstance(found, Agent | AsyncAgent):
         return found
-    close = difflib.get_close_matches(attribute, agents, n=1) or sorted(agents)[:1]
-    maybe = f" Did you mean {module.__name__}:{close[0]}?" if close else ""
+    maybe = meant(attribute, sorted(agents))
     what = "there is no such name" if found is None else f"it is {type(found).__name__}, and no agent"
-    raise click.UsageError(f"{module.__name__}:{attribute}: {what}.{maybe}")
+    raise click.UsageError(f"{module.__name__}:{attribute}: {what}" + (f"; {maybe}" if maybe else ""))
 
 
 def _module(name: str) -> str:

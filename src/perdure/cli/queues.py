@@ -14,7 +14,7 @@ from ..store.base import Store
 from ..tasks.queues import QueueInfo, change_rules, list_queues
 from ..tasks.starting import again
 from .output import Output, ago, clean, when
-from .stores import agent_option, common, existing_store, one_run, run_argument, url_of
+from .stores import acting_as, agent_option, common, existing_store, one_run, run_argument, url_of
 
 
 @click.group(invoke_without_command=True)
@@ -94,11 +94,8 @@ def _changed(name: str, agent: str | None, url: str | None, as_json: bool, *, pa
 
 
 def _do(agent: str, url: str | None, make: Callable[[Engine], Protocol[Any]]) -> None:
-    engine = Engine(agent, store=url_of(url), durability="full", strict=False, key=None, single_home=False)
-    try:
+    with acting_as(agent, url_of(url)) as engine:
         drive_sync(engine.store, make(engine))
-    finally:
-        engine.close()
 
 
 def _agents(store: Store, wanted: str | None) -> list[tuple[str, int]]:

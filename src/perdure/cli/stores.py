@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from .. import trees
+from ..engine import Engine
 from ..errors import RunNotFound, StoreUnavailable, ValueProblem
 from ..hints import meant, near
 from ..journal.rebuild import refresh
@@ -86,6 +87,16 @@ def url_of(url: str | None) -> str:
     """The URL of the store that is meant; if it is a file, it must be there."""
     located = locate(url)
     return f"sqlite:///{path_of(url)}" if is_embedded(located) else located
+
+
+@contextmanager
+def acting_as(agent: str, url: str) -> Iterator[Engine]:
+    """An agent of a store, for as long as a command needs it."""
+    engine = Engine(agent, store=url)
+    try:
+        yield engine
+    finally:
+        engine.close()
 
 
 @contextmanager

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from ...hints import near
 from .orders import CrashtestProblem, Manner, Seen, manner_of, where_of
 from .places import Place, beats_of, chosen, evenly, instants, others
 
@@ -92,7 +92,6 @@ def named(only: str, places: Sequence[Place]) -> tuple[Place, ...]:
     elif first in known:
         begins = known[first]
     else:
-        close = difflib.get_close_matches(where, known, 1)
-        meant = f"did you mean {close[0]}?" if close else "take a place from a report"
-        raise CrashtestProblem(f"--only {only}: the undisturbed run does not pass there", hint=meant)
+        hint = near(where, known) or "take a place from a report"
+        raise CrashtestProblem(f"--only {only}: the undisturbed run does not pass there", hint=hint)
     return (begins, *(Place(name, "") for name in more))
