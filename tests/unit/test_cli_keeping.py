@@ -22,7 +22,7 @@ from perdure.cli import checkup
 from perdure.cli.main import main
 from perdure.errors import StoreMoved
 from perdure.journal.fold import VIEWS
-from perdure.store import locate, open_store
+from perdure.store import locate, open_store, sqlite
 from perdure.store.turnstile import Turnstile
 
 from . import child
@@ -351,21 +351,37 @@ def test_other_stores_with_the_same_agent_are_named(
     assert "other stores" not in told("doctor", "--store", str(tmp_path / "nothing.db"), code=1)
 
 
-def test_a_stopped_process_with_the_write_lock_is_named(
+STOPPED_IN_A_COMMIT = """
+import apsw, fcntl, os, signal, sys
+fcntl.flock(os.open(sys.argv[1] + ".lock", os.O_RDWR), fcntl.LOCK_EX)
+connection = apsw.Connection(sys.argv[1])
+connection.execute("BEGIN IMMEDIATE")
+connection.execute("DELETE FROM leases")
+os.kill(os.getpid(), signal.SIGSTOP)
+"""
+
+LOOKING = (
+    "runs", "queues", "show finished", "show finished --at 1", "timeline finished", "handoff finished",
+    "diff finished finished-fork", "state", "checkpoints", "artifacts ls", "events", "workflows", "usage", "savings",
+    "verify", "gc",
+)  # fmt: skip
+
+
+def test_a_stopped_process_with_the_write_lock_is_named_and_keeps_nobody_from_looking(
     at_home: Path, told: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checkup, "LOCK_PATIENCE_SECONDS", 0.2)
-    script = (
-        "import fcntl, os, sys, time; fcntl.flock(os.open(sys.argv[1], os.O_RDWR), fcntl.LOCK_EX); "
-        "print('locked', flush=True); time.sleep(60)"
-    )
-    with subprocess.Popen([sys.executable, "-c", script, f"{at_home}.lock"], stdout=subprocess.PIPE) as holder:
-        assert holder.stdout is not None
-        holder.stdout.readline()
-        holder.send_signal(signal.SIGSTOP)
+    monkeypatch.setattr(sqlite, "LOCK_SECONDS_MAX", 0.0)
+    with subprocess.Popen([sys.executable, "-c", STOPPED_IN_A_COMMIT, str(at_home)]) as holder:
         try:
             os.waitid(os.P_PID, holder.pid, os.WSTOPPED)
-            assert f"process {holder.pid} (stopped) has had the write lock" in problems(told, at_home)["write lock"]
+            told("pause", "waiting", "--store", str(at_home), code=2)  # who writes is kept out
+            for command in LOOKING:
+                assert told(*command.split(), "--store", str(at_home)), command
+            checks = told("doctor", "--store", str(at_home), "--json", code=1)["checks"]
+            found = {it["about"]: it["text"] for it in checks}
+            assert f"process {holder.pid} (stopped) has had the write lock" in found["write lock"]
+            assert found["home"] == "this is the file that was last used"  # it looks at the rest all the same
         finally:
             holder.kill()
     with closing(Turnstile(f"{at_home}.lock")) as turnstile:

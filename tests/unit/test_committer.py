@@ -408,3 +408,32 @@ def test_closing_ends_the_thread() -> None:
     committer.close()
     assert not thread.is_alive()
     committer.close()
+
+
+def test_at_rest_waits_for_a_commit_that_is_under_way_and_keeps_new_ones_out() -> None:
+    disk = Disk()
+    committer = Committer(disk.execute)
+    disk.open.clear()
+    first = Caller(committer, Work(1))
+    first.start()
+    assert disk.entered.wait(WAIT)
+    threading.Timer(0.05, disk.open.set).start()
+    with committer.at_rest(WAIT):
+        assert disk.batches == [[1]]
+        second = Caller(committer, Work(2))
+        second.start()
+        second.join(0.1)
+        assert disk.batches == [[1]]
+    second.join(WAIT)
+    assert disk.batches == [[1], [2]]
+    committer.close()
+
+
+def test_at_rest_in_the_middle_of_a_commit_does_not_wait_for_itself() -> None:
+    def execute(batch: Batch) -> None:
+        with committer.at_rest(0.01):
+            batch[0].result = 7
+
+    committer = Committer(execute)
+    assert committer.submit(Work()) == 7
+    assert committer.submit(Work()) == 7  # who did not get the lead has not given it back either

@@ -65,13 +65,12 @@ def _examine(url: str, options: str, chosen: bool) -> Iterator[Checked]:
         return
     yield from checkup.place(path)
     yield from checkup.permissions(path)
-    blocked = False
-    for check in (checkup.header, checkup.write_lock):
-        for it in check(path):
-            blocked = blocked or it.level == Level.PROBLEM
-            yield it
-    if not blocked:
-        yield from _look_inside(url, path, options, chosen)
+    for it in checkup.header(path):
+        yield it
+        if it.level == Level.PROBLEM:
+            return
+    yield from checkup.write_lock(path)
+    yield from _look_inside(url, path, options, chosen)
 
 
 def _look_inside(url: str, path: str, options: str, chosen: bool) -> Iterator[Checked]:

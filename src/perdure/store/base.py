@@ -12,6 +12,7 @@ import threading
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
@@ -202,6 +203,10 @@ class Store(ABC):
         """Give empty space back to the file system, a little at a time. A server sees to that by itself."""
         return
 
+    def at_rest(self, seconds: float) -> AbstractContextManager[None]:
+        """Meanwhile this process keeps nobody from writing: for who stops it. A server ends what has stopped."""
+        return nullcontext()
+
     @abstractmethod
     def close(self) -> None:
         """Give everything back. Calling it twice is fine."""
@@ -224,6 +229,11 @@ class Store(ABC):
 
 
 _OPEN: weakref.WeakSet[Store] = weakref.WeakSet()
+
+
+def open_stores() -> list[Store]:
+    """Those of this process."""
+    return [store for store in list(_OPEN) if not store._closed]
 
 
 def _after_fork_in_child() -> None:

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import PerdureError, StoreBusy
@@ -105,6 +105,16 @@ class Committer:
             loop.call_soon(self._kick)
         assert ticket.future is not None
         return await to_its_end(ticket.future)
+
+    @contextmanager
+    def at_rest(self, seconds: float) -> Iterator[None]:
+        """No batch is under way meanwhile; unless the one who asks is in the middle of it, or it takes too long."""
+        still = self._lead.acquire(timeout=seconds)
+        try:
+            yield
+        finally:
+            if still:
+                self._lead.release()
 
     def close(self) -> None:
         """End the thread, after what is queued."""

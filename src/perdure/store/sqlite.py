@@ -6,6 +6,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 import apsw
@@ -22,6 +23,7 @@ from .sqlite_file import (
     DRIVER_ERRORS,
     connect,
     create_or_migrate,
+    is_current,
     patiently,
     prepare_file,
     refuse_unsafe_place,
@@ -68,7 +70,9 @@ class SqliteStore(Store):
                 self._writer = self._connect()
                 if not self._one_connection:  # not before: beside the file of another program we leave nothing
                     self._turnstile = Turnstile(path + ".lock")
-                self._locked(patiently, lambda: create_or_migrate(self._writer, clock))
+                # Who only looks does not wait for a turn to write, which a process that was stopped may never give.
+                if not within(lambda: patiently(lambda: is_current(self._writer))):
+                    self._locked(patiently, lambda: create_or_migrate(self._writer, clock))
                 self.secret = self._meta("secret")
                 self.identity = self._meta("identity").hex()
                 self.stale = bool(self._facts("stale"))
@@ -157,6 +161,9 @@ class SqliteStore(Store):
     def shrink(self, progress: Callable[[int, int], None] | None = None) -> None:
         if not self._one_connection:
             shrink(self, self.path, self.durability, progress)
+
+    def at_rest(self, seconds: float) -> AbstractContextManager[None]:
+        return self._committer.at_rest(seconds)
 
     def close(self) -> None:
         if self._closed:

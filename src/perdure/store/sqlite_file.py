@@ -82,18 +82,23 @@ def patiently(work: Callable[[], T]) -> T:
             time.sleep(0.005)
 
 
-def create_or_migrate(connection: apsw.Connection, clock: Clock) -> None:
-    """Bring the schema to this version, all of it in one transaction; refuse what is not ours or is newer."""
+def is_current(connection: apsw.Connection) -> bool:
+    """Whether the schema is the one of this version; a newer one is refused. Needs no lock."""
     if tuple(map(int, apsw.sqlite_lib_version().split("."))) < SQLITE_VERSION_MIN:
         raise StoreUnavailable(
             f"SQLite {apsw.sqlite_lib_version()} may corrupt a database in WAL mode",
             hint="install a current apsw: pip install -U apsw",
         )
-    history = sql.migrations("sqlite")
-    version = _number(connection, "user_version")
-    Versions(version, version, len(history), ()).refuse_newer()  # of a file there is one program at a time
-    if version == len(history):
+    newest, version = len(sql.migrations("sqlite")), _number(connection, "user_version")
+    Versions(version, version, newest, ()).refuse_newer()  # of a file there is one program at a time
+    return version == newest
+
+
+def create_or_migrate(connection: apsw.Connection, clock: Clock) -> None:
+    """Bring the schema to this version, all of it in one transaction."""
+    if is_current(connection):
         return
+    history = sql.migrations("sqlite")
     reach(Site.STORE_CREATE, Moment.BEFORE)
     connection.execute("BEGIN IMMEDIATE")
     try:

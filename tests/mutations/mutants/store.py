@@ -96,6 +96,22 @@ STORE = (
         "            pass\n",
     ),
     mutant(
+        "looking-waits-for-a-turn",
+        "nobody can look at a store while a stopped process has its write lock",
+        "unit/test_cli_keeping.py::test_a_stopped_process_with_the_write_lock_is_named_and_keeps_nobody_from_looking",
+        "store/sqlite.py",
+        "                if not within(lambda: patiently(lambda: is_current(self._writer))):\n",
+        "                if True:\n",
+    ),
+    mutant(
+        "stopped-in-a-commit",
+        "a process that crashtest stops keeps the write lock, and whoever takes over waits in vain",
+        "unit/test_committer.py::test_at_rest_waits_for_a_commit_that_is_under_way_and_keeps_new_ones_out",
+        "store/committer.py",
+        "        still = self._lead.acquire(timeout=seconds)\n",
+        "        still = False\n",
+    ),
+    mutant(
         "not-synced",
         "a power cut takes what was acknowledged",
         COMMITS + "test_a_step_is_one_sync_and_an_effect_two",

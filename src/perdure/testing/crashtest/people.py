@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import closing, suppress
 from typing import Any
 
 import msgspec
@@ -11,6 +12,7 @@ import msgspec
 from ... import records as r
 from ...answers import ASKED, Answer, give_answer, send_event
 from ...engine import Engine
+from ...errors import StoreBusy
 from ...run.requests import drive_sync
 from ...runs import Question, RunSummary, get_run, list_runs
 from ...store import open_store
@@ -45,21 +47,13 @@ class People(msgspec.Struct, frozen=True):
         return "answer it with --answer VALUE (yes, no, JSON or text), or --answer 'PART OF THE QUESTION=VALUE'"
 
     def speak(self, urls: Sequence[str], heard: Heard) -> None:
-        """Answer whoever asks, each once."""
-        for url in urls:
-            store = open_store(url, create=False)
-            try:
-                asked = [
-                    (run, one)
-                    for run in list_runs(store, status=r.Status.WAITING)
-                    for one in get_run(store, run.agent, run.id, unpack=bytes).questions
-                    if (run.agent, run.id, one.seq) not in heard
-                ]
-            finally:
-                store.close()
-            for run, question in asked:
-                if self._say(url, run, question):
-                    heard.add((run.agent, run.id, question.seq))
+        """Answer whoever asks, each once; in a store that is busy, the next time."""
+        with suppress(StoreBusy):
+            for url in urls:
+                for run, question in _asked(url):
+                    what = (run.agent, run.id, question.seq)
+                    if what not in heard and self._say(url, run, question):
+                        heard.add(what)
 
     def _say(self, url: str, run: RunSummary, question: Question) -> bool:
         """Whether there is something to say to that."""
@@ -84,6 +78,15 @@ class People(msgspec.Struct, frozen=True):
         finally:
             engine.close()
         return True
+
+
+def _asked(url: str) -> list[tuple[RunSummary, Question]]:
+    with closing(open_store(url, create=False)) as store:
+        return [
+            (run, one)
+            for run in list_runs(store, status=r.Status.WAITING)
+            for one in get_run(store, run.agent, run.id, unpack=bytes).questions
+        ]
 
 
 def _nobody(agent: str) -> None:

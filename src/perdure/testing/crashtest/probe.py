@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 from collections import Counter
+from contextlib import ExitStack
 from types import FrameType
 from typing import Any
 
@@ -21,6 +22,7 @@ import msgspec
 from ... import failpoints, leases
 from ...run.scope import current
 from ...store import is_postgres
+from ...store.base import open_stores
 from .orders import HEART_SECONDS, LEASE_MS, Manner, Order, Seen, manner_of, where_of
 
 SEEN_MAX = 20_000
@@ -28,6 +30,9 @@ SEEN_MAX = 20_000
 
 TIMES_PER_LINE = 3
 """A line in a loop is a place only so often."""
+
+REST_SECONDS_MAX = 2.0
+"""Until other threads have ended their commits, before a process is stopped."""
 
 CALLERS_MAX = 8
 LOST_ANSWER = "perdure crashtest: the effect has happened, and its answer is lost"
@@ -114,7 +119,12 @@ class Probe:
         if self._is_here(name):
             if self._manner == Manner.FULL:
                 raise _disk_full(self._order.environment.get("PERDURE_URL", ""))
-            os.kill(os.getpid(), SIGNALS[self._manner])
+            with ExitStack() as resting:
+                if self._manner == Manner.STOP:
+                    # Another thread may be in the middle of a commit: stopped there, it would keep everybody out.
+                    for store in open_stores():
+                        resting.enter_context(store.at_rest(REST_SECONDS_MAX))
+                os.kill(os.getpid(), SIGNALS[self._manner])
 
     def _is_here(self, name: str) -> bool:
         """Whether this is the place."""

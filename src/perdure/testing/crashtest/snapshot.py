@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import msgspec
 
 from ... import objects, trees
 from ... import records as r
-from ...errors import PerdureError, ValueProblem
+from ...errors import PerdureError, StoreBusy, ValueProblem
 from ...events.positions import BEGINNING, END
 from ...events.reading import Book
 from ...events.schemas import Kinds
@@ -130,27 +131,24 @@ def taken(urls: list[str]) -> Snapshot:
 
 
 def waiting_in_doubt(urls: list[str]) -> bool:
-    """Whether some run waits until a person says what became of an effect."""
-    for url in urls:
-        store = open_store(url, create=False)
-        try:
-            for run in list_runs(store, status=r.Status.WAITING):
-                if get_run(store, run.agent, run.id, unpack=_tolerant(store)).in_doubt:
-                    return True
-        finally:
-            store.close()
+    """Whether some run waits until a person says what became of an effect, as far as that can be seen now."""
+    with suppress(StoreBusy):  # then whoever looks next may see it
+        return any(map(_waits_in_doubt, urls))
     return False
+
+
+def _waits_in_doubt(url: str) -> bool:
+    with closing(open_store(url, create=False)) as store:
+        waiting = list_runs(store, status=r.Status.WAITING)
+        return any(get_run(store, run.agent, run.id, unpack=_tolerant(store)).in_doubt for run in waiting)
 
 
 def interrupted(urls: list[str]) -> bool:
     """Whether some run was left by a signal, and has to be continued."""
     for url in urls:
-        store = open_store(url, create=False)
-        try:
+        with closing(open_store(url, create=False)) as store:
             if list_runs(store, status=r.Status.INTERRUPTED):
                 return True
-        finally:
-            store.close()
     return False
 
 
