@@ -164,7 +164,7 @@ STORE = (
         "old code writes to a store of newer code",
         STORES + "test_a_store_of_a_later_version_is_refused",
         "store/sqlite_file.py",
-        "Versions(version, version, len(history), ()).refuse_newer()",
+        "Versions(version, version, newest, ()).refuse_newer()",
         "Versions(version, version, version, ()).refuse_newer()",
     ),
     mutant(
