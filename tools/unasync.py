@@ -51,6 +51,7 @@ PAIRS: Pairs = [
     ("src/perdure/aio/events.py", "src/perdure/sync/events.py"),
     ("src/perdure/aio/workflows.py", "src/perdure/sync/workflows.py"),
     ("src/perdure/aio/tasks.py", "src/perdure/sync/tasks.py"),
+    ("src/perdure/aio/threads.py", "src/perdure/sync/threads.py"),
     ("src/perdure/aio/worker.py", "src/perdure/sync/worker.py"),
 ]
 

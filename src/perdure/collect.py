@@ -14,7 +14,7 @@ import msgspec
 from . import trees
 from .failpoints import Site
 from .limits import GC_BATCH, UPLOAD_GRACE_SECONDS
-from .objects import ID_BYTES, Dropped, dropped_in, packed_in, reference
+from .objects import ID_BYTES, Dropped, Drops, packed_in, reference
 from .process import this_process
 from .records import decode
 from .store.base import Row, Script, Statement, Store, Unit, read_through
@@ -73,7 +73,7 @@ class Marks:
         self._opened: set[bytes] = set()
         """Nodes of trees that were looked into: exact, because what is below a node is marked through it alone."""
         self._heads: dict[int, int] = {}
-        self._dropped = dropped_in(store.read("all_checkpoints"), store.read("all_artifacts")) | set(dropped)
+        self._dropped = Drops(store, dropped)
         self._pending = {identity for (identity,) in store.read("all_pending", _given_up(store, grace))}
         """What uploads have written, and no entry refers to yet."""
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .events.schemas import Kinds
     from .rehearsal import Rehearsal
     from .run.durable import Durable
+    from .threads.memory import Memory
 
 
 class Place:
@@ -40,7 +41,7 @@ class Place:
         self.users = 0
         self.bodies: dict[int, set[Frame]] = {}
         """By stream, for all agents here: whoever resumes a run must know of a body that is still at work."""
-        self._streams: dict[str, tuple[Head, Callable[[], keys.SigningKey | None]]] = {}
+        self._streams: dict[tuple[str, int], tuple[Head, Callable[[], keys.SigningKey | None]]] = {}
         self.ear = Ear(self.store)
         self._tenancy: Tenancy | None = None
         self._lock = rlock()
@@ -62,22 +63,26 @@ class Place:
         """For who only reads."""
         return self._tenancy
 
-    def own_stream(self, agent: str, signer: Callable[[], keys.SigningKey | None]) -> Head:
-        """The stream for what this process writes in the open, so that processes do not queue on one head."""
+    def own_stream(self, agent: str, lane: int, signer: Callable[[], keys.SigningKey | None]) -> Head:
+        """The stream for what this process writes in the open, so that processes do not queue on one head.
+
+        What goes to different lanes is committed side by side, where the store can do that.
+        """
+        which = (agent, lane)
         with self._lock:
-            if agent in self._streams:
-                head, _ = self._streams[agent]
+            if which in self._streams:
+                head, _ = self._streams[which]
             else:
                 name = f"{agent}/{this_process()}"
                 head = Head(self.store.identity, self.store.submit(_AddStream(self.store, name)), 1)
-            self._streams[agent] = head, signer  # the key of whoever came last: others may have closed theirs
+            self._streams[which] = head, signer  # the key of whoever came last: others may have closed theirs
         return head
 
-    def leave_stream(self, agent: str, head: Head) -> None:
+    def leave_stream(self, head: Head) -> None:
         """What this process writes in the open goes to another stream from now on."""
         with self._lock:
-            if agent in self._streams and self._streams[agent][0] is head:
-                del self._streams[agent]
+            for which in [which for which, (own, _) in self._streams.items() if own is head]:
+                del self._streams[which]
 
     def seal(self) -> None:
         """Sign what this process has written in the open since it was last signed."""
@@ -132,6 +137,7 @@ class Engine:
         self.unswept = 0
         """Commits of state since keys were last looked for whose time has run out."""
         self._kinds: Kinds | None = None
+        self._threads: Memory | None = None
         self.functions: dict[str, Durable[..., Any]] = {}
         """The steps and effects that were declared, by name: what the actions of a workflow are bound to."""
         self.tasks: dict[str, Any] = {}
@@ -195,6 +201,17 @@ class Engine:
         return self._kinds
 
     @property
+    def threads(self) -> Memory:
+        """What this process remembers of the threads of this agent; for who has any."""
+        found = self._threads
+        if found is None:
+            from .threads.memory import Memory
+
+            with self._lock:
+                found = self._threads = self._threads or Memory()
+        return found
+
+    @property
     def store(self) -> Store:
         return self.place.store
 
@@ -240,9 +257,9 @@ class Engine:
                 keys.discard(self.name, self._key_folder(), key)
             self.is_known()
 
-    def own_stream(self) -> Head:
+    def own_stream(self, lane: int = 0) -> Head:
         """Where what this agent writes in the open goes, in this process."""
-        return self.place.own_stream(self.name, lambda: self.signer)
+        return self.place.own_stream(self.name, lane, lambda: self.signer)
 
     def is_known(self) -> bool:
         """Whether the store knows this agent; reading makes nobody known."""
@@ -287,6 +304,7 @@ class Engine:
             self.__dict__.pop("_known", None)
             self.__dict__.pop("_stream", None)
             self.shelf = Shelf()
+            self._threads = None
             self.claims.clear()
         if place is not None:
             _leave(place)

@@ -56,6 +56,9 @@
     │   ├── WriteInsideUpdate        PD411  the function given to update writes something else
     │   ├── HistoryFolded            PD420  the state of that time is in an archive
     │   ├── TaskNotFound             PD412  no task of that name is declared here
+    │   ├── ThreadNotFound           PD413  no thread of that id, or no such checkpoint of it
+    │   ├── ThreadConflict           PD414  another writer has gone on with the thread meanwhile
+    │   ├── ThreadDeleted            PD415  the thread was deleted while somebody was at work on it
     │   └── EventsFolded             PD421  the events of that time are in an archive
     └── WorkflowProblem              workflows and their steps
         ├── WorkflowNotFound         PD501  no workflow, or no step, of that name
@@ -514,6 +517,26 @@ class CheckpointNotFound(CallProblem, LookupError):
     """There is no checkpoint of that name."""
 
     code = "PD409"
+
+
+class ThreadNotFound(CallProblem, LookupError):
+    """There is no thread of that id, or it has no such checkpoint."""
+
+    code = "PD413"
+
+
+class ThreadConflict(CallProblem):
+    """Another writer has gone on with the thread from the same checkpoint; nothing was written."""
+
+    code = "PD414"
+    hint = "read the thread again and go on from its newest checkpoint; on_conflict='fork' lets both go on"
+
+
+class ThreadDeleted(CallProblem):
+    """The thread was deleted while this was at work on it; nothing was written."""
+
+    code = "PD415"
+    hint = "start again without a checkpoint id: the thread begins anew"
 
 
 class ArtifactNotFound(CallProblem, LookupError):

@@ -53,6 +53,7 @@ class Site(StrEnum):
     EVENT = "event.append"
     REPLAY = "event.replay"
     WORKFLOW = "workflow.write"
+    THREAD = "thread.write"
     SEAL = "stream.seal"
     COLLECT = "objects.collect"
     SHRINK = "store.shrink"

@@ -155,3 +155,15 @@ FOLD_ENTRIES_MAX = 20_000
 
 FORK_DEPTH_MAX = 100
 """Forks of forks of forks: how many streams a run's entries are in."""
+
+THREAD_STREAMS = 8
+"""Streams of one process for its threads on a server: what goes to different ones is committed side by side."""
+
+THREADS_REMEMBERED_MAX = 64
+"""Threads of which a process remembers what it has put last, so that it need not store or encode it again."""
+
+THREAD_BYTES_REMEMBERED_MAX = 64 * 1024 * 1024
+"""And how much of it."""
+
+THREAD_SECONDS_REMEMBERED = 60.0
+"""How long a state that was read or put is given without a look at the store: damage there must not stay hidden."""

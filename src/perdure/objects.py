@@ -15,8 +15,8 @@ from typing import Any
 from . import codec
 from .errors import CorruptValue, JournalDamaged
 from .limits import INLINE_BYTES_MAX, VALUE_BYTES_MAX
-from .records import ArtifactSaved, CheckpointMade, Record
-from .store.base import Row, Rows, Script, Statement, Store
+from .records import ArtifactSaved, CheckpointMade, Record, ThreadPut, ThreadWrote
+from .store.base import Rows, Script, Statement, Store
 
 _INLINE, _REFERENCE = b"\x00", b"\x01"
 _RAW, _ZSTD = b"\x00", b"\x01"
@@ -155,7 +155,7 @@ def _decompress(stored: bytes, size: int) -> bytes:
 
 # -- what entries refer to --------------------------------------------------------------------------------------------
 
-PACKED_FIELDS = frozenset({"input", "result", "error", "arguments", "value", "meta", "choices"})
+PACKED_FIELDS = frozenset({"input", "result", "error", "arguments", "value", "meta", "choices", "heading"})
 """Fields of records that hold packed values."""
 
 
@@ -163,21 +163,38 @@ Dropped = tuple[str, int, str, int]
 """A version of something that was dropped: the name of its record, whose it is, its name and its number."""
 
 
-def dropped_in(checkpoints: Iterable[Row], artifacts: Iterable[Row]) -> set[Dropped]:
-    """What was dropped, by the rows of the views."""
-    found: set[Dropped] = set()
-    for kind, rows in (("CheckpointMade", checkpoints), ("ArtifactSaved", artifacts)):
-        found.update((kind, owner, name, version) for owner, name, version, *_, gone in rows if gone)
-    return found
+class Drops:
+    """What was dropped, by the rows of the views. Ask it of the record of something, by what `Dropped` is."""
+
+    def __init__(self, store: Store, also: Iterable[Dropped] = ()) -> None:
+        self._versions = set(also)
+        for kind, query in (("CheckpointMade", "all_checkpoints"), ("ArtifactSaved", "all_artifacts")):
+            rows = store.read(query)
+            self._versions.update((kind, owner, name, version) for owner, name, version, *_, gone in rows if gone)
+        self._lives = {(owner, thread): whole for owner, thread, _, whole, _ in store.read("all_thread_lives")}
+        self._points = {tuple(row[:4]): row[4] for row in store.read("dropped_thread_points")}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Drops) and vars(self) == vars(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __contains__(self, which: object) -> bool:
+        if isinstance(which, ThreadPut | ThreadWrote):
+            point = (which.owner, which.thread, which.ns, which.id)
+            return bool(which.life < max(self._lives.get(point[:2], 0), self._points.get(point, 0)))
+        return which in self._versions
 
 
-def _version(record: CheckpointMade | ArtifactSaved) -> Dropped:
+def _named(record: CheckpointMade | ArtifactSaved | ThreadPut | ThreadWrote) -> object:
+    if isinstance(record, ThreadPut | ThreadWrote):
+        return record
     return type(record).__name__, record.owner, record.name, record.version
 
 
-def packed_in(record: Record, dropped: Container[Dropped] = frozenset()) -> Iterator[bytes]:
+def packed_in(record: Record, dropped: Container[object] = frozenset()) -> Iterator[bytes]:
     """Every packed value in an entry that stands for objects; but not that of a version which was dropped."""
-    if isinstance(record, CheckpointMade | ArtifactSaved) and _version(record) in dropped:
+    if isinstance(record, CheckpointMade | ArtifactSaved | ThreadPut | ThreadWrote) and _named(record) in dropped:
         return
     for name in record.__struct_fields__:
         value = getattr(record, name)

@@ -11,7 +11,7 @@ from enum import IntEnum
 
 import msgspec
 
-from . import fold_records, fork_records, order_records, plan_records, task_records
+from . import fold_records, fork_records, order_records, plan_records, task_records, thread_records
 from .errors import JournalDamaged, StoreTooNew
 from .process import Holder
 
@@ -36,6 +36,9 @@ TaskAgain = task_records.TaskAgain
 TaskParked = task_records.TaskParked
 TaskTried = task_records.TaskTried
 Want = task_records.Want
+ThreadPut = thread_records.ThreadPut
+ThreadWrote = thread_records.ThreadWrote
+ThreadDropped = thread_records.ThreadDropped
 Usage = fold_records.Usage
 Saved = fold_records.Saved
 Carried = fold_records.Carried
@@ -167,6 +170,9 @@ Landing = (
     | OrderGiven
     | TaskQueued
     | TaskAgain
+    | ThreadPut
+    | ThreadWrote
+    | ThreadDropped
 )
 """What a step, an effect, an item or a call in the open may write to the agent. Kinds are told apart by their tag."""
 

@@ -13,6 +13,7 @@ from functools import wraps
 from typing import Any
 
 import perdure
+from perdure.run.requests import Protocol, drive_async, drive_sync
 
 
 async def out(value: Any) -> Any:
@@ -75,6 +76,10 @@ class Palette:
             return now(body(*args, **kwargs))
 
         return plain
+
+    def drive(self, protocol: Protocol[Any]) -> Any:
+        """Perform a protocol for which there is no method of the agent."""
+        return (drive_async if self.is_async else drive_sync)(self.agent._engine.store, protocol)
 
     def perform(self, program: Coroutine[Any, Any, Any]) -> Any:
         """Run all of it."""

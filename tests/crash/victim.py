@@ -36,6 +36,8 @@ from perdure.journal import rebuild
 from perdure.journal.folding import plan
 from perdure.journal.verify import verify
 from perdure.store.base import Script, Unit
+from perdure.threads import writing
+from perdure.threads.writing import Checkpoint, Written
 from tests.crash.colours import Over, Palette, entered, out
 from tests.crash.stores import store_of
 from tests.crash.world import World
@@ -282,6 +284,25 @@ async def follow_a_plan(cast: Cast, run: Any) -> None:
     cast.ack("announced")
 
 
+async def converse(cast: Cast) -> None:
+    """A thread, as a framework saves it: what was put and has returned is there, once."""
+    engine, parent = cast.agent._engine, ""
+    for number in range(2):
+        wanted = Checkpoint(
+            *("talk", "", f"{number:08}", parent, {"v": 4}, {"step": number}),
+            channels={"messages": [LARGE] * number},
+            versions={"messages": number},
+        )
+        await out(cast.palette.drive(writing.put(engine, wanted)))
+        written = [Written(0, "messages", [LARGE])]
+        await out(cast.palette.drive(writing.write(engine, ("talk", "", wanted.id), "task", "", written)))
+        parent = wanted.id
+    assert await out(cast.agent.threads.state("talk")) == {"messages": [LARGE]}
+    assert [it.id for it in await out(cast.agent.threads.history("talk"))] == ["00000001", "00000000"]
+    await out(cast.agent.threads.prune("talk", keep_last=1))
+    cast.ack("talk")
+
+
 async def nest(cast: Cast, run: Any) -> None:
     """A run inside the run, with an effect that nobody can check."""
 
@@ -378,6 +399,7 @@ async def journey(cast: Cast) -> None:
         await follow_a_plan(cast, run)
         await nest(cast, run)
         await branch(cast)
+        await converse(cast)
         run.result = {"state": sorted(filter(_is_certain, run.state)), "messages": len(run.messages), "large": LARGE}
 
 

@@ -20,10 +20,10 @@ LAYERS = {
     "package": "__init__ types",
     "facade": "agent aio sync",
     "nouns": "engine run runs handoff answers orders state checkpoints events kinds usage "
-    "retention folding rehearsal branches workflows tasks memory workspace context artifacts",
+    "retention folding rehearsal branches workflows tasks threads memory workspace context artifacts",
     "truth": "journal objects trees collect archive leases keys",
     "store": "store",
-    "values": "records plan_records fold_records fork_records order_records task_records prices "
+    "values": "records plan_records fold_records fork_records order_records task_records thread_records prices "
     "codec errors hints clock durations limits failpoints process interrupts locks",
 }
 
@@ -35,6 +35,9 @@ FOR_PEOPLE = frozenset({"rich", "click"})
 
 LATE_ONLY = frozenset({"numpy", "pydantic", "pydantic_core", "attr", "attrs", "psycopg", "pytest", "genai_prices"})
 """Never needed unless the user has them: imported inside a function, once a value or a URL of theirs has been seen."""
+
+FRAMEWORKS = frozenset({"langgraph", "langchain", "langchain_core"})
+"""Of other people, each below its own adapter: who imports that has them."""
 
 LATE_MODULES = {"psycopg": "perdure.store.postgres", "pytest": "perdure.testing.plugin"}
 """Modules, by the beginning of their names, that are themselves imported late, and so may import theirs at the top."""
@@ -134,7 +137,7 @@ def foreign(source: Source, core: Iterable[str]) -> Iterator[str]:
     ours = {"perdure", *sys.stdlib_module_names}
     for found in imports_of(source):
         top = found.module.partition(".")[0]
-        if top in ours:
+        if top in ours or (top in FRAMEWORKS and found.unit == "adapters"):
             continue
         if top in FOR_PEOPLE and LAYER_OF.get(found.unit) != "surface":
             yield f"{found.place}: {top} is for the surface (cli, demo, ...) only"

@@ -17,8 +17,11 @@ import apsw
 
 from perdure import Agent, InDoubt, Run, RunCancelled, RunWaiting, StoreMovedWarning, kinds
 from perdure.collect import collect
+from perdure.run.requests import drive_sync
 from perdure.store import open_store
 from perdure.store.base import Store
+from perdure.threads import writing
+from perdure.threads.writing import Checkpoint, Written
 
 LARGE = "a page of text that repeats itself. " * 300
 NOISE = random.Random(7).randbytes(6000)  # does not compress: is stored raw
@@ -140,7 +143,27 @@ def _keep(agent: Agent) -> None:
     flow.fail(2, note="no paper")
     agent.workflows.create("report", ["search", "think", "send"])
     agent.send_event("later", "paid", {"euro": 7}, by="ann")
+    _converse(agent)
     _hand_over(agent)
+
+
+def _converse(agent: Agent) -> None:
+    """Threads, as a framework saves them: large states, writes, a copy, and what was dropped."""
+    engine, parent = agent._engine, ""
+    for number in range(3):
+        point = Checkpoint(
+            *("talk", "", f"{number:08}", parent, {"v": 4}, {"step": number}),
+            channels={"messages": [LARGE, NOISE][:number]},
+            versions={"messages": number},
+        )
+        drive_sync(engine.store, writing.put(engine, point))
+        writes = [Written(0, "messages", [LARGE]), Written(-1, "__error__", NOISE)]
+        drive_sync(engine.store, writing.write(engine, ("talk", "", point.id), "task", "", writes))
+        parent = point.id
+    agent.threads.copy("talk", "copy")
+    agent.threads.copy("talk", "gone")
+    agent.threads.prune("talk", keep_last=2)
+    agent.threads.delete("gone")
 
 
 def _hand_over(agent: Agent) -> None:

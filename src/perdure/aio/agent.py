@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .artifacts import AsyncArtifacts
     from .events import AsyncEvents
     from .tasks import AsyncQueues, AsyncTask
+    from .threads import AsyncThreads
     from .worker import AsyncWorker
     from .workflows import AsyncWorkflows
 
@@ -89,6 +90,13 @@ class AsyncAgent:
         from .events import AsyncEvents
 
         return AsyncEvents(self._engine)
+
+    @property
+    def threads(self) -> AsyncThreads:
+        """Conversations that a framework has saved with this agent."""
+        from .threads import AsyncThreads
+
+        return AsyncThreads(self._engine)
 
     @property
     def workflows(self) -> AsyncWorkflows:

@@ -87,6 +87,13 @@ class _Teller:
             return f"run {shown(it.run)} of task {clean(it.task)} queued in {shown(it.queue)}"
         if isinstance(it, r.TaskAgain):
             return f"run {shown(it.run)} queued again, says {clean(it.by)}"
+        if isinstance(it, r.ThreadPut):
+            return f"checkpoint {clean(it.id)} of thread {shown(it.thread)}"
+        if isinstance(it, r.ThreadWrote):
+            return f"{counted(len(it.writes), 'write')} of task {clean(it.task)} in thread {shown(it.thread)}"
+        if isinstance(it, r.ThreadDropped):
+            gone = counted(len(it.points), "checkpoint") + " of " if it.points else ""
+            return f"{gone}thread {shown(it.thread)} deleted"
         key = f"agent's state[{shown(it.space)}][{shown(it.key)}]"
         return f"{key} = {self._value(it.value)}" if it.value else f"{key} deleted"
 

@@ -21,12 +21,12 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import Any
 
-from .read import decode
+from .read import decode, plainly
 from .registry import register_exception, stored, upcaster
 from .tags import ENCODE_SORTED
 from .walk import encode
 
-__all__ = ["decode", "digest", "encode", "register_exception", "stored", "upcaster"]
+__all__ = ["decode", "digest", "encode", "plainly", "register_exception", "stored", "upcaster"]
 
 
 def digest(value: Any, path: str = "value") -> bytes:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..errors import CorruptValue, UnknownType
 from .fields import MISSING, Shape, read_fields
-from .refusals import type_name
+from .refusals import Refusal, type_name
 
 
 def is_model(cls: type) -> bool:
@@ -68,3 +68,56 @@ class PydanticModel(Shape):
             raise UnknownType(f"{type_name(cls)} was stored with {lost[0]!r}, which it does not have any more")
         defaults = {name: known[name].get_default() for name in known if name not in stored}
         return {k: v for k, v in defaults.items() if v is not PydanticUndefined} | stored if known else None
+
+
+class PlainModel(PydanticModel):
+    """Models that come by the thousand: only what differs from the defaults is stored, and nothing is looked up twice.
+
+    Which fields were set is not kept: those that are stored are.
+    """
+
+    has_aside = False
+
+    def names(self, cls: Any) -> None:  # type: ignore[override]
+        return None
+
+    def take(self, value: Any) -> dict[str, Any]:
+        defaults = defaults_of(type(value))
+        fields = {
+            name: field
+            for name, field in value.__dict__.items()
+            if name not in defaults or defaults[name] != field or type(defaults[name]) is not type(field)
+        }
+        if value.__pydantic_private__:
+            raise Refusal(f"{type_name(type(value))} has private attributes, which would be lost")
+        return {**fields, **extra} if (extra := value.__pydantic_extra__) else fields
+
+    def aside(self, value: Any) -> dict[str, Any]:
+        return {}
+
+    def make(self, cls: Any, fields: dict[str, Any], aside: dict[str, Any]) -> Any:
+        declared, made = cls.__pydantic_fields__, cls.__new__(cls)
+        extra = {name: fields.pop(name) for name in [name for name in fields if name not in declared]}
+        given = set(fields)
+        for name, default in defaults_of(cls).items():
+            if name not in fields:
+                fields[name] = default.copy() if default.__class__ in (dict, list) else default
+        set_attribute(made, "__dict__", fields)
+        set_attribute(made, "__pydantic_fields_set__", given)
+        set_attribute(made, "__pydantic_extra__", extra if self.accepts(cls) else None)
+        set_attribute(made, "__pydantic_private__", None)
+        return made
+
+
+_DEFAULTS: dict[type, dict[str, Any]] = {}
+set_attribute = object.__setattr__
+
+
+def defaults_of(cls: Any) -> dict[str, Any]:
+    """What the fields of a model have that nobody has set."""
+    found = _DEFAULTS.get(cls)
+    if found is None:
+        optional = {name: field for name, field in cls.__pydantic_fields__.items() if not field.is_required()}
+        found = {name: field.get_default(call_default_factory=True) for name, field in optional.items()}
+        _DEFAULTS[cls] = found
+    return found

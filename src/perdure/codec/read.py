@@ -8,7 +8,9 @@ bytes are, the outcome is a value or one of CorruptValue, UnknownType and ValueT
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from itertools import pairwise
 from typing import Any, Final
 
@@ -66,6 +68,7 @@ def decode(data: bytes) -> Any:
     return _load(_parse(data), 0)
 
 
+_PLAINLY: Final = ContextVar("perdure_plainly", default=False)
 _MALFORMED: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, MemoryError)
 _OTHER_FORM: Final = "the stored bytes are not in the form that Perdure writes"
 
@@ -212,6 +215,16 @@ def _load_part(part: Any, depth: int) -> Any:
     return _load(part, depth - 1)
 
 
+@contextmanager
+def plainly() -> Iterator[None]:
+    """Within, an object of a name that nobody has registered is a dict of its fields, with the name under `class`."""
+    token = _PLAINLY.set(True)
+    try:
+        yield
+    finally:
+        _PLAINLY.reset(token)
+
+
 def _load_object(node: list[Any], depth: int) -> Any:
     if not 4 <= len(node) <= 5:
         raise CorruptValue("a stored object has the wrong number of parts")
@@ -219,6 +232,8 @@ def _load_object(node: list[Any], depth: int) -> Any:
     _check_parts(name, version, fields, *rest)
     entry = registry.entry_named(name) if version >= 1 else None
     if entry is None or entry.shape is None:
+        if _PLAINLY.get():
+            return {"class": name, **fields}
         raise UnknownType(f"nothing is registered here under the stored name {name!r}")
     shape = entry.shape
     if rest and not (rest[0] and shape.has_aside):

@@ -70,6 +70,12 @@ def stored(name: str, version: int = 1) -> Callable[[AnyType], AnyType]:
     return register
 
 
+def register(name: str, cls: type, shape: Shape) -> None:
+    """Let instances of somebody else's class be stored, in a way that is ours."""
+    _check_name(name, 1)
+    _add(Entry(name, 1, cls, shape))
+
+
 def upcaster(name: str, from_version: int) -> Callable[[AnyUpcaster], AnyUpcaster]:
     """Say how stored fields of one version become those of the next.
 

@@ -35,6 +35,9 @@ VIEWS = (
     "orders",
     "tasks",
     "task_waits",
+    "thread_lives",
+    "thread_points",
+    "thread_writes",
 )
 """Every table that `rebuild` can make anew from the journal."""
 
@@ -180,6 +183,28 @@ def _again(stream: int, seq: int, at: int, it: r.TaskAgain, _: int) -> list[Stat
     return [Statement("again_task", (it.owner, it.agent, it.run, it.after))]
 
 
+def _put(stream: int, seq: int, at: int, it: r.ThreadPut, _: int) -> list[Statement]:
+    where = (it.owner, it.thread, it.ns, it.id)
+    return [Statement("put_thread_point", (*where, it.life, it.parent, it.run, stream, seq, at))]
+
+
+def _wrote_to(stream: int, seq: int, at: int, it: r.ThreadWrote, _: int) -> list[Statement]:
+    return [Statement("put_thread_write", (it.owner, it.thread, it.ns, it.id, stream, seq, it.life))]
+
+
+def _dropped_of(stream: int, seq: int, at: int, it: r.ThreadDropped, _: int) -> list[Statement]:
+    thread = (it.owner, it.thread)
+    whole = not it.points
+    changes = [Statement("raise_thread_life", (*thread, it.life, it.life if whole else 0, it.floor))]
+    if whole:
+        names = ("drop_thread_points", "settle_thread_points", "drop_all_thread_writes")
+        return changes + [Statement(name, (*thread, it.life)) for name in names]
+    for point in it.points:
+        changes.append(Statement("drop_thread_point", (*thread, *point, it.life)))
+        changes.append(Statement("drop_thread_writes", (*thread, *point, it.life)))
+    return changes
+
+
 _LANDINGS: dict[type[r.Record], Landing] = {
     r.StateChange: _changed,
     r.CheckpointMade: _made("put_checkpoint"),
@@ -193,6 +218,9 @@ _LANDINGS: dict[type[r.Record], Landing] = {
     r.OrderGiven: _ordered,
     r.TaskQueued: _queued,
     r.TaskAgain: _again,
+    r.ThreadPut: _put,
+    r.ThreadWrote: _wrote_to,
+    r.ThreadDropped: _dropped_of,
 }
 
 

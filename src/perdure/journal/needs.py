@@ -165,6 +165,11 @@ class Needs:
         rows = self._store.read("get_run", (it.agent, it.run))
         return bool(rows) and rows[0][3] in (r.Status.FINISHED, r.Status.CANCELLED)
 
+    def _thread(self, it: r.ThreadPut | r.ThreadWrote, changes: list[Statement]) -> bool:
+        """A checkpoint of a thread goes when it was dropped, and with it what was written to it; the dropping stays."""
+        rows = self._store.read("thread_fate", (it.owner, it.thread, it.ns, it.id))
+        return any(it.life < fate for (fate,) in rows)
+
     def _dropped(self, it: r.CheckpointDropped | r.ArtifactDropped, changes: list[Statement]) -> bool:
         """That it was deleted must be known while its making is there; and its number, until there is a higher one."""
         look, newest, _, remove = _TABLES[type(it)]
@@ -206,4 +211,6 @@ _RULES: dict[type[r.Record], Callable[[Needs, Any, list[Statement]], bool]] = {
     r.ArtifactDropped: Needs._dropped,
     r.TaskQueued: Needs._queued,
     r.TaskAgain: Needs._queued,
+    r.ThreadPut: Needs._thread,
+    r.ThreadWrote: Needs._thread,
 }

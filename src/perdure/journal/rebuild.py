@@ -38,6 +38,8 @@ _COUNTS = tuple("calls unpriced input_tokens output_tokens cached_input_tokens c
 _HAPPENING_COLUMNS = "owner stream seq place run kind at"
 _WORKFLOW_STEP_COLUMNS = "owner name version step revision status standing at"
 _TASK_COLUMNS = "owner run stream task queue priority key state ready_at attempts died again input digest parent at"
+_POINT_COLUMNS = "owner thread ns id life parent run stream seq at dropped"
+_WRITE_COLUMNS = "owner thread ns id stream seq life"
 TABLES = {
     "agents": View("all_agents", ("name", "stream", "public_key", "at"), 1, "clear_agents"),
     "runs": View("all_runs", tuple(_RUN_COLUMNS.split()), 1, "clear_runs"),
@@ -59,6 +61,9 @@ TABLES = {
     "orders": View("all_orders", ("stream", "number", "fence", "what", "reason", "by", "at"), 2, "clear_orders"),
     "tasks": View("all_tasks", tuple(_TASK_COLUMNS.split()), 2, "clear_tasks"),
     "task_waits": View("all_task_waits", ("what", "stream"), 2, "clear_task_waits"),
+    "thread_lives": View("all_thread_lives", ("owner", "thread", "life", "whole", "floor"), 2, "clear_thread_lives"),
+    "thread_points": View("all_thread_points", tuple(_POINT_COLUMNS.split()), 4, "clear_thread_points"),
+    "thread_writes": View("all_thread_writes", tuple(_WRITE_COLUMNS.split()), 6, "clear_thread_writes"),
 }
 assert tuple(TABLES) == VIEWS
 

@@ -86,7 +86,7 @@ class _Inspection:
         """Objects that are not what their id says, and whether an entry that refers to them was found."""
         self.sound: set[bytes] = set()
         """Objects that are there, and of which everything below them has been looked at."""
-        self.dropped: set[objects.Dropped] = set()
+        self.dropped: objects.Drops | None = None
         """Checkpoints whose objects may be gone."""
 
     def found(self, what: What, text: str, stream: int = 0, seq: int = 0, run: str = "") -> None:
@@ -128,7 +128,7 @@ class _Inspection:
         """Every stream, and that none is missing between them."""
         try:
             self.keys = agent_keys(self.store)
-            self.dropped = _dropped(self.store)
+            self.dropped = objects.Drops(self.store)
             total = int(self.store.read("count_streams")[0][0])
             for stream, kind, name, _ in all_streams(self.store):
                 if stream != self.streams + 1:
@@ -148,7 +148,7 @@ class _Inspection:
             _StreamInspection(self, stream, kind, name).walk()
             if len(self.findings.kept) == known and self.findings.left_off == more:
                 return
-            self.dropped = _dropped(self.store)
+            self.dropped = objects.Drops(self.store)
             if (self._fold_of(stream), self.dropped) == seen:
                 return
             self.entries, self.seals, self.erased, self.unsealed = before
@@ -207,11 +207,6 @@ class _Inspection:
             tuple(self.findings.kept),
             self.findings.left_off,
         )
-
-
-def _dropped(store: Store) -> set[tuple[Any, ...]]:
-    """What was deleted, whose objects may be gone."""
-    return set(objects.dropped_in(store.read("all_checkpoints"), store.read("all_artifacts")))
 
 
 class _StreamInspection:
@@ -277,7 +272,7 @@ class _StreamInspection:
             record = r.decode(kind, body)
             if seq == 1 or kind == r.Kind.FORKED:
                 self._first(record)
-            for packed in objects.packed_in(record, self.whole.dropped):
+            for packed in objects.packed_in(record, self.whole.dropped or ()):
                 for identity in trees.references(self.whole.store, packed, self.whole.sound):
                     self.whole.refer(identity, self.stream, seq, self.run)
         except (JournalDamaged, ValueProblem) as error:

@@ -132,6 +132,8 @@ def _in_words(it: r.Landing) -> tuple[str, str]:
         return "order", f"{it.order} to the run of stream {it.stream}"
     if isinstance(it, r.TaskQueued | r.TaskAgain):
         return "task", f"run {it.run} queued"
+    if isinstance(it, r.ThreadPut | r.ThreadWrote | r.ThreadDropped):
+        return "thread", it.thread + (", deleted" if isinstance(it, r.ThreadDropped) else "")
     kind = "checkpoint" if isinstance(it, r.CheckpointMade | r.CheckpointDropped) else "artifact"
     dropped = ", deleted" if isinstance(it, r.CheckpointDropped | r.ArtifactDropped) else ""
     return kind, f"{it.name}, version {it.version}{dropped}"

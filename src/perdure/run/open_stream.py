@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 A = TypeVar("A", bound=Unit[Any])
 
 
-def in_the_open(engine: Engine, make: Callable[[Head, Signer | None], A]) -> Protocol[A]:
+def in_the_open(engine: Engine, make: Callable[[Head, Signer | None], A], lane: int = 0) -> Protocol[A]:
     """Commit entries to the stream of this process; to a new one, when `gc` has folded that one under its hands."""
     while True:
-        head = yield Read(engine.own_stream)
+        head = yield Read(engine.own_stream, (lane,))
         unit = make(head, engine.signer if head.seq - head.sealed >= SEAL_EVENTS else None)
         try:
             yield Submit(unit)
         except LeaseLost:
-            engine.place.leave_stream(engine.name, head)
+            engine.place.leave_stream(head)
             continue
         return unit

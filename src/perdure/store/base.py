@@ -32,7 +32,7 @@ Rows = list[Row]
 
 
 class Statement(msgspec.Struct, frozen=True, gc=False):
-    """A named statement with its arguments. With `must`, changing anything but one row raises that error."""
+    """A named statement with its arguments. With `must`, not changing or answering one row raises that error."""
 
     name: str
     args: tuple[Any, ...] = ()

@@ -63,6 +63,11 @@ _VIEWS = {
     "all_tasks": "INSERT INTO tasks (owner, run, stream, task, queue, priority, key, state, ready_at, attempts, died, "
     "again, input, digest, parent, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     "all_task_waits": "INSERT INTO task_waits (what, stream) VALUES (?, ?)",
+    "all_thread_lives": "INSERT INTO thread_lives (owner, thread, life, whole, floor) VALUES (?, ?, ?, ?, ?)",
+    "all_thread_points": "INSERT INTO thread_points (owner, thread, ns, id, life, parent, run, stream, seq, at, "
+    "dropped) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    "all_thread_writes": "INSERT INTO thread_writes (owner, thread, ns, id, stream, seq, life) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?)",
     "all_seals": "INSERT INTO seals (stream, seq, chain, streams, public_key, signature) VALUES (?, ?, ?, ?, ?, ?)",
 }
 """By the query that reads them."""

@@ -255,7 +255,7 @@ class SqliteStore(Store):
             if statement.must is None:
                 raise
             raise statement.must() from error
-        if statement.must is not None and self._writer.changes() != 1:
+        if statement.must is not None and (len(rows) if name in _RETURNS else self._writer.changes()) != 1:
             raise statement.must()
         return rows
 

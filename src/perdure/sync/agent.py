@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from .artifacts import Artifacts
     from .events import Events
     from .tasks import Queues, Task
+    from .threads import Threads
     from .worker import Worker
     from .workflows import Workflows
 
@@ -90,6 +91,13 @@ class Agent:
         from .events import Events
 
         return Events(self._engine)
+
+    @property
+    def threads(self) -> Threads:
+        """Conversations that a framework has saved with this agent."""
+        from .threads import Threads
+
+        return Threads(self._engine)
 
     @property
     def workflows(self) -> Workflows:

@@ -13,6 +13,6 @@ from __future__ import annotations
 
 from .diff import Change, diff
 from .read import reachable, references, unpack
-from .split import Tree, pack
+from .split import Memo, Tree, pack, pack_again
 
-__all__ = ["Change", "Tree", "diff", "pack", "reachable", "references", "unpack"]
+__all__ = ["Change", "Memo", "Tree", "diff", "pack", "pack_again", "reachable", "references", "unpack"]

@@ -59,7 +59,9 @@ class Tree(msgspec.Struct, frozen=True):
     """All objects that it refers to, new or not."""
 
 
-def pack(store: Store, value: Any, path: str, known: Container[bytes] = frozenset()) -> Tree:
+def pack(
+    store: Store, value: Any, path: str, known: Container[bytes] = frozenset(), inline: int = INLINE_BYTES_MAX
+) -> Tree:
     """Split a value into objects, those of `known` left out of what is to be written.
 
     The whole value is looked at each time, so no edit is missed, wherever it was made.
@@ -70,12 +72,34 @@ def pack(store: Store, value: Any, path: str, known: Container[bytes] = frozense
     while an entry refers to a tree, no collector touches anything below it. When the entry is gone, pack again
     without `known`. There is no cache of ids by process: nothing would tell it what another process collects.
     """
-    data = codec.encode(value, path)
-    if len(data) <= INLINE_BYTES_MAX:
+    return _tree(store, codec.encode(value, path), known, inline)
+
+
+def _tree(store: Store, data: bytes, known: Container[bytes], inline: int) -> Tree:
+    if len(data) <= inline:
         return Tree(INLINE + data, (), frozenset())
     split = _Split(store, known)
     packed = TREE + split.whole(data)
     return Tree(packed, tuple(split.objects.values()), frozenset(split.ids))
+
+
+class Memo(msgspec.Struct, frozen=True):
+    """What is remembered of a tree, so that the next version of its value is not looked at from the beginning."""
+
+    data: bytes
+    """The value's bytes."""
+    packed: bytes
+
+
+def pack_again(
+    store: Store, value: Any, path: str, known: frozenset[bytes], memo: Memo | None
+) -> tuple[Tree, Memo | None]:
+    """The same for the next version of a value; and what to remember for the one after it."""
+    data = codec.encode(value, path)
+    if memo is not None and memo.data == data:
+        return Tree(memo.packed, (), known), memo
+    tree = _tree(store, data, known, INLINE_BYTES_MAX)
+    return tree, Memo(data, tree.packed)
 
 
 _Piece: TypeAlias = tuple[int, bytes | Ext, int]

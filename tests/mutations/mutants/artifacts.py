@@ -70,8 +70,8 @@ ARTIFACTS = (
         "what was deleted goes on taking place",
         KEPT + "test_every_version_reads_back_and_a_small_edit_adds_little",
         "objects.py",
-        '("CheckpointMade", checkpoints), ("ArtifactSaved", artifacts)',
-        '("CheckpointMade", checkpoints), ("ArtifactSaved", ())',
+        '("CheckpointMade", "all_checkpoints"), ("ArtifactSaved", "all_artifacts")',
+        '("CheckpointMade", "all_checkpoints"),',
     ),
     mutant(
         "chunks-of-one-size",

@@ -94,7 +94,7 @@ OF_RETENTION = (
         "a process whose stream was folded cannot write any more",
         FOLDING + "test_who_writes_goes_on_in_another_stream",
         "run/open_stream.py",
-        "            engine.place.leave_stream(engine.name, head)\n            continue\n        return unit",
+        "            engine.place.leave_stream(head)\n            continue\n        return unit",
         "            raise\n        return unit",
     ),
     mutant(

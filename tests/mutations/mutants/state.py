@@ -186,7 +186,7 @@ OF_CHECKPOINTS = (
         "each checkpoint of a growing conversation is as large as all of it",
         CHECKPOINTS + "test_a_growing_conversation_is_stored_once",
         "trees/split.py",
-        "if len(data) <= INLINE_BYTES_MAX:",
+        "if len(data) <= inline:",
         "if True:",
     ),
     mutant(

@@ -1373,3 +1373,167 @@ DELETE FROM tasks;
 -- name: clear_task_waits()
 -- Rebuild starts from nothing.
 DELETE FROM task_waits;
+
+-- name: put_thread_point(owner, thread, ns, id, life, parent, run, stream, seq, at)
+-- Fold of ThreadPut; the newest wins, and what was dropped stays dropped, in whatever order the streams are folded.
+INSERT INTO thread_points (owner, thread, ns, id, life, parent, run, stream, seq, at, dropped)
+SELECT :owner::bigint, :thread::text, :ns::text, :id::text, :life::bigint, :parent::text, :run::text, :stream::bigint,
+    :seq::bigint, :at::bigint, 0
+WHERE NOT EXISTS (SELECT 1 FROM thread_lives WHERE owner = :owner AND thread = :thread AND whole > :life)
+ON CONFLICT (owner, thread, ns, id) DO UPDATE SET life = excluded.life, parent = excluded.parent, run = excluded.run,
+    stream = excluded.stream, seq = excluded.seq, at = excluded.at
+WHERE excluded.life >= thread_points.dropped AND (excluded.life, excluded.at, excluded.stream, excluded.seq)
+    > (thread_points.life, thread_points.at, thread_points.stream, thread_points.seq);
+
+-- name: put_thread_write(owner, thread, ns, id, stream, seq, life)
+-- Fold of ThreadWrote: where it is.
+INSERT INTO thread_writes (owner, thread, ns, id, stream, seq, life)
+SELECT :owner::bigint, :thread::text, :ns::text, :id::text, :stream::bigint, :seq::bigint, :life::bigint
+WHERE NOT EXISTS (SELECT 1 FROM thread_lives WHERE owner = :owner AND thread = :thread AND whole > :life)
+    AND NOT EXISTS (SELECT 1 FROM thread_points
+        WHERE owner = :owner AND thread = :thread AND ns = :ns AND id = :id AND dropped > :life)
+ON CONFLICT (owner, thread, ns, id, stream, seq) DO NOTHING;
+
+-- name: raise_thread_life(owner, thread, life, whole, floor)
+-- Fold of ThreadDropped.
+INSERT INTO thread_lives (owner, thread, life, whole, floor) VALUES (:owner, :thread, :life, :whole, :floor)
+ON CONFLICT (owner, thread) DO UPDATE SET life = greatest(thread_lives.life, excluded.life),
+    whole = greatest(thread_lives.whole, excluded.whole), floor = greatest(thread_lives.floor, excluded.floor);
+
+-- name: drop_thread_points(owner, thread, life)
+-- Fold of ThreadDropped, of a whole thread: what was put since has a higher life.
+DELETE FROM thread_points WHERE owner = :owner AND thread = :thread
+    AND life < :life AND dropped <= :life;
+
+-- name: settle_thread_points(owner, thread, life)
+-- Fold of ThreadDropped, of a whole thread: what was dropped before that is over, in whatever order they are folded.
+UPDATE thread_points SET dropped = 0
+WHERE owner = :owner AND thread = :thread AND dropped > 0 AND dropped <= :life;
+
+-- name: drop_all_thread_writes(owner, thread, life)
+-- Fold of ThreadDropped, of a whole thread.
+DELETE FROM thread_writes WHERE owner = :owner AND thread = :thread AND life < :life;
+
+-- name: drop_thread_point(owner, thread, ns, id, life)
+-- Fold of ThreadDropped: the row stays, empty, because its checkpoint may be folded later.
+INSERT INTO thread_points (owner, thread, ns, id, life, parent, run, stream, seq, at, dropped)
+SELECT :owner::bigint, :thread::text, :ns::text, :id::text, 0, '', '', 0, 0, 0, :life::bigint
+WHERE NOT EXISTS (SELECT 1 FROM thread_lives WHERE owner = :owner AND thread = :thread AND whole >= :life)
+ON CONFLICT (owner, thread, ns, id) DO UPDATE SET
+    parent = CASE WHEN thread_points.life < excluded.dropped THEN '' ELSE thread_points.parent END,
+    run = CASE WHEN thread_points.life < excluded.dropped THEN '' ELSE thread_points.run END,
+    stream = CASE WHEN thread_points.life < excluded.dropped THEN 0 ELSE thread_points.stream END,
+    seq = CASE WHEN thread_points.life < excluded.dropped THEN 0 ELSE thread_points.seq END,
+    at = CASE WHEN thread_points.life < excluded.dropped THEN 0 ELSE thread_points.at END,
+    life = CASE WHEN thread_points.life < excluded.dropped THEN 0 ELSE thread_points.life END,
+    dropped = greatest(thread_points.dropped, excluded.dropped);
+
+-- name: drop_thread_writes(owner, thread, ns, id, life)
+-- Fold of ThreadDropped.
+DELETE FROM thread_writes
+WHERE owner = :owner AND thread = :thread AND ns = :ns AND id = :id AND life < :life;
+
+-- name: check_thread(owner, thread, life)
+-- Nothing of a thread was dropped since somebody has looked: what that one relies on is there.
+SELECT 1 / (CASE WHEN coalesce((SELECT life FROM thread_lives WHERE owner = :owner AND thread = :thread), 0) = :life THEN 1 ELSE 0 END);
+
+-- name: check_thread_head(owner, thread, ns, parent)
+-- A checkpoint goes on from the newest one, so that nobody forks a thread without knowing.
+SELECT 1 / (CASE WHEN coalesce((SELECT max(id) FROM thread_points
+    WHERE owner = :owner AND thread = :thread AND ns = :ns AND stream > 0), '') = :parent THEN 1 ELSE 0 END);
+
+-- name: thread_life(owner, thread)
+-- How often something of a thread was dropped, and the newest id that went with all of it.
+SELECT life, floor FROM thread_lives WHERE owner = :owner AND thread = :thread;
+
+-- name: newest_thread_point(owner, thread, ns)
+-- Where a thread is.
+SELECT p.id, p.at, e.kind, e.body FROM thread_points AS p JOIN events AS e ON e.stream = p.stream AND e.seq = p.seq
+WHERE p.owner = :owner AND p.thread = :thread AND p.ns = :ns AND p.stream > 0 ORDER BY p.id DESC LIMIT 1;
+
+-- name: get_thread_point(owner, thread, ns, id)
+-- One checkpoint of a thread.
+SELECT p.id, p.at, e.kind, e.body FROM thread_points AS p JOIN events AS e ON e.stream = p.stream AND e.seq = p.seq
+WHERE p.owner = :owner AND p.thread = :thread AND p.ns = :ns AND p.id = :id AND p.stream > 0;
+
+-- name: thread_fate(owner, thread, ns, id)
+-- From which life on a checkpoint may be there: what was put before was dropped with it, or with its thread.
+SELECT whole FROM thread_lives WHERE owner = :owner AND thread = :thread
+UNION ALL
+SELECT dropped FROM thread_points WHERE owner = :owner AND thread = :thread AND ns = :ns AND id = :id;
+
+-- name: was_thread_point(owner, thread, ns, id)
+-- Whether there was such a checkpoint, that was dropped.
+SELECT dropped FROM thread_points
+WHERE owner = :owner AND thread = :thread AND ns = :ns AND id = :id AND stream = 0;
+
+-- name: thread_line(owner, thread, ns, id, count)
+-- A checkpoint and those that it goes back to, nearest first.
+WITH RECURSIVE line (id, parent, stream, seq, at, depth) AS (
+    SELECT id, parent, stream, seq, at, 1 FROM thread_points
+    WHERE owner = :owner AND thread = :thread AND ns = :ns AND id = :id AND stream > 0
+    UNION ALL
+    SELECT p.id, p.parent, p.stream, p.seq, p.at, line.depth + 1 FROM line JOIN thread_points AS p
+        ON p.owner = :owner AND p.thread = :thread AND p.ns = :ns AND p.id = line.parent AND p.stream > 0
+    WHERE line.depth < :count::bigint)
+SELECT line.id, line.at, e.kind, e.body FROM line JOIN events AS e ON e.stream = line.stream AND e.seq = line.seq ORDER BY line.depth;
+
+-- name: thread_writes_between(owner, thread, ns, first, last)
+-- The writes that go on from checkpoints of a range, in the order in which they came.
+SELECT w.id, e.kind, e.body FROM thread_writes AS w JOIN events AS e ON e.stream = w.stream AND e.seq = w.seq
+WHERE w.owner = :owner AND w.thread = :thread AND w.ns = :ns AND w.id >= :first AND w.id <= :last
+ORDER BY w.id, e.at, w.stream, w.seq;
+
+-- name: thread_points_page(owner, thread, ns, any_ns, before, count)
+-- Checkpoints of a thread without their states, newest first.
+SELECT thread, ns, id, parent, run, stream, seq, at FROM thread_points
+WHERE owner = :owner AND thread = :thread AND (:any_ns::bigint = 1 OR ns = :ns) AND (:before::text = '' OR id < :before) AND stream > 0
+ORDER BY id DESC, ns LIMIT :count;
+
+-- name: all_points_page(owner, before, count)
+-- The same of all threads.
+SELECT thread, ns, id, parent, run, stream, seq, at FROM thread_points
+WHERE owner = :owner AND (:before::text = '' OR id < :before) AND stream > 0
+ORDER BY id DESC, thread, ns LIMIT :count;
+
+-- name: points_of_run(owner, run)
+-- What a run, as a framework calls it, has put.
+SELECT thread, ns, id FROM thread_points WHERE owner = :owner AND run = :run AND stream > 0 ORDER BY thread, ns, id;
+
+-- name: writes_of_thread(owner, thread)
+-- Where all writes of a thread are, for a copy of it.
+SELECT ns, id, stream, seq FROM thread_writes WHERE owner = :owner AND thread = :thread ORDER BY ns, id, stream, seq;
+
+-- name: threads_of(owner, after, count)
+-- The threads of an agent, without their states.
+SELECT thread, count(*), min(at), max(at), max(CASE WHEN ns = '' THEN id ELSE '' END) FROM thread_points
+WHERE owner = :owner AND thread > :after AND stream > 0 GROUP BY thread ORDER BY thread LIMIT :count;
+
+-- name: all_thread_lives()
+-- For rebuild, and for who collects.
+SELECT owner, thread, life, whole, floor FROM thread_lives ORDER BY owner, thread;
+
+-- name: all_thread_points()
+-- For rebuild.
+SELECT owner, thread, ns, id, life, parent, run, stream, seq, at, dropped FROM thread_points
+ORDER BY owner, thread, ns, id;
+
+-- name: dropped_thread_points()
+-- For who collects.
+SELECT owner, thread, ns, id, dropped FROM thread_points WHERE dropped > 0;
+
+-- name: all_thread_writes()
+-- For rebuild.
+SELECT owner, thread, ns, id, stream, seq, life FROM thread_writes ORDER BY owner, thread, ns, id, stream, seq;
+
+-- name: clear_thread_lives()
+-- Rebuild starts from nothing.
+DELETE FROM thread_lives;
+
+-- name: clear_thread_points()
+-- Rebuild starts from nothing.
+DELETE FROM thread_points;
+
+-- name: clear_thread_writes()
+-- Rebuild starts from nothing.
+DELETE FROM thread_writes;

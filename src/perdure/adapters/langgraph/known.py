@@ -1,0 +1,87 @@
+"""The classes of LangChain and LangGraph that may be stored, each under a name of its own. Yours come by `allow`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from langchain_core import documents, messages
+from langgraph import types
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
+
+from ...codec import registry
+from ...codec.fields import Shape
+from ...codec.models import PlainModel
+from ...codec.shapes import shape_of
+from ...errors import NotStorable
+
+_MESSAGES = (
+    messages.HumanMessage,
+    messages.AIMessage,
+    messages.SystemMessage,
+    messages.ToolMessage,
+    messages.ChatMessage,
+    messages.FunctionMessage,
+    messages.RemoveMessage,
+    messages.HumanMessageChunk,
+    messages.AIMessageChunk,
+    messages.SystemMessageChunk,
+    messages.ToolMessageChunk,
+    messages.ChatMessageChunk,
+    messages.FunctionMessageChunk,
+    documents.Document,
+)
+_PARTS = (types.Interrupt, types.Command, types.Overwrite, types.TimeoutPolicy, _DeltaSnapshot)
+
+
+class SendShape(Shape):
+    """`Send`, which has slots and an `__init__` of its own."""
+
+    def names(self, cls: type) -> Iterable[str]:
+        return ("node", "arg", "timeout")
+
+    def default(self, cls: type, name: str) -> Any:
+        return None
+
+    def take(self, value: types.Send) -> dict[str, Any]:
+        return {"node": value.node, "arg": value.arg, "timeout": value.timeout}
+
+    def make(self, cls: type, fields: dict[str, Any], aside: dict[str, Any]) -> Any:
+        return types.Send(fields["node"], fields["arg"], timeout=fields["timeout"])
+
+
+def learn() -> None:
+    """Make them known, once in a process."""
+    for kind in _MESSAGES:
+        registry.register(f"langchain/{kind.__name__}", kind, PlainModel())
+    for part in _PARTS:
+        shape = shape_of(part)
+        assert shape is not None
+        registry.register(f"langgraph/{part.__name__.lstrip('_')}", part, shape)
+    registry.register("langgraph/Send", types.Send, SendShape())
+
+
+def allow(classes: Iterable[type]) -> None:
+    """Let instances of the user's classes be stored, under their module and name; those with a name keep it."""
+    for cls in classes:
+        if not isinstance(cls, type):
+            raise TypeError(f"allow=[...] lists classes, not {cls!r}")
+        if registry.entry_of(cls) is None:
+            registry.stored(f"{cls.__module__}.{cls.__qualname__}")(cls)
+
+
+def allow_named(names: Collection[tuple[str, ...]]) -> None:
+    """The same by module and name, for what a graph's own schema has: its modules are imported already."""
+    for module, name, *_ in names:
+        cls: Any = sys.modules.get(module)
+        for part in name.split("."):
+            cls = getattr(cls, part, None)
+        if isinstance(cls, type) and registry.entry_of(cls) is None:
+            try:
+                allow([cls])
+            except NotStorable:
+                continue  # one that has no fields that we know: a value of it is refused when there is one
+
+
+__all__ = ["allow", "allow_named", "learn"]

@@ -1,0 +1,256 @@
+"""From what LangGraph says to threads, and back."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    WRITES_IDX_MAP,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    DeltaChannelHistory,
+    get_checkpoint_id,
+    get_checkpoint_metadata,
+)
+from langgraph.checkpoint.serde.types import TASKS
+
+from ...engine import Engine
+from ...errors import NotStorable
+from ...run.requests import Protocol
+from ...threads import reading, writing
+from ...threads.reading import Pending, Point
+from ...threads.writing import Written
+from .forms import OwnForm, SerdeForm, with_hint
+
+_CHOSEN_MAX = 1024
+_COUNTERS = "counters_since_delta_snapshot"
+
+
+class Points:
+    """The checkpoints of one saver."""
+
+    def __init__(
+        self, engine: Engine, form: OwnForm | SerdeForm, next_version: Callable[[Any, None], Any], *, refuses: bool
+    ) -> None:
+        self._engine = engine
+        self._form = form
+        self._next_version = next_version
+        self._refuses = refuses
+        self._chosen: OrderedDict[tuple[str, str, str], None] = OrderedDict()
+        """Checkpoints that were asked for by their id: who goes on from one of them travels in time, and forks."""
+
+    def with_form(self, form: SerdeForm) -> Points:
+        """The same with another form."""
+        return Points(self._engine, form, self._next_version, refuses=self._refuses)
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    def put(
+        self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, new: ChannelVersions
+    ) -> Protocol[RunnableConfig]:
+        """Keep a checkpoint."""
+        thread, ns, parent = _where(config)
+        told: dict[str, Any] = dict(get_checkpoint_metadata(config, metadata))
+        values = checkpoint["channel_values"]
+        head = {key: value for key, value in checkpoint.items() if key not in ("id", "channel_values")}
+        wanted = writing.Checkpoint(
+            thread,
+            ns,
+            checkpoint["id"],
+            parent or "",
+            self._form.dump(head),
+            self._form.dump(told),
+            {name: self._form.dump(value) for name, value in values.items()},
+            checkpoint["channel_versions"],
+            frozenset(new),
+            run=str(told.get("run_id", "")),
+            since=tuple(name for name in told.get(_COUNTERS) or () if name not in values),
+            on_head=self._refuses and (thread, ns, parent or "") not in self._chosen,
+        )
+        try:
+            yield from writing.put(self._engine, wanted)
+        except NotStorable as error:
+            raise with_hint(error) from error
+        return _config(config["configurable"]["thread_id"], ns, wanted.id)
+
+    def put_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task: str, path: str
+    ) -> Protocol[None]:
+        """Keep what a task has written."""
+        thread, ns, point = _where(config)
+        if point is None:
+            raise ValueError("put_writes needs the checkpoint_id that the writes go on from")
+        made = [
+            Written(WRITES_IDX_MAP.get(channel, number), channel, self._form.dump(value))
+            for number, (channel, value) in enumerate(writes)
+        ]
+        try:
+            yield from writing.write(self._engine, (thread, ns, point), task, path, made)
+        except NotStorable as error:
+            raise with_hint(error) from error
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def get(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """The checkpoint that a config is about."""
+        thread, ns, point = _where(config)
+        if point is None:
+            found = reading.newest(self._engine, thread, ns)
+            if found is not None:
+                self._chosen.pop((thread, ns, found.put.id), None)
+        else:
+            found = reading.point_at(self._engine, thread, ns, point)
+            self._choose(thread, ns, point)
+        return self._tuple(found) if found is not None else None
+
+    def _choose(self, thread: str, ns: str, point: str) -> None:
+        if self._refuses:
+            self._chosen[thread, ns, point] = None
+            while len(self._chosen) > _CHOSEN_MAX:
+                self._chosen.popitem(last=False)
+
+    def listed(
+        self,
+        config: RunnableConfig | None,
+        filter: Mapping[str, Any] | None,
+        before: RunnableConfig | None,
+        limit: int | None,
+    ) -> Iterator[CheckpointTuple]:
+        """Checkpoints, newest first."""
+        wanted = _filter(filter)
+        if limit is not None and limit <= 0:
+            return iter(())
+        return self._listed(config, wanted, before, limit)
+
+    def _listed(
+        self, config: RunnableConfig | None, wanted: Mapping[str, Any], before: RunnableConfig | None, limit: int | None
+    ) -> Iterator[CheckpointTuple]:
+        thread = ns = point = None
+        if config is not None:
+            thread = str(config["configurable"]["thread_id"])
+            ns = config["configurable"].get("checkpoint_ns")
+            point = get_checkpoint_id(config)
+        until = (get_checkpoint_id(before) or "") if before is not None else ""
+        count = limit if limit is not None and not wanted and point is None and thread is not None else None
+        left = limit
+        for place in reading.places(self._engine, thread, ns, until, count or reading.EVERYTHING):
+            if point is not None and place.id != point:
+                continue
+            found = reading.open_place(self._engine, place)
+            meta = self._opened(found.put.meta, found.put.form)
+            if any((key not in meta and value is not None) or meta.get(key) != value for key, value in wanted.items()):
+                continue
+            if until:
+                self._choose(place.thread, place.ns, place.id)
+            yield self._tuple(found)
+            if left is not None:
+                left -= 1
+                if left == 0:
+                    return
+
+    def _tuple(self, point: Point) -> CheckpointTuple:
+        put = point.put
+        head = self._opened(put.heading, put.form)
+        values = {it.name: self._form.load(reading.value_of(self._engine, it)) for it in put.channels}
+        checkpoint: Any = {**head, "id": put.id, "channel_values": values}
+        if head.get("v", 0) < 4 and put.parent:
+            self._bring_sends(checkpoint, put.thread, put.ns, put.parent)
+        return CheckpointTuple(
+            _config(put.thread, put.ns, put.id),
+            checkpoint,
+            self._opened(put.meta, put.form),
+            _config(put.thread, put.ns, put.parent) if put.parent else None,
+            self._pending(reading.writes_of(self._engine, put.thread, put.ns, put.id).get(put.id, ())),
+        )
+
+    def _bring_sends(self, checkpoint: Any, thread: str, ns: str, parent: str) -> None:
+        """Checkpoints of before version 4 have what was sent with the writes of their parent."""
+        written = reading.writes_of(self._engine, thread, ns, parent).get(parent, ())
+        sends = [value for _, _, value in self._some(written, {TASKS})]
+        if sends:
+            versions = checkpoint["channel_versions"]
+            checkpoint["channel_values"][TASKS] = sends
+            versions[TASKS] = max(versions.values()) if versions else self._next_version(None, None)
+
+    def _opened(self, packed: bytes, form: str) -> Any:
+        return self._form.load(reading.opened(self._engine, packed, form))
+
+    def _pending(self, written: Sequence[Pending]) -> list[tuple[str, str, Any]]:
+        return [
+            (it.task, it.write.channel, self._form.load(reading.value_of(self._engine, it.write))) for it in written
+        ]
+
+    def deltas(self, config: RunnableConfig, channels: Sequence[str]) -> dict[str, DeltaChannelHistory]:
+        """What was written to channels on the way to a checkpoint, since the nearest one that has their value."""
+        if not channels:
+            return {}
+        thread, ns, point = _where(config)
+        if point is None:
+            target = reading.newest(self._engine, thread, ns)
+            point = target.put.id if target is not None else ""
+        found: dict[str, DeltaChannelHistory] = {channel: {"writes": []} for channel in channels}
+        remaining = set(channels)
+        on_the_way = reading.line(self._engine, thread, ns, point)
+        next(on_the_way, None)  # what goes on from the checkpoint itself is pending
+        page: list[Point] = []
+        for one in on_the_way:
+            page.append(one)
+            if len(page) == reading.LINE or not remaining:
+                self._collect(page, remaining, found)
+                page = []
+            if not remaining:
+                break
+        self._collect(page, remaining, found)
+        for history in found.values():
+            history["writes"].reverse()
+        return found
+
+    def _collect(self, page: Sequence[Point], remaining: set[str], found: dict[str, DeltaChannelHistory]) -> None:
+        """Go on with some checkpoints of a line, nearest first; newest write first."""
+        if not page or not remaining:
+            return
+        put = page[0].put
+        ids = [one.put.id for one in page]
+        written = reading.writes_of(self._engine, put.thread, put.ns, min(ids), max(ids))
+        for one in page:
+            for channel, task, value in reversed(self._some(written.get(one.put.id, ()), remaining)):
+                found[channel]["writes"].append((task, channel, value))
+            for it in one.put.channels:
+                if it.name in remaining:
+                    found[it.name]["seed"] = self._form.load(reading.value_of(self._engine, it))
+                    remaining.discard(it.name)
+            if not remaining:
+                return
+
+    def _some(self, written: Sequence[Pending], channels: set[str]) -> list[tuple[str, str, Any]]:
+        return [
+            (it.write.channel, it.task, self._form.load(reading.value_of(self._engine, it.write)))
+            for it in written
+            if it.write.channel in channels
+        ]
+
+
+def _where(config: RunnableConfig) -> tuple[str, str, str | None]:
+    """Thread, namespace and checkpoint of a config."""
+    about = config["configurable"]
+    return str(about["thread_id"]), about.get("checkpoint_ns", "") or "", get_checkpoint_id(config) or None
+
+
+def _config(thread: str, ns: str, point: str) -> RunnableConfig:
+    return {"configurable": {"thread_id": thread, "checkpoint_ns": ns, "checkpoint_id": point}}
+
+
+def _filter(filter: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Metadata that must be equal. It is compared here, key by key, and never becomes a part of a query."""
+    wanted = dict(filter or {})
+    for key, value in wanted.items():
+        if not isinstance(key, str):
+            raise TypeError(f"filter: a key of the metadata is a text, not {key!r}")
+        if isinstance(value, Mapping) and any(isinstance(part, str) and part.startswith("$") for part in value):
+            raise ValueError(f"filter[{key!r}]: there are no operators here, values are compared: {value!r}")
+    return wanted

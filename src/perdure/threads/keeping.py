@@ -1,0 +1,164 @@
+"""Letting checkpoints of threads go, and copying threads: both leave the objects alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from .. import records as r
+from ..journal.keeping import Keep
+from ..journal.landing import landed_at
+from ..run.requests import Protocol, Read
+from .reading import Place, line, open_place, places
+from .writing import Moved, land
+
+if TYPE_CHECKING:
+    from ..engine import Engine
+
+Points = Sequence[tuple[str, str]]
+"""Checkpoints of a thread, by namespace and id."""
+
+
+def delete(engine: Engine, thread: str) -> Protocol[int]:
+    """Drop a whole thread; returns how many checkpoints it had."""
+    return (yield from _drop(engine, thread, None))
+
+
+def drop(engine: Engine, thread: str, points: Points) -> Protocol[int]:
+    """Drop checkpoints with the writes that go on from them; returns how many were there."""
+    return (yield from _drop(engine, thread, points)) if points else 0
+
+
+def _drop(engine: Engine, thread: str, points: Points | None) -> Protocol[int]:
+    while True:
+        found: tuple[r.ThreadDropped, int, int] | None = yield Read(_dropping, (engine, thread, points))
+        if found is None:
+            return 0
+        dropped, before, count = found
+        try:
+            yield from land(engine, {thread: before}, [dropped])
+        except Moved:
+            continue  # somebody else has dropped something between our look and the commit: look again
+        yield Read(engine.threads.look, (engine, thread))
+        return count
+
+
+def _dropping(engine: Engine, thread: str, points: Points | None) -> tuple[r.ThreadDropped, int, int] | None:
+    """The record that drops them, in which life it was made, and how many checkpoints that are; None for nothing."""
+    if not engine.is_known():
+        return None
+    life = engine.threads.look(engine, thread)
+    there = places(engine, thread, None)
+    if points is not None:
+        wanted = set(points)
+        chosen = tuple((it.ns, it.id) for it in there if (it.ns, it.id) in wanted)
+        made = r.ThreadDropped(engine.stream, thread, life.number + 1, chosen)
+        return (made, life.number, len(chosen)) if chosen else None
+    written = engine.store.read("writes_of_thread", (engine.stream, thread))
+    if not there and not written:
+        return None
+    floor = max([it.id for it in there] + [row[1] for row in written])
+    return r.ThreadDropped(engine.stream, thread, life.number + 1, floor=floor), life.number, len(there)
+
+
+def delete_runs(engine: Engine, runs: Iterable[str]) -> Protocol[int]:
+    """Drop what runs, as the framework calls them, have put; returns how many checkpoints."""
+    found: dict[str, list[tuple[str, str]]] = yield Read(_points_of_runs, (engine, list(runs)))
+    count = 0
+    for thread, points in found.items():
+        count += yield from drop(engine, thread, points)
+    return count
+
+
+def _points_of_runs(engine: Engine, runs: Sequence[str]) -> dict[str, list[tuple[str, str]]]:
+    found: dict[str, list[tuple[str, str]]] = {}
+    for run in runs if engine.is_known() else ():
+        for thread, ns, point in engine.store.read("points_of_run", (engine.stream, str(run))):
+            found.setdefault(thread, []).append((ns, point))
+    return {thread: _spared(engine, thread, points) for thread, points in found.items()}
+
+
+def _spared(engine: Engine, thread: str, points: Points) -> list[tuple[str, str]]:
+    """Without what checkpoints of other runs need."""
+    going, kept = set(points), list[tuple[str, str]]()
+    for ns in sorted({ns for ns, _ in points}):
+        there = places(engine, thread, ns)
+        kept += _unneeded(engine, there, [place for place in there if (place.ns, place.id) in going])
+    return kept
+
+
+def prune(engine: Engine, thread: str, keep: Keep) -> Protocol[int]:
+    """Drop older checkpoints of a thread; the newest of each namespace stays. Returns how many went."""
+    points: Points = yield Read(_outnumbered, (engine, thread, keep))
+    return (yield from drop(engine, thread, points))
+
+
+def _outnumbered(engine: Engine, thread: str, keep: Keep) -> list[tuple[str, str]]:
+    spaces: dict[str, list[Place]] = {}
+    for place in places(engine, thread, None):
+        spaces.setdefault(place.ns, []).append(place)
+    oldest = engine.store.clock.wall_ms() - keep.milliseconds if keep.milliseconds else 0
+    gone: list[tuple[str, str]] = []
+    for its in spaces.values():
+        going = [
+            place
+            for number, place in enumerate(its)
+            if number and ((keep.last and number >= keep.last) or (oldest and place.at < oldest))
+        ]
+        gone += _unneeded(engine, its, going)
+    return gone
+
+
+def _unneeded(engine: Engine, there: Sequence[Place], going: Sequence[Place]) -> list[tuple[str, str]]:
+    """Those of a namespace that may go: not what others need to know the value of a channel."""
+    gone = {place.id for place in going}
+    needed: set[str] = set()
+    for place in there if gone else ():
+        if place.id not in gone:
+            needed.update(_needed(engine, place))
+    return [(place.ns, place.id) for place in going if place.id not in needed]
+
+
+def _needed(engine: Engine, place: Place) -> Iterator[str]:
+    """The checkpoints before one that have the channels which it goes without, or what was written since."""
+    wanted: set[str] = set()
+    for number, point in enumerate(line(engine, place.thread, place.ns, place.id)):
+        if number == 0:
+            wanted.update(point.put.since)
+        else:
+            yield point.put.id
+            wanted.difference_update(channel.name for channel in point.put.channels)
+        if not wanted:
+            return
+
+
+# -- copying ----------------------------------------------------------------------------------------------------------
+
+
+def copy(engine: Engine, source: str, target: str) -> Protocol[int]:
+    """Put all checkpoints and writes of one thread into another; returns how many checkpoints. No value is copied."""
+    while True:
+        made, lives = yield Read(_copies, (engine, source, target))
+        if not made:
+            return 0
+        try:
+            yield from land(engine, lives, made)
+        except Moved:
+            continue  # what we wanted to refer to may be gone: look again
+        return sum(isinstance(it, r.ThreadPut) for it in made)
+
+
+def _copies(engine: Engine, source: str, target: str) -> tuple[list[r.Landing], dict[str, int]]:
+    if not engine.is_known() or source == target:
+        return [], {}
+    life, other = engine.threads.look(engine, source).number, engine.threads.look(engine, target).number
+    found: list[r.ThreadPut | r.ThreadWrote] = [
+        open_place(engine, place).put for place in reversed(places(engine, source, None))
+    ]
+    for ns, point, stream, seq in engine.store.read("writes_of_thread", (engine.stream, source)):
+        wrote = landed_at(engine.store, stream, seq, r.ThreadWrote)
+        found += [it for it in wrote if (it.thread, it.ns, it.id) == (source, ns, point)]
+    made: list[r.Landing] = [msgspec.structs.replace(it, thread=target, life=other) for it in found]
+    return made, {source: life, target: other}

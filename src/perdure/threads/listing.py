@@ -1,0 +1,149 @@
+"""What people ask of threads: which there are, what they hold, how they came to it. No framework is needed for that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from .. import codec, trees
+from .. import records as r
+from ..clock import moment
+from ..errors import ThreadNotFound
+from ..hints import meant
+from .reading import Place, Point, newest, open_place, places, point_at, value_of, writes_of
+from .writing import Sealed
+
+if TYPE_CHECKING:
+    from ..engine import Engine
+
+_PAGE = 500
+
+
+class ThreadInfo(msgspec.Struct, frozen=True):
+    """One line of `agent.threads.list()`."""
+
+    id: str
+    checkpoints: int
+    """Of all namespaces."""
+    began: datetime
+    at: datetime
+    """When it was last put."""
+    newest: str
+    """The id of the checkpoint where it is."""
+
+
+class PointInfo(msgspec.Struct, frozen=True):
+    """One line of `agent.threads.history()`: a checkpoint without its state."""
+
+    thread: str
+    ns: str
+    """Of the subgraph that it is of; empty for the graph itself."""
+    id: str
+    parent: str
+    run: str
+    at: datetime
+    step: int | None = None
+    source: str = ""
+    """What made it, as the framework says: `input`, `loop`, `update` or `fork`."""
+    channels: tuple[str, ...] = ()
+    pending: tuple[str, ...] = ()
+    """The tasks that have written something since."""
+
+
+class ThreadChange(msgspec.Struct, frozen=True):
+    """What changed in a channel, path by path."""
+
+    channel: str
+    changes: tuple[trees.Change, ...]
+
+    def __str__(self) -> str:
+        return "\n".join(f"{self.channel}{change}" for change in self.changes)
+
+
+def listed(engine: Engine) -> list[ThreadInfo]:
+    """All threads of an agent, by their ids; no state is read."""
+    found: list[ThreadInfo] = []
+    after = ""
+    while engine.is_known():
+        rows = engine.store.read("threads_of", (engine.stream, after, _PAGE))
+        found += [ThreadInfo(one, count, moment(first), moment(last), head) for one, count, first, last, head in rows]
+        if len(rows) < _PAGE:
+            break
+        after = rows[-1][0]
+    return found
+
+
+def history(engine: Engine, thread: str, ns: str | None = None) -> list[PointInfo]:
+    """The checkpoints of a thread, newest first; of one namespace, or of all."""
+    found = places(engine, thread, ns)
+    if not found:
+        raise missing(engine, thread)
+    return [_info(engine, place) for place in found]
+
+
+def _info(engine: Engine, place: Place) -> PointInfo:
+    point = open_place(engine, place)
+    meta = _plain(engine, point.put.meta, point.put.form)
+    told: Mapping[str, Any] = meta if isinstance(meta, Mapping) else {}
+    step, source = told.get("step"), told.get("source")
+    pending = writes_of(engine, place.thread, place.ns, place.id).get(place.id, ())
+    return PointInfo(
+        *(place.thread, place.ns, place.id, place.parent, place.run, moment(place.at)),
+        step=step if type(step) is int else None,
+        source=source if isinstance(source, str) else "",
+        channels=tuple(channel.name for channel in point.put.channels),
+        pending=tuple(dict.fromkeys(it.task for it in pending)),
+    )
+
+
+def _plain(engine: Engine, packed: bytes, form: str) -> Any:
+    """A value for people; None when only a serializer can read it."""
+    if form:
+        return None
+    with codec.plainly():
+        return trees.unpack(engine.store, packed)
+
+
+def state(engine: Engine, thread: str, at: str | None = None, ns: str = "") -> dict[str, Any]:
+    """The values of a thread's channels: where it is, or at a checkpoint."""
+    with codec.plainly():
+        return {channel.name: value_of(engine, channel) for channel in _found(engine, thread, at, ns).put.channels}
+
+
+def diff(engine: Engine, thread: str, a: str, b: str | None, ns: str = "") -> list[ThreadChange]:
+    """What changed from one checkpoint to another, channel by channel; without a second one, since then."""
+    before, after = _packed(_found(engine, thread, a, ns).put), _packed(_found(engine, thread, b, ns).put)
+    found: list[ThreadChange] = []
+    with codec.plainly():
+        empty = trees.pack(engine.store, None, "nothing").packed
+        for name in [*before, *(name for name in after if name not in before)]:
+            one, other = before.get(name, empty), after.get(name, empty)
+            if changes := tuple(trees.diff(engine.store, one, other)) if one != other else ():
+                found.append(ThreadChange(name, changes))
+    return found
+
+
+def _packed(put: r.ThreadPut) -> dict[str, bytes]:
+    return {channel.name: channel.value for channel in put.channels}
+
+
+def _found(engine: Engine, thread: str, at: str | None, ns: str) -> Point:
+    found = newest(engine, thread, ns) if at is None else point_at(engine, thread, ns, at)
+    if found is None:
+        raise missing(engine, thread, at)
+    return found
+
+
+def missing(engine: Engine, thread: str, at: str | None = None) -> ThreadNotFound:
+    """What is said of a thread, or a checkpoint, that is not there."""
+    if at is not None and (ids := [place.id for place in places(engine, thread, None, count=5)]):
+        return ThreadNotFound(f"thread {thread!r} has no checkpoint {at!r}", hint=f"its newest are {', '.join(ids)}")
+    names = [info.id for info in listed(engine)]
+    text = f"agent {engine.name!r} has no thread {thread!r}"
+    return ThreadNotFound(text, hint=meant(thread, names, "`perdure threads` lists all"))
+
+
+__all__ = ["PointInfo", "Sealed", "ThreadChange", "ThreadInfo", "diff", "history", "listed", "missing", "state"]

@@ -1,0 +1,159 @@
+"""Reading threads. Nothing here needs the framework that wrote them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from .. import records as r
+from .. import trees
+from ..errors import JournalDamaged
+from ..journal.landing import landed_in
+from ..store.base import Row
+from ..thread_records import Channel, ThreadWrite
+from .writing import Sealed
+
+if TYPE_CHECKING:
+    from ..engine import Engine
+
+EVERYTHING = (1 << 62) - 1
+LINE = 128
+"""Checkpoints of a line that are asked for at once."""
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A checkpoint of a thread, without its state."""
+
+    thread: str
+    ns: str
+    id: str
+    parent: str
+    run: str
+    stream: int
+    seq: int
+    at: int
+
+
+class Point(msgspec.Struct, frozen=True):
+    """A checkpoint of a thread as it is stored: its values are still packed."""
+
+    at: int
+    put: r.ThreadPut
+
+
+class Pending(msgspec.Struct, frozen=True):
+    """A write, and whose it is."""
+
+    path: str
+    task: str
+    write: ThreadWrite
+
+
+# -- checkpoints ------------------------------------------------------------------------------------------------------
+
+
+def newest(engine: Engine, thread: str, ns: str) -> Point | None:
+    """Where a thread is."""
+    if not engine.is_known():
+        return None
+    return _point(engine.store.read("newest_thread_point", (engine.stream, thread, ns)), thread, ns)
+
+
+def point_at(engine: Engine, thread: str, ns: str, point: str) -> Point | None:
+    """One checkpoint."""
+    if not engine.is_known():
+        return None
+    return _point(engine.store.read("get_thread_point", (engine.stream, thread, ns, point)), thread, ns)
+
+
+def _point(rows: Sequence[Row], thread: str, ns: str) -> Point | None:
+    for point, at, kind, body in rows:
+        return Point(at, _put_in(kind, body, thread, ns, point))
+    return None
+
+
+def _put_in(kind: int, body: bytes | None, thread: str, ns: str, point: str) -> r.ThreadPut:
+    if body is None:
+        raise JournalDamaged(f"the entry of checkpoint {point!r} of thread {thread!r} was erased")
+    for it in landed_in(kind, body, r.ThreadPut):
+        if (it.thread, it.ns, it.id) == (thread, ns, point):
+            return it
+    raise JournalDamaged(f"the entry of checkpoint {point!r} of thread {thread!r} has another one")
+
+
+def line(engine: Engine, thread: str, ns: str, point: str) -> Iterator[Point]:
+    """A checkpoint and those that it goes back to, nearest first; many are read at once."""
+    while point and engine.is_known():
+        rows = engine.store.read("thread_line", (engine.stream, thread, ns, point, LINE))
+        found = [Point(at, _put_in(kind, body, thread, ns, its)) for its, at, kind, body in rows]
+        yield from found
+        point = found[-1].put.parent if len(found) == LINE else ""
+
+
+def places(
+    engine: Engine, thread: str | None, ns: str | None, before: str = "", count: int = EVERYTHING
+) -> list[Place]:
+    """Checkpoints of a thread, or of all, newest first; of one namespace, or of all."""
+    if not engine.is_known():
+        return []
+    if thread is None:
+        rows = engine.store.read("all_points_page", (engine.stream, before, count))
+        return [Place(*row) for row in rows if ns is None or row[1] == ns]
+    where = (engine.stream, thread, ns or "", int(ns is None))
+    return [Place(*row) for row in engine.store.read("thread_points_page", (*where, before, count))]
+
+
+def open_place(engine: Engine, place: Place) -> Point:
+    """The checkpoint that is there."""
+    [(_, kind, _, body, _, _)] = engine.store.read("event_at", (place.stream, place.seq))
+    return Point(place.at, _put_in(kind, body, place.thread, place.ns, place.id))
+
+
+# -- writes -----------------------------------------------------------------------------------------------------------
+
+
+def writes_of(engine: Engine, thread: str, ns: str, first: str, last: str | None = None) -> dict[str, list[Pending]]:
+    """The writes that go on from a checkpoint, or from all of a range, by its id, in the order in which they count."""
+    bounds = (first, first if last is None else last)
+    found: dict[str, dict[tuple[str, int], Pending]] = {}
+    for point, kind, body in engine.store.read("thread_writes_between", (engine.stream, thread, ns, *bounds)):
+        if body is not None:
+            mine = [
+                it for it in landed_in(kind, body, r.ThreadWrote) if (it.thread, it.ns, it.id) == (thread, ns, point)
+            ]
+            _merge(found.setdefault(point, {}), mine)
+    return {point: sorted(its.values(), key=_order) for point, its in found.items()}
+
+
+def _merge(found: dict[tuple[str, int], Pending], wrote: Iterable[r.ThreadWrote]) -> None:
+    for one in wrote:
+        for it in one.writes:
+            which = (one.task, it.idx)
+            if it.idx < 0 or which not in found:
+                found[which] = Pending(one.path, one.task, it)
+
+
+def _order(it: Pending) -> tuple[str, str, int]:
+    return it.path, it.task, it.write.idx
+
+
+# -- values -----------------------------------------------------------------------------------------------------------
+
+
+def value_of(engine: Engine, it: Channel | ThreadWrite) -> Any:
+    """What is in a channel, or was written: a value, or what somebody else's serializer made of one."""
+    value = opened(engine, it.value, it.form)
+    return value[0] if isinstance(it, ThreadWrite) and it.alone else value
+
+
+def opened(engine: Engine, packed: bytes, form: str) -> Any:
+    """A packed value in its form."""
+    value = trees.unpack(engine.store, packed)
+    return Sealed(form, value) if form else value
+
+
+def values_of(engine: Engine, put: r.ThreadPut) -> Mapping[str, Any]:
+    """The whole state of a checkpoint."""
+    return {channel.name: value_of(engine, channel) for channel in put.channels}

@@ -1,0 +1,203 @@
+"""Putting checkpoints and writes, decided by conditions inside the commit: one message to a server, one answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+import msgspec
+
+from .. import records as r
+from .. import trees
+from ..errors import StoreBusy, ThreadConflict, ThreadDeleted
+from ..failpoints import Site
+from ..journal.append import Head, Signer
+from ..journal.landing import Land, Settled
+from ..limits import THREAD_STREAMS
+from ..run.open_stream import in_the_open
+from ..run.requests import Protocol, Read
+from ..run.writes import named
+from ..store import is_embedded
+from ..store.base import Statement, holds
+from ..thread_records import Channel, ThreadWrite
+from .memory import Kept, Remembered
+
+if TYPE_CHECKING:
+    from ..engine import Engine
+
+WRITE_INLINE_MAX = 511
+"""A larger write is an object, because it will be one in the list that it ends up in."""
+
+
+class Moved(StoreBusy):
+    """Something of the thread was dropped since we looked: what was relied on must be written again."""
+
+
+class Sealed(msgspec.Struct, frozen=True):
+    """A value as somebody else's serializer wrote it, and what that calls it."""
+
+    form: str
+    data: bytes
+
+
+class Checkpoint(msgspec.Struct, frozen=True):
+    """A state of a thread that is wanted."""
+
+    thread: str
+    ns: str
+    id: str
+    parent: str
+    head: Any
+    meta: Any
+    channels: Mapping[str, Any]
+    versions: Mapping[str, Any]
+    """Of the channels: one that has the version that it had in the parent is not looked at again."""
+    fresh: frozenset[str] = frozenset()
+    """Channels that were written since the parent, whatever their version."""
+    run: str = ""
+    since: tuple[str, ...] = ()
+    """Channels that it goes without: the nearest value before, and the writes since, make what they hold."""
+    on_head: bool = False
+    """Refused unless it goes on from the newest checkpoint."""
+
+
+class Written(msgspec.Struct, frozen=True):
+    """Something that a task has written: its number (below 0 the last word counts), the channel and the value."""
+
+    idx: int
+    channel: str
+    value: Any
+
+
+def put(engine: Engine, wanted: Checkpoint) -> Protocol[None]:
+    """Make a checkpoint durable. The same id again takes the place of the first."""
+    _check_names(wanted.thread, wanted.ns, wanted.id)
+    while True:
+        made, objects, kept = yield Read(_made, (engine, wanted))
+        if wanted.on_head:
+            where = (made.owner, made.thread, made.ns, made.parent)
+            objects = [Statement("check_thread_head", where, ThreadConflict), *objects]
+        try:
+            yield from land(engine, {made.thread: made.life}, [made], objects)
+        except Moved:
+            yield Read(_look_again, (engine, wanted))
+            continue
+        engine.threads.remember(made.thread, made.ns, kept)
+        return
+
+
+def _made(engine: Engine, wanted: Checkpoint) -> tuple[r.ThreadPut, list[Statement], Remembered]:
+    """The record, the objects that it needs and are not there, and what to remember of it."""
+    engine.ensure_agent()
+    life = engine.threads.life(wanted.thread).number
+    before = engine.threads.last(wanted.thread, wanted.ns, life)
+    channels, objects, kept = list[Channel](), list[Statement](), dict[str, Kept]()
+    for name, value in wanted.channels.items():
+        version, last = wanted.versions.get(name), before.channels.get(name)
+        same = last is not None and before.id == wanted.parent and name not in wanted.fresh
+        if last is None or not same or version is None or last.version != version:
+            tree, form, memo = _packed(engine, value, f"channel {name!r}", last)
+            objects += tree.objects
+            last = Kept(version, tree.packed, form, tree.ids, memo)
+        kept[name] = last
+        channels.append(Channel(name, last.packed, last.form))
+    head, form, _ = _packed(engine, wanted.head, "the checkpoint", None)
+    meta, _, _ = _packed(engine, wanted.meta, "metadata", None)
+    objects += [*head.objects, *meta.objects]
+    where = (engine.stream, wanted.thread, wanted.ns, wanted.id, wanted.parent, life)
+    made = r.ThreadPut(*where, head.packed, meta.packed, tuple(channels), wanted.run, form, wanted.since)
+    return made, objects, Remembered(wanted.id, life, kept)
+
+
+def _packed(engine: Engine, value: Any, path: str, last: Kept | None) -> tuple[trees.Tree, str, trees.Memo | None]:
+    form = ""
+    if isinstance(value, Sealed):
+        form, value = value.form, value.data
+    memo = last.memo if last is not None and last.form == form else None
+    known = last.ids if last is not None else frozenset()
+    tree, memo = trees.pack_again(engine.store, value, path, known, memo)
+    return tree, form, memo
+
+
+def _look_again(engine: Engine, wanted: Checkpoint) -> None:
+    """Something was dropped; who goes on from what went with the whole thread is told, and brings nothing back."""
+    life = engine.threads.look(engine, wanted.thread)
+    if wanted.parent and wanted.parent <= life.floor:
+        where = (engine.stream, wanted.thread, wanted.ns, wanted.parent)
+        if not engine.store.read("get_thread_point", where):
+            raise ThreadDeleted(f"thread {wanted.thread!r} was deleted, and with it the checkpoint before this one")
+
+
+def write(
+    engine: Engine, point: tuple[str, str, str], task: str, path: str, writes: Sequence[Written]
+) -> Protocol[None]:
+    """Keep what a task has written since a checkpoint, given by thread, namespace and id; that may come later."""
+    _check_names(*point)
+    while True:
+        made, objects = yield Read(_wrote, (engine, point, task, path, writes))
+        try:
+            yield from land(engine, {made.thread: made.life}, [made], objects)
+        except Moved:
+            if (yield Read(_too_late, (engine, point))):
+                return
+            continue
+        return
+
+
+def _wrote(
+    engine: Engine, point: tuple[str, str, str], task: str, path: str, writes: Sequence[Written]
+) -> tuple[r.ThreadWrote, list[Statement]]:
+    engine.ensure_agent()
+    made, objects = list[ThreadWrite](), list[Statement]()
+    for it in writes:
+        form, value = "", it.value
+        if isinstance(value, Sealed):
+            form, value = value.form, value.data
+        alone = not form and type(value) is not list
+        stored = [value] if alone else value
+        tree = trees.pack(engine.store, stored, f"write to {it.channel!r}", inline=WRITE_INLINE_MAX)
+        objects += tree.objects
+        made.append(ThreadWrite(it.idx, it.channel, tree.packed, form, alone))
+    life = engine.threads.life(point[0]).number
+    return r.ThreadWrote(engine.stream, *point, life, task, path, tuple(made)), objects
+
+
+def _too_late(engine: Engine, point: tuple[str, str, str]) -> bool:
+    """Whether the checkpoint was dropped: what was written to it goes nowhere, and does not bring it back."""
+    life = engine.threads.look(engine, point[0])
+    if engine.store.read("get_thread_point", (engine.stream, *point)):
+        return False
+    return point[2] <= life.floor or bool(engine.store.read("was_thread_point", (engine.stream, *point)))
+
+
+# -- committing -------------------------------------------------------------------------------------------------------
+
+
+def _check_names(thread: str, ns: str, point: str) -> None:
+    named(thread, "a thread's id")
+    named(point, "a checkpoint's id")
+    if not holds(ns):
+        raise ValueError(f"a namespace is a text without NUL characters and lone surrogates, not {ns!r}")
+
+
+def land(
+    engine: Engine, lives: Mapping[str, int], made: Sequence[r.Landing], before: Sequence[Statement] = ()
+) -> Protocol[None]:
+    """Commit records under the locks of their threads, if nothing of these was dropped since their lives were read."""
+    threads = sorted(lives)  # in one order for everybody, so that nobody locks anybody out
+    conditions = [Statement("lock_space", (engine.stream, f"thread {thread}")) for thread in threads]
+    conditions += [Statement("check_thread", (engine.stream, thread, lives[thread]), Moved) for thread in threads]
+
+    def unit(head: Head, signer: Signer | None) -> Land:
+        asks = [Settled(it) for it in made]
+        return Land(
+            Site.THREAD, head, [r.Landed(())], engine.store, asks, objects=[*conditions, *before], signer=signer
+        )
+
+    yield from in_the_open(engine, unit, lane_of(engine, threads[0]))
+
+
+def lane_of(engine: Engine, thread: str) -> int:
+    """Which stream of this process has a thread. A file commits one after the other anyway."""
+    return 0 if is_embedded(engine.url) else 1 + crc32(thread.encode()) % THREAD_STREAMS
