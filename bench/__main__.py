@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from time import monotonic
 
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -17,7 +18,7 @@ from .comparison import sections as comparison
 from .comparison.sections import Finding
 from .comparison.standings import Crash, Standing
 from .failures import MeasurementFailed
-from .lab import Lab, machine
+from .lab import PARKED, Lab, machine
 from .pages import write_pages
 from .report import RESULTS, Report, save, saved, show, to_json
 from .rows import Row
@@ -55,6 +56,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"of {', '.join(SECTIONS)}; all by default")
     parser.add_argument("--quick", action="store_true", help="few repetitions; only counts can fail")
     parser.add_argument("--no-peers", action="store_true", help="without DBOS and LangGraph")
+    parser.add_argument(
+        "--parked", type=int, default=PARKED, metavar="N", help=f"runs to park, of each store: {PARKED}"
+    )
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     parser.add_argument("--folder", type=Path, help="measure on the disk of this folder")
     parser.add_argument("--write-docs", action="store_true", help="write the pages in docs/ from the last results")
@@ -77,7 +81,7 @@ def _write_docs(errors: Console) -> int:
 
 def _measure(options: argparse.Namespace, errors: Console) -> tuple[Report, int]:
     """What was found, and the exit code when that is not all: 130 after Ctrl-C, 2 when a measurement failed."""
-    lab = Lab(quick=options.quick, base=options.folder, peers=not options.no_peers)
+    lab = Lab(quick=options.quick, base=options.folder, peers=not options.no_peers, parked=options.parked)
     found: list[Finding] = []
     before, code = os.getloadavg()[0], 0
     names = options.sections or list(SECTIONS)
@@ -102,7 +106,7 @@ def _measure(options: argparse.Namespace, errors: Console) -> tuple[Report, int]
 
 def _section(lab: Lab, name: str, place: str, progress: Progress) -> Iterator[Finding]:
     """The findings of a section, each told as it comes."""
-    where = f"{place} {SECTIONS[name].__doc__}"
+    where, begun = f"{place} {SECTIONS[name].__doc__}", monotonic()
     task = progress.add_task(where, total=None)
     lab.say = lambda text: progress.update(task, description=f"{where} {text}")
     try:
@@ -111,6 +115,7 @@ def _section(lab: Lab, name: str, place: str, progress: Progress) -> Iterator[Fi
             yield finding
     finally:
         progress.remove_task(task)
+        progress.console.print(f"  {place} {name} took {monotonic() - begun:.0f} s", markup=False, highlight=False)
 
 
 def _report(facts: dict[str, object], before: float, quick: bool, complete: bool, found: list[Finding]) -> Report:

@@ -27,12 +27,17 @@ ROOT = Path(__file__).parents[1]
 CHILD_SECONDS_MAX = 300
 
 
+PARKED = 20_000
+"""Runs that are really parked, one by one: 100,000 of them take ten minutes on each store."""
+
+
 class Lab:
     """One session of measuring."""
 
-    def __init__(self, *, quick: bool, base: Path | None = None, peers: bool = True) -> None:
+    def __init__(self, *, quick: bool, base: Path | None = None, peers: bool = True, parked: int = PARKED) -> None:
         self.quick = quick
         self.peers = peers
+        self.parked = parked
         self.say: Callable[[str], None] = lambda _text: None
         # Not /tmp, which is often in memory, where a sync costs nothing and every ratio is a lie.
         base = base or ROOT / "bench" / "results"

@@ -73,6 +73,11 @@ class Worker:
         threads = Path(f"/proc/{self._process.pid}/task").iterdir()
         return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads)
 
+    def memory_mb(self) -> float:
+        """What it has in memory."""
+        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS")) / 1024
+
     def statements(self) -> int:
         """So far, on SQLite, of a worker that counts."""
         return int(self._counted.read_text() or 0)
@@ -113,13 +118,13 @@ class Client:
         """Runs that have failed."""
         return sum(queue.dead for queue in self.agent.queues.list())
 
-    def until(self, ready: Callable[[], object], what: str, seconds: float = 120) -> None:
+    def until(self, ready: Callable[[], object], what: str, seconds: float = 120, every: float = LOOK_SECONDS) -> None:
         """Look until something has come."""
         last = monotonic() + seconds
         while not ready():
             if monotonic() > last:
                 raise MeasurementFailed(f"waited {seconds:g} s in vain for {what}: {self.agent.queues.list()}")
-            sleep(LOOK_SECONDS)
+            sleep(every)
 
 
 @contextmanager

@@ -18,6 +18,9 @@ QUIET_SECONDS = 1.5
 """Until a worker that has just started has nothing to do any more."""
 
 
+PARKING_SECONDS_MAX = 3600
+
+
 class Rate(msgspec.Struct, frozen=True):
     """How many runs a second, in the median of some rounds, and what one takes of the workers' processors."""
 
@@ -34,6 +37,7 @@ class Idle(msgspec.Struct, frozen=True):
 
     cpu_ms: float
     statements: float
+    memory_mb: float
 
 
 def rate(url: str, folder: Path, *, count: int, concurrency: int, runs: int, rounds: int, loop: bool = False) -> Rate:
@@ -99,8 +103,24 @@ def park(url: str, folder: Path, runs: int) -> float:
     with client(url, folder) as it, workers(2, url, folder, 32):
         begun = perf_counter()
         it.feed(runs, lambda n: it.tasks.asks.start(f"parked-{n}", f"parked-{n}"))
-        it.until(lambda: parked(it) == runs, "all to be parked", 1800)
+        # Counting them takes its time, too: not too often.
+        it.until(lambda: parked(it) == runs, "all to be parked", PARKING_SECONDS_MAX, every=0.5)
         return runs / (perf_counter() - begun)
+
+
+def wakings_among(url: str, folder: Path, runs: int, times: int) -> list[float]:
+    """The same for some of those that `park` has left, all over them."""
+    found = []
+    with client(url, folder) as it, Worker(url, folder, 4):
+        sleep(QUIET_SECONDS)
+        for number in range(0, runs, -(-runs // times)):
+            name = f"parked-{number}"
+            at = time_ns()
+            it.agent.runs.answer(name, "yes")
+            it.until(partial(it.notes.when, "woken", name), "the run to be woken")
+            found.append((it.notes.when("woken", name) - at) / 1e6)
+            it.until(lambda name=name: it.agent.runs.get(name).finished, "its end")
+    return found
 
 
 def idle(url: str, folder: Path, seconds: float, statements: Callable[[], int] | None = None) -> Idle:
@@ -111,4 +131,4 @@ def idle(url: str, folder: Path, seconds: float, statements: Callable[[], int] |
         cpu, before, begun = worker.cpu_ns(), said(), perf_counter()
         sleep(seconds)
         took = perf_counter() - begun
-        return Idle((worker.cpu_ns() - cpu) / took / 1e6, (said() - before) / took)
+        return Idle((worker.cpu_ns() - cpu) / took / 1e6, (said() - before) / took, worker.memory_mb())

@@ -104,18 +104,34 @@ def parked(lab: Lab) -> Iterator[Row]:
 
 def _parked(lab: Lab, store: Store) -> Iterator[Row]:
     name, url, folder = store.name, store.url, store.folder
-    count, seconds = (500, 3.0) if lab.quick else (100_000, 20.0)
+    count, seconds = (500, 3.0) if lab.quick else (lab.parked, 20.0)
     before = _idle(lab, store, seconds)
     lab.say(f"{name}: parking {count:,} runs")
     rate = measures.park(url, folder, count)
     after = _idle(lab, store, seconds)
     what = f"{name}: {{}} per second of an idle worker with {count:,} parked runs"
-    note = f"with none {before.cpu_ms:.1f} ms; they were parked at {rate:,.0f} a second"
+    note = f"with none {before.cpu_ms:.1f} ms; they were really parked, at {rate:,.0f} a second"
     more = at_most(before.cpu_ms + 2, before.cpu_ms + 5)
     yield Row("parked", what.format("processor time"), after.cpu_ms, "ms", more, False, note)
     allowed = at_most(before.statements * 1.1 + 1)
     note = f"with none {before.statements:.1f}"
     yield Row("parked", what.format("statements"), after.statements, "", allowed, True, note)
+    what = f"{name}: memory of an idle worker with {count:,} parked runs"
+    allowed = at_most(before.memory_mb + 5, before.memory_mb + 15)
+    yield Row("parked", what, after.memory_mb, "MB", allowed, False, f"with none {before.memory_mb:.0f} MB")
+    yield _size(lab, store, count)
+    times = sorted(measures.wakings_among(url, folder, count, 5 if lab.quick else 40))
+    what = f"{name}: wake-up of one of {count:,} parked runs, p50"
+    note = f"from the call of answer(); up to {times[-1]:.0f} ms in {len(times)}"
+    yield Row("parked", what, median(times), "ms", at_most(WAKING_MS_MAX), False, note)
+
+
+def _size(lab: Lab, store: Store, count: int) -> Row:
+    """All of it, and what one run takes."""
+    files = sum(path.stat().st_size for path in store.folder.glob("perdure.db*"))
+    size = lab.server.bytes_of(store.database) if store.database else files
+    what = f"{store.name}: the store with {count:,} parked runs"
+    return Row("parked", what, size / 1e6, "MB", note=f"{size / count / 1024:.1f} KiB for a run")
 
 
 def _idle(lab: Lab, store: Store, seconds: float) -> measures.Idle:
