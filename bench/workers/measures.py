@@ -119,8 +119,12 @@ def wakings_among(url: str, folder: Path, runs: int, times: int) -> list[float]:
             it.agent.runs.answer(name, "yes")
             it.until(partial(it.notes.when, "woken", name), "the run to be woken")
             found.append((it.notes.when("woken", name) - at) / 1e6)
-            it.until(lambda name=name: it.agent.runs.get(name).finished, "its end")
+            it.until(partial(_is_over, it, name), "its end")
     return found
+
+
+def _is_over(it: Client, run: str) -> bool:
+    return it.agent.runs.get(run).finished
 
 
 def idle(url: str, folder: Path, seconds: float, statements: Callable[[], int] | None = None) -> Idle:
