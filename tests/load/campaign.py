@@ -33,6 +33,9 @@ CALM_SECONDS_MAX = 60.0
 PAUSE_SECONDS_MAX = 0.4
 """Between two kills."""
 
+TURNED_AWAY = "error[PD201]"
+"""What a worker says that does not reach its store."""
+
 COMMAND = ("worker", "tests.load.program:agent", "--concurrency", str(CONCURRENCY))
 
 
@@ -87,6 +90,8 @@ class Tally(msgspec.Struct):
     at_work: int = 0
     """Of the kills, those of workers that had begun with a run."""
     cuts: int = 0
+    turned_away: int = 0
+    """Workers that could not reach the server when they were started."""
     gone: int = 0
     """Workers that have ended by themselves, and should not."""
     runs: int = 0
@@ -149,9 +154,19 @@ class Campaign:
     def _revive(self) -> None:
         for place in self._places:
             if place.process.ended:
-                self.tally.gone += 1
-                self._complaints.append(f"{place.who} has ended by itself:\n{place.process.output()[-3000:]}")
+                self._take_note(place)
                 place.start()
+
+    def _take_note(self, place: Place) -> None:
+        """Of one that has ended by itself. It may if it was started while its host was cut off: that is an error to
+        tell, and whoever has started it tries again.
+        """
+        said = place.process.output()
+        if self.tally.cuts and TURNED_AWAY in said and not self._outside.at_work(place.who):
+            self.tally.turned_away += 1
+        else:
+            self.tally.gone += 1
+            self._complaints.append(f"{place.who} has ended by itself:\n{said[-3000:]}")
 
     def _left(self) -> int:
         """Runs that have not finished."""

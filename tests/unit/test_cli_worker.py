@@ -7,12 +7,14 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from perdure import Agent
+from perdure.cli import checkup_queues
 from perdure.cli.main import main
 
 PROGRAM = """
@@ -55,6 +57,40 @@ def read(process: subprocess.Popen[str]) -> dict[str, Any]:
     return found
 
 
+def problems(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """What the doctor says about queues."""
+    capsys.readouterr()
+    main(["doctor", "--json"])
+    checks = json.loads(capsys.readouterr().out)["checks"]
+    return [it["text"] for it in checks if it["about"] == "queues" and it["level"] != "ok"]
+
+
+def test_what_is_queued_is_shown_and_missed_when_nobody_takes_it(
+    office: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(agent_of(office)) as agent:
+        copy = agent._engine.tasks["copy"]
+        with pytest.raises(ValueError, match="key='mail': copy has no such parameter, but run, pages"):
+            copy.options(key="mail").start("c", 5)
+        copy.options(key="pages", priority=3).start("c", 5)
+        copy.options(delay="9d").start("later", 5)
+        assert problems(capsys) == []  # somebody may still come
+        monkeypatch.setattr(checkup_queues, "UNSERVED_MS", -1)
+        [told] = problems(capsys)
+        assert told.startswith("1 run of queue default of clerk: the oldest was queued ")
+        assert main(["show", "c"]) == 0
+        facts = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()[2:])
+        assert (facts["status"], facts["task"], facts["priority"], facts["key"]) == ("queued", "copy", "3", "5")
+        assert facts["begins"] == "when a worker takes it; 0 of its queue at work, 2 queued"
+        agent.queues.pause("default")
+        assert problems(capsys) == ["queue default of clerk is paused, and 1 run waits in it"]
+        assert main(["show", "later", "--json"]) == 0
+        facts = json.loads(capsys.readouterr().out)
+        assert facts["not_before"] and facts["queue_paused"] and facts["input"] == {"pages": 5}
+        assert main(["timeline", "c"]) == 2
+        assert "run 'c' is queued, and no worker has begun it" in capsys.readouterr().err
+
+
 def test_a_worker_says_what_it_does_and_is_drained_by_a_signal(
     office: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -76,6 +112,7 @@ def test_a_worker_says_what_it_does_and_is_drained_by_a_signal(
     assert main(["queues", "--json"]) == 0
     [queue] = json.loads(capsys.readouterr().out)
     assert (queue["queued"], queue["running"], queue["dead"], queue["tasks"]) == (1, 0, 1, ["copy"])
+    assert "1 run of queue default of clerk failed for good" in problems(capsys)[0]
     assert main(["retry", "b", "--by", "ann"]) == 0
     assert main(["queues", "pause", "default"]) == 0
     assert main(["queues"]) == 0

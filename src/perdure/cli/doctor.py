@@ -9,7 +9,7 @@ import click
 
 from ..errors import PerdureError
 from ..store import is_postgres, locate, sqlite_path, without_password
-from . import checkup, checkup_store
+from . import checkup, checkup_queues, checkup_store
 from .checkup import Checked, Level
 from .output import STYLES, Output, clean, counted
 from .stores import common, existing_store, said_again
@@ -81,6 +81,7 @@ def _look_inside(url: str, path: str, options: str, chosen: bool) -> Iterator[Ch
             yield from checkup_store.clocks(store)
             yield from checkup_store.holders(store, options)
             yield from checkup_store.runs(store, options)
+            yield from checkup_queues.queues(store, options)
             yield from checkup_store.signing(store)
             yield from checkup_store.namesakes(store, chosen)
     except PerdureError as error:

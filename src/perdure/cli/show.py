@@ -12,7 +12,8 @@ import msgspec
 
 from ..branches.moments import run_at
 from ..records import Forked, Status
-from ..runs import EffectInDoubt, Question, RunInfo, get_run
+from ..runs import EffectInDoubt, Question, RunInfo, RunSummary, get_run
+from ..tasks.queues import list_queues
 from ..usage import Totals
 from .output import Output, ago, clean, shown, when
 from .stores import agent_option, common, existing_store, moment, one_run, run_argument, said_again, tolerant
@@ -50,8 +51,11 @@ def show(run: str, agent: str | None, last: int | None, at: str | None, url: str
     """
     out = Output(as_json)
     with existing_store(url) as store:
-        summary = one_run(store, run, agent)
+        summary = one_run(store, run, agent, queued=at is None)
         unpack = tolerant(store)
+        if summary.status == Status.QUEUED:
+            _show_queued(out, store, summary)
+            return 0
         if at is None:
             info = get_run(store, summary.agent, summary.id, unpack=unpack)
         else:
@@ -75,6 +79,33 @@ def show(run: str, agent: str | None, last: int | None, at: str | None, url: str
     _print_questions(out, info, answered, said_again(url, agent))
     _print_doubts(out, info, doubts, said_again(url, agent))
     return 0
+
+
+def _show_queued(out: Output, store: Store, run: RunSummary) -> None:
+    """A run that no worker has begun: what is to be done, and what it waits for."""
+    [(owner, *_)] = store.read("get_agent", (run.agent,))
+    [(_, task, queue, priority, key, _, ready_at, _, _, _, packed, *_)] = store.read("get_task", (owner, run.id))
+    around = {it.name: it for it in list_queues(store, owner)}[queue]
+    now, given = store.clock.wall_ms(), tolerant(store)(packed)
+    later = when(ready_at) if ready_at > now else None
+    if out.as_json:
+        about = {"id": run.id, "agent": run.agent, "status": run.status.value, "queued_at": when(run.started_at)}
+        where = {"task": task, "queue": queue, "priority": priority, "key": key or None, "not_before": later}
+        out.json({**about, **where, "queue_paused": around.paused, "input": given})
+        return
+    out.line(f"run {clean(run.id)} of agent {clean(run.agent)}", style="bold")
+    begins = f"when a worker takes it; {around.running} of its queue at work, {around.queued} queued"
+    lines = [
+        ("status", run.status.value),
+        ("queued", f"{when(run.started_at)}, {ago(run.started_at, now)}"),
+        ("begins", f"not before {later}" if later else "not before its queue is resumed" if around.paused else begins),
+        ("task", clean(task)),
+        ("queue", clean(queue)),
+        ("priority", str(priority) if priority else ""),
+        ("key", clean(key)),
+        ("input", shown(given)),
+    ]
+    out.table(("FACT", "VALUE"), [line for line in lines if line[1]])
 
 
 def _doubt(store: Store, info: RunInfo, effect: EffectInDoubt) -> Doubt:

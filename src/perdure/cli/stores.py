@@ -123,6 +123,9 @@ def one_run(store: Store, run_id: str, agent: str | None, *, queued: bool = Fals
 
 
 def _no_such_run(store: Store, run_id: str, agent: str | None) -> RunNotFound:
+    if any(agent in (None, it.agent) for it in find_queued(store, run_id)):
+        text = clean(f"run {run_id!r} is queued, and no worker has begun it")
+        return RunNotFound(text, hint="`perdure show RUN` tells more of it")
     there = [row[2] for row in store.read("all_runs") if agent in (None, row[1])]
     text = clean(f"{f'agent {agent!r} has' if agent is not None else 'there is'} no run {run_id!r}")
     maybe = clean(near(run_id, there[:CLOSE_AMONG]))

@@ -53,9 +53,7 @@ class Definition:
         parameters = self._signature.parameters
         self.wants_run = "run" in parameters and parameters["run"].default is inspect.Parameter.empty
         """Whether the open run is passed, by that name."""
-        if isinstance(options.key, str) and options.key not in parameters:
-            known = ", ".join(parameters)
-            raise ValueError(f"key={options.key!r}: {self.name} has no such parameter, but {known or 'none'}")
+        self._must_know(options.key)
 
     def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """The input of a run, by the names of the parameters; a wrong call is the TypeError of any call."""
@@ -81,12 +79,18 @@ class Definition:
         bound = inspect.BoundArguments(self._signature, {name: values[name] for name in names if name in values})
         return bound.args, bound.kwargs
 
+    def _must_know(self, key: KeyOf) -> None:
+        known = self._signature.parameters
+        if isinstance(key, str) and key not in known:
+            raise ValueError(f"key={key!r}: {self.name} has no such parameter, but {', '.join(known) or 'none'}")
+
     def key(self, key: KeyOf, given: dict[str, Any]) -> str:
         """Of a run with this input."""
         if key is None:
             return ""
         if not isinstance(key, str):
             return _checked(key(**given))
+        self._must_know(key)
         bound = inspect.BoundArguments(self._signature, dict(given))
         bound.apply_defaults()
         return _checked(bound.arguments[key])

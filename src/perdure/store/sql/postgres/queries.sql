@@ -1352,6 +1352,12 @@ ON CONFLICT (owner, queue) DO UPDATE SET next = excluded.next;
 SELECT queue, task, state, count(*), min(at), min(ready_at) FROM tasks WHERE owner = :owner
 GROUP BY queue, task, state ORDER BY queue, task, state;
 
+-- name: left_tasks(owner, now)
+-- For the doctor: runs that are dead, and runs that a worker may take; since when, and one of them.
+SELECT queue, state, count(*), min(greatest(at, ready_at)), min(run) FROM tasks
+WHERE owner = :owner AND (state = 'dead' OR (state = 'queued' AND ready_at <= :now))
+GROUP BY queue, state ORDER BY queue, state;
+
 -- name: queued_tasks()
 -- Runs that are queued, and have not begun: the list of runs shows them too.
 SELECT tasks.owner, agents.name, tasks.run, tasks.parent, tasks.at FROM tasks JOIN agents ON agents.stream = tasks.owner
