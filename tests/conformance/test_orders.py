@@ -22,6 +22,7 @@ from perdure import (
     RunNotPaused,
     RunPaused,
     RunWaiting,
+    failpoints,
 )
 from perdure.failpoints import Moment, Site
 from perdure.journal import rebuild
@@ -284,6 +285,25 @@ def test_a_kill_around_a_pause_leaves_it_paused_or_not_and_whole(
     except RunPaused:
         assert agent.runs.resume("r").obeyed
         program(agent, world)
+    assert world.all() == ["a", "b", "c"]
+    in_order(agent)
+
+
+def test_a_resume_that_comes_while_a_pause_is_written_need_not_be_said_again(store_url: str, world: World) -> None:
+    agent = agent_at(store_url)
+
+    def resume(site: Site, moment: Moment) -> None:
+        if (site, moment) == (Site.RUN_END, Moment.BEFORE):
+            failpoints.arm(None)
+            assert not agent.runs.resume("r", by="ann").obeyed
+
+    with pytest.raises(RunPaused), agent.run("r") as run:
+        agent.runs.pause("r")
+        failpoints.arm(resume)
+        run.step(world.do, "a")
+    assert kinds(agent, "r")[-2:] == ["RunPaused", "RunReleased"]
+    assert (agent.runs.get("r").status, agent.runs.get("r").error) == ("interrupted", "resumed by ann")
+    program(agent, world)
     assert world.all() == ["a", "b", "c"]
     in_order(agent)
 

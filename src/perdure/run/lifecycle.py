@@ -341,6 +341,7 @@ def end_run(run: RunCore, error: BaseException | None) -> Protocol[None]:
             except WorkflowProblem as lost:  # what was to land with it is refused: then the run has failed by that
                 yield from _commit_end(run, lost)
                 raise
+            yield from _resume_after_all(run)
             _leave_stopped(run, error)
     except (LeaseLost, StoreProblem):
         if error is None:
@@ -361,6 +362,15 @@ def _hear_at_last(run: RunCore, error: BaseException | None) -> Protocol[None]:
     """Whoever leaves because a run around this one is stopped may have been told the same, and not have heard it."""
     if stopped_in(error) is not None and run.order is None:
         yield from listen(run)
+
+
+def _resume_after_all(run: RunCore) -> Protocol[None]:
+    """Whoever said so while the pause was written told somebody who is gone now: it must not be said again."""
+    if run.order is not None and run.order.order == r.Order.PAUSE and run.head.ordered != run.heard:
+        orders = yield Read(run.store.read, ("orders_under", (run.head.stream, run.head.fence)))
+        if resumes(orders):
+            _, _, reason, by = orders[0]
+            yield from give_order(run.engine, run.engine.name, run.id, Told(r.Order.RESUME, reason, by))
 
 
 def _obeyed(run: RunCore, error: BaseException | None) -> Told | None:

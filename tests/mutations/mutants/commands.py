@@ -42,6 +42,14 @@ OF_COMMANDS = (
         "at, column = end, column",
     ),
     mutant(
+        "nobody-misses-a-worker",
+        "runs wait in a queue that no worker serves, and the doctor says that all is well",
+        "unit/test_cli_worker.py::test_what_is_queued_is_shown_and_missed_when_nobody_takes_it",
+        "cli/checkup_queues.py",
+        "elif queue not in served and",
+        "elif queue in served and",
+    ),
+    mutant(
         "doctor-believes-the-clock",
         "a clock that was set back is not noticed",
         DOCTOR + "test_a_clock_that_was_set_back_is_a_problem",

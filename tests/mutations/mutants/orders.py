@@ -56,6 +56,14 @@ OF_ORDERS = (
         "not cleans",
     ),
     mutant(
+        "resume-is-lost-in-a-pause",
+        "a run that is resumed while its pause is written rests for ever",
+        TESTS + "test_a_resume_that_comes_while_a_pause_is_written_need_not_be_said_again",
+        "run/lifecycle.py",
+        "        if resumes(orders):\n",
+        "        if False:\n",
+    ),
+    mutant(
         "parts-are-not-told",
         "the children of a cancelled run go on",
         TESTS + "test_the_parts_of_a_run_are_told_the_same",
