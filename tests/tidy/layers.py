@@ -10,6 +10,7 @@ import ast
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 
 from tests.tidy.source import Source
@@ -63,14 +64,17 @@ def unit_of(module: str) -> str:
     return parts[1] if len(parts) > 1 else "__init__"
 
 
-def imports_of(source: Source) -> Iterator[Import]:
+@cache
+def imports_of(source: Source) -> tuple[Import, ...]:
     """Every import of a file, relative ones resolved."""
     unit = unit_of(source.module)
     types = _under(source.tree, _is_type_checking)
     late = _under(source.tree, _is_function) | types
-    for node in ast.walk(source.tree):
-        for module in _modules(node, source.package):
-            yield Import(source.at(node), unit, module, node in late, node in types)
+    return tuple(
+        Import(source.at(node), unit, module, node in late, node in types)
+        for node in ast.walk(source.tree)
+        for module in _modules(node, source.package)
+    )
 
 
 def _modules(node: ast.AST, package: str) -> Iterator[str]:

@@ -72,14 +72,18 @@ def certify(installed: Path, *arguments: str) -> subprocess.CompletedProcess[str
 CRASH = "test_after_a_kill_finished_steps_are_not_repeated"
 
 
+OTHERS = ("--ignore-glob=*/test_[!as]*", "--ignore-glob=*/test_a[!s]*", "--ignore-glob=*/test_state*")
+"""Modules that need not even be read for it."""
+
+
 def test_a_store_that_keeps_its_promises_passes(installed: Path) -> None:
-    done = certify(installed, "honest://{folder}/x.db", "-k", f"{CRASH} or test_gather")
+    done = certify(installed, "honest://{folder}/x.db", *OTHERS, "-k", f"{CRASH} or test_gather")
     assert done.returncode == 0, done.stdout + done.stderr
     assert " passed" in done.stdout
 
 
 def test_a_store_that_forgets_does_not(installed: Path) -> None:
-    done = certify(installed, "forgetful://{folder}/x.db", "-k", CRASH)
+    done = certify(installed, "forgetful://{folder}/x.db", *OTHERS, "-k", CRASH)
     assert done.returncode == 1, done.stdout + done.stderr
     assert CRASH in done.stdout
 
