@@ -8,7 +8,8 @@ from typing import Any
 
 from perdure import Done, NotDone, PerdureError
 from tests.crash.colours import Over, entered, out
-from tests.crash.victim import LARGE, Cast, report
+from tests.crash.outcome import report
+from tests.crash.victim import LARGE, Cast
 
 RUNS = ("journey", "errand")
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import random
 import signal
@@ -29,24 +28,20 @@ from perdure import (
     failpoints,
     folding,
     objects,
-    records,
 )
 from perdure import collect as collecting
 from perdure.journal import rebuild
 from perdure.journal.folding import plan
-from perdure.journal.verify import verify
 from perdure.store.base import Script, Unit
 from perdure.threads import writing
 from perdure.threads.writing import Checkpoint, Written
 from tests.crash.colours import Over, Palette, entered, out
+from tests.crash.outcome import WEIGHTS, is_certain, report
 from tests.crash.stores import store_of
 from tests.crash.world import World
 
 LARGE = random.Random(7).randbytes(6000).hex()
 """Above `INLINE_BYTES_MAX`, so that it becomes an object."""
-
-WEIGHTS = random.Random(8).randbytes(1_200_000)
-"""Too much for the commit of its version, so that it is uploaded before."""
 
 STARTS_MAX = 20
 
@@ -400,7 +395,7 @@ async def journey(cast: Cast) -> None:
         await nest(cast, run)
         await branch(cast)
         await converse(cast)
-        run.result = {"state": sorted(filter(_is_certain, run.state)), "messages": len(run.messages), "large": LARGE}
+        run.result = {"state": sorted(filter(is_certain, run.state)), "messages": len(run.messages), "large": LARGE}
 
 
 async def answer_everything(cast: Cast) -> None:
@@ -435,64 +430,6 @@ async def survive(cast: Cast) -> None:
             await queue(cast)
             return await report(cast)
     raise AssertionError("the run asks for ever")
-
-
-def _is_certain(name: str) -> bool:
-    """Whether a key of state must be there after every crash."""
-    return not name.startswith("inside ")
-
-
-def _torn(info: Any) -> list[str]:
-    """Keys written inside an effect that are there without its body's own outcome, or the other way round."""
-    written = {name for name in info.state if not _is_certain(name)}
-    landed = set()
-    for event in info.events:
-        if isinstance(event.record, records.EffectDone) and event.record.how == "body":
-            landed |= {write.key for write in event.record.writes}
-    return sorted(written ^ landed)
-
-
-def _landed_usage(info: Any) -> list[int]:
-    """What steps, items and the open have used; an interrupted body has used more, and is not in it."""
-    landed = [event.record for event in info.events if not isinstance(event.record, records.Spent)]
-    usage = [one for record in landed for one in getattr(record, "usage", ())]
-    return [len(usage), sum(one.input_tokens for one in usage), sum(one.cost for one in usage)]
-
-
-async def report(cast: Cast) -> None:
-    """Leave the outcome where the harness finds it, whole or not at all, and go in order."""
-    found: dict[str, Any] = {}
-    for run_id in ("journey", "errand"):
-        info = await out(cast.agent.runs.get(run_id))
-        state = {name: value for name, value in info.state.items() if name != "token" and _is_certain(name)}
-        found[run_id] = {
-            "status": info.status,
-            "input": info.input,
-            "result": info.result,
-            "state": state,
-            "messages": info.messages,
-            "usage": _landed_usage(info),
-            "in doubt": [effect.name for effect in info.in_doubt],
-            "torn": _torn(info),
-        }
-    store = cast.agent._engine.store
-    agents = await out(cast.agent.state.items("trip"))
-    found["state of the agent"] = [[key, value] for key, value in agents if key not in ("left", "right")]
-    made = await out(cast.agent.checkpoint.list())
-    found["checkpoints"] = [[it.name, it.version] for it in made]
-    found["restored"] = [await out(cast.agent.checkpoint.restore(it.name, it.version)) for it in made]
-    # The short program has neither artifacts nor a workflow.
-    saved = await out(cast.agent.artifacts.list())
-    found["artifacts"] = [[it.name, it.version, it.digest] for it in saved]
-    found["loaded"] = not saved or await out(cast.agent.artifacts.load("plan")) == WEIGHTS
-    flows = await out(cast.agent.workflows.list())
-    found["workflow"] = [[it.step, it.status, it.claimed_by] for flow in flows for it in flow.steps]
-    found["views that differ from the journal"] = [str(one) for one in rebuild.check(store)]
-    found["damage"] = [str(one) for one in verify(store).findings if one.severity == "damage"]
-    folder = Path(cast.world.folder)
-    (folder / "outcome.new").write_text(json.dumps(found, default=list))
-    (folder / "outcome.new").rename(folder / "outcome.json")
-    await out(cast.agent.close())
 
 
 def main(folder: str, colour: str) -> None:
