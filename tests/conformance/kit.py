@@ -60,11 +60,11 @@ def in_child(program: Callable[[], object]) -> int:
 
 def in_children(count: int, program: Callable[[], object]) -> list[int]:
     """The same in several processes side by side."""
-    pids = [_forked(program) for _ in range(count)]
+    pids = [forked(program) for _ in range(count)]
     return [os.waitpid(pid, 0)[1] for pid in pids]
 
 
-def _forked(program: Callable[[], object]) -> int:
+def forked(program: Callable[[], object]) -> int:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # the heartbeat thread does not matter to this child
         pid = os.fork()

@@ -62,8 +62,18 @@ def finish(example: str, folder: Path, *arguments: str) -> list[str]:
 
 
 def test_every_example_is_tested() -> None:
-    names = ["01_coding_agent.py", "02_async.py", "03_in_doubt.py", "04_each_items.py", "10_workers.py", *PROGRAMS]
+    names = ["01_coding_agent.py", "02_async.py", "03_in_doubt.py", "04_each_items.py", "10_workers.py"]
+    names += ["langgraph_agent.py", *PROGRAMS]
     assert sorted(path.name for path in EXAMPLES.glob("*.py")) == sorted(names)
+
+
+def test_the_example_of_langgraph_survives(tmp_path: Path) -> None:
+    with start("langgraph_agent.py", tmp_path) as process:
+        before, _ = process.communicate(timeout=30)
+    assert process.returncode == -signal.SIGKILL
+    after = finish("langgraph_agent.py", tmp_path)
+    assert before == "the model is asked\npaid 120 for invoice 7\n"
+    assert after == ["the model is asked\n", "The bank says: paid before.\n"]
 
 
 def test_the_coding_agent_survives(tmp_path: Path, request: pytest.FixtureRequest) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.mutations.mutants.adapters import OF_ADAPTERS
 from tests.mutations.mutants.artifacts import ARTIFACTS
 from tests.mutations.mutants.branches import BRANCHES
 from tests.mutations.mutants.changes import CHANGES
@@ -49,4 +50,5 @@ MUTANTS = (
     *OF_TASKS,
     *BRANCHES,
     *OF_COMMANDS,
+    *OF_ADAPTERS,
 )

@@ -1,12 +1,28 @@
-"""Perdure under LangGraph: `PerdureSaver` is a checkpointer.
+"""Perdure under LangGraph and LangChain: `PerdureSaver` is a checkpointer, `DurableTools` makes tools durable.
 
-from perdure.adapters.langgraph import PerdureSaver
+from perdure.adapters.langgraph import DurableTools, PerdureSaver
 
-graph = builder.compile(checkpointer=PerdureSaver("agent.db"))
+graph = create_agent(model, tools, checkpointer=PerdureSaver(agent), middleware=[DurableTools(agent)])
 """
 
 from __future__ import annotations
 
-from .saver import PerdureSaver
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["PerdureSaver"]
+if TYPE_CHECKING:
+    from .calls import effect_key
+    from .middleware import DurableTools
+    from .saver import PerdureSaver
+    from .wrapping import durable
+
+__all__ = ["DurableTools", "PerdureSaver", "durable", "effect_key"]
+
+_PLACES = {"DurableTools": "middleware", "PerdureSaver": "saver", "durable": "wrapping", "effect_key": "calls"}
+
+
+def __getattr__(name: str) -> Any:
+    """Each name is loaded when it is first asked for: only some of them need all of LangChain."""
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{_PLACES[name]}", __name__), name)

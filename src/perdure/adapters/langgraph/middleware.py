@@ -1,0 +1,236 @@
+"""`DurableTools`: middleware for `create_agent`. Model calls are steps, tool calls are effects."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, RemoveMessage, ToolMessage
+
+from ... import usage
+from ...run.requests import drive_sync
+from ...run.scope import current
+from . import known
+from .calls import Call, Came, GaveUp, Policy, ado, digest_of, do
+from .places import Place, place_of
+from .results import gave_up, message_of
+from .structured import answer_of, parts_of
+from .wrapping import DurableTool, Keyed, shown_to_model, tool_call
+
+try:
+    from langchain.agents.middleware.types import AgentMiddleware, ModelRequest, ModelResponse, ToolCallRequest
+except ImportError as error:  # LangGraph alone is enough for durable(); only create_agent has middleware
+    raise ImportError(
+        "DurableTools is middleware for create_agent, which is in LangChain: pip install langchain"
+    ) from error
+
+if TYPE_CHECKING:
+    from ... import Agent, AsyncAgent
+
+
+class DurableTools(AgentMiddleware[Any, Any, Any]):
+    """Middleware for `create_agent`: after a crash no finished call is made again, and no tool silently repeated.
+
+    >>> create_agent(model, [pay, search], checkpointer=saver, middleware=[DurableTools(agent, steps=["search"])])
+
+    Put it first, around all other middleware. Every tool is an effect: its intent is on disk before it starts. `steps`
+    names tools that are safe to repeat, and `plain` those that are left alone, such as a graph of its own with durable
+    tools. `checks` has a function for a tool, that says afterwards whether it happened: `check(**arguments, key=...)`
+    returns `Done(result)`, `NotDone` or `Unknown`. When nobody knows, `on_doubt` says what to do, for all tools or by
+    name: "ask" a person, "retry" with the same key, or "fail". A tool that has been through `durable` keeps what was
+    said there. With `models=False` models are called as always.
+    """
+
+    def __init__(
+        self,
+        agent: Agent | AsyncAgent,
+        *,
+        steps: Collection[str] = (),
+        plain: Collection[str] = (),
+        checks: Mapping[str, Callable[..., Any]] | None = None,
+        on_doubt: str | Mapping[str, str] = "ask",
+        not_done: tuple[type[BaseException], ...] = (),
+        on_change: str = "error",
+        wait: float | None = 0.0,
+        models: bool = True,
+    ) -> None:
+        super().__init__()
+        known.learn()
+        if isinstance(steps, str) or isinstance(plain, str):
+            raise TypeError('steps= and plain= are lists of names: steps=["search"]')
+        self.tools = []
+        self._engine = agent._engine
+        self._plain, self._models = frozenset(plain), models
+        self._on_doubt, self._checks, self._steps = on_doubt, dict(checks or {}), frozenset(steps)
+        self._policy = Policy(True, None, "ask", not_done, on_change, wait)
+        for name in {"", *self._steps, *self._checks, *(on_doubt if isinstance(on_doubt, Mapping) else ())}:
+            self._policy_of(name).options()  # a mistake is told here, and not at the first call
+
+    def _policy_of(self, name: str) -> Policy:
+        doubt = self._on_doubt if isinstance(self._on_doubt, str) else self._on_doubt.get(name, "ask")
+        base = self._policy
+        return Policy(name not in self._steps, self._checks.get(name), doubt, base.not_done, base.on_change, base.wait)
+
+    # -- tools ------------------------------------------------------------------------------------------------------
+
+    def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Any]) -> Any:
+        """Do a tool once."""
+        name, asked = request.tool_call["name"], str(request.tool_call.get("id") or "")
+        if name in self._plain or request.tool is None:
+            return handler(request)
+        place, call = self._tool_call(request)
+        try:
+            came = do(self._engine, place, call, lambda _, key: handler(_inner(request, key)))
+        except GaveUp as error:
+            return gave_up(error, name, asked)
+        return message_of(came.result, name, asked)
+
+    async def awrap_tool_call(
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Any]]
+    ) -> Any:
+        """The same under asyncio."""
+        name, asked = request.tool_call["name"], str(request.tool_call.get("id") or "")
+        if name in self._plain or request.tool is None:
+            return await handler(request)
+        place, call = self._tool_call(request)
+        try:
+            came = await ado(self._engine, place, call, lambda _, key: handler(_inner(request, key)))
+        except GaveUp as error:
+            return gave_up(error, name, asked)
+        return message_of(came.result, name, asked)
+
+    def _tool_call(self, request: ToolCallRequest) -> tuple[Place, Call]:
+        tool, asked = request.tool, request.tool_call
+        place = place_of(request.runtime.config, asked["name"])
+        said = isinstance(tool, DurableTool)
+        policy = tool.policy if said else self._policy_of(asked["name"])
+        arguments = shown_to_model(tool, asked["args"], tool.key if said else None)
+        return place, tool_call(asked["name"], str(asked.get("id") or ""), arguments, place, policy)
+
+    # -- models -----------------------------------------------------------------------------------------------------
+
+    def wrap_model_call(self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any]) -> Any:
+        """Call a model once."""
+        if not self._models:
+            return handler(request)
+        if (again := under_way(request.messages)) is not None:
+            return ModelResponse(result=again)
+        place, call = _model_call(request)
+
+        def body(_: Mapping[str, Any], key: str) -> Any:
+            response = handler(_given(request))
+            _report(response)
+            return parts_of(response)
+
+        return _answer(request, do(self._engine, place, call, body))
+
+    async def awrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[Any]]
+    ) -> Any:
+        """The same under asyncio."""
+        if not self._models:
+            return await handler(request)
+        if (again := under_way(request.messages)) is not None:
+            return ModelResponse(result=again)
+        place, call = _model_call(request)
+
+        async def body(_: Mapping[str, Any], key: str) -> Any:
+            response = await handler(_given(request))
+            _report(response)
+            return parts_of(response)
+
+        return _answer(request, await ado(self._engine, place, call, body))
+
+
+def _inner(request: ToolCallRequest, key: str) -> ToolCallRequest:
+    """What the handler gets: a tool that is durable by itself is done here, and not once more in there."""
+    tool = request.tool
+    if not isinstance(tool, DurableTool):
+        return request
+    return request.override(tool=Keyed(tool, key))
+
+
+def _model_call(request: ModelRequest[Any]) -> tuple[Place, Call]:
+    """A call of a model, known by the conversation: prompts may hold the time of day, and are not looked at."""
+    place = place_of(None, "a model")
+    asked = request.messages[: len(request.messages) - len(repeated(request.messages))]
+    return place, Call("model", digest_of((place.path, asked)), {}, Policy(effect=False))
+
+
+def _given(request: ModelRequest[Any]) -> ModelRequest[Any]:
+    """What the model is asked: in the middle of a turn, not to begin it once more."""
+    again = repeated(request.messages)
+    before = request.messages[: len(request.messages) - len(again)]
+    return request.override(messages=before) if again and isinstance(before[-1], ToolMessage) else request
+
+
+def _answer(request: ModelRequest[Any], came: Came) -> ModelResponse[Any]:
+    """The response; what only repeated the question is forgotten, when the first asking of it is answered."""
+    response = answer_of(came.result, request.response_format)
+    if came.again or _given(request) is not request:
+        response.result = [*_forgetting(repeated(request.messages)), *response.result]
+    return response
+
+
+def _forgetting(messages: list[HumanMessage]) -> list[BaseMessage]:
+    return [RemoveMessage(id=one.id) for one in messages if one.id]
+
+
+def under_way(messages: list[AnyMessage]) -> list[BaseMessage] | None:
+    """The same input once more after a crash, instead of None, when it was answered and tools were under way.
+
+    What to do then: forget the second asking, and go on with that answer.
+    """
+    again = repeated(messages)
+    before = messages[: len(messages) - len(again)]
+    answers = [n for n, one in enumerate(before) if isinstance(one, AIMessage)]
+    if not again or not answers:
+        return None
+    last = before[answers[-1]]
+    said = {one.tool_call_id for one in before[answers[-1] :] if isinstance(one, ToolMessage)}
+    missing = isinstance(last, AIMessage) and any(call["id"] not in said for call in last.tool_calls)
+    return [*_forgetting(again), last] if missing else None
+
+
+def repeated(messages: list[AnyMessage]) -> list[HumanMessage]:
+    """What of the end is only the same input given once more, before it was answered to the end."""
+    humans = _humans_at_the_end(messages)
+    for size in range(1, len(humans) // 2 + 1):
+        if digest_of(humans[-size:]) == digest_of(humans[-2 * size : -size]):
+            return [*repeated(messages[:-size]), *humans[-size:]]
+    before = messages[: len(messages) - len(humans)]
+    if not humans or not before or (isinstance(before[-1], AIMessage) and not before[-1].tool_calls):
+        return []
+    while before and not isinstance(before[-1], HumanMessage):
+        before = before[:-1]
+    first = _humans_at_the_end(before)
+    asked = first[: len(first) - len(repeated(before))]
+    return humans if digest_of(asked) == digest_of(humans) else []
+
+
+def _humans_at_the_end(messages: list[AnyMessage]) -> list[HumanMessage]:
+    found = list[HumanMessage]()
+    for one in reversed(messages):
+        if not isinstance(one, HumanMessage):
+            break
+        found.insert(0, one)
+    return found
+
+
+def _report(response: Any) -> None:
+    """What the model has used, for `agent.usage()` and `agent.savings()`."""
+    frame = current()
+    for one in getattr(response, "result", [response]):
+        used = getattr(one, "usage_metadata", None)
+        if not used or frame is None:
+            continue
+        about, inside = one.response_metadata, used.get("input_token_details") or {}
+        made = usage.reported(
+            str(about.get("model_name") or about.get("model") or "unknown"),
+            str(about.get("model_provider") or ""),
+            int(used.get("input_tokens") or 0),
+            int(used.get("output_tokens") or 0),
+            int(inside.get("cache_read") or 0),
+            int(inside.get("cache_creation") or 0),
+        )
+        drive_sync(frame.run.store, usage.record(frame.run, made, None))

@@ -1,0 +1,114 @@
+"""Whether what a task came to is in a checkpoint of its graph, going by what the saver has.
+
+A task begins at a checkpoint. When the next one, made by the graph itself, follows from it, all that the tasks came to
+is in there. What is only written beside the first one does not count: new input makes the graph forget it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from typing import Any, Protocol
+
+from .places import Level, Place
+
+WRITTEN_SECONDS_MAX = 2.0
+"""How long a checkpoint that is on its way to the saver is waited for, with durability "async"."""
+
+
+class _Begun(Protocol):
+    @property
+    def levels(self) -> tuple[Level, ...]: ...
+
+    @property
+    def invocation(self) -> str: ...
+
+
+def all_past(place: Place, begun: Sequence[_Begun]) -> list[bool]:
+    """Of each, whether it is past. A call in a subgraph is, when its task there is, or the one around it."""
+    spaces: dict[str, _Space] = {}
+    passed: dict[str, str] = {}
+    """Of each invocation, the last checkpoint of the whole graph that it went beyond; those before it are past too."""
+    verdicts = [False] * len(begun)
+    # From the newest on: mostly it is past, and then no older checkpoint has to be read.
+    for index in sorted(range(len(begun)), key=lambda n: begun[n].levels[0].checkpoint, reverse=True):
+        it = begun[index]
+        whole = it.levels[0].checkpoint
+        if whole < passed.get(it.invocation, ""):
+            verdicts[index] = True
+            continue
+        for level in it.levels:
+            space = spaces.setdefault(level.ns, _Space(place, level.ns))
+            if space.has_passed(level.checkpoint):
+                verdicts[index] = True
+                if level is it.levels[0]:
+                    passed.setdefault(it.invocation, whole)
+                break
+    return verdicts
+
+
+class _Space:
+    """The checkpoints of a graph, or of a subgraph, from some point on."""
+
+    def __init__(self, place: Place, ns: str) -> None:
+        self._place, self._ns = place, ns
+        self._found: dict[str, Any] = {}
+        self._since: str | None = None
+
+    def _look(self, since: str) -> None:
+        if self._since is not None and self._since <= since:
+            return
+        self._since, self._found = since, self._read(since)
+        ours = next((level.checkpoint for level in self._place.levels if level.ns == self._ns), "")
+        until = time.monotonic() + WRITTEN_SECONDS_MAX
+        while ours > since and not self._is_here(ours) and time.monotonic() < until:
+            time.sleep(0.02)
+            self._found = self._read(since)
+
+    def _is_here(self, checkpoint: str) -> bool:
+        return checkpoint in self._found or self._place.writes_at_exit
+
+    def _read(self, since: str) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        with closing(iter(self._place.saver.list(self._where()))) as newest_first:
+            for one in newest_first:
+                if one.checkpoint["id"] < since:
+                    break
+                found[one.checkpoint["id"]] = one
+        return found
+
+    def _where(self, **more: str) -> Any:
+        return {"configurable": {"thread_id": self._place.thread, "checkpoint_ns": self._ns, **more}}
+
+    def has_passed(self, checkpoint: str) -> bool:
+        """Whether the tasks that began there are all done, and what they came to is kept."""
+        self._look(checkpoint)
+        if checkpoint in self._found:
+            return any(_parent(one) == checkpoint and _by_loop(one) for one in self._found.values())
+        return any(self._goes_beyond(one, checkpoint) for one in self._found.values())
+
+    def _goes_beyond(self, one: Any, checkpoint: str) -> bool:
+        """Whether one holds what came after another that is not there: never written ("exit"), or pruned since."""
+        if one.checkpoint["id"] < checkpoint or not _by_loop(one):
+            return False
+        before = _parent(one)
+        if before >= checkpoint:
+            return before not in self._found
+        step = self._step_of(before)
+        # Steps are numbered one by one: where some are missing, they were done and not written.
+        return step is not None and one.metadata.get("step", -1) - step > 1
+
+    def _step_of(self, checkpoint: str) -> int | None:
+        if not checkpoint:
+            return -2
+        found = self._place.saver.get_tuple(self._where(checkpoint_id=checkpoint))
+        return None if found is None else int(found.metadata.get("step", -2))
+
+
+def _parent(one: Any) -> str:
+    return str((one.parent_config or {}).get("configurable", {}).get("checkpoint_id") or "")
+
+
+def _by_loop(one: Any) -> bool:
+    return bool(one.metadata.get("source") == "loop")

@@ -1,0 +1,1 @@
+"""Perdure under other frameworks."""

@@ -1,0 +1,458 @@
+"""Tools of LangChain that are killed: what was done is not done again, and nobody guesses."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import time
+from collections.abc import Callable
+from contextvars import Context
+from pathlib import Path
+from typing import Annotated, Any, TypedDict
+
+import pytest
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import InjectedToolArg, tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.func import entrypoint, task
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode
+from langgraph.types import Command, interrupt
+
+from perdure import Agent, Diverged, Done, InDoubt, NotDone, NotDurable, RunBusy, RunWaiting
+from perdure.adapters.langgraph import DurableTools, PerdureSaver, durable, effect_key
+from perdure.failpoints import Moment, Site
+from tests.adapters.bot import ASK, THREAD, FileSaver, asks, pay_then_tell, shop
+from tests.conformance.kit import World, die, forked, in_child, killed_at
+
+OTHER: Any = {"configurable": {"thread_id": "t2"}}
+Pay = Callable[[int], str]
+
+
+def paying(world: World, *, dies: str = "") -> Pay:
+    """A tool that pays, and perhaps dies at it."""
+
+    def pay(amount: int) -> str:
+        """Pay."""
+        if dies == "before":
+            die()
+        world.do(f"paid {effect_key()}")
+        if dies == "after":
+            die()
+        return f"paid {amount}"
+
+    return pay
+
+
+def payments(world: World) -> list[str]:
+    return [what for what in world.all() if what.startswith("paid")]
+
+
+def checking(world: World) -> Callable[..., Any]:
+    """Asks the shop whether it has seen the key."""
+
+    def paid(amount: int, *, key: str) -> Any:
+        return Done(f"seen {amount}") if f"paid {key}" in world.all() else NotDone
+
+    return paid
+
+
+def killed(program: Callable[[], object]) -> None:
+    status = in_child(program)
+    assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+
+
+def has_begun(graph: Any, thread: Any) -> bool:
+    """With durability="exit", and at times with "async", nothing of the thread is there to go on with."""
+    return bool(graph.get_state(thread).values or graph.get_state(thread).next)
+
+
+RESUMES = [
+    ("sync", None, "before"),
+    ("sync", None, "after"),
+    ("sync", ASK, "after"),
+    ("async", None, "after"),
+    ("async", ASK, "after"),
+    ("exit", ASK, "before"),
+    ("exit", ASK, "after"),
+]
+
+
+def saver_of(folder: Path, durability: str) -> Any:
+    """Ours, or any other one."""
+    return FileSaver(folder) if durability == "async" else None
+
+
+@pytest.mark.parametrize(("durability", "again", "dies"), RESUMES)
+def test_a_tool_that_was_killed_is_done_once(
+    tmp_path: Path, store_url: str, world: World, durability: Any, again: Any, dies: str
+) -> None:
+    def first() -> None:
+        graph = shop(tmp_path, store_url, paying(world, dies=dies), saver=saver_of(tmp_path, durability))
+        graph.invoke(ASK, THREAD, durability=durability)
+
+    killed(first)
+    saver = saver_of(tmp_path, durability)
+    graph = shop(tmp_path, store_url, paying(world), checks={"pay": checking(world)}, saver=saver)
+    given = again if has_begun(graph, THREAD) else ASK
+    said = [one.content for one in graph.invoke(given, THREAD, durability=durability)["messages"]]
+    assert said == ["pay 10", "", said[2], f"done: {said[2]}"]
+    assert said[2] == ("seen 10" if dies == "after" else "paid 10")
+    assert len(payments(world)) == 1
+    assert world.count("model") == 2
+
+
+@pytest.mark.parametrize("durability", ["sync", "exit"])
+def test_killed_at_every_commit_of_its_own_it_pays_once(tmp_path: Path, store_url: str, durability: Any) -> None:
+    """The commits of a model's call and of a tool's, one after the other: the trail, the claim, the work, the end."""
+    sites = [Site.STATE, Site.RUN_CLAIM, Site.STEP_DONE, Site.EFFECT_INTENT, Site.EFFECT_OUTCOME, Site.RUN_END]
+    points = [(site, moment) for site in sites for moment in (Moment.BEFORE, Moment.AFTER)]
+    for number, (site, moment) in enumerate(points[number_of(durability) :: 2]):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        world, thread = World(folder), {"configurable": {"thread_id": f"t{number}"}}
+
+        def program(folder: Path = folder, world: World = world, thread: Any = thread) -> Any:
+            graph = shop(folder, store_url, paying(world), checks={"pay": checking(world)})
+            given = None if has_begun(graph, thread) else ASK
+            return graph.invoke(given, thread, durability=durability)
+
+        nth = 2 if site in (Site.STATE, Site.RUN_CLAIM, Site.RUN_END) else 1  # that of the tool
+        killed_at(program, site, moment, nth)
+        assert program()["messages"][-1].content.startswith("done: ")
+        assert len(payments(world)) == 1, (site, moment)
+        assert world.count("model") == 2 + ((site, moment) == (Site.STEP_DONE, Moment.BEFORE)), (site, moment)
+
+
+def number_of(durability: str) -> int:
+    return ["sync", "exit"].index(durability)
+
+
+def test_in_doubt_a_person_is_asked_and_then_the_graph_goes_on(tmp_path: Path, store_url: str, world: World) -> None:
+    killed(lambda: shop(tmp_path, store_url, paying(world, dies="after")).invoke(ASK, THREAD, durability="sync"))
+    graph, agent = shop(tmp_path, store_url, paying(world)), Agent("shop", store=store_url)
+    with pytest.raises(RunWaiting, match="nobody knows whether pay happened") as raised:
+        graph.invoke(None, THREAD)
+    [run] = [one.id for one in agent.runs.list() if one.id.startswith("t1/pay-")]
+    assert f"perdure answer {run}" in raised.value.hint
+    with pytest.raises(RunWaiting):
+        graph.invoke(ASK, THREAD)  # neither does asking once more
+    agent.runs.answer(run, done="receipt 7")
+    said = [one.content for one in graph.invoke(None, THREAD)["messages"]]
+    assert said == ["pay 10", "", "receipt 7", "done: receipt 7"]
+    assert len(payments(world)) == 1
+    assert world.count("model") == 2
+
+
+def test_when_a_person_gives_up_the_model_is_told(tmp_path: Path, store_url: str, world: World) -> None:
+    killed(lambda: shop(tmp_path, store_url, paying(world, dies="after")).invoke(ASK, THREAD, durability="sync"))
+    graph, agent = shop(tmp_path, store_url, paying(world)), Agent("shop", store=store_url)
+    with pytest.raises(RunWaiting):
+        graph.invoke(None, THREAD)
+    [run] = [one.id for one in agent.runs.list() if one.id.startswith("t1/pay-")]
+    agent.runs.answer(run, fail=True)
+    told = graph.invoke(None, THREAD)["messages"][-2]
+    assert told.status == "error" and "will not be tried again" in told.content
+    assert len(payments(world)) == 1
+
+
+def test_two_that_resume_one_thread_do_it_once(tmp_path: Path, store_url: str, world: World) -> None:
+    """The second is told who is at it, whatever LangGraph lets it do."""
+    killed(lambda: shop(tmp_path, store_url, paying(world, dies="before")).invoke(ASK, THREAD, durability="sync"))
+
+    def pay(amount: int) -> str:
+        """Pay."""
+        world.do(f"paid {effect_key()}")
+        assert in_child(lambda: Context().run(second)) == 0
+        return "paid"
+
+    def second() -> None:
+        other = shop(tmp_path, store_url, paying(world), checks={"pay": checking(world)})
+        with pytest.raises(RunBusy):
+            other.invoke(None, THREAD)
+
+    shop(tmp_path, store_url, pay, checks={"pay": checking(world)}).invoke(None, THREAD)
+    assert len(payments(world)) == 1
+
+
+def test_a_model_that_decides_otherwise_cannot_pay_again(tmp_path: Path, store_url: str, world: World) -> None:
+    """What was paid is not in the graph, and the conversation is another one: nobody may guess that it is new."""
+    killed(lambda: shop(tmp_path, store_url, paying(world, dies="after")).invoke(ASK, THREAD, durability="exit"))
+    other = {"messages": [{"role": "user", "content": "please pay 10"}]}
+
+    def script(messages: Any) -> Any:
+        return pay_then_tell(messages) if messages[-1].type == "tool" else asks("pay", ("other", {"amount": 10}))
+
+    with pytest.raises(Diverged, match="pay is in doubt"):
+        shop(tmp_path, store_url, paying(world), script=script).invoke(other, THREAD, durability="exit")
+    assert len(payments(world)) == 1
+    graph = shop(tmp_path, store_url, paying(world), script=script, on_change="rerun")
+    graph.invoke(other, THREAD, durability="exit")
+    assert len(payments(world)) == 2
+
+
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+def test_the_next_turn_and_a_fork_are_new(tmp_path: Path, store_url: str, world: World, durability: Any) -> None:
+    graph = shop(tmp_path, store_url, paying(world))
+    for turn in (1, 2, 3):
+        graph.invoke(ASK, THREAD, durability=durability)
+        assert (len(payments(world)), world.count("model")) == (turn, 2 * turn)
+    past = [one for one in graph.get_state_history(THREAD) if one.next == ("tools",)]
+    if durability != "exit":  # which has no checkpoint to go back to
+        graph.invoke(None, past[-1].config, durability=durability)
+        assert (len(payments(world)), world.count("model")) == (4, 7)
+    assert len(set(payments(world))) == len(payments(world))
+
+
+def test_an_interrupt_in_a_tool_waits_and_is_no_failure(tmp_path: Path, store_url: str, world: World) -> None:
+    def pay(amount: int) -> str:
+        """Pay."""
+        world.do(f"began {effect_key()}")
+        if interrupt("really?") != "yes":
+            return "refused"
+        world.do(f"paid {effect_key()}")
+        return "paid"
+
+    graph = shop(tmp_path, store_url, pay)
+    assert graph.invoke(ASK, THREAD)["__interrupt__"][0].value == "really?"
+    agent = Agent("shop", store=store_url)
+    assert {str(one.status) for one in agent.runs.list()} == {"finished", "interrupted"}
+    said = shop(tmp_path, store_url, pay).invoke(Command(resume="yes"), THREAD)["messages"]
+    assert said[-1].content == "done: paid"
+    began = [one for one in world.all() if one.startswith("began")]
+    assert len(began) == 2 and len(set(began)) == 1  # from its start, with the same key
+    assert len(payments(world)) == 1
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_parallel_tools_are_each_done_once(tmp_path: Path, store_url: str, world: World, asynchronous: bool) -> None:
+    """Killed in the third of three: the two that are done stay done, and nobody waits for anybody."""
+
+    def script(messages: Any) -> Any:
+        calls = [(f"c{n}", {"amount": n}) for n in (1, 2, 3)]
+        return pay_then_tell(messages) if messages[-1].type == "tool" else asks("pay", *calls)
+
+    def tool_of(dies: bool) -> Any:
+        def pay(amount: int) -> str:
+            """Pay."""
+            if dies and amount == 3:
+                while len(payments(world)) < 2:
+                    time.sleep(0.01)
+                time.sleep(0.2)
+                die()
+            world.do(f"paid {amount}")
+            return f"paid {amount}"
+
+        async def apay(amount: int) -> str:
+            """Pay."""
+            return await asyncio.to_thread(pay, amount)
+
+        return tool(apay if asynchronous else pay)
+
+    def program(dies: bool, given: Any) -> Any:
+        made = tool_of(dies)
+        made.name = "pay"
+        graph = shop(tmp_path, store_url, made, script=script, on_doubt={"pay": "retry"})
+        if asynchronous:
+            return asyncio.run(graph.ainvoke(given, THREAD, durability="sync"))
+        return graph.invoke(given, THREAD, durability="sync")
+
+    killed(lambda: program(True, ASK))
+    said = [one.content for one in program(False, None)["messages"] if one.type == "tool"]
+    assert said == ["paid 1", "paid 2", "paid 3"]
+    assert sorted(payments(world)) == ["paid 1", "paid 2", "paid 3"]
+
+
+def test_a_tools_errors_go_where_they_went(tmp_path: Path, store_url: str, world: World) -> None:
+    """NotDone is an error like any other; what leaves a doubt is not told to the model, which would try again."""
+
+    def pay(amount: int) -> str:
+        """Pay."""
+        world.do("paid")
+        raise NotDone("no money") if world.count("paid") == 1 else ConnectionError("gone")
+
+    graph = shop(tmp_path, store_url, pay)
+    with pytest.raises(NotDone, match="no money"):
+        graph.invoke(ASK, THREAD)
+    with pytest.raises(InDoubt, match="gone") as raised:
+        graph.invoke(None, THREAD)
+    assert isinstance(raised.value.__cause__, ConnectionError)
+    with pytest.raises(RunWaiting):
+        graph.invoke(None, THREAD)
+    assert world.count("paid") == 2
+
+
+class Plan(TypedDict):
+    amount: int
+    receipt: str
+
+
+def plain_graph(folder: Path, node: Any) -> Any:
+    builder = StateGraph(Plan)
+    builder.add_node("before", lambda state: {})
+    builder.add_node("pay", node)
+    builder.add_edge(START, "before")
+    builder.add_edge("before", "pay")
+    builder.add_edge("pay", END)
+    return builder.compile(checkpointer=FileSaver(folder))
+
+
+@pytest.mark.parametrize(("durability", "again"), [("sync", None), ("async", {"amount": 10}), ("exit", {"amount": 10})])
+def test_a_plain_node_is_done_once(tmp_path: Path, store_url: str, world: World, durability: Any, again: Any) -> None:
+    def node_of(dies: bool) -> Any:
+        def pay(state: Plan, config: RunnableConfig, *, key: str) -> Any:
+            world.do(f"paid {key}")
+            if dies:
+                die()
+            return {"receipt": f"paid {state['amount']}"}
+
+        return durable(pay, agent=Agent("shop", store=store_url), check=paid)
+
+    def paid(state: Plan, *, key: str) -> Any:
+        return Done({"receipt": "seen"}) if f"paid {key}" in world.all() else NotDone
+
+    killed(lambda: plain_graph(tmp_path, node_of(True)).invoke({"amount": 10}, THREAD, durability=durability))
+    graph = plain_graph(tmp_path, node_of(False))
+    given = None if again is None else again
+    assert graph.invoke(given, THREAD, durability=durability)["receipt"] == "seen"
+    assert len(payments(world)) == 1
+    assert graph.invoke({"amount": 10}, THREAD, durability=durability)["receipt"] == "paid 10"
+    assert len(payments(world)) == 2  # said once more, it is wanted once more
+
+
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+def test_a_tool_in_a_subgraph_is_done_once(tmp_path: Path, store_url: str, world: World, durability: Any) -> None:
+    def graph_of(dies: str) -> Any:
+        inner = shop(tmp_path, store_url, paying(world, dies=dies), checks={"pay": checking(world)}, part=True)
+        builder = StateGraph(MessagesState)
+        builder.add_node("shop", inner)
+        builder.add_edge(START, "shop")
+        return builder.compile(checkpointer=PerdureSaver(Agent("shop", store=store_url)))
+
+    killed(lambda: graph_of("after").invoke(ASK, THREAD, durability=durability))
+    graph = graph_of("")
+    given = None if has_begun(graph, THREAD) else ASK
+    assert graph.invoke(given, THREAD, durability=durability)["messages"][-1].content == "done: seen 10"
+    assert (len(payments(world)), world.count("model")) == (1, 2)
+    assert graph.invoke(ASK, THREAD, durability=durability)["messages"][-1].content == "done: paid 10"
+    assert (len(payments(world)), world.count("model")) == (2, 4)
+
+
+def test_tasks_of_the_functional_api_are_done_once(tmp_path: Path, store_url: str, world: World) -> None:
+    agent = Agent("shop", store=store_url)
+
+    def flow_of(dies: bool) -> Any:
+        def pay(amount: int, *, key: str) -> str:
+            world.do(f"paid {key}")
+            if dies and len(payments(world)) == 2:
+                die()
+            return f"paid {amount}"
+
+        paying_task = task(durable(pay, check=checking(world)))
+
+        @entrypoint(checkpointer=PerdureSaver(agent))
+        def flow(amount: int) -> list[str]:
+            return [paying_task(amount).result(), paying_task(amount).result()]
+
+        return flow
+
+    killed(lambda: flow_of(True).invoke(10, THREAD, durability="exit"))
+    assert flow_of(False).invoke(10, THREAD, durability="exit") == ["paid 10", "seen 10"]
+    assert len(set(payments(world))) == 2 == len(payments(world))
+
+
+def test_a_durable_tool_needs_no_middleware(tmp_path: Path, store_url: str, world: World) -> None:
+    agent = Agent("shop", store=store_url)
+
+    @tool
+    def pay(amount: int, key: Annotated[str, InjectedToolArg]) -> str:
+        """Pay."""
+        world.do(f"paid {key}")
+        return f"paid {amount} with {len(key)}"
+
+    made = durable(pay, agent=agent, key="key")
+    assert set(made.tool_call_schema.model_json_schema()["properties"]) == {"amount"}
+    builder = StateGraph(MessagesState)
+    builder.add_node("tools", ToolNode([made]))
+    builder.add_edge(START, "tools")
+    graph = builder.compile(checkpointer=FileSaver(tmp_path))
+    said = graph.invoke({"messages": [asks("pay", ("c1", {"amount": 7}))]}, THREAD)["messages"][-1]
+    assert said.content.startswith("paid 7 with ") and not said.content.endswith(" 0")
+    assert shop(tmp_path / "..", store_url, made, saver=InMemorySaver()).invoke(ASK, OTHER)["messages"][-2].content
+    assert len(payments(world)) == 2
+
+
+def test_outside_of_a_thread_it_says_so(store_url: str, world: World) -> None:
+    pay = durable(paying(world), agent=Agent("shop", store=store_url))
+    with pytest.raises(NotDurable, match="checkpointer"):
+        pay(10)
+    with pytest.raises(ValueError, match="on_doubt|in_doubt"):
+        durable(paying(world), on_doubt="guess")
+    with pytest.raises(TypeError, match="steps="):
+        DurableTools(Agent("shop", store=store_url), steps="search")
+
+
+def test_what_was_not_paid_again_is_counted(tmp_path: Path, store_url: str, world: World) -> None:
+    killed(lambda: shop(tmp_path, store_url, paying(world, dies="before")).invoke(ASK, THREAD, durability="exit"))
+    shop(tmp_path, store_url, paying(world), on_doubt="retry").invoke(ASK, THREAD, durability="exit")
+    agent = Agent("shop", store=store_url)
+    assert agent.usage().input_tokens == 200
+    assert (agent.savings().calls, agent.savings().input_tokens) == (1, 100)
+    assert len(payments(world)) == 1
+
+
+@pytest.mark.soak
+def test_a_hundred_rounds(tmp_path: Path, store_url: str) -> None:
+    """Killed at some moment of its time in the tool, or around it: it pays once."""
+    for number in range(100):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        a_round(folder, store_url, random.Random(number))
+
+
+def test_some_rounds(tmp_path: Path, store_url: str) -> None:
+    for number in range(4):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        a_round(folder, store_url, random.Random(number))
+
+
+def a_round(folder: Path, store_url: str, chance: random.Random) -> None:
+    """Killed by another process at a moment that nobody has chosen, and resumed until it gets through."""
+    world, durability = World(folder), chance.choice(["sync", "async", "exit"])
+    thread: Any = {"configurable": {"thread_id": folder.name}}
+
+    def pay(amount: int) -> str:
+        """Pay."""
+        time.sleep(0.02)
+        world.do(f"paid {effect_key()}")
+        time.sleep(0.02)
+        return f"paid {amount}"
+
+    def program() -> None:
+        graph = shop(folder, store_url, pay, checks={"pay": checking(world)})
+        given = chance.choice([None, ASK]) if has_begun(graph, thread) else ASK
+        graph.invoke(given, thread, durability=durability)
+
+    for _ in range(3):
+        pid = forked(program)
+        while not world.all():
+            time.sleep(0.005)
+        time.sleep(chance.random() * 0.12)
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        if is_done(store_url, thread):
+            break
+    if not is_done(store_url, thread):
+        program()
+    assert is_done(store_url, thread)
+    assert len(payments(world)) == 1, (durability, world.all())
+
+
+def is_done(store_url: str, thread: Any) -> bool:
+    """Whether the conversation has come to its end, going by what is saved."""
+    found = PerdureSaver(Agent("shop", store=store_url)).get(thread)
+    said = found["channel_values"].get("messages", []) if found else []
+    return bool(said) and said[-1].content.startswith("done")
