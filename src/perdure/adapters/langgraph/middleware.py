@@ -102,9 +102,9 @@ class DurableTools(AgentMiddleware[Any, Any, Any]):
     def _tool_call(self, request: ToolCallRequest) -> tuple[Place, Call]:
         tool, asked = request.tool, request.tool_call
         place = place_of(request.runtime.config, asked["name"])
-        said = isinstance(tool, DurableTool)
-        policy = tool.policy if said else self._policy_of(asked["name"])
-        arguments = shown_to_model(tool, asked["args"], tool.key if said else None)
+        said = tool if isinstance(tool, DurableTool) else None
+        policy = self._policy_of(asked["name"]) if said is None else said.policy
+        arguments = shown_to_model(tool, asked["args"], None if said is None else said.key)
         return place, tool_call(asked["name"], str(asked.get("id") or ""), arguments, place, policy)
 
     # -- models -----------------------------------------------------------------------------------------------------
@@ -147,7 +147,8 @@ def _inner(request: ToolCallRequest, key: str) -> ToolCallRequest:
     tool = request.tool
     if not isinstance(tool, DurableTool):
         return request
-    return request.override(tool=Keyed(tool, key))
+    keyed: Any = Keyed(tool, key)
+    return request.override(tool=keyed)
 
 
 def _model_call(request: ModelRequest[Any]) -> tuple[Place, Call]:
@@ -166,7 +167,7 @@ def _given(request: ModelRequest[Any]) -> ModelRequest[Any]:
 
 def _answer(request: ModelRequest[Any], came: Came) -> ModelResponse[Any]:
     """The response; what only repeated the question is forgotten, when the first asking of it is answered."""
-    response = answer_of(came.result, request.response_format)
+    response: ModelResponse[Any] = answer_of(came.result, request.response_format)
     if came.again or _given(request) is not request:
         response.result = [*_forgetting(repeated(request.messages)), *response.result]
     return response

@@ -70,7 +70,7 @@ def _function(
     told = key or Signature(function, ()).key_name
     if told is not None and told not in signature.parameters:
         raise TypeError(f"durable(key={told!r}): {function!r} has no such parameter")
-    label = name or getattr(function, "__name__", type(function).__name__)
+    label = str(name or getattr(function, "__name__", type(function).__name__))
     wrap = _async_wrapper if inspect.iscoroutinefunction(function) else _wrapper
     made = update_wrapper(wrap(function, signature, label, policy, engine, told), function)
     left = [one for one in signature.parameters.values() if one.name != told]
