@@ -101,6 +101,7 @@ def test_an_effect_that_nobody_can_check_is_asked_about(folder: Path, crashtest:
     report = crashtest("clean_asks.py", count_effects="cat world.txt", only=places)
     report.assert_survives()
     assert [trial.verdict for trial in report.trials] == ["asked", "asked", "survived"]
+    assert report.notes[0].startswith("asked: nobody could know whether pay had happened")
 
 
 def test_an_effect_that_raises_after_it_happened_is_not_repeated_unseen(folder: Path, crashtest: Crashtest) -> None:
@@ -199,7 +200,9 @@ def test_ctrl_c_shows_what_was_found_so_far(folder: Path) -> None:
 )
 def test_the_examples_survive(example: str, world: str, tmp_path: Path, crashtest: Crashtest) -> None:
     shutil.copy(ROOT / "examples" / f"{example}.py", tmp_path)
-    crashtest(tmp_path / f"{example}.py", count_effects=world, limit=5).assert_survives()
+    report = crashtest(tmp_path / f"{example}.py", count_effects=world, limit=5)
+    report.assert_survives()
+    assert ("going by the store alone" in report.summary()) == (not world)
 
 
 def test_the_command_tells_people_programs_and_ci(folder: Path) -> None:

@@ -144,7 +144,7 @@ def _states_in_the_open(learned: Learned, done: Round) -> Iterator[Finding]:
         yield Finding(
             "state written in the open",
             f"{what} {base.partition(': ')[2].removeprefix('state ')} is written in the open, at every start again",
-            "write it inside a step, an effect or an item: there it lands once",
+            "write it inside a step, an effect or the body of run.each: there it lands once",
             lines[0].at if lines else "", (evidence,),
         )  # fmt: skip
 

@@ -109,6 +109,8 @@ class Report(msgspec.Struct, frozen=True):
     interrupted: bool = False
     repeats: dict[str, Repeat] = {}
     """By the identity of a finding."""
+    counted: bool = True
+    """Whether effects were counted outside, too."""
 
     @property
     def survived(self) -> bool:
@@ -178,7 +180,8 @@ class Report(msgspec.Struct, frozen=True):
         if failed:
             things = _counted(len(self._told_apart()[0]), "thing")
             return f"{begun}FAILED: {failed} of {_counted(len(self.trials), 'try', 'tries')}, {things} to change{tail}"
-        return f"{begun}survived: all {_counted(len(self.trials), 'try', 'tries')}{tail}"
+        by = "" if self.counted else ", going by the store alone"
+        return f"{begun}survived: all {_counted(len(self.trials), 'try', 'tries')}{by}{tail}"
 
     def _told_apart(self) -> tuple[list[tuple[Finding, list[Trial]]], list[tuple[Finding, list[Trial]]]]:
         """What is told at length, and what most likely is only another sight of it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
@@ -85,6 +86,8 @@ class _Test:
         self._lock = threading.Lock()
         self._notes: list[str] = []
         self._left_out = 0
+        self._asked: Counter[str] = Counter()
+        """In how many tries it stayed open whether an effect had happened."""
         self._began = time.monotonic()
 
     def perform(self) -> Report:
@@ -107,6 +110,7 @@ class _Test:
         return Report(
             self._stage.program, self._wish.said(), time.monotonic() - self._began, undisturbed, len(places),
             tuple(self._trials), (*self._notes, *self._bounds(len(places))), interrupted, self._repeats,
+            bool(self._wish.count_effects),
         )  # fmt: skip
 
     def _in_peace(self, *, thorough: bool = False, beating: bool = False) -> Round:
@@ -135,13 +139,16 @@ class _Test:
 
     def _note_outside(self, one: Round) -> None:
         if not self._wish.count_effects:
-            grown = f"; {', '.join(one.grown[:3])} grew" if one.grown else ""
+            grown = f" {one.grown[0]}" if one.grown else ""
+            grown += f", or {', '.join(one.grown[1:3])}, which grew too" if len(one.grown) > 1 else ""
             self._notes.append(f"the world outside was not counted: say where effects show with --count-effects{grown}")
         elif not self._learned.outside:
             self._notes.append(f"--count-effects {self._wish.count_effects}: undisturbed, nothing was counted there")
 
     def _bounds(self, places: int) -> list[str]:
         found = []
+        if self._asked:
+            found.append(_about_asked(self._asked))
         if missed := sum(not trial.reached for trial in self._trials):
             found.append(f"{missed} of these tries came too late: the program went another way, or had ended")
         killed = sum(len(t.places) == 1 and t.places[0].manner in (Manner.KILL, Manner.RAISE) for t in self._trials)
@@ -211,6 +218,8 @@ class _Test:
         )  # fmt: skip
         with self._lock:
             self._trials.append(trial)
+            if trial.verdict == Verdict.ASKED:
+                self._asked.update({one.name for one in done.snapshot.effects if one.asked})
             if findings:
                 self._failed[places] = done
             if done.reached and len(places) == 1 and places[0].manner == Manner.KILL:
@@ -260,6 +269,15 @@ def _noticed(places: tuple[Place, ...], done: Round) -> tuple[Place, ...]:
         return places
     at = done.instant
     return (Place(first.name, at.words, at.at, at.inside, at.name), *more)
+
+
+def _about_asked(asked: Counter[str]) -> str:
+    """What the column means, and how to need nobody."""
+    names = ", ".join(name for name, _ in asked.most_common(3))
+    return (
+        f"asked: nobody could know whether {names} had happened, so the run waits for a person (`perdure answer`). "
+        "Nothing is lost or repeated. It finds out by itself with check= and timeout= at @agent.effect"
+    )
 
 
 def _verdict(findings: Sequence[Finding], done: Round) -> Verdict:
