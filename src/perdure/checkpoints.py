@@ -198,25 +198,25 @@ def _new_rule(engine: Engine, wanted: Wanted) -> list[Ask]:
     return [] if rules_of(engine).get(wanted.name) == wanted.keep else [_rule(engine, wanted.name, wanted.keep)]
 
 
-def _rule(engine: Engine, pattern: str, keep: Keep | None) -> Ask:
-    place = (engine.stream, RULES, named(pattern, "a checkpoint's name"))
+def _rule(engine: Engine, pattern: str, keep: Keep | None, space: str = RULES) -> Ask:
+    place = (engine.stream, space, named(pattern, "a pattern of names"))
     if keep is None:
         return Ask(place)
     packed, made = objects.pack(engine.store, stored_form(keep), "retention")
     return Ask(place, packed, made)
 
 
-def rules_of(engine: Engine) -> dict[str, Keep]:
+def rules_of(engine: Engine, space: str = RULES) -> dict[str, Keep]:
     """The rules of an agent, by the pattern of names that each is about."""
     if not engine.is_known():
         return {}
-    return policies_in(engine.store.read("entries_of", (engine.stream, RULES, engine.store.clock.wall_ms())))
+    return policies_in(engine.store.read("entries_of", (engine.stream, space, engine.store.clock.wall_ms())))
 
 
-def retain(engine: Engine, pattern: str, keep: Keep) -> Protocol[None]:
+def retain(engine: Engine, pattern: str, keep: Keep, space: str = RULES) -> Protocol[None]:
     """Set the rule for a name or a pattern of names; one that says nothing takes the rule back."""
     yield Read(engine.ensure_agent)
-    yield from write(engine, Site.STATE, [_rule(engine, pattern, None if keep == EVERYTHING else keep)])
+    yield from write(engine, Site.STATE, [_rule(engine, pattern, None if keep == EVERYTHING else keep, space)])
 
 
 def pinned(engine: Engine, name: str, version: int) -> bool:

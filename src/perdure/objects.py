@@ -159,8 +159,9 @@ PACKED_FIELDS = frozenset({"input", "result", "error", "arguments", "value", "me
 """Fields of records that hold packed values."""
 
 
-Dropped = tuple[str, int, str, int]
-"""A version of something that was dropped: the name of its record, whose it is, its name and its number."""
+Dropped = tuple[str | int, ...]
+"""A version of something that was dropped: the name of its record, whose it is, its name and its number; of a thread
+its id, and of a checkpoint of it the namespace and the id too."""
 
 
 class Drops:
@@ -182,7 +183,9 @@ class Drops:
     def __contains__(self, which: object) -> bool:
         if isinstance(which, ThreadPut | ThreadWrote):
             point = (which.owner, which.thread, which.ns, which.id)
-            return bool(which.life < max(self._lives.get(point[:2], 0), self._points.get(point, 0)))
+            if which.life < max(self._lives.get(point[:2], 0), self._points.get(point, 0)):
+                return True
+            return ("Thread", *point) in self._versions or ("Thread", *point[:2]) in self._versions
         return which in self._versions
 
 

@@ -22,6 +22,7 @@ from .limits import GC_BATCH
 from .process import this_process
 from .run.requests import drive_sync
 from .store.base import Script, Statement, Store, Unit
+from .threads import retaining
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -45,6 +46,8 @@ class GcReport(msgspec.Struct, frozen=True):
     """Keys whose time had run out."""
     checkpoints: Part = Part()
     """Versions that the rules of `checkpoint.retain` do not keep. Their bytes are among those of the objects."""
+    threads: Part = Part()
+    """The same of threads, by the rules of `threads.retain`."""
     events: Part = Part()
     """Entries of the journal that were archived and folded."""
     objects: Part = Part()
@@ -62,7 +65,9 @@ class GcReport(msgspec.Struct, frozen=True):
     @property
     def nothing(self) -> bool:
         """Whether there was nothing to free."""
-        return not any(part.count for part in (self.state, self.checkpoints, self.events, self.objects, self.holders))
+        return not any(
+            part.count for part in (self.state, self.checkpoints, self.threads, self.events, self.objects, self.holders)
+        )
 
     def __str__(self) -> str:
         found = [f"{part.count} {one if part.count == 1 else many}" for one, many, part in self.parts() if part.count]
@@ -73,6 +78,7 @@ class GcReport(msgspec.Struct, frozen=True):
         """Each kind of thing in words, for one and for many."""
         yield "expired key of state", "expired keys of state", self.state
         yield "old checkpoint", "old checkpoints", self.checkpoints
+        yield "old checkpoint of threads", "old checkpoints of threads", self.threads
         yield "folded entry", "folded entries", self.events
         yield "unreferenced object", "unreferenced objects", self.objects
         yield "dead holder", "dead holders", self.holders
@@ -100,6 +106,7 @@ def gc(
     before = _bytes_of(store)
     swept = _sweep(known, tell)
     dropped = Part(sum(_drop(engine, tell) for engine in known))
+    threads = Part(sum(retaining.let_go(engine, tell) for engine in known))
     folder = archive_folder or archive.folder_of(store)
     signing = _signing(known, wanted.entries)
     holds = _held(signing, wanted)
@@ -116,6 +123,7 @@ def gc(
         False,
         swept,
         dropped,
+        threads,
         Part(sum(it.entries for it in folds), sum(it.bytes for it in folds)),
         Part(freed.objects, freed.bytes),
         Part(holders),
@@ -129,6 +137,7 @@ def gc(
 def _told(store: Store, known: Sequence[Engine], wanted: Horizons, tell: Progress) -> GcReport:
     """What would be freed: the same looks, and the objects that nothing would refer to then."""
     drops = [mark for engine in known for mark in outdated(engine)]
+    idle = [one for engine in known for one in retaining.outdated(engine)]
     signing = _signing(known, wanted.entries)
     holds = _held(signing, wanted)
     found = {
@@ -140,7 +149,10 @@ def _told(store: Store, known: Sequence[Engine], wanted: Horizons, tell: Progres
     marks = collect.marked(
         store,
         lambda done, total: tell("looking", done, total),
-        [("CheckpointMade", *mark.place, version) for mark in drops for version in mark.drops],
+        [
+            *(("CheckpointMade", *mark.place, version) for mark in drops for version in mark.drops),
+            *(which for one in idle for which in one.dropped()),
+        ],
         lambda stream, seq: stream in found and seq <= found[stream].upto and seq not in kept[stream],
     )
     sizes = [size for page in collect.unused(store, marks) for _, size in page]
@@ -149,6 +161,7 @@ def _told(store: Store, known: Sequence[Engine], wanted: Horizons, tell: Progres
         True,
         _expired(known),
         Part(sum(len(mark.drops) for mark in drops)),
+        Part(sum(one.count for one in idle)),
         Part(sum(plan.gone for plan in found.values()), sum(plan.bytes for plan in found.values())),
         Part(len(sizes), sum(sizes)),
         _dead(store),

@@ -16,6 +16,8 @@ from perdure.collect import Sweep, collect, marked, unused
 from perdure.failpoints import Moment, Site
 from perdure.limits import SWEEP_KEYS_MAX, SWEEP_WRITES
 from perdure.run.requests import drive_sync
+from perdure.threads import keeping, retaining
+from perdure.threads.writing import Checkpoint, put
 
 from .kit import agent_at, in_child, killed_at
 from .test_checkpoints import in_order, noise
@@ -282,3 +284,40 @@ def test_an_agent_that_nobody_knows_frees_nothing(store_url: str) -> None:
     assert in_child(lambda: agent_at(store_url, "nobody").gc()) == 0
     assert agent_at(store_url, "nobody").gc().nothing
     assert str(agent_at(store_url, "nobody").gc()) == "nothing to free"
+
+
+# -- threads ----------------------------------------------------------------------------------------------------------
+
+
+def put_thread(agent: Agent, thread: str, count: int) -> None:
+    """A conversation of large messages, one checkpoint after the other."""
+    for number in range(count):
+        values = {"messages": [noise(index, 3000) for index in range(number + 1)], thread: noise(number)}
+        before = f"{number - 1:08}" if number else ""
+        wanted = Checkpoint(thread, "", f"{number:08}", before, {}, {}, values, dict.fromkeys(values, number))
+        drive_sync(agent._engine.store, put(agent._engine, wanted))
+
+
+def test_threads_go_by_age_and_by_count_but_not_one_that_somebody_goes_on_with(store_url: str) -> None:
+    agent = agent_at(store_url)
+    for thread in ("guest-1", "guest-2", "long"):
+        put_thread(agent, thread, 5)
+    agent.threads.retain(keep_last=2)
+    agent.threads.retain("guest-*", idle_for="1ms")
+    assert [it.pattern for it in agent.threads.retention()] == ["*", "guest-*"]
+    time.sleep(0.005)
+    [first, second, _] = retaining.outdated(agent._engine)
+    assert (first.thread, second.thread, first.count) == ("guest-1", "guest-2", 5)
+    told = agent.gc(dry_run=True)
+    assert told.threads.count == 13
+    put_thread(agent, "guest-2", 6)
+    protocol = keeping.delete_idle(agent._engine, second.thread, second.since)
+    assert drive_sync(agent._engine.store, protocol) == 0, "somebody has gone on with it"
+    agent.threads.retain("guest-2", keep_last=2)
+    told = agent.gc(dry_run=True)
+    assert told.threads.count == 5 + 4 + 3
+    freed = agent.gc()
+    assert (freed.threads, freed.objects) == (told.threads, told.objects)
+    assert {it.id: it.checkpoints for it in agent.threads.list()} == {"guest-2": 2, "long": 2}
+    assert agent.threads.state("long")["messages"] == [noise(index, 3000) for index in range(5)]
+    in_order(store_url)

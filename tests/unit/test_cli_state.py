@@ -75,3 +75,22 @@ def test_of_several_agents_one_must_be_named(tmp_path: Path, capsys: pytest.Capt
         assert "ann, ben; say which one with --agent" in told(path, capsys, *what, code=2)
     assert told(path, capsys, "state", "seen", "who", "--agent", "ben") == "'ben'\n"
     assert told(path, capsys, "checkpoints", "done", "--agent", "ann", "--json")["value"] == "ann"
+
+
+def test_threads_are_listed_and_shown_without_their_framework(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    listed = {it["id"]: it for it in told(path, capsys, "threads", "--json")}
+    assert listed.keys() == {"talk", "copy"}
+    assert told(path, capsys, "threads").splitlines()[0].split() == ["THREAD", "AGENT", "CHECKPOINTS", "LAST"]
+    seen = told(path, capsys, "threads", "talk", "--json")
+    assert seen["checkpoints"] == listed["talk"]["checkpoints"] == len(seen["history"])
+    newest, before = seen["history"][0], seen["history"][1]
+    assert newest["parent"] == before["id"]
+    assert newest["changes"]
+    older = told(path, capsys, "threads", "talk", "--at", before["id"], "--json")
+    assert older["values"] != seen["values"]
+    text = told(path, capsys, "show", "talk", "--last", "1")
+    assert newest["changes"][0] in text
+    assert f"the newest 1 of {seen['checkpoints']}" in text
+    assert before["id"] not in text
+    assert "did you mean 'talk'" in told(path, capsys, "threads", "tolk", code=2)
+    assert "talk" in told(path, capsys, "threads", "talk", "--at", "nothing", code=2)

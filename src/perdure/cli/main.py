@@ -47,6 +47,7 @@ COMMANDS = {
     "handoff": ("handoff", "Write a brief for whoever goes on with a run: a person, a process, a model."),
     "state": ("state", "Show what agents keep in `agent.state`: namespaces, keys, values and their history."),
     "checkpoints": ("checkpoints", "Show the checkpoints of agents: named snapshots, and what is in one."),
+    "threads": ("threads", "Show the threads that LangGraph has saved: their values, and what changed when."),
     "usage": ("cost", "What calls of models have cost."),
     "savings": ("cost", "What resuming has saved: the amnesia tax not paid."),
     "events": ("events", "Show what agents have noted, the newest last."),

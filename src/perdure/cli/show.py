@@ -12,11 +12,12 @@ import msgspec
 
 from ..branches.moments import run_at
 from ..records import Forked, Status
-from ..runs import EffectInDoubt, Question, RunInfo, RunSummary, get_run
+from ..runs import EffectInDoubt, Question, RunInfo, RunSummary, find_queued, find_runs, get_run
 from ..tasks.queues import list_queues
 from ..usage import Totals
 from .output import Output, ago, clean, shown, when
 from .stores import agent_option, common, existing_store, moment, one_run, run_argument, said_again, tolerant
+from .threads import has_thread, show_thread
 from .timeline import in_words
 
 if TYPE_CHECKING:
@@ -47,9 +48,12 @@ class Doubt(msgspec.Struct, frozen=True):
 def show(run: str, agent: str | None, last: int | None, at: str | None, url: str | None, as_json: bool) -> int:
     """Show a run: what it did, what it has, what it waits for; now or at any moment.
 
-    Values of types that only your program knows are named, not shown.
+    Where there is no run of that id, the thread that LangGraph has saved under it: see `perdure threads`. Values of
+    types that only your program knows are named, not shown.
     """
     out = Output(as_json)
+    if _is_thread(run, agent, url):
+        return show_thread(out, run, agent, at, last, url)
     with existing_store(url) as store:
         summary = one_run(store, run, agent, queued=at is None)
         unpack = tolerant(store)
@@ -106,6 +110,13 @@ def _show_queued(out: Output, store: Store, run: RunSummary) -> None:
         ("input", shown(given)),
     ]
     out.table(("FACT", "VALUE"), [line for line in lines if line[1]])
+
+
+def _is_thread(name: str, agent: str | None, url: str | None) -> bool:
+    """Whether there is a thread of that id, and no run."""
+    with existing_store(url) as store:
+        runs = [*find_runs(store, name), *find_queued(store, name)]
+        return not runs and has_thread(store, name, agent)
 
 
 def _doubt(store: Store, info: RunInfo, effect: EffectInDoubt) -> Doubt:

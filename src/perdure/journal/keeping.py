@@ -1,4 +1,4 @@
-"""How long checkpoints are kept: rules by name, which are state of the agent themselves, and journalled as such."""
+"""How long checkpoints and threads are kept: rules by name, which are state of the agent, and journalled as such."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from ..objects import reference
 SPACE = "perdure:retention"
 """The namespace of an agent's state that has its rules; a key is the pattern of names that it is about."""
 
+THREADS = "perdure:threads"
+"""That with the rules for threads, by patterns of their ids."""
+
 
 REPLAYS = "perdure:replays"
 """That with what replays came to, of which the events were folded."""
@@ -24,6 +27,8 @@ class Keep(msgspec.Struct, frozen=True):
 
     last: int = 0
     milliseconds: int = 0
+    idle: int = 0
+    """Of a thread: milliseconds without anything new, after which all of it goes."""
 
 
 EVERYTHING = Keep()
@@ -31,7 +36,8 @@ EVERYTHING = Keep()
 
 def stored_form(keep: Keep) -> dict[str, int]:
     """The rule as a value of the state."""
-    return {"last": keep.last, "milliseconds": keep.milliseconds}
+    idle = {"idle": keep.idle} if keep.idle else {}
+    return {"last": keep.last, "milliseconds": keep.milliseconds, **idle}
 
 
 def policies_in(rows: Sequence[tuple[Any, ...]]) -> dict[str, Keep]:
@@ -41,7 +47,7 @@ def policies_in(rows: Sequence[tuple[Any, ...]]) -> dict[str, Keep]:
 
 def _rule(packed: bytes) -> Keep:
     found = codec.decode(packed[1:])
-    return Keep(int(found["last"]), int(found["milliseconds"]))
+    return Keep(int(found["last"]), int(found["milliseconds"]), int(found.get("idle", 0)))
 
 
 def keep_of(policies: Mapping[str, Keep], name: str) -> Keep:

@@ -8,8 +8,10 @@ from typing import Any
 
 from ..checkpoints import read_keep
 from ..durations import Duration
-from ..threads import keeping, listing
-from ..threads.listing import PointInfo, ThreadChange, ThreadInfo
+from ..threads import keeping, listing, retaining
+from ..threads.listing import PointInfo, ThreadInfo
+from ..threads.retaining import ThreadRetention
+from ..trees import Change
 from .face import Face
 
 
@@ -33,12 +35,12 @@ class Threads(Face):
         """
         return self._read(lambda: listing.state(self._engine, thread, at, ns))
 
-    def history(self, thread: str, *, ns: str | None = None) -> builtins.list[PointInfo]:
+    def history(self, thread: str, *, ns: str | None = None, limit: int | None = None) -> builtins.list[PointInfo]:
         """The checkpoints of a thread, newest first, without their states; of one namespace, or of all."""
-        return self._read(lambda: listing.history(self._engine, thread, ns))
+        return self._read(lambda: listing.history(self._engine, thread, ns, limit))
 
-    def diff(self, thread: str, a: str, b: str | None = None, *, ns: str = "") -> builtins.list[ThreadChange]:
-        """What changed from checkpoint `a` to `b`, or to where the thread is, channel by channel.
+    def diff(self, thread: str, a: str, b: str | None = None, *, ns: str = "") -> builtins.list[Change]:
+        """What changed from checkpoint `a` to `b`, or to where the thread is, path by path.
 
         >>> for change in agent.threads.diff("trip-42", first, second):
         ...     print(change)
@@ -59,3 +61,24 @@ class Threads(Face):
         >>> agent.threads.prune("trip-42", keep_last=10, keep_for="30d")
         """
         return self._do(keeping.prune(self._engine, thread, read_keep(keep_last, keep_for)))
+
+    def retain(
+        self,
+        pattern: str = "*",
+        *,
+        keep_last: int | None = None,
+        keep_for: Duration | None = None,
+        idle_for: Duration | None = None,
+    ) -> None:
+        """Say for all threads whose id fits a pattern what `gc` keeps of them; without a rule everything stays again.
+
+        `keep_last` checkpoints of each namespace, and those younger than `keep_for`; a thread to which nothing was put
+        for `idle_for` goes whole. The rule of an id itself goes before, and of several patterns the longest.
+
+        >>> agent.threads.retain(keep_last=20, idle_for="90d")
+        """
+        self._do(retaining.retain(self._engine, pattern, keep_last, keep_for, idle_for))
+
+    def retention(self) -> builtins.list[ThreadRetention]:
+        """The rules, by pattern."""
+        return self._read(lambda: retaining.retention(self._engine))

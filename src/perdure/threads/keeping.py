@@ -11,6 +11,7 @@ from .. import records as r
 from ..journal.keeping import Keep
 from ..journal.landing import landed_at
 from ..run.requests import Protocol, Read
+from ..store.base import Statement
 from .reading import Place, line, open_place, places
 from .writing import Moved, land
 
@@ -24,6 +25,23 @@ Points = Sequence[tuple[str, str]]
 def delete(engine: Engine, thread: str) -> Protocol[int]:
     """Drop a whole thread; returns how many checkpoints it had."""
     return (yield from _drop(engine, thread, None))
+
+
+def delete_idle(engine: Engine, thread: str, since: int) -> Protocol[int]:
+    """The same, unless something was put to it since then, be it at this very moment."""
+    there: list[Place] = yield Read(places, (engine, thread, None))
+    found: tuple[r.ThreadDropped, int, int] | None = yield Read(_dropping, (engine, thread, None))
+    if found is None or any(place.at > since for place in there):
+        return 0
+    dropped, life, count = found
+    heads = {place.ns: place.id for place in reversed(there)}
+    still = [Statement("check_thread_head", (engine.stream, thread, *head), Moved) for head in heads.items()]
+    try:
+        yield from land(engine, {thread: life}, [dropped], still)
+    except Moved:
+        return 0
+    yield Read(engine.threads.look, (engine, thread))
+    return count
 
 
 def drop(engine: Engine, thread: str, points: Points) -> Protocol[int]:
@@ -91,11 +109,12 @@ def _spared(engine: Engine, thread: str, points: Points) -> list[tuple[str, str]
 
 def prune(engine: Engine, thread: str, keep: Keep) -> Protocol[int]:
     """Drop older checkpoints of a thread; the newest of each namespace stays. Returns how many went."""
-    points: Points = yield Read(_outnumbered, (engine, thread, keep))
+    points: Points = yield Read(outnumbered, (engine, thread, keep))
     return (yield from drop(engine, thread, points))
 
 
-def _outnumbered(engine: Engine, thread: str, keep: Keep) -> list[tuple[str, str]]:
+def outnumbered(engine: Engine, thread: str, keep: Keep) -> list[tuple[str, str]]:
+    """The checkpoints that a rule does not keep, and no other one needs."""
     spaces: dict[str, list[Place]] = {}
     for place in places(engine, thread, None):
         spaces.setdefault(place.ns, []).append(place)

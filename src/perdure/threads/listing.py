@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from .. import codec, trees
-from .. import records as r
 from ..clock import moment
 from ..errors import ThreadNotFound
 from ..hints import meant
-from .reading import Place, Point, newest, open_place, places, point_at, value_of, writes_of
+from ..thread_records import Channel
+from .reading import EVERYTHING, Place, Point, newest, open_place, places, point_at, value_of, writes_of
 from .writing import Sealed
 
 if TYPE_CHECKING:
@@ -53,16 +53,6 @@ class PointInfo(msgspec.Struct, frozen=True):
     """The tasks that have written something since."""
 
 
-class ThreadChange(msgspec.Struct, frozen=True):
-    """What changed in a channel, path by path."""
-
-    channel: str
-    changes: tuple[trees.Change, ...]
-
-    def __str__(self) -> str:
-        return "\n".join(f"{self.channel}{change}" for change in self.changes)
-
-
 def listed(engine: Engine) -> list[ThreadInfo]:
     """All threads of an agent, by their ids; no state is read."""
     found: list[ThreadInfo] = []
@@ -76,9 +66,9 @@ def listed(engine: Engine) -> list[ThreadInfo]:
     return found
 
 
-def history(engine: Engine, thread: str, ns: str | None = None) -> list[PointInfo]:
+def history(engine: Engine, thread: str, ns: str | None = None, limit: int | None = None) -> list[PointInfo]:
     """The checkpoints of a thread, newest first; of one namespace, or of all."""
-    found = places(engine, thread, ns)
+    found = places(engine, thread, ns, count=EVERYTHING if limit is None else limit)
     if not found:
         raise missing(engine, thread)
     return [_info(engine, place) for place in found]
@@ -113,21 +103,29 @@ def state(engine: Engine, thread: str, at: str | None = None, ns: str = "") -> d
         return {channel.name: value_of(engine, channel) for channel in _found(engine, thread, at, ns).put.channels}
 
 
-def diff(engine: Engine, thread: str, a: str, b: str | None, ns: str = "") -> list[ThreadChange]:
-    """What changed from one checkpoint to another, channel by channel; without a second one, since then."""
-    before, after = _packed(_found(engine, thread, a, ns).put), _packed(_found(engine, thread, b, ns).put)
-    found: list[ThreadChange] = []
+def diff(engine: Engine, thread: str, a: str, b: str | None, ns: str = "") -> list[trees.Change]:
+    """What changed from one checkpoint to another, path by path; without a second one, since then."""
+    before, after = _channels(_found(engine, thread, a, ns)), _channels(_found(engine, thread, b, ns))
     with codec.plainly():
-        empty = trees.pack(engine.store, None, "nothing").packed
-        for name in [*before, *(name for name in after if name not in before)]:
-            one, other = before.get(name, empty), after.get(name, empty)
-            if changes := tuple(trees.diff(engine.store, one, other)) if one != other else ():
-                found.append(ThreadChange(name, changes))
-    return found
+        return [
+            change
+            for name in dict.fromkeys([*before, *after])
+            for change in _changes(engine, name, before.get(name), after.get(name))
+        ]
 
 
-def _packed(put: r.ThreadPut) -> dict[str, bytes]:
-    return {channel.name: channel.value for channel in put.channels}
+def _channels(point: Point) -> dict[str, Channel]:
+    return {channel.name: channel for channel in point.put.channels}
+
+
+def _changes(engine: Engine, name: str, one: Channel | None, other: Channel | None) -> Iterator[trees.Change]:
+    if one is not None and other is not None:
+        for it in trees.diff(engine.store, one.value, other.value) if one.value != other.value else ():
+            yield trees.Change((name, *it.steps), it.kind, it.before, it.after)
+    elif other is not None:
+        yield trees.Change((name,), "added", after=value_of(engine, other))
+    elif one is not None:
+        yield trees.Change((name,), "removed", before=value_of(engine, one))
 
 
 def _found(engine: Engine, thread: str, at: str | None, ns: str) -> Point:
@@ -146,4 +144,4 @@ def missing(engine: Engine, thread: str, at: str | None = None) -> ThreadNotFoun
     return ThreadNotFound(text, hint=meant(thread, names, "`perdure threads` lists all"))
 
 
-__all__ = ["PointInfo", "Sealed", "ThreadChange", "ThreadInfo", "diff", "history", "listed", "missing", "state"]
+__all__ = ["PointInfo", "Sealed", "ThreadInfo", "diff", "history", "listed", "missing", "state"]

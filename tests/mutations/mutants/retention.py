@@ -42,6 +42,14 @@ OF_RETENTION = (
         "            if (",
     ),
     mutant(
+        "deletes-a-busy-thread",
+        "gc deletes a thread that somebody has gone on with since it was found idle",
+        RETENTION + "test_threads_go_by_age_and_by_count_but_not_one_that_somebody_goes_on_with",
+        "threads/keeping.py",
+        "if found is None or any(place.at > since for place in there):",
+        "if found is None:",
+    ),
+    mutant(
         "a-look-frees",
         "gc with dry_run deletes",
         RETENTION + "test_expired_keys_are_told_and_then_deleted_by_events",
