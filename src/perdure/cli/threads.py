@@ -38,7 +38,9 @@ CHANGES_SHOWN = 8
 def threads(
     thread: str | None, agent: str | None, at: str | None, last: int | None, url: str | None, as_json: bool
 ) -> int:
-    """Show the threads that LangGraph has saved with PerdureSaver: which there are, or what is in one.
+    """Show the threads that LangGraph has saved: their values, and what changed when.
+
+    They are saved with perdure.adapters.langgraph.PerdureSaver.
 
     Of a THREAD it shows the values, and what changed with each checkpoint. LangGraph is not needed for that.
     """
