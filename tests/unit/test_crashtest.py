@@ -52,7 +52,7 @@ BUGS = {
     ),
     "bug_variable": ("variable changed in a body", 'found.append(f"something in {place}")', "step.done:before#2"),
     "bug_world_read": ("world looked at in a run", "if not REPORT.exists():", "step.done:after#1"),
-    "bug_time": ("time or chance decides", "late = time.monotonic() - began > 0.04", "step.done:after#1"),
+    "bug_time": ("time or chance decides", "late = time.monotonic() - began > 0.2", "step.done:after#1"),
     "bug_doubt": ("doubt passed over", "except Exception:", "effect.outcome:before#1"),
     "bug_effect_write": (
         "write in the body of an effect",
