@@ -41,6 +41,8 @@ class Place:
         self.users = 0
         self.bodies: dict[int, set[Frame]] = {}
         """By stream, for all agents here: whoever resumes a run must know of a body that is still at work."""
+        self.vectors: dict[tuple[int, str, str], Any] = {}
+        """By agent, kind and embedder: what `search/vectors.py` has in memory."""
         self._streams: dict[tuple[str, int], tuple[Head, Callable[[], keys.SigningKey | None]]] = {}
         self.ear = Ear(self.store)
         self._tenancy: Tenancy | None = None

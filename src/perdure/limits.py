@@ -167,3 +167,15 @@ THREAD_BYTES_REMEMBERED_MAX = 64 * 1024 * 1024
 
 THREAD_SECONDS_REMEMBERED = 60.0
 """How long a state that was read or put is given without a look at the store: damage there must not stay hidden."""
+
+WORDS_MAX = 16_000
+"""Of one text that can be searched; what comes behind them is not found by words."""
+
+WORD_CHARACTERS_MAX = 64
+"""Of one word: longer ones are found by their beginning."""
+
+VECTOR_DIMENSIONS_MAX = 8192
+"""Of an embedding."""
+
+CANDIDATES = 500
+"""What a search looks at first; when a filter leaves too few of them, it looks at all."""

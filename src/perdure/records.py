@@ -88,6 +88,12 @@ class StateChange(Record, frozen=True, tag=1):
     value: bytes = b""
     expires: int = 0
     """When it stops to be seen, in milliseconds since 1970; 0 is never."""
+    created: int = 0
+    """When the key was set that has been there ever since; 0 is by this change."""
+    lasts: int = 0
+    """Milliseconds for which it is to be seen after somebody has last read it; 0 when reading does not matter."""
+    since: int = 0
+    """Of a change that only moves `expires`, because somebody has read it: when the value was set. It is no version."""
 
 
 class CheckpointMade(Record, frozen=True, tag=2):

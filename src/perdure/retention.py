@@ -104,7 +104,7 @@ def gc(
     if dry_run:
         return _told(store, known, wanted, tell)
     before = _bytes_of(store)
-    swept = _sweep(known, tell)
+    swept = sweep(known, tell)
     dropped = Part(sum(_drop(engine, tell) for engine in known))
     threads = Part(sum(retaining.let_go(engine, tell) for engine in known))
     folder = archive_folder or archive.folder_of(store)
@@ -222,7 +222,7 @@ def _expired(engines: Sequence[Engine]) -> Part:
     return Part(sum(int(count) for count, _ in found), sum(int(size) for _, size in found))
 
 
-def _sweep(engines: Sequence[Engine], tell: Progress) -> Part:
+def sweep(engines: Sequence[Engine], tell: Progress) -> Part:
     """Delete keys whose time has run out, as entries of the journal like any other change."""
     expected = _expired(engines)
     done = 0

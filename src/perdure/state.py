@@ -19,6 +19,7 @@ from .durations import Duration, seconds_of
 from .errors import Abandoned, HistoryFolded, VersionConflict
 from .failpoints import Site
 from .journal.append import Head, Signer
+from .journal.documents import Document
 from .journal.keeping import REPLAYS
 from .journal.keeping import SPACE as RULES
 from .journal.landing import Ask, Entry, Land, Place, Unchanged, Wanted, landed_at
@@ -59,10 +60,20 @@ def place(engine: Engine, space: str, key: str) -> Place:
     return (engine.stream, named(space, "a namespace"), named(key, "a key"))
 
 
-def ask_set(engine: Engine, at: Place, value: Any, ttl: Duration | None, if_version: int | None) -> Ask:
-    """Set a key."""
+def ask_set(
+    engine: Engine,
+    at: Place,
+    value: Any,
+    ttl: Duration | None,
+    if_version: int | None,
+    *,
+    lasts: int = 0,
+    documents: Sequence[Document] | None = None,
+) -> Ask:
+    """Set a key; one that `lasts` is gone so many milliseconds after somebody has last read it."""
     packed, made = objects.pack(engine.store, value, Ask(at).path)
-    return Ask(at, packed, made, expires=_expiry(engine, ttl), if_version=if_version)
+    expires = engine.store.clock.wall_ms() + lasts if lasts else _expiry(engine, ttl)
+    return Ask(at, packed, made, expires=expires, if_version=if_version, lasts=lasts, documents=documents)
 
 
 def ask_update(engine: Engine, at: Place, make: Callable[[Any], Any], ttl: Duration | None) -> Ask:
@@ -201,7 +212,7 @@ def _stored(engine: Engine, at: Place) -> Seen:
     rows = engine.store.read("get_entry", at)
     if not rows:
         return NOTHING
-    value, version, _, _, expires = rows[0]
+    value, version, _, _, expires, *_ = rows[0]
     if not Entry(value, version, expires).seen(engine.store.clock.wall_ms()).value:
         return Seen(counted=version)
     return Seen(True, version, objects.unpack(engine.store, value), version)
@@ -229,7 +240,7 @@ def _waiting(engine: Engine, at: Place) -> list[Ask]:
 
 
 def _all_waiting(engine: Engine) -> list[Ask]:
-    return [ask for ask in waiting(engine.store) if isinstance(ask, Ask) and ask.writes]
+    return [ask for ask in waiting(engine.store) if isinstance(ask, Ask) and ask.writes and not ask.touches]
 
 
 def get(engine: Engine, space: str, key: str, default: Any) -> Protocol[Any]:
@@ -281,7 +292,7 @@ def latest(engine: Engine, at: Place) -> StateVersion:
     rows = engine.store.read("get_entry", at)
     if not rows:
         return StateVersion(0, 0, None, moment(0), True)
-    value, version, revision, when, _ = rows[0]
+    value, version, revision, when, *_ = rows[0]
     found = objects.unpack(engine.store, value) if value else None
     return StateVersion(version, revision, found, moment(when), not value)
 
@@ -299,12 +310,13 @@ def history(engine: Engine, space: str, key: str) -> list[StateVersion]:
     """Every value that a key has had, oldest first."""
     if not engine.is_known():
         return []
-    reader = _Past(engine)
+    reader, found = _Past(engine), dict[int, StateVersion]()
     rows = engine.store.read("history_of", (engine.stream, named(space, "a namespace"), named(key, "a key")))
-    return [
-        reader.version(version, revision, at, reader.value(stream, seq, (engine.stream, space, key), revision))
-        for revision, version, stream, seq, at in rows
-    ]
+    for revision, version, stream, seq, at in rows:
+        if version not in found:  # what was only kept longer is the same version
+            change = reader.value(stream, seq, (engine.stream, space, key), revision)
+            found[version] = reader.version(version, revision, change.since or at, change)
+    return list(found.values())
 
 
 def items_at(engine: Engine, space: str, when: When) -> dict[str, Any]:

@@ -20,12 +20,12 @@ LAYERS = {
     "surface": "cli demo testing server dashboard mcp adapters __main__",
     "package": "__init__ types",
     "facade": "agent aio sync",
-    "nouns": "engine run runs handoff answers orders state checkpoints events kinds usage "
+    "nouns": "engine run runs handoff answers orders state spaces search checkpoints events kinds usage "
     "retention folding rehearsal branches workflows tasks threads memory workspace context artifacts",
     "truth": "journal objects trees collect archive leases keys",
     "store": "store",
     "values": "records plan_records fold_records fork_records order_records task_records thread_records prices "
-    "codec errors hints clock durations limits failpoints process interrupts locks",
+    "codec errors hints clock durations limits failpoints process interrupts locks words",
 }
 
 LAYER_OF = {unit: layer for layer, units in LAYERS.items() for unit in units.split()}

@@ -114,7 +114,7 @@ def _keys(store: Store, space: Space, count: int) -> list[Entry]:
 
 
 def _value(store: Store, space: Space, key: str) -> Entry:
-    for value, version, _, at, expires in store.read("get_entry", (space.owner, space.name, key)):
+    for value, version, _, at, expires, *_ in store.read("get_entry", (space.owner, space.name, key)):
         if value and not 0 < expires <= store.clock.wall_ms():
             return Entry(key, tolerant(store)(value), version, at)
     there = [entry.key for entry in _keys(store, space, 1000)]
@@ -125,8 +125,10 @@ def _history(store: Store, space: Space, key: str) -> list[Entry]:
     unpack, found = tolerant(store), list[Entry]()
     for revision, version, stream, seq, at in store.read("history_of", (space.owner, space.name, key)):
         for it in landed_at(store, stream, seq, StateChange):
-            if (it.owner, it.space, it.key, it.revision) == (space.owner, space.name, key, revision):
-                found.append(Entry(key, unpack(it.value) if it.value else None, version, at, not it.value))
+            ours = (it.owner, it.space, it.key, it.revision) == (space.owner, space.name, key, revision)
+            if ours and (not found or found[-1].version != version):  # what was only kept longer is the same version
+                value = unpack(it.value) if it.value else None
+                found.append(Entry(key, value, version, it.since or at, not it.value))
     if not found:
         _value(store, space, key)  # which says that there is no such key
     return found

@@ -134,8 +134,9 @@ def _landed(stream: int, seq: int, at: int, it: _Landing) -> Sequence[Statement]
 
 def _changed(stream: int, seq: int, at: int, it: r.StateChange, _: int) -> list[Statement]:
     key = (it.owner, it.space, it.key)
+    seen = (it.since or at, it.expires, it.created, it.lasts)
     return [
-        Statement("set_entry", (*key, it.value, it.version, it.revision, at, it.expires)),
+        Statement("set_entry", (*key, it.value, it.version, it.revision, *seen)),
         Statement("add_history", (*key, it.revision, it.version, stream, seq, at)),
     ]
 

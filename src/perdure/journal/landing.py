@@ -12,6 +12,7 @@ from ..errors import VersionConflict
 from ..failpoints import Site
 from ..store.base import Script, Statement, Store, decide
 from .append import Append, Head, Signer
+from .documents import Document, documents_of, state_place
 from .marks import Mark, decided_marks
 from .plans import Draft, Move, decided_moves
 from .puts import Put, decided_puts
@@ -41,6 +42,12 @@ class Ask(msgspec.Struct, frozen=True):
     """False where a transaction only relies on what it has read."""
     sweeps: bool = False
     """Deletes the key only if its time has run out, and stays out of the way of whoever has set it again."""
+    lasts: int = 0
+    """Milliseconds for which it is to be seen after somebody has last read it."""
+    touches: int = 0
+    """Leaves the value as it is, if it still has this version, and gives it another `expires` or other documents."""
+    documents: Sequence[Document] | None = None
+    """What the new value can be found by; None is nothing, and for what only touches: what it is found by now."""
 
     @property
     def path(self) -> str:
@@ -73,6 +80,13 @@ class Entry(msgspec.Struct, frozen=True):
     value: bytes = b""
     version: int = 0
     expires: int = 0
+    at: int = 0
+    created: int = 0
+    lasts: int = 0
+    indexed: bool = False
+    """Whether it can be searched for."""
+    touched: bool = False
+    """Whether only its time was moved."""
 
     def seen(self, now: int) -> Entry:
         """What a reader sees of it: nothing of one that was deleted or is out of date."""
@@ -158,6 +172,7 @@ class _Resolving:
         self._now = store.clock.wall_ms()
         self.objects: list[Statement] = []
         self._written: dict[Place, Sequence[Statement]] = {}
+        self._documents: dict[Place, Sequence[Document] | None] = {}
 
     def run(self) -> Script[tuple[records.StateChange, ...]]:
         """The changes, in the order in which their keys were first named; several asks of one key are one change."""
@@ -173,7 +188,7 @@ class _Resolving:
         ]
         revisions = {space: _first(found) for space, found in zip(spaces, rows[len(spaces) :], strict=False)}
         before = {
-            place: Entry(found[0][0], found[0][1], found[0][4]) if found else _NOTHING
+            place: _entry(*found[0]) if found else _NOTHING
             for place, found in zip(places, rows[2 * len(spaces) :], strict=True)
         }
         for space, wanted in self._wanted.items():
@@ -186,7 +201,11 @@ class _Resolving:
 
     def _apply(self, ask: Ask, stored: Entry, entry: Entry) -> Script[Entry]:
         found = stored.seen(self._now)
-        if entry is not stored:  # changed by an earlier ask, with which this one becomes one version
+        if ask.touches:
+            return self._touched(ask, stored, entry)
+        if (
+            entry is not stored and not entry.touched
+        ):  # changed by an earlier ask, with which this one becomes one version
             found = Entry(entry.value, stored.version + 1 if entry.value else 0)
         if ask.if_version is not None and ask.if_version != found.version:
             yield from self._refuse(ask, found)
@@ -198,7 +217,17 @@ class _Resolving:
             packed, made = objects.pack(self._store, decide(ask.make, value), ask.path)
         self.objects += made
         self._written[ask.place] = made
-        return Entry(packed, entry.version, ask.expires)
+        self._documents[ask.place] = ask.documents
+        return Entry(packed, entry.version, ask.expires, lasts=ask.lasts)
+
+    def _touched(self, ask: Ask, stored: Entry, entry: Entry) -> Entry:
+        """A value that was changed since it was read, or is gone, is left alone; of two who read, the later counts."""
+        changed = entry is not stored and not entry.touched
+        if changed or ask.touches != stored.seen(self._now).version:
+            return entry
+        if ask.documents is not None:
+            self._documents[ask.place] = ask.documents
+        return msgspec.structs.replace(entry, expires=max(entry.expires, ask.expires), touched=True)
 
     def _value(self, place: Place, entry: Entry) -> Script[Any]:
         if not entry.value:
@@ -226,11 +255,27 @@ class _Resolving:
             old = before[place]
             if entry is old or not (entry.value or old.value):
                 continue  # not written, or deleted where nothing is
-            owner, space, key = place
-            revision = revisions[owner, space] = revisions[owner, space] + 1
-            made = (old.version + 1, revision, entry.value, entry.expires)
-            changes.append(records.StateChange(owner, space, key, *made))
+            changes.append(self._change(place, old, entry, revisions))
         return tuple(changes)
+
+    def _change(self, place: Place, old: Entry, entry: Entry, revisions: dict[Space, int]) -> records.StateChange:
+        owner, space, key = place
+        revision = revisions[owner, space] = revisions[owner, space] + 1
+        version = old.version if entry.touched else old.version + 1
+        self._index(place, version, old, entry)
+        there = old.seen(self._now)
+        created = (old.created if entry.touched else there.created or there.at) if entry.value else 0
+        seen = (entry.expires, created, entry.lasts, old.at if entry.touched else 0)
+        return records.StateChange(owner, space, key, version, revision, entry.value, *seen)
+
+    def _index(self, place: Place, version: int, old: Entry, entry: Entry) -> None:
+        """What a value can be found by is written with it: nobody finds it by what it was."""
+        documents = self._documents.get(place)
+        if entry.touched and documents is None:
+            return
+        if old.indexed:
+            self.objects.append(Statement("drop_documents", state_place(place)))
+        self.objects += documents_of(state_place(place), version, documents or ())
 
 
 def landed_at(store: Store, stream: int, seq: int, kind: type[Part]) -> list[Part]:
@@ -242,6 +287,10 @@ def landed_at(store: Store, stream: int, seq: int, kind: type[Part]) -> list[Par
 def landed_in(code: int, body: bytes, kind: type[Part]) -> list[Part]:
     """The same of an entry that has been read already."""
     return [it for it in getattr(records.decode(code, body), "landed", ()) if isinstance(it, kind)]
+
+
+def _entry(value: bytes, version: int, _: int, at: int, expires: int, created: int, lasts: int, indexed: int) -> Entry:
+    return Entry(value, version, expires, at, created, lasts, bool(indexed))
 
 
 def _first(rows: Sequence[tuple[Any, ...]]) -> int:

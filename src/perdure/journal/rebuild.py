@@ -30,7 +30,7 @@ class View(msgspec.Struct, frozen=True):
 
 
 _RUN_COLUMNS = "stream agent id status input_digest parent started_at changed_at resumes outcome error origin cut"
-_ENTRY_COLUMNS = "owner namespace key value version revision at expires"
+_ENTRY_COLUMNS = "owner namespace key value version revision at expires created lasts"
 _HISTORY_COLUMNS = "owner namespace key revision version stream seq at"
 _CHECKPOINT_COLUMNS = "owner name version stream seq at dropped"
 _SAVINGS_COLUMNS = "stream model provider day steps took_us"

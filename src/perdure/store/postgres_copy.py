@@ -14,6 +14,7 @@ import apsw
 
 from ..clock import Clock
 from ..failpoints import Site
+from ..words import spaced
 from .base import Rows, Script, Statement, Unit
 from .forking import disconnect, inside
 from .sqlite_file import connect, create_or_migrate, prepare_file, translate
@@ -21,6 +22,7 @@ from .sqlite_file import connect, create_or_migrate, prepare_file, translate
 Progress = Callable[[int, int], None]
 
 PAGE_ROWS = 1000
+PAGE_DOCUMENTS = 200
 PAGE_OBJECTS = 16
 """Each may be large."""
 
@@ -28,6 +30,11 @@ _FACT = "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE
 _HOME = "INSERT INTO homes (host, file, at) VALUES (?, ?, ?)"
 _STREAM = "INSERT INTO streams (id, kind, name, at) VALUES (?, ?, ?, ?)"
 _EVENT = "INSERT INTO events (id, kind, at, body, chain, digest) VALUES (?, ?, ?, ?, ?, ?)"
+_DOCUMENT = (
+    "INSERT INTO documents (id, owner, kind, space, key, part, version, text, embedder, vector) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_WORDS = "INSERT INTO document_words (rowid, words) VALUES (?, ?)"
 _OBJECT = "INSERT INTO objects (id, size, data) VALUES (?, ?, ?)"
 
 
@@ -40,8 +47,8 @@ _VIEWS = {
     "all_answers": "INSERT INTO answers (stream, about, verdict, value, by, at) VALUES (?, ?, ?, ?, ?, ?)",
     "all_spaces": "INSERT INTO spaces (owner, namespace, revision) VALUES (?, ?, ?)",
     "all_floors": "INSERT INTO floors (owner, namespace, revision, at) VALUES (?, ?, ?, ?)",
-    "all_entries": "INSERT INTO entries (owner, namespace, key, value, version, revision, at, expires) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+    "all_entries": "INSERT INTO entries (owner, namespace, key, value, version, revision, at, expires, created, lasts) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     "all_history": "INSERT INTO history (owner, namespace, key, revision, version, stream, seq, at) "
     "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
     "all_checkpoints": "INSERT INTO checkpoints (owner, name, version, stream, seq, at, dropped) "
@@ -114,6 +121,7 @@ class Copy(Unit[None]):
             target.executemany(insert, (yield from _rows(query, ())))
         yield from self._streams(target)
         yield from self._objects(target)
+        yield from self._documents(target)
 
     def _streams(self, target: apsw.Connection) -> Script[None]:
         [[(total,)]] = yield [Statement("count_streams")]
@@ -139,6 +147,19 @@ class Copy(Unit[None]):
                 (identity, *content[0]) for (identity,), content in zip(page, found, strict=True)
             ]
             target.executemany(_OBJECT, rows)
+            after = page[-1][0]
+
+    def _documents(self, target: apsw.Connection) -> Script[None]:
+        after = 0
+        while page := (yield from _rows("documents_page", (after, PAGE_DOCUMENTS))):
+            target.executemany(_DOCUMENT, [row[:-1] for row in page])
+            # The words are cut anew: a server keeps them in a form of its own.
+            texts = [
+                (number, spaced(text.decode("utf-8", "surrogatepass")))
+                for number, *_, text, _, _, found in page
+                if found
+            ]
+            target.executemany(_WORDS, texts)
             after = page[-1][0]
 
 

@@ -11,7 +11,7 @@ from ..errors import StoreTooNew
 from . import sql
 
 _COMMENT: Final = re.compile(r"--[^\n]*")
-_NEW_TABLE: Final = re.compile(r"CREATE TABLE (\w+)")
+_NEW_TABLE: Final = re.compile(r"CREATE (?:VIRTUAL )?TABLE (\w+)")
 _WIDER: Final = re.compile(r"ALTER TABLE (\w+) ADD COLUMN")
 _TOUCHED: Final = re.compile(
     r"\b(?:CREATE (?:UNIQUE )?INDEX \w+ ON|ALTER TABLE|UPDATE|INSERT (?:OR \w+ )?INTO|DELETE FROM) (\w+)"

@@ -1,8 +1,9 @@
-"""Perdure under LangGraph and LangChain: `PerdureSaver` is a checkpointer, `DurableTools` makes tools durable.
+"""Perdure under LangGraph and LangChain: a checkpointer, a long-term memory, and tools that are durable.
 
-from perdure.adapters.langgraph import DurableTools, PerdureSaver
+from perdure.adapters.langgraph import DurableTools, PerdureSaver, PerdureStore
 
-graph = create_agent(model, tools, checkpointer=PerdureSaver(agent), middleware=[DurableTools(agent)])
+saver, store = PerdureSaver(agent), PerdureStore(agent)
+graph = create_agent(model, tools, checkpointer=saver, store=store, middleware=[DurableTools(agent)])
 """
 
 from __future__ import annotations
@@ -14,11 +15,18 @@ if TYPE_CHECKING:
     from .calls import effect_key
     from .middleware import DurableTools
     from .saver import PerdureSaver
+    from .store import PerdureStore
     from .wrapping import durable
 
-__all__ = ["DurableTools", "PerdureSaver", "durable", "effect_key"]
+__all__ = ["DurableTools", "PerdureSaver", "PerdureStore", "durable", "effect_key"]
 
-_PLACES = {"DurableTools": "middleware", "PerdureSaver": "saver", "durable": "wrapping", "effect_key": "calls"}
+_PLACES = {
+    "DurableTools": "middleware",
+    "PerdureSaver": "saver",
+    "PerdureStore": "store",
+    "durable": "wrapping",
+    "effect_key": "calls",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -432,12 +432,13 @@ SELECT owner, namespace, key, value, version, at FROM state ORDER BY owner, name
 -- One change of a namespace at a time, until this transaction ends; what is asked behind it sees the changes before.
 SELECT 1 FROM (SELECT pg_advisory_xact_lock(hashtextextended(:namespace::text, :owner::bigint))) AS locked;
 
--- name: set_entry(owner, namespace, key, value, version, revision, at, expires)
+-- name: set_entry(owner, namespace, key, value, version, revision, at, expires, created, lasts)
 -- Fold of a StateChange; the newest wins in whatever order the streams are folded.
-INSERT INTO entries (owner, namespace, key, value, version, revision, at, expires)
-VALUES (:owner, :namespace, :key, :value, :version, :revision, :at, :expires)
+INSERT INTO entries (owner, namespace, key, value, version, revision, at, expires, created, lasts)
+VALUES (:owner, :namespace, :key, :value, :version, :revision, :at, :expires, :created, :lasts)
 ON CONFLICT (owner, namespace, key) DO UPDATE SET value = excluded.value, version = excluded.version,
-    revision = excluded.revision, at = excluded.at, expires = excluded.expires
+    revision = excluded.revision, at = excluded.at, expires = excluded.expires, created = excluded.created,
+    lasts = excluded.lasts
 WHERE excluded.revision > entries.revision;
 
 -- name: add_history(owner, namespace, key, revision, version, stream, seq, at)
@@ -476,8 +477,10 @@ WHERE spaces.owner = :owner AND length(value) > 0 AND (expires = 0 OR expires > 
 GROUP BY spaces.namespace, spaces.revision ORDER BY spaces.namespace;
 
 -- name: get_entry(owner, namespace, key)
--- The latest value of one key; empty when it was deleted.
-SELECT value, version, revision, at, expires FROM entries
+-- The latest value of one key, empty when it was deleted; and whether it can be searched for.
+SELECT value, version, revision, at, expires, created, lasts, EXISTS (
+    SELECT 1 FROM documents WHERE documents.owner = entries.owner AND kind = 'state' AND space = namespace
+    AND documents.key = entries.key) FROM entries
 WHERE owner = :owner AND namespace = :namespace AND key = :key;
 
 -- name: entries_of(owner, namespace, now)
@@ -540,7 +543,8 @@ SELECT owner, namespace, revision, at FROM floors ORDER BY owner, namespace;
 
 -- name: all_entries()
 -- For rebuild.
-SELECT owner, namespace, key, value, version, revision, at, expires FROM entries ORDER BY owner, namespace, key;
+SELECT owner, namespace, key, value, version, revision, at, expires, created, lasts FROM entries
+ORDER BY owner, namespace, key;
 
 -- name: all_history()
 -- For rebuild.
@@ -1543,3 +1547,82 @@ DELETE FROM thread_points;
 -- name: clear_thread_writes()
 -- Rebuild starts from nothing.
 DELETE FROM thread_writes;
+
+-- name: drop_documents(owner, kind, space, key)
+-- What they belong to has changed, or is gone; their words go with them.
+DELETE FROM documents WHERE owner = :owner AND kind = :kind AND space = :space AND key = :key;
+
+-- name: put_document(owner, kind, space, key, part, version, text, embedder, vector)
+-- A text that can be searched.
+INSERT INTO documents (owner, kind, space, key, part, version, text, embedder, vector)
+VALUES (:owner, :kind, :space, :key, :part, :version, :text, :embedder, :vector);
+
+-- name: put_words(owner, kind, space, key, part, words)
+-- The words of one; spaces are between them. Each is kept with the places where it stands, so that they can be counted.
+INSERT INTO document_words (document, words) SELECT id, coalesce((
+    SELECT string_agg('''' || word || ''':' || places, ' ') FROM (
+        SELECT word, string_agg(least(place, 16383)::text, ',') AS places
+        FROM unnest(string_to_array(:words::text, ' ')) WITH ORDINALITY AS cut (word, place)
+        WHERE word <> '' GROUP BY word) AS counted), '')::tsvector
+FROM documents
+WHERE owner = :owner::bigint AND kind = :kind::text AND space = :space::text AND key = :key::text AND part = :part::text;
+
+-- name: documents_now()
+-- What is written from now on, or is being written, is seen by `documents_since` with this number.
+SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint;
+
+-- name: documents_since(owner, kind, embedder, since)
+-- What has come since then, for the table of vectors in memory; 0 is all.
+SELECT id, space, key, part, version, vector FROM documents
+WHERE owner = :owner AND kind = :kind AND embedder = :embedder AND arrival >= :since AND length(vector) > 0 ORDER BY id;
+
+-- name: documents_by_others(owner, kind, embedder, space, key, count)
+-- What has texts that another model has read, or none, behind a key.
+SELECT DISTINCT space, key, version FROM documents
+WHERE owner = :owner AND kind = :kind AND embedder <> :embedder AND (space, key) > (:space, :key)
+ORDER BY space, key LIMIT :count;
+
+-- name: documents_with_words(owner, kind, first, last, tree, words, count)
+-- Those that have some of these words, the best first, by BM25: words that few have count for more. Spaces are between them.
+SELECT space, key, version, sum(rarity * often * 2.2 / (often + 0.3 + 0.9 * size / mean))::float8 AS score FROM (
+    SELECT space, key, version, document, often, size,
+        ln(1 + (total.number - count(*) OVER word + 0.5) / (count(*) OVER word + 0.5)) AS rarity,
+        avg(size) OVER () AS mean
+    FROM (
+        SELECT documents.space, documents.key, version, document, lexeme,
+            cardinality(positions)::float8 AS often, length(words)::float8 AS size
+        FROM document_words JOIN documents ON documents.id = document, unnest(words) AS cut
+        WHERE words @@ ('''' || replace(:words::text, ' ', ''' | ''') || '''')::tsquery
+          AND lexeme = ANY (string_to_array(:words::text, ' '))
+          AND documents.owner = :owner::bigint AND documents.kind = :kind::text) AS hits
+    CROSS JOIN (SELECT count(*)::float8 AS number FROM documents
+        WHERE owner = :owner::bigint AND kind = :kind::text) AS total
+    WINDOW word AS (PARTITION BY lexeme)) AS weighed
+WHERE space >= :first::text AND space < :last::text
+  AND (:tree::text = '' OR space = :first::text OR substr(space, 1, length(:tree::text)) = :tree::text)
+GROUP BY space, key, version, document ORDER BY score DESC, space, key LIMIT :count::bigint;
+
+-- name: documents_page(after, count)
+-- Some of all that there are, for copies; and whether each is found by its words.
+SELECT id, owner, kind, space, key, part, version, text, embedder, vector, EXISTS (
+    SELECT 1 FROM document_words WHERE document = documents.id) FROM documents WHERE id > :after ORDER BY id LIMIT :count;
+
+-- name: live_spaces(owner, now)
+-- The namespaces of an agent in which there is something.
+SELECT namespace FROM spaces WHERE owner = :owner AND EXISTS (
+    SELECT 1 FROM entries WHERE entries.owner = spaces.owner AND entries.namespace = spaces.namespace
+    AND length(value) > 0 AND (expires = 0 OR expires > :now)) ORDER BY namespace;
+
+-- name: entries_under(owner, first, last, tree, now, count, skipped)
+-- The latest values of a namespace and of those below it, whose names begin with tree; the newest first.
+SELECT namespace, key, value, version, at, expires, created, lasts FROM entries
+WHERE owner = :owner AND namespace >= :first AND namespace < :last
+  AND (:tree::text = '' OR namespace = :first OR substr(namespace, 1, length(:tree::text)) = :tree::text)
+  AND substr(namespace, 1, 8) <> 'perdure:' AND length(value) > 0 AND (expires = 0 OR expires > :now)
+ORDER BY at DESC, namespace, key LIMIT :count OFFSET :skipped;
+
+-- name: entries_among(owner, which, now)
+-- Many keys at once; which is a JSON list of [namespace, key].
+SELECT namespace, key, value, version, at, expires, created, lasts FROM entries
+WHERE owner = :owner AND (namespace, key) IN (SELECT it ->> 0, it ->> 1 FROM jsonb_array_elements(:which::jsonb) AS it)
+  AND length(value) > 0 AND (expires = 0 OR expires > :now);

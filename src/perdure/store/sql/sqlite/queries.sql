@@ -415,12 +415,13 @@ SELECT owner, namespace, key, value, version, at FROM state ORDER BY owner, name
 -- One change of a namespace at a time: here the transaction has the write lock anyway.
 SELECT :owner, :namespace;
 
--- name: set_entry(owner, namespace, key, value, version, revision, at, expires)
+-- name: set_entry(owner, namespace, key, value, version, revision, at, expires, created, lasts)
 -- Fold of a StateChange; the newest wins in whatever order the streams are folded.
-INSERT INTO entries (owner, namespace, key, value, version, revision, at, expires)
-VALUES (:owner, :namespace, :key, :value, :version, :revision, :at, :expires)
+INSERT INTO entries (owner, namespace, key, value, version, revision, at, expires, created, lasts)
+VALUES (:owner, :namespace, :key, :value, :version, :revision, :at, :expires, :created, :lasts)
 ON CONFLICT (owner, namespace, key) DO UPDATE SET value = excluded.value, version = excluded.version,
-    revision = excluded.revision, at = excluded.at, expires = excluded.expires
+    revision = excluded.revision, at = excluded.at, expires = excluded.expires, created = excluded.created,
+    lasts = excluded.lasts
 WHERE excluded.revision > entries.revision;
 
 -- name: add_history(owner, namespace, key, revision, version, stream, seq, at)
@@ -459,8 +460,10 @@ WHERE spaces.owner = :owner AND length(value) > 0 AND (expires = 0 OR expires > 
 GROUP BY spaces.namespace, spaces.revision ORDER BY spaces.namespace;
 
 -- name: get_entry(owner, namespace, key)
--- The latest value of one key; empty when it was deleted.
-SELECT value, version, revision, at, expires FROM entries
+-- The latest value of one key, empty when it was deleted; and whether it can be searched for.
+SELECT value, version, revision, at, expires, created, lasts, EXISTS (
+    SELECT 1 FROM documents WHERE documents.owner = entries.owner AND kind = 'state' AND space = namespace
+    AND documents.key = entries.key) FROM entries
 WHERE owner = :owner AND namespace = :namespace AND key = :key;
 
 -- name: entries_of(owner, namespace, now)
@@ -523,7 +526,8 @@ SELECT owner, namespace, revision, at FROM floors ORDER BY owner, namespace;
 
 -- name: all_entries()
 -- For rebuild.
-SELECT owner, namespace, key, value, version, revision, at, expires FROM entries ORDER BY owner, namespace, key;
+SELECT owner, namespace, key, value, version, revision, at, expires, created, lasts FROM entries
+ORDER BY owner, namespace, key;
 
 -- name: all_history()
 -- For rebuild.
@@ -1475,3 +1479,70 @@ DELETE FROM thread_points;
 -- name: clear_thread_writes()
 -- Rebuild starts from nothing.
 DELETE FROM thread_writes;
+
+-- name: drop_documents(owner, kind, space, key)
+-- What they belong to has changed, or is gone; their words go with them.
+DELETE FROM documents WHERE owner = :owner AND kind = :kind AND space = :space AND key = :key;
+
+-- name: put_document(owner, kind, space, key, part, version, text, embedder, vector)
+-- A text that can be searched.
+INSERT INTO documents (owner, kind, space, key, part, version, text, embedder, vector)
+VALUES (:owner, :kind, :space, :key, :part, :version, :text, :embedder, :vector);
+
+-- name: put_words(owner, kind, space, key, part, words)
+-- The words of one; spaces are between them.
+INSERT INTO document_words (rowid, words) SELECT id, :words FROM documents
+WHERE owner = :owner AND kind = :kind AND space = :space AND key = :key AND part = :part;
+
+-- name: documents_now()
+-- What is written from now on is seen by `documents_since` with this number.
+SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'documents'), 0) + 1;
+
+-- name: documents_since(owner, kind, embedder, since)
+-- What has come since then, for the table of vectors in memory; 0 is all.
+SELECT id, space, key, part, version, vector FROM documents
+WHERE owner = :owner AND kind = :kind AND embedder = :embedder AND id >= :since AND length(vector) > 0 ORDER BY id;
+
+-- name: documents_by_others(owner, kind, embedder, space, key, count)
+-- What has texts that another model has read, or none, behind a key.
+SELECT DISTINCT space, key, version FROM documents
+WHERE owner = :owner AND kind = :kind AND embedder <> :embedder AND (space, key) > (:space, :key)
+ORDER BY space, key LIMIT :count;
+
+-- name: documents_with_words(owner, kind, first, last, tree, words, count)
+-- Those that have some of these words, the best first: words that few have count for more. Spaces are between them.
+SELECT documents.space, documents.key, documents.version, -bm25(document_words) FROM document_words
+JOIN documents ON documents.id = document_words.rowid
+WHERE document_words MATCH '"' || replace(:words, ' ', '" OR "') || '"' AND documents.owner = :owner
+  AND documents.kind = :kind AND documents.space >= :first AND documents.space < :last
+  AND (:tree = '' OR documents.space = :first OR substr(documents.space, 1, length(:tree)) = :tree)
+ORDER BY bm25(document_words), documents.space, documents.key LIMIT :count;
+
+-- name: documents_page(after, count)
+-- Some of all that there are, for copies; and whether each is found by its words.
+SELECT id, owner, kind, space, key, part, version, text, embedder, vector, EXISTS (
+    SELECT 1 FROM document_words WHERE rowid = documents.id) FROM documents WHERE id > :after ORDER BY id LIMIT :count;
+
+-- name: live_spaces(owner, now)
+-- The namespaces of an agent in which there is something.
+SELECT namespace FROM spaces WHERE owner = :owner AND EXISTS (
+    SELECT 1 FROM entries WHERE entries.owner = spaces.owner AND entries.namespace = spaces.namespace
+    AND length(value) > 0 AND (expires = 0 OR expires > :now)) ORDER BY namespace;
+
+-- name: entries_under(owner, first, last, tree, now, count, skipped)
+-- The latest values of a namespace and of those below it, whose names begin with tree; the newest first.
+SELECT entries.namespace, entries.key, value, version, at, expires, created, lasts FROM (
+    SELECT namespace, key FROM entries
+    WHERE owner = :owner AND namespace >= :first AND namespace < :last
+      AND (:tree = '' OR namespace = :first OR substr(namespace, 1, length(:tree)) = :tree)
+      AND substr(namespace, 1, 8) <> 'perdure:' AND length(value) > 0 AND (expires = 0 OR expires > :now)
+    ORDER BY at DESC, namespace, key LIMIT :count OFFSET :skipped) AS chosen
+JOIN entries ON entries.owner = :owner AND entries.namespace = chosen.namespace AND entries.key = chosen.key
+ORDER BY at DESC, entries.namespace, entries.key;
+
+-- name: entries_among(owner, which, now)
+-- Many keys at once; which is a JSON list of [namespace, key].
+SELECT namespace, entries.key, entries.value, version, at, expires, created, lasts
+FROM json_each(:which) AS it CROSS JOIN entries ON owner = :owner
+    AND namespace = json_extract(it.value, '$[0]') AND entries.key = json_extract(it.value, '$[1]')
+WHERE length(entries.value) > 0 AND (expires = 0 OR expires > :now);

@@ -1,0 +1,244 @@
+"""`PerdureStore`: LangGraph's long-term memory in `agent.state`."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from langgraph.store.base import NOT_PROVIDED, BaseStore, NotProvided, Op, PutOp, Result, TTLConfig
+
+from ... import retention, state
+from ...hints import meant
+from ...run.requests import drive_async, drive_sync, reading
+from ...spaces import version_of
+from ...state import StateVersion
+from .opening import opened
+from .store_index import Index
+from .store_ops import Batch, named
+
+if TYPE_CHECKING:
+    from ...aio import AsyncAgent
+    from ...search.finding import Question
+    from ...sync import Agent
+
+Labels = tuple[str, ...]
+Fields = Literal[False] | list[str] | None
+Minutes = float | None | NotProvided
+_TTL_KEYS = ("refresh_on_read", "omit_expired", "default_ttl", "sweep_interval_minutes")
+
+
+class PerdureStore(BaseStore):
+    """A LangGraph store that survives, with versions, history and search; sync and async.
+
+    >>> store = PerdureStore("sqlite:///agent.db", index={"words": True})
+    >>> graph = builder.compile(store=store)
+    >>> store.put(("users", "ann"), "diet", {"text": "eats no fish"})
+    >>> store.search(("users",), query="fish?")[0].value["text"]
+    'eats no fish'
+
+    It is given an agent, or the URL of a store. What it holds is the agent's state: plain Python reads the same value
+    with `agent.state.get("users.ann", "diet")`, and what that sets is found here. A put inside a step, an effect or an
+    item lands with it.
+
+    `index` is LangGraph's: `embed`, `dims` and `fields`. With it a query finds by meaning and by words, unless
+    `"words": False`; `{"words": True}` alone needs no model. `ttl` is LangGraph's too; nobody has to start a sweeper.
+    """
+
+    supports_ttl = True
+
+    def __init__(
+        self,
+        store_or_agent: Agent | AsyncAgent | str | os.PathLike[str] | None = None,
+        *,
+        agent: str = "langgraph",
+        index: Mapping[str, Any] | None = None,
+        ttl: TTLConfig | None = None,
+    ) -> None:
+        self._engine, self._own = opened(store_or_agent, agent)
+        self._index = None if index is None else Index(index)
+        self.ttl_config = None if ttl is None else _checked_ttl(ttl)
+        self._warned = False
+
+    def __repr__(self) -> str:
+        return f"PerdureStore(agent={self._engine.name!r}, store={self._engine.shown_url!r})"
+
+    # -- LangGraph's --------------------------------------------------------------------------------------------------
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        """Several operations: reads see what was there before, and all puts are one commit."""
+        batch = self._looked_at(Batch(ops, self._index))
+        vectors, questions = self._read_by_the_model(batch)
+        return drive_sync(self._engine.store, batch.perform(self._engine, vectors, questions))
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        """The same under asyncio."""
+        batch = self._looked_at(Batch(ops, self._index))
+        vectors, questions = await self._read_by_the_model_async(batch)
+        return await drive_async(self._engine.store, batch.perform(self._engine, vectors, questions))
+
+    def put(
+        self,
+        namespace: Labels,
+        key: str,
+        value: Mapping[str, Any],
+        index: Fields = None,
+        *,
+        ttl: Minutes = NOT_PROVIDED,
+        if_version: int | None = None,
+    ) -> None:
+        """Store an item; with `if_version` only if it has this version (0 is none), else `VersionConflict`.
+
+        `ttl` is in minutes, counted from when it was last read or written.
+        """
+        if if_version is None:
+            super().put(namespace, key, value, index, ttl=ttl)
+        else:
+            self.put_if(namespace, key, value, if_version, index, ttl=ttl)
+
+    async def aput(
+        self,
+        namespace: Labels,
+        key: str,
+        value: Mapping[str, Any],
+        index: Fields = None,
+        *,
+        ttl: Minutes = NOT_PROVIDED,
+        if_version: int | None = None,
+    ) -> None:
+        """The same under asyncio."""
+        if if_version is None:
+            await super().aput(namespace, key, value, index, ttl=ttl)
+        else:
+            await self.aput_if(namespace, key, value, if_version, index, ttl=ttl)
+
+    # -- beyond it ----------------------------------------------------------------------------------------------------
+
+    def put_if(
+        self,
+        namespace: Labels,
+        key: str,
+        value: Mapping[str, Any] | None,
+        version: int,
+        index: Fields = None,
+        *,
+        ttl: Minutes = NOT_PROVIDED,
+    ) -> int:
+        """Store an item if it still has a version, and return the new one; `VersionConflict` if somebody was quicker.
+
+        >>> seen = store.version(("users", "ann"), "diet")
+        >>> store.put_if(("users", "ann"), "diet", {"text": "eats fish again"}, seen)
+        """
+        batch = Batch([self._put(namespace, key, value, index, ttl)], self._index, version)
+        vectors, _ = self._read_by_the_model(batch)
+        return drive_sync(self._engine.store, batch.put_one(self._engine, vectors))
+
+    async def aput_if(
+        self,
+        namespace: Labels,
+        key: str,
+        value: Mapping[str, Any] | None,
+        version: int,
+        index: Fields = None,
+        *,
+        ttl: Minutes = NOT_PROVIDED,
+    ) -> int:
+        """The same under asyncio."""
+        batch = Batch([self._put(namespace, key, value, index, ttl)], self._index, version)
+        vectors, _ = await self._read_by_the_model_async(batch)
+        return await drive_async(self._engine.store, batch.put_one(self._engine, vectors))
+
+    def version(self, namespace: Labels, key: str) -> int:
+        """The version of an item, for `put_if`: 1, then 2, and so on; 0 when it is not there."""
+        return drive_sync(self._engine.store, reading(version_of, self._engine, *named(namespace, key)))
+
+    async def aversion(self, namespace: Labels, key: str) -> int:
+        """The same under asyncio."""
+        return await drive_async(self._engine.store, reading(version_of, self._engine, *named(namespace, key)))
+
+    def history(self, namespace: Labels, key: str) -> list[StateVersion]:
+        """Every version that an item has had, oldest first: `version`, `value`, `at` and `deleted`."""
+        return drive_sync(self._engine.store, reading(state.history, self._engine, *named(namespace, key)))
+
+    async def ahistory(self, namespace: Labels, key: str) -> list[StateVersion]:
+        """The same under asyncio."""
+        return await drive_async(self._engine.store, reading(state.history, self._engine, *named(namespace, key)))
+
+    # -- what other stores need ---------------------------------------------------------------------------------------
+
+    def setup(self) -> None:
+        """For programs that call it: a store of Perdure needs no setting up."""
+
+    def sweep_ttl(self) -> int:
+        """Remove now what has run out, and return how many items; otherwise that is done along with puts."""
+        return retention.sweep([self._engine], lambda *_: None).count
+
+    async def asweep_ttl(self) -> int:
+        """The same under asyncio."""
+        return await drive_async(self._engine.store, reading(self.sweep_ttl))
+
+    def start_ttl_sweeper(self, sweep_interval_minutes: int | None = None) -> Future[None]:
+        """For programs that call it: nobody has to. What has run out is never returned, and goes with later puts."""
+        done: Future[None] = Future()
+        done.set_result(None)
+        return done
+
+    def stop_ttl_sweeper(self, timeout: float | None = None) -> bool:
+        """For programs that call it."""
+        return True
+
+    def close(self) -> None:
+        """Give the store back, if it was opened by its URL; an agent is its owner's to close."""
+        if self._own:
+            self._engine.close()
+
+    def __enter__(self) -> PerdureStore:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> PerdureStore:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _put(self, labels: Labels, key: str, value: Mapping[str, Any] | None, index: Fields, ttl: Minutes) -> PutOp:
+        default = None if self.ttl_config is None else self.ttl_config.get("default_ttl")
+        return PutOp(labels, str(key), value, index, default if isinstance(ttl, NotProvided) else ttl)
+
+    def _looked_at(self, batch: Batch) -> Batch:
+        if self._index is None and batch.queries and not self._warned:
+            self._warned = True
+            hint = "give the store index={'words': True}, or LangGraph's index= with an embed function"
+            warnings.warn(f"this store has no index, so that a query finds nothing: {hint}", UserWarning, stacklevel=4)
+        return batch
+
+    def _read_by_the_model(self, batch: Batch) -> tuple[dict[str, bytes], dict[str, Question]]:
+        if self._index is None:
+            return {}, {}
+        return self._index.vectors(batch.texts), self._index.questions(batch.queries)
+
+    async def _read_by_the_model_async(self, batch: Batch) -> tuple[dict[str, bytes], dict[str, Question]]:
+        if self._index is None:
+            return {}, {}
+        return await self._index.vectors_async(batch.texts), await self._index.questions_async(batch.queries)
+
+
+def _checked_ttl(ttl: Any) -> TTLConfig:
+    if not isinstance(ttl, Mapping):
+        raise TypeError(f"ttl is LangGraph's TTLConfig, such as {{'default_ttl': 60}} (minutes), not {ttl!r}")
+    for key in ttl:
+        if key not in _TTL_KEYS:
+            raise ValueError(f"ttl has no {key!r}; {meant(key, _TTL_KEYS)}")
+    return cast(TTLConfig, dict(ttl))

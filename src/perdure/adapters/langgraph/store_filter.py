@@ -1,0 +1,99 @@
+"""The filters of a search, looked at before anything is read: a wrong one is an error and not an empty answer."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, datetime
+from typing import Any
+
+from ...hints import meant
+
+ORDERS: dict[str, Callable[[Any, Any], bool]] = {
+    "$gt": operator.gt,
+    "$gte": operator.ge,
+    "$lt": operator.lt,
+    "$lte": operator.le,
+}
+OPERATORS = ("$eq", "$ne", *ORDERS)
+
+
+def checked_filter(given: Any, path: str = "filter") -> None:
+    """Raise for what is no filter."""
+    if not isinstance(given, Mapping):
+        raise ValueError(f"{path} is a dict of keys and wanted values, not {given!r}")
+    for key, wanted in given.items():
+        if not isinstance(key, str):
+            raise ValueError(f"{path}: a key is a str, not {key!r}")
+        if key.startswith("$"):
+            raise ValueError(f"{path}: {key!r} stands where a key is expected: {{'key': {{{key!r}: ...}}}}")
+        _checked_wanted(wanted, f"{path}[{key!r}]")
+
+
+def _checked_wanted(wanted: Any, path: str) -> None:
+    if isinstance(wanted, Mapping):
+        if not any(isinstance(key, str) and key.startswith("$") for key in wanted):
+            checked_filter(wanted, path)
+            return
+        for name, value in wanted.items():
+            if name not in OPERATORS:
+                known = ", ".join(OPERATORS)
+                raise ValueError(f"{path}: unknown operator {name!r}; {meant(name, OPERATORS)} (there are {known})")
+            if name in ORDERS and not isinstance(value, int | float | str | date):
+                raise ValueError(f"{path}: {name} compares with a number, a text or a time, not with {value!r}")
+    elif isinstance(wanted, list | tuple):
+        for place, inner in enumerate(wanted):
+            _checked_wanted(inner, f"{path}[{place}]")
+
+
+def matches(value: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Whether a value has what a filter wants."""
+    return all(_fits(value.get(key), it) for key, it in wanted.items())
+
+
+def _fits(value: Any, wanted: Any) -> bool:
+    if isinstance(wanted, Mapping):
+        if any(key.startswith("$") for key in wanted):
+            return all(_compares(value, name, it) for name, it in wanted.items())
+        return isinstance(value, Mapping) and matches(value, wanted)
+    if isinstance(wanted, list | tuple):
+        return _fits_each(value, wanted)
+    return bool(value == wanted)
+
+
+def _fits_each(value: Any, wanted: Sequence[Any]) -> bool:
+    if not isinstance(value, list | tuple) or len(value) != len(wanted):
+        return False
+    return all(_fits(one, it) for one, it in zip(value, wanted, strict=True))
+
+
+def _compares(value: Any, name: str, wanted: Any) -> bool:
+    if name == "$eq":
+        return bool(value == wanted)
+    if name == "$ne":
+        return bool(value != wanted)
+    compare = ORDERS[name]
+    numbers = _number(value), _number(wanted)
+    if numbers[0] is not None and numbers[1] is not None:
+        return compare(*numbers)
+    for kind in (str, datetime, date):
+        if isinstance(value, kind) and isinstance(wanted, kind):
+            return _in_order(compare, value, wanted)
+    return False  # what cannot be compared is neither more nor less
+
+
+def _in_order(compare: Callable[[Any, Any], bool], value: Any, wanted: Any) -> bool:
+    try:
+        return compare(value, wanted)
+    except TypeError:
+        return False  # a time with a zone and one without
+
+
+def _number(value: Any) -> float | None:
+    """As LangGraph has it: a text of digits is a number too."""
+    if not isinstance(value, int | float | str):
+        return None
+    try:
+        return float(value)
+    except (ValueError, OverflowError):
+        return None

@@ -1,0 +1,121 @@
+"""What a value can be found by: which of its texts, by words or by meaning, and whose vectors they are."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from langchain_core.embeddings import Embeddings
+from langgraph.store.base import ensure_embeddings, get_text_at_path, tokenize_path
+
+from ...hints import meant
+from ...journal.documents import Document
+from ...search.finding import Question
+from ...search.vectors import packed
+from ...store.base import holds
+
+KEYS = ("dims", "embed", "fields", "words", "embedder")
+_NO_VECTORS: dict[str, bytes] = {}
+
+
+class Index:
+    """LangGraph's `IndexConfig`, and two keys more: `words`, and `embedder`, a name for the model."""
+
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        for key in given:
+            if key not in KEYS:
+                raise ValueError(f"index has no {key!r}; {meant(key, KEYS)}")
+        embed = given.get("embed")
+        self.words = bool(given.get("words", True))
+        self._embeddings: Embeddings | None = None if embed is None else ensure_embeddings(embed)
+        if embed is None and not self.words:
+            raise ValueError("index has neither embed= nor words=True: there is nothing to find by")
+        self._dims = 0 if embed is None else _dims_of(given)
+        self._embedder = "" if embed is None else f"{given.get('embedder') or _name_of(embed)} ({self._dims})"
+        self._fields = [_field(path) for path in given.get("fields") or ["$"]]
+
+    # -- putting ------------------------------------------------------------------------------------------------------
+
+    def texts(self, value: Mapping[str, Any], index: Any) -> list[tuple[str, str]]:
+        """The texts of a value with their places; `index` is that of a put."""
+        if index is False:
+            return []
+        found = list[tuple[str, str]]()
+        for path, tokens in self._fields if index is None else [_field(path) for path in index]:
+            texts = [_whole(value)] if path == "$" else get_text_at_path(dict(value), tokens)
+            for place, text in enumerate(texts):
+                found.append((f"{path}.{place}" if len(texts) > 1 else path, text))
+        return list(dict(found).items())  # a path that is named twice is one part
+
+    def documents(self, texts: Iterable[tuple[str, str]], vectors: Mapping[str, bytes]) -> list[Document]:
+        """What is written with the value."""
+        return [Document(part, text, self._embedder, vectors.get(text, b""), self.words) for part, text in texts]
+
+    def vectors(self, texts: Iterable[str]) -> dict[str, bytes]:
+        """What the model makes of some texts."""
+        wanted = list(dict.fromkeys(texts))
+        if self._embeddings is None or not wanted:
+            return _NO_VECTORS
+        return self._packed(wanted, self._embeddings.embed_documents(wanted))
+
+    async def vectors_async(self, texts: Iterable[str]) -> dict[str, bytes]:
+        """The same under asyncio."""
+        wanted = list(dict.fromkeys(texts))
+        if self._embeddings is None or not wanted:
+            return _NO_VECTORS
+        return self._packed(wanted, await self._embeddings.aembed_documents(wanted))
+
+    # -- searching ----------------------------------------------------------------------------------------------------
+
+    def questions(self, texts: Iterable[str]) -> dict[str, Question]:
+        """What is looked for, by its text."""
+        wanted = list(dict.fromkeys(texts))
+        embeddings = self._embeddings
+        made = [] if embeddings is None else [embeddings.embed_query(text) for text in wanted]
+        return self._asked(wanted, made)
+
+    async def questions_async(self, texts: Iterable[str]) -> dict[str, Question]:
+        """The same under asyncio."""
+        wanted = list(dict.fromkeys(texts))
+        embeddings = self._embeddings
+        made = [] if embeddings is None else await asyncio.gather(*(embeddings.aembed_query(text) for text in wanted))
+        return self._asked(wanted, made)
+
+    def _asked(self, texts: Sequence[str], made: Sequence[Sequence[float]]) -> dict[str, Question]:
+        vectors = self._packed(texts, made) if self._embeddings is not None else _NO_VECTORS
+        words = {text: text if self.words else "" for text in texts}
+        return {text: Question(words[text], self._embedder, vectors.get(text, b"")) for text in texts}
+
+    def _packed(self, texts: Sequence[str], made: Sequence[Sequence[float]]) -> dict[str, bytes]:
+        if len(made) != len(texts):
+            raise ValueError(f"embed has returned {len(made)} vectors for {len(texts)} texts")
+        return {text: packed(vector, self._dims) for text, vector in zip(texts, made, strict=True)}
+
+
+def _field(path: Any) -> tuple[str, list[str]]:
+    if not isinstance(path, str) or not path or not holds(path):
+        raise ValueError(f"a field to index is a path such as 'text' or 'messages[*].content', not {path!r}")
+    return path, tokenize_path(path)
+
+
+def _whole(value: Mapping[str, Any]) -> str:
+    """As LangGraph spells it; what JSON does not know is written as text."""
+    return json.dumps(dict(value), sort_keys=True, ensure_ascii=False, default=str)
+
+
+def _dims_of(given: Mapping[str, Any]) -> int:
+    dims = given.get("dims")
+    if type(dims) is not int or dims < 1:
+        raise ValueError(f"index with embed= says how many dims its vectors have, not {dims!r}")
+    return dims
+
+
+def _name_of(embed: Any) -> str:
+    """A name for a model, so that vectors of two models are never compared."""
+    if isinstance(embed, str):
+        return embed
+    kind = embed if hasattr(embed, "__qualname__") else type(embed)
+    model = getattr(embed, "model", None) or getattr(embed, "model_name", None)
+    return f"{kind.__module__}.{kind.__qualname__}" + (f":{model}" if isinstance(model, str) else "")

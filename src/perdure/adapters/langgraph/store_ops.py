@@ -1,0 +1,241 @@
+"""The operations of one batch: what they read first, then all that they write in one commit.
+
+As LangGraph's own store has it: reads see what was there before the batch, and of several puts of one key, the last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from langgraph.store.base import (
+    GetOp,
+    InvalidNamespaceError,
+    Item,
+    ListNamespacesOp,
+    MatchCondition,
+    Op,
+    PutOp,
+    Result,
+    SearchItem,
+    SearchOp,
+    validate_op_namespace,
+)
+
+from ... import spaces, state
+from ...clock import moment
+from ...journal.landing import Ask
+from ...limits import NAME_CHARACTERS_MAX
+from ...records import StateChange
+from ...run.requests import Protocol, Read
+from ...search.finding import Question, find
+from ...spaces import RESERVED, Kept, Tree
+from ...store.base import holds
+from .store_filter import checked_filter, matches
+
+if TYPE_CHECKING:
+    from ...engine import Engine
+    from .store_index import Index
+
+Labels = tuple[str, ...]
+_MINUTE_MS = 60_000
+_MINUTES_MAX = 100 * 366 * 24 * 60
+
+
+def joined(labels: Labels) -> str:
+    """The namespace of `agent.state` for one of LangGraph's: ("users", "ann") is "users.ann". No label has a dot."""
+    return ".".join(labels)
+
+
+def parted(space: str) -> Labels:
+    """And back."""
+    return tuple(space.split("."))
+
+
+def named(labels: Labels, key: Any) -> tuple[str, str]:
+    """Where an item is in `agent.state`."""
+    if not labels:
+        raise InvalidNamespaceError("Namespace cannot be empty.")
+    if not isinstance(key, str):
+        raise TypeError(f"a key is a str, not {key!r}")
+    return joined(labels), key
+
+
+class Batch:
+    """The operations, looked at before anything is done."""
+
+    def __init__(self, ops: Iterable[Op], index: Index | None, if_version: int | None = None) -> None:
+        self._index = index
+        self._if_version = if_version
+        self._results: list[Result] = []
+        self._gets: dict[int, GetOp] = {}
+        self._searches: dict[int, SearchOp] = {}
+        self._lists: dict[int, ListNamespacesOp] = {}
+        self._puts: dict[tuple[str, str], PutOp] = {}
+        for place, op in enumerate(ops):
+            self._results.append(None)
+            self._add(place, op)
+        self._texts = {} if index is None else self._texts_of(index)
+
+    def _add(self, place: int, op: Op) -> None:
+        validate_op_namespace(op)
+        if isinstance(op, GetOp):
+            _not_ours(op.namespace)
+            self._gets[place] = op
+        elif isinstance(op, PutOp):
+            _not_ours(op.namespace)
+            _checked_put(op)
+            self._puts[named(op.namespace, op.key)] = op
+        elif isinstance(op, SearchOp):
+            _not_ours(op.namespace_prefix)
+            _checked_page(op.limit, op.offset)
+            if op.filter is not None:
+                checked_filter(op.filter)
+            self._searches[place] = op
+        elif isinstance(op, ListNamespacesOp):
+            _checked_page(op.limit, op.offset)
+            self._lists[place] = op
+        else:
+            raise ValueError(f"Unknown operation type: {type(op)}")
+
+    def _texts_of(self, index: Index) -> dict[tuple[str, str], list[tuple[str, str]]]:
+        puts = self._puts.items()
+        return {place: index.texts(op.value, op.index) for place, op in puts if op.value is not None}
+
+    @property
+    def texts(self) -> list[str]:
+        """What a model must read before it can be put."""
+        return [text for texts in self._texts.values() for _, text in texts]
+
+    @property
+    def queries(self) -> list[str]:
+        """What is looked for."""
+        return [op.query for op in self._searches.values() if op.query]
+
+    # -- performing ---------------------------------------------------------------------------------------------------
+
+    def perform(
+        self, engine: Engine, vectors: Mapping[str, bytes], questions: Mapping[str, Question]
+    ) -> Protocol[list[Result]]:
+        """Do it all; the results in the order of the operations."""
+        touched = list[Ask]()
+        if self._gets or self._searches or self._lists:
+            touched = yield Read(self._read, (engine, questions))
+        asks: list[Ask] = (yield Read(self._asks, (engine, vectors))) if self._puts else []
+        if asks or touched:
+            yield from state.change(engine, [*touched, *asks])
+        return self._results
+
+    def put_one(self, engine: Engine, vectors: Mapping[str, bytes]) -> Protocol[int]:
+        """Do the only put; the version that it has made."""
+        [ask] = yield Read(self._asks, (engine, vectors))
+        landed: list[StateChange] = yield from state.change(engine, [ask])
+        return landed[0].version if landed else (yield from state.peek(engine, ask.place)).version
+
+    def _asks(self, engine: Engine, vectors: Mapping[str, bytes]) -> list[Ask]:
+        return [self._ask(engine, place, op, vectors) for place, op in self._puts.items()]
+
+    def _ask(self, engine: Engine, place: tuple[str, str], op: PutOp, vectors: Mapping[str, bytes]) -> Ask:
+        at = state.place(engine, *place)
+        if op.value is None:
+            return Ask(at, if_version=self._if_version)
+        documents = None if self._index is None else self._index.documents(self._texts[place], vectors)
+        lasts = 0 if op.ttl is None else int(op.ttl * _MINUTE_MS)
+        return state.ask_set(engine, at, dict(op.value), None, self._if_version, lasts=lasts, documents=documents)
+
+    def _read(self, engine: Engine, questions: Mapping[str, Question]) -> list[Ask]:
+        """Fill in what is read; what keeps it longer."""
+        read = list[Kept]()
+        wanted = {place: named(op.namespace, op.key) for place, op in self._gets.items() if _reachable(op)}
+        there = spaces.among(engine, set(wanted.values()))
+        for place, op in self._gets.items():
+            kept = there.get(wanted[place]) if place in wanted else None
+            self._results[place] = None if kept is None else _item(kept)
+            if kept is not None and op.refresh_ttl:
+                read.append(kept)
+        for place, search in self._searches.items():
+            found = _found(engine, search, questions)
+            self._results[place] = [_search_item(kept, score) for kept, score in found]
+            if search.refresh_ttl:
+                read += [kept for kept, _ in found]
+        for place, listing in self._lists.items():
+            self._results[place] = _listed(spaces.names(engine), listing)
+        return spaces.prolonging(engine, {(it.space, it.key): it for it in read}.values())
+
+
+def _found(engine: Engine, op: SearchOp, questions: Mapping[str, Question]) -> list[tuple[Kept, float | None]]:
+    prefix = joined(op.namespace_prefix)
+    if not holds(prefix) or len(prefix) > NAME_CHARACTERS_MAX or not op.limit:
+        return []
+    tree, wanted = Tree(prefix), partial(_is_wanted, op.filter) if op.filter else None
+    if op.query and op.query in questions:
+        hits = find(engine, tree, questions[op.query], wanted, op.offset, op.limit)
+        return [(hit.kept, hit.score) for hit in hits]
+    return [(kept, None) for kept in spaces.below(engine, tree, wanted, op.offset, op.limit)]
+
+
+def _is_wanted(wanted: Mapping[str, Any], kept: Kept) -> bool:
+    return matches(_mapping(kept.value), wanted)
+
+
+def _reachable(op: GetOp) -> bool:
+    """Names that no store can keep are not there."""
+    return bool(op.namespace) and holds(op.key) and holds(joined(op.namespace))
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    """What plain Python has written may be no dict; LangGraph's items are."""
+    return value if isinstance(value, dict) else {"value": value}
+
+
+def _item(kept: Kept) -> Item:
+    times = {"created_at": moment(kept.created), "updated_at": moment(kept.at)}
+    return Item(value=_mapping(kept.value), key=kept.key, namespace=parted(kept.space), **times)
+
+
+def _search_item(kept: Kept, score: float | None) -> SearchItem:
+    times = moment(kept.created), moment(kept.at)
+    return SearchItem(parted(kept.space), kept.key, _mapping(kept.value), *times, score=score)
+
+
+def _listed(names: list[str], op: ListNamespacesOp) -> list[Labels]:
+    found = {parted(name) for name in names}
+    for condition in op.match_conditions or ():
+        found = {labels for labels in found if _agrees(labels, condition)}
+    if op.max_depth is not None:
+        found = {labels[: op.max_depth] for labels in found}
+    return sorted(found)[op.offset : op.offset + op.limit]
+
+
+def _agrees(labels: Labels, condition: MatchCondition) -> bool:
+    path = condition.path
+    if condition.match_type not in ("prefix", "suffix"):
+        raise ValueError(f"Unsupported match type: {condition.match_type}; there are 'prefix' and 'suffix'")
+    if len(labels) < len(path):
+        return False
+    part = labels[: len(path)] if condition.match_type == "prefix" else labels[len(labels) - len(path) :]
+    return all(wanted in ("*", label) for label, wanted in zip(part, path, strict=True))
+
+
+# -- refusing ---------------------------------------------------------------------------------------------------------
+
+
+def _not_ours(labels: Labels) -> None:
+    if labels and labels[0].startswith(RESERVED):
+        raise InvalidNamespaceError(f"namespaces that begin with {RESERVED!r} are Perdure's own. Got: {labels}")
+
+
+def _checked_put(op: PutOp) -> None:
+    if op.value is not None and not isinstance(op.value, Mapping):
+        raise TypeError(f"the value of an item is a dict, not {type(op.value).__name__}: {{'value': ...}}")
+    if op.ttl is not None and not 0 < op.ttl <= _MINUTES_MAX:
+        raise ValueError(f"ttl={op.ttl!r}: minutes, more than 0; without an end it is None")
+    if op.index not in (None, False) and not isinstance(op.index, list | tuple):
+        raise TypeError(f"index={op.index!r}: False, or a list of fields such as ['text', 'messages[*].content']")
+
+
+def _checked_page(limit: Any, offset: Any) -> None:
+    for name, number in (("limit", limit), ("offset", offset)):
+        if type(number) is not int or number < 0:
+            raise ValueError(f"{name}={number!r}: a number from 0")

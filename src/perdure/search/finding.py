@@ -1,0 +1,142 @@
+"""What is nearest to a question, by words and by meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ..journal.documents import STATE, Document
+from ..journal.landing import Ask, Place
+from ..limits import CANDIDATES
+from ..spaces import Kept, Tree, Wanted, among, asks_below
+from ..words import words_in
+from .vectors import Vectors, product
+
+if TYPE_CHECKING:
+    from ..engine import Engine
+
+MEANING, WORDS = 0.7, 0.3
+"""What they weigh when there are both. The best text by words has 1 there, and the same meaning is 1: a text that says
+it in the very words comes before one that only means it, and words alone do not beat what is clearly nearer."""
+
+_ALL = 1 << 31
+Scores = dict[tuple[str, str, int], float]
+"""By namespace, key and version."""
+Ranked = tuple[float, str, str, int]
+
+
+class Question(msgspec.Struct, frozen=True):
+    """What is looked for."""
+
+    text: str = ""
+    """Looked for by its words, unless it is empty."""
+    embedder: str = ""
+    vector: bytes = b""
+    """Looked for by meaning, unless it is empty."""
+
+
+class Hit(msgspec.Struct, frozen=True):
+    """A key that was found, and how well it fits."""
+
+    kept: Kept
+    score: float
+
+
+def find(engine: Engine, tree: Tree, question: Question, wanted: Wanted | None, skip: int, count: int) -> list[Hit]:
+    """The keys of a tree that fit best, of those that are wanted; some are skipped."""
+    if not engine.is_known() or count < 1:
+        return []
+    found = list[Hit]()
+    for looked_at in (max(CANDIDATES, 4 * (skip + count)), _ALL):
+        ranked, all_of_them = _ranked(engine, tree, question, looked_at)
+        found = list(_fitting(engine, ranked, wanted, skip + count))
+        if all_of_them or len(found) >= skip + count:
+            break
+    return found[skip : skip + count]
+
+
+def _fitting(engine: Engine, ranked: list[Ranked], wanted: Wanted | None, most: int) -> Iterator[Hit]:
+    """Those that are there, as they are now: an index may be behind, and says which version it speaks of."""
+    step, place, given = max(16, 2 * most), 0, 0
+    while place < len(ranked) and given < most:
+        chunk = ranked[place : place + step]
+        there = among(engine, list(dict.fromkeys((space, key) for _, space, key, _ in chunk)))
+        for score, space, key, version in chunk:
+            kept = there.get((space, key))
+            if kept is not None and kept.version == version and (wanted is None or wanted(kept)) and given < most:
+                given += 1
+                yield Hit(kept, score)
+        place += step
+        step = min(4 * step, 1000)
+
+
+def _ranked(engine: Engine, tree: Tree, question: Question, count: int) -> tuple[list[Ranked], bool]:
+    """The best first, and whether these are all that there are."""
+    words, no_more_words = _by_words(engine, tree, question.text, count)
+    best = max(words.values(), default=0.0) or 1.0
+    meaning, no_more = _by_meaning(engine, tree, question, count, words)
+    for place, asks in asks_below(engine, tree).items():
+        _as_it_waits(engine, place, asks[-1], question, words, meaning, best)
+    if not question.vector:
+        scores = {it: score / best for it, score in words.items()}
+    elif not question.text:
+        scores = dict(meaning)
+    else:
+        scores = {
+            it: MEANING * meaning.get(it, 0.0) + WORDS * words.get(it, 0.0) / best
+            for it in meaning.keys() | words.keys()
+        }
+    ranked = [(score, *it) for it, score in scores.items()]
+    return sorted(ranked, key=lambda it: (-it[0], *it[1:])), no_more_words and no_more
+
+
+def _by_words(engine: Engine, tree: Tree, text: str, count: int) -> tuple[Scores, bool]:
+    words = " ".join(dict.fromkeys(words_in(text)))
+    if not words:
+        return {}, True
+    found: Scores = {}
+    rows = engine.store.read("documents_with_words", (engine.stream, STATE, *tree.bounds, words, count))
+    for space, key, version, score in rows:
+        found[space, key, version] = max(found.get((space, key, version), 0.0), score)
+    return found, len(rows) < count
+
+
+def _by_meaning(engine: Engine, tree: Tree, question: Question, count: int, also: Scores) -> tuple[Scores, bool]:
+    if not question.vector:
+        return {}, True
+    vectors = vectors_of(engine, STATE, question.embedder)
+    found = vectors.nearest(engine.store, question.vector, tree.holds, count, [it[:2] for it in also])
+    return found, len(vectors) <= count
+
+
+def vectors_of(engine: Engine, kind: str, embedder: str) -> Vectors:
+    """The table in memory that this process has of them."""
+    which = (engine.stream, kind, embedder)
+    known: dict[tuple[int, str, str], Vectors] = engine.place.vectors
+    # Two threads may make one at once; the first that is kept is everybody's.
+    return known.get(which) or known.setdefault(which, Vectors(*which))
+
+
+def _as_it_waits(
+    engine: Engine, place: Place, last: Ask, question: Question, words: Scores, meaning: Scores, best: float
+) -> None:
+    """What waits around the caller takes the place of what is stored: by words, it has its share of the best."""
+    _, space, key = place
+    for scores in (words, meaning):
+        for it in [it for it in scores if it[:2] == (space, key)]:
+            del scores[it]
+    kept = among(engine, [(space, key)]).get((space, key))
+    if kept is None:
+        return
+    it, asked = (space, key, kept.version), set(words_in(question.text))
+    for document in last.documents or ():
+        if question.vector and document.embedder == question.embedder:
+            meaning[it] = max(meaning.get(it, -1.0), product(document.vector, question.vector))
+        if share := _share(document, asked):
+            words[it] = max(words.get(it, 0.0), share * best)
+
+
+def _share(document: Document, asked: set[str]) -> float:
+    return len(asked.intersection(words_in(document.text))) / len(asked) if asked and document.words else 0.0

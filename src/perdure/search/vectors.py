@@ -1,0 +1,179 @@
+"""Vectors: how they are kept, and the table of them in memory that is compared with what is looked for.
+
+Every vector is compared, so that what is found is exact whatever it is narrowed down to. The table is read once and
+then brought up to date by what has come since: a changed text has another number, and takes the place of the old one.
+What was deleted stays in it until it is found, when whoever asks sees by its version that it is gone.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from operator import mul
+from typing import Any, Protocol
+
+import msgspec
+
+from ..limits import VECTOR_DIMENSIONS_MAX
+from ..locks import rlock
+from ..store.base import Row, Store
+
+Whose = tuple[str, str]
+"""Namespace and key."""
+
+Found = dict[tuple[str, str, int], float]
+"""Namespace, key and version, and how near it is: 1 is the same, 0 has nothing in common."""
+
+
+def packed(numbers: Iterable[Any], dims: int) -> bytes:
+    """A vector as it is kept: of length 1, so that a product of two says how near they are."""
+    values = [float(number) for number in numbers]
+    if len(values) != dims or not 0 < dims <= VECTOR_DIMENSIONS_MAX:
+        raise ValueError(f"a vector has {len(values)} numbers, where the index has dims={dims}")
+    length = math.sqrt(math.fsum(value * value for value in values))
+    if not math.isfinite(length):
+        raise ValueError("a vector has numbers that are not finite")
+    return struct.pack(f"<{dims}f", *(value / length if length else 0.0 for value in values))
+
+
+def product(one: bytes, other: bytes) -> float:
+    """How near two vectors are."""
+    return math.fsum(map(mul, _numbers(one), _numbers(other)))
+
+
+def _numbers(vector: bytes) -> tuple[float, ...]:
+    return struct.unpack(f"<{len(vector) // 4}f", vector)
+
+
+class Table(Protocol):
+    """Vectors in rows."""
+
+    def put(self, row: int, vector: bytes) -> None:
+        """Set a row, or add the next one."""
+
+    def products(self, vector: bytes) -> Sequence[float]:
+        """How near each of them is."""
+
+    def best(self, products: Any, allowed: Sequence[bool] | None, count: int) -> Iterable[int]:
+        """The rows with the largest products, in whatever order."""
+
+
+class PlainTable:
+    """Without numpy: some seconds for a million numbers."""
+
+    def __init__(self) -> None:
+        self._rows: list[tuple[float, ...]] = []
+
+    def put(self, row: int, vector: bytes) -> None:
+        self._rows[row : row + 1] = [_numbers(vector)]
+
+    def products(self, vector: bytes) -> list[float]:
+        wanted = _numbers(vector)
+        return [sum(map(mul, row, wanted)) for row in self._rows]
+
+    def best(self, products: Any, allowed: Sequence[bool] | None, count: int) -> Iterable[int]:
+        import heapq
+
+        rows = [row for row in range(len(products)) if allowed is None or allowed[row]]
+        return heapq.nlargest(count, rows, key=products.__getitem__)
+
+
+class FastTable:
+    """With numpy."""
+
+    def __init__(self, numpy: Any) -> None:
+        self._numpy = numpy
+        self._rows = numpy.zeros((0, 0), dtype="<f4")
+        self._count = 0
+
+    def put(self, row: int, vector: bytes) -> None:
+        if row >= len(self._rows):
+            grown = self._numpy.zeros((max(256, 2 * len(self._rows)), len(vector) // 4), dtype="<f4")
+            grown[: self._count] = self._rows[: self._count] if self._count else 0
+            self._rows = grown
+        self._rows[row] = self._numpy.frombuffer(vector, dtype="<f4")
+        self._count = max(self._count, row + 1)
+
+    def products(self, vector: bytes) -> Any:
+        if not self._count:
+            return self._numpy.zeros(0, dtype="<f4")
+        return self._rows[: self._count] @ self._numpy.frombuffer(vector, dtype="<f4")
+
+    def best(self, products: Any, allowed: Sequence[bool] | None, count: int) -> Iterable[int]:
+        numpy = self._numpy
+        rows = numpy.arange(len(products)) if allowed is None else numpy.flatnonzero(numpy.array(allowed, dtype=bool))
+        if count < len(rows):
+            rows = rows[numpy.argpartition(-products[rows], count)[:count]]
+        found: list[int] = rows.tolist()
+        return found
+
+
+class _Row(msgspec.Struct):
+    number: int
+    space: str
+    key: str
+    version: int
+
+
+class Vectors:
+    """All vectors that one embedder has made of what belongs to an agent, of one kind."""
+
+    def __init__(self, owner: int, kind: str, embedder: str) -> None:
+        self._which = (owner, kind, embedder)
+        self._since = 0
+        self._table = new_table()
+        self._rows: list[_Row] = []
+        self._places: dict[tuple[str, str, str], int] = {}
+        self._of: dict[Whose, list[int]] = {}
+        self._lock = rlock()
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def nearest(
+        self, store: Store, vector: bytes, within: Callable[[str], bool], count: int, also: Iterable[Whose] = ()
+    ) -> Found:
+        """The nearest ones in some namespaces, and those that are wanted too; of several parts of one, the nearest."""
+        with self._lock:
+            self._catch_up(store)
+            products = self._table.products(vector)
+            inside = {space: within(space) for space in {space for space, _ in self._of}}
+            allowed = None if all(inside.values()) else [inside[row.space] for row in self._rows]
+            rows = set(self._table.best(products, allowed, count))
+            rows.update(row for whose in also for row in self._of.get(whose, ()))
+            found: Found = {}
+            for row in rows:
+                it = self._rows[row]
+                key = (it.space, it.key, it.version)
+                found[key] = max(found.get(key, -1.0), float(products[row]))
+        return found
+
+    def _catch_up(self, store: Store) -> None:
+        # What is written between the two is read now, and once more the next time.
+        [(now,)] = store.read("documents_now")
+        if now != self._since or not store.one_host:
+            for row in store.read("documents_since", (*self._which, self._since)):
+                self._take(row)
+        self._since = now
+
+    def _take(self, row: Row) -> None:
+        number, space, key, part, version, vector = row
+        place = self._places.get((space, key, part))
+        if place is None:
+            place = self._places[space, key, part] = len(self._rows)
+            self._rows.append(_Row(number, space, key, version))
+            self._of.setdefault((space, key), []).append(place)
+        elif number <= self._rows[place].number:
+            return
+        self._rows[place] = _Row(number, space, key, version)
+        self._table.put(place, vector)
+
+
+def new_table() -> Table:
+    """With numpy where it is installed."""
+    numpy: Any = None
+    with suppress(ImportError):
+        import numpy
+    return PlainTable() if numpy is None else FastTable(numpy)

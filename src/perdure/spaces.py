@@ -1,0 +1,171 @@
+"""Many namespaces of `agent.state` at once: those below a name, as `a` has `a.b` and `a.b.c` below it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from . import codec, objects, state
+from .journal.landing import Ask, Place
+from .limits import NAME_CHARACTERS_MAX
+from .run.scope import waiting
+from .store.base import Row
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+RESERVED = "perdure:"
+"""How namespaces begin that Perdure keeps for itself: rules, and what replays have come to."""
+
+_ASKED_MAX = 200
+_OPENED_AT_ONCE = 64
+_EVER = (1 << 62) - 1
+_PROLONGED = 100
+"""What is read is kept longer once a hundredth of its time is gone, and a second: reading is rarely writing."""
+
+
+class Tree(msgspec.Struct, frozen=True):
+    """A namespace with those below it; without a name, all of them."""
+
+    name: str = ""
+
+    @property
+    def bounds(self) -> tuple[str, str, str]:
+        """For queries: the first name, one behind the last, and how those below begin.
+
+        They are compared as they are, so that no character of a name means anything.
+        """
+        if not self.name:
+            return "", chr(0x10FFFF) * (NAME_CHARACTERS_MAX + 1), ""
+        return self.name, self.name + "/", self.name + "."  # "/" comes next after "."
+
+    def holds(self, space: str) -> bool:
+        """Whether a namespace is in it."""
+        if space.startswith(RESERVED):
+            return False
+        return not self.name or space == self.name or space.startswith(self.name + ".")
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """A key with its value and times, in milliseconds."""
+
+    space: str
+    key: str
+    value: Any
+    version: int
+    at: int
+    """When it was set."""
+    created: int
+    """When it was set that has been there ever since."""
+    expires: int = 0
+    lasts: int = 0
+
+    def prolonged(self, owner: int, now: int) -> Ask | None:
+        """What keeps it longer, because it was read; if that is worth a write."""
+        gained = now + self.lasts - self.expires
+        if not self.lasts or gained < max(1000, self.lasts // _PROLONGED):
+            return None
+        return Ask((owner, self.space, self.key), expires=now + self.lasts, touches=self.version)
+
+
+Wanted = Callable[[Kept], bool]
+
+
+def asks_below(engine: Engine, tree: Tree) -> dict[Place, list[Ask]]:
+    """What waits around the caller to be written there, by key."""
+    found: dict[Place, list[Ask]] = {}
+    for ask in waiting(engine.store):
+        if isinstance(ask, Ask) and ask.writes and not ask.touches:
+            owner, space, _ = ask.place
+            if owner == engine.stream and tree.holds(space):
+                found.setdefault(ask.place, []).append(ask)
+    return found
+
+
+def names(engine: Engine) -> list[str]:
+    """Every namespace in which there is something, as the caller sees it."""
+    if not engine.is_known():
+        return []
+    now = engine.store.clock.wall_ms()
+    found = {name for (name,) in engine.store.read("live_spaces", (engine.stream, now))}
+    changed = {space for _, space, _ in asks_below(engine, Tree())}
+    for space in changed:
+        # What waits may be all that there is in it, or take the last of it away.
+        found.discard(space)
+        if any(it.space == space for it in below(engine, Tree(space), None, 0, 1)):
+            found.add(space)
+    return sorted(name for name in found if not name.startswith(RESERVED))
+
+
+def below(engine: Engine, tree: Tree, wanted: Wanted | None, skip: int, count: int) -> list[Kept]:
+    """The keys of a tree that are wanted, those that were set last first; some are skipped."""
+    if not engine.is_known():
+        return []
+    asks = asks_below(engine, tree)
+    fresh = [it for it in _waiting(engine, asks) if wanted is None or wanted(it)]
+
+    def consume(rows: Iterable[Row]) -> list[Kept]:
+        stored = (it for it in _opened(engine, rows) if (engine.stream, it.space, it.key) not in asks)
+        chosen = (it for it in stored if wanted is None or wanted(it))
+        return list(islice(chosen, max(0, skip - len(fresh)) + max(0, count - max(0, len(fresh) - skip))))
+
+    narrow = wanted is None and not asks
+    page = (count, skip) if narrow else (_EVER, 0)
+    now = engine.store.clock.wall_ms()
+    where = (engine.stream, *tree.bounds, now, *page)
+    if narrow:
+        return list(_opened(engine, engine.store.read("entries_under", where)))
+    return [*fresh, *engine.store.scan("entries_under", where, consume)][skip : skip + count]
+
+
+def among(engine: Engine, wanted: Collection[tuple[str, str]]) -> dict[tuple[str, str], Kept]:
+    """Some keys, by namespace and key; those that are not there are left out."""
+    if not wanted or not engine.is_known():
+        return {}
+    asks = {place[1:]: its for place, its in asks_below(engine, Tree()).items()}
+    asked = [pair for pair in wanted if pair not in asks]
+    found = {}
+    for start in range(0, len(asked), _ASKED_MAX):
+        which = json.dumps(asked[start : start + _ASKED_MAX])
+        rows = engine.store.read("entries_among", (engine.stream, which, engine.store.clock.wall_ms()))
+        found.update({(it.space, it.key): it for it in _opened(engine, rows)})
+    own = {(engine.stream, *pair): asks[pair] for pair in wanted if pair in asks}
+    found.update({(it.space, it.key): it for it in _waiting(engine, own)})
+    return found
+
+
+def version_of(engine: Engine, space: str, key: str) -> int:
+    """The version of a key; 0 when it is not there."""
+    return next((it.version for it in among(engine, [(space, key)]).values()), 0)
+
+
+def _waiting(engine: Engine, asks: dict[Place, list[Ask]]) -> Iterator[Kept]:
+    """Keys as what waits makes them, those that were set last first."""
+    now = engine.store.clock.wall_ms()
+    for place in reversed(list(asks)):
+        seen = state.look(engine, place, asks[place])
+        if seen.there:
+            yield Kept(*place[1:], seen.value, seen.version, now, now)
+
+
+def _opened(engine: Engine, rows: Iterable[Row]) -> Iterator[Kept]:
+    """Rows with their values; large ones are asked for a few at a time."""
+    pending = iter(rows)
+    while chunk := list(islice(pending, _OPENED_AT_ONCE)):
+        wanted = {identity for row in chunk if (identity := objects.reference(row[2]))}
+        large = objects.fetch_many(engine.store, wanted) if wanted else {}
+        for space, key, packed, version, at, expires, created, lasts in chunk:
+            identity = objects.reference(packed)
+            value = codec.decode(large[identity] if identity else packed[1:])
+            yield Kept(space, key, value, version, at, created or at, expires, lasts)
+
+
+def prolonging(engine: Engine, read: Iterable[Kept]) -> list[Ask]:
+    """What keeps longer what was read, as far as it is worth a write."""
+    now = engine.store.clock.wall_ms()
+    asks = (it.prolonged(engine.stream, now) for it in read)
+    return [ask for ask in asks if ask is not None]
