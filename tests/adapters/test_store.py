@@ -8,6 +8,7 @@ from collections import defaultdict
 from contextlib import closing
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -18,12 +19,13 @@ from langgraph.store.base import GetOp, InvalidNamespaceError, ListNamespacesOp,
 from langgraph.store.memory import InMemoryStore
 from typing_extensions import TypedDict
 
-from perdure import Agent, AsyncAgent, VersionConflict
+from perdure import Agent, AsyncAgent, VersionConflict, spaces, state
 from perdure.adapters.langgraph import PerdureStore
 from perdure.clock import SystemClock
 from perdure.engine import Engine
 from perdure.failpoints import Moment, Site
 from perdure.journal import rebuild
+from perdure.run.requests import drive_sync
 from perdure.search import vectors
 from tests.conformance.kit import Behind, agent_at, killed_at
 
@@ -245,6 +247,18 @@ def test_items_live_as_long_as_somebody_reads_them(store_url: str) -> None:
         assert store.start_ttl_sweeper().result() is None and store.stop_ttl_sweeper()
         assert store.sweep_ttl() == 3 and len(engine.store.read("documents_page", (0, 100))) == 1
         in_order(agent)
+
+
+def test_a_reader_takes_nothing_back(store_url: str) -> None:
+    agent = agent_at(store_url)
+    store = PerdureStore(agent)
+    store.put(("a",), "k", {"n": 1}, ttl=60)
+    read = spaces.among(agent._engine, [("a", "k")])["a", "k"]
+    [ask] = spaces.prolonging(agent._engine, [msgspec.structs.replace(read, expires=read.expires - 10**6)])
+    store.put(("a",), "k", {"n": 2}, ttl=60)
+    assert drive_sync(agent._engine.store, state.change(agent._engine, [ask])) == []
+    assert store.get(("a",), "k").value == {"n": 2} and store.version(("a",), "k") == 2
+    in_order(agent)
 
 
 # -- searching --------------------------------------------------------------------------------------------------------

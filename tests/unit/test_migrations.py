@@ -55,7 +55,9 @@ def test_migrations_are_numbered_without_gaps(dialect: str) -> None:
 
 def test_both_dialects_have_the_same_tables_but_for_what_one_needs() -> None:
     def tables(dialect: str) -> set[str]:
-        return set(re.findall(r"^CREATE TABLE (\w+)", (FOLDER / dialect / "schema.sql").read_text(), re.MULTILINE))
+        return set(
+            re.findall(r"^CREATE (?:VIRTUAL )?TABLE (\w+)", (FOLDER / dialect / "schema.sql").read_text(), re.MULTILINE)
+        )
 
     assert tables("postgres") - tables("sqlite") == {"stream_count", "arrivals"}
     assert tables("sqlite") <= tables("postgres")

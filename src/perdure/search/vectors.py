@@ -56,8 +56,8 @@ class Table(Protocol):
     def products(self, vector: bytes) -> Sequence[float]:
         """How near each of them is."""
 
-    def best(self, products: Any, allowed: Sequence[bool] | None, count: int) -> Iterable[int]:
-        """The rows with the largest products, in whatever order."""
+    def best(self, products: Any, rows: list[int] | None, count: int) -> Iterable[int]:
+        """Of some rows, or of all, those with the largest products; in whatever order."""
 
 
 class PlainTable:
@@ -73,11 +73,10 @@ class PlainTable:
         wanted = _numbers(vector)
         return [sum(map(mul, row, wanted)) for row in self._rows]
 
-    def best(self, products: Any, allowed: Sequence[bool] | None, count: int) -> Iterable[int]:
+    def best(self, products: Any, rows: list[int] | None, count: int) -> Iterable[int]:
         import heapq
 
-        rows = [row for row in range(len(products)) if allowed is None or allowed[row]]
-        return heapq.nlargest(count, rows, key=products.__getitem__)
+        return heapq.nlargest(count, range(len(products)) if rows is None else rows, key=products.__getitem__)
 
 
 class FastTable:
@@ -101,12 +100,12 @@ class FastTable:
             return self._numpy.zeros(0, dtype="<f4")
         return self._rows[: self._count] @ self._numpy.frombuffer(vector, dtype="<f4")
 
-    def best(self, products: Any, allowed: Sequence[bool] | None, count: int) -> Iterable[int]:
+    def best(self, products: Any, rows: list[int] | None, count: int) -> Iterable[int]:
         numpy = self._numpy
-        rows = numpy.arange(len(products)) if allowed is None else numpy.flatnonzero(numpy.array(allowed, dtype=bool))
-        if count < len(rows):
-            rows = rows[numpy.argpartition(-products[rows], count)[:count]]
-        found: list[int] = rows.tolist()
+        chosen = numpy.arange(len(products)) if rows is None else numpy.array(rows, dtype=int)
+        if count < len(chosen):
+            chosen = chosen[numpy.argpartition(-products[chosen], count)[:count]]
+        found: list[int] = chosen.tolist()
         return found
 
 
@@ -127,6 +126,7 @@ class Vectors:
         self._rows: list[_Row] = []
         self._places: dict[tuple[str, str, str], int] = {}
         self._of: dict[Whose, list[int]] = {}
+        self._in: dict[str, list[int]] = {}
         self._lock = rlock()
 
     def __len__(self) -> int:
@@ -139,8 +139,9 @@ class Vectors:
         with self._lock:
             self._catch_up(store)
             products = self._table.products(vector)
-            inside = {space: within(space) for space in {space for space, _ in self._of}}
-            allowed = None if all(inside.values()) else [inside[row.space] for row in self._rows]
+            inside = [space for space in self._in if within(space)]
+            narrow = len(inside) < len(self._in)
+            allowed = [row for space in inside for row in self._in[space]] if narrow else None
             rows = set(self._table.best(products, allowed, count))
             rows.update(row for whose in also for row in self._of.get(whose, ()))
             found: Found = {}
@@ -165,6 +166,7 @@ class Vectors:
             place = self._places[space, key, part] = len(self._rows)
             self._rows.append(_Row(number, space, key, version))
             self._of.setdefault((space, key), []).append(place)
+            self._in.setdefault(space, []).append(place)
         elif number <= self._rows[place].number:
             return
         self._rows[place] = _Row(number, space, key, version)

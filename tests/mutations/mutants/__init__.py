@@ -12,6 +12,7 @@ from tests.mutations.mutants.details import DETAILS
 from tests.mutations.mutants.effects import EFFECTS
 from tests.mutations.mutants.events import OF_EVENTS
 from tests.mutations.mutants.holders import HOLDERS
+from tests.mutations.mutants.index import OF_INDEX
 from tests.mutations.mutants.journal import JOURNAL
 from tests.mutations.mutants.money import MONEY
 from tests.mutations.mutants.orders import OF_ORDERS
@@ -35,6 +36,7 @@ MUTANTS = (
     *VERIFY,
     *OF_STATE,
     *OF_CHECKPOINTS,
+    *OF_INDEX,
     *OF_EVENTS,
     *OF_RETENTION,
     *ARTIFACTS,

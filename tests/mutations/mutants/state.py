@@ -93,8 +93,8 @@ OF_STATE = (
         "a key that was deleted counts from 1 again, so that an old if_version fits",
         STATE + "test_what_is_deleted_is_gone_and_its_versions_go_on",
         "journal/landing.py",
-        "made = (old.version + 1, revision, entry.value, entry.expires)",
-        "made = (old.seen(self._now).version + 1, revision, entry.value, entry.expires)",
+        "version = old.version if entry.touched else old.version + 1",
+        "version = old.version if entry.touched else old.seen(self._now).version + 1",
     ),
     mutant(
         "the-last-stream-wins",

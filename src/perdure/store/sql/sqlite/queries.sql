@@ -1510,13 +1510,13 @@ WHERE owner = :owner AND kind = :kind AND embedder <> :embedder AND (space, key)
 ORDER BY space, key LIMIT :count;
 
 -- name: documents_with_words(owner, kind, first, last, tree, words, count)
--- Those that have some of these words, the best first: words that few have count for more. Spaces are between them.
-SELECT documents.space, documents.key, documents.version, -bm25(document_words) FROM document_words
-JOIN documents ON documents.id = document_words.rowid
+-- Those that have some of these words, the best first: rare ones count for more. The cross join has them looked up first.
+SELECT documents.space, documents.key, documents.version, -document_words.rank
+FROM document_words CROSS JOIN documents ON documents.id = document_words.rowid
 WHERE document_words MATCH '"' || replace(:words, ' ', '" OR "') || '"' AND documents.owner = :owner
   AND documents.kind = :kind AND documents.space >= :first AND documents.space < :last
   AND (:tree = '' OR documents.space = :first OR substr(documents.space, 1, length(:tree)) = :tree)
-ORDER BY bm25(document_words), documents.space, documents.key LIMIT :count;
+ORDER BY document_words.rank, documents.space, documents.key LIMIT :count;
 
 -- name: documents_page(after, count)
 -- Some of all that there are, for copies; and whether each is found by its words.

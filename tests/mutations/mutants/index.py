@@ -1,0 +1,50 @@
+"""What values are found by, many namespaces at once, and how long items live."""
+
+from __future__ import annotations
+
+from tests.mutations.mutant import mutant
+
+KEPT = "adapters/test_store.py::"
+
+OF_INDEX = (
+    mutant(
+        "old-texts-stay",
+        "what was overwritten or deleted is still in the index",
+        KEPT + "test_what_has_changed_is_found_by_what_it_is_now",
+        "journal/landing.py",
+        "        if old.indexed:\n",
+        "        if False:\n",
+    ),
+    mutant(
+        "an-old-version-is-found",
+        "a text in memory is found although what it belongs to has changed",
+        KEPT + "test_what_has_changed_is_found_by_what_it_is_now",
+        "search/finding.py",
+        "kept is not None and kept.version == version and",
+        "kept is not None and",
+    ),
+    mutant(
+        "prefixes-leak",
+        "a search below one namespace finds what is in another that begins alike",
+        KEPT + "test_batches_do_what_they_do_in_langgraphs_own_store",
+        "store/sql/sqlite/queries.sql",
+        "AND (:tree = '' OR namespace = :first OR substr(namespace, 1, length(:tree)) = :tree)",
+        "AND (:tree = :tree)",
+    ),
+    mutant(
+        "reading-makes-versions",
+        "an item that is only read gets another version, and somebody's put_if is refused",
+        KEPT + "test_items_live_as_long_as_somebody_reads_them",
+        "journal/landing.py",
+        "version = old.version if entry.touched else old.version + 1",
+        "version = old.version + 1",
+    ),
+    mutant(
+        "a-reader-undoes-a-write",
+        "what was read before somebody changed it takes the place of the change",
+        KEPT + "test_a_reader_takes_nothing_back",
+        "journal/landing.py",
+        "if changed or ask.touches != stored.seen(self._now).version:",
+        "if changed:",
+    ),
+)
