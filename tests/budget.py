@@ -30,7 +30,6 @@ SUITE_SECONDS_MAX = {
     "load": 60,
     "docs": 60,
     "tidy": 60,
-    "adapters": 60,
 }
 
 TOTAL_SECONDS_MAX = 13.5 * 60

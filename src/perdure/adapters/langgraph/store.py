@@ -16,6 +16,7 @@ from ...hints import meant
 from ...run.requests import drive_async, drive_sync, reading
 from ...spaces import version_of
 from ...state import StateVersion
+from . import known
 from .opening import opened
 from .store_index import Index
 from .store_ops import Batch, named
@@ -58,13 +59,14 @@ class PerdureStore(BaseStore):
         index: Mapping[str, Any] | None = None,
         ttl: TTLConfig | None = None,
     ) -> None:
+        known.learn()
         self._engine, self._own = opened(store_or_agent, agent)
         self._index = None if index is None else Index(index)
         self.ttl_config = None if ttl is None else _checked_ttl(ttl)
         self._warned = False
 
     def __repr__(self) -> str:
-        return f"PerdureStore(agent={self._engine.name!r}, store={self._engine.shown_url!r})"
+        return f"PerdureStore({self._engine.shown_url!r}, agent={self._engine.name!r})"
 
     # -- LangGraph's --------------------------------------------------------------------------------------------------
 
