@@ -156,6 +156,17 @@ def test_it_is_the_state_of_the_agent(store_url: str) -> None:
     in_order(agent)
 
 
+@pytest.mark.parametrize("index", [None, {"words": True}, {**BY_MEANING, "words": False}])
+def test_namespaces_that_begin_alike_are_others(store_url: str, index: Any) -> None:
+    store = PerdureStore(agent_at(store_url), index=index)
+    labels = ("a", "a%", "a b", "a-b", "a_b", "aXb", "A", "ab", "a/", "user-1", "user-10")
+    store.batch([PutOp((label, "x"), label, {"text": "a fish"}) for label in labels])
+    query = "fish" if index else None
+    for label in labels:
+        assert [item.key for item in store.search((label,), query=query)] == [label]
+        assert store.list_namespaces(prefix=(label,)) == [(label, "x")]
+
+
 def test_versions_history_and_compare_and_set(store_url: str) -> None:
     agent = agent_at(store_url)
     store = PerdureStore(agent)

@@ -26,7 +26,7 @@ OF_INDEX = (
     mutant(
         "prefixes-leak",
         "a search below one namespace finds what is in another that begins alike",
-        KEPT + "test_batches_do_what_they_do_in_langgraphs_own_store",
+        KEPT + "test_namespaces_that_begin_alike_are_others",
         "store/sql/sqlite/queries.sql",
         "AND (:tree = '' OR namespace = :first OR substr(namespace, 1, length(:tree)) = :tree)",
         "AND (:tree = :tree)",
