@@ -17,6 +17,8 @@ class Shape:
     """One kind of class."""
 
     has_aside = False
+    quick = False
+    """Whether `make` takes any fields, and nothing else."""
 
     def names(self, cls: type) -> Iterable[str] | None:
         """The fields that an object has; None when the class decides for itself."""

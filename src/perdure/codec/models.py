@@ -77,6 +77,7 @@ class PlainModel(PydanticModel):
     """
 
     has_aside = False
+    quick = True
 
     def names(self, cls: Any) -> None:  # type: ignore[override]
         return None
@@ -96,12 +97,14 @@ class PlainModel(PydanticModel):
         return {}
 
     def make(self, cls: Any, fields: dict[str, Any], aside: dict[str, Any]) -> Any:
-        declared, made = cls.__pydantic_fields__, cls.__new__(cls)
-        extra = {name: fields.pop(name) for name in [name for name in fields if name not in declared]}
-        given = set(fields)
-        for name, default in defaults_of(cls).items():
+        made, given, defaults = cls.__new__(cls), set(fields), defaults_of(cls)
+        extra: dict[str, Any] = {}
+        if not given <= cls.__pydantic_fields__.keys():
+            extra = {name: fields.pop(name) for name in given - cls.__pydantic_fields__.keys()}
+            given.difference_update(extra)
+        for name, default in defaults.items():
             if name not in fields:
-                fields[name] = default.copy() if default.__class__ in (dict, list) else default
+                fields[name] = default.copy() if type(default) in _COPIED else default
         set_attribute(made, "__dict__", fields)
         set_attribute(made, "__pydantic_fields_set__", given)
         set_attribute(made, "__pydantic_extra__", extra if self.accepts(cls) else None)
@@ -109,6 +112,7 @@ class PlainModel(PydanticModel):
         return made
 
 
+_COPIED: frozenset[type] = frozenset({dict, list})
 _DEFAULTS: dict[type, dict[str, Any]] = {}
 set_attribute = object.__setattr__
 

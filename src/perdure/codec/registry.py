@@ -33,6 +33,8 @@ class Entry(NamedTuple):
 
 _by_name: Final[dict[str, Entry]] = {}
 _by_class: Final[dict[type, Entry]] = {}
+quick: Final[dict[str, Entry]] = {}
+"""By name, those whose fields need no look before an object is made of them."""
 _upcasters: Final[dict[tuple[str, int], Upcaster]] = {}
 _exception_bases: Final[set[type[Exception]]] = set()
 _lock: Final = locks.rlock()
@@ -73,7 +75,10 @@ def stored(name: str, version: int = 1) -> Callable[[AnyType], AnyType]:
 def register(name: str, cls: type, shape: Shape) -> None:
     """Let instances of somebody else's class be stored, in a way that is ours."""
     _check_name(name, 1)
-    _add(Entry(name, 1, cls, shape))
+    entry = Entry(name, 1, cls, shape)
+    _add(entry)
+    if shape.quick:
+        quick[name] = entry
 
 
 def upcaster(name: str, from_version: int) -> Callable[[AnyUpcaster], AnyUpcaster]:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..limits import THREAD_BYTES_REMEMBERED_MAX, THREADS_REMEMBERED_MAX
-from ..trees import Memo
+from ..limits import THREAD_BYTES_REMEMBERED_MAX, THREAD_SECONDS_REMEMBERED, THREADS_REMEMBERED_MAX
+from ..trees import TREE, Memo
 
 if TYPE_CHECKING:
     from ..engine import Engine
@@ -32,8 +32,11 @@ class Kept(msgspec.Struct, frozen=True):
     version: Any
     packed: bytes
     form: str
-    ids: frozenset[bytes]
-    memo: Memo | None
+    known: set[bytes]
+    """Objects that it refers to, or one before it that was put in the same life: they are in the store."""
+    memo: Memo
+    new: frozenset[bytes] = frozenset()
+    """Those that are there when it has been put, too."""
 
 
 class Remembered(msgspec.Struct, frozen=True):
@@ -45,7 +48,7 @@ class Remembered(msgspec.Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        return sum(len(kept.memo.data) for kept in self.channels.values() if kept.memo is not None)
+        return sum(kept.memo.size for kept in self.channels.values())
 
 
 _NOTHING = Remembered()
@@ -59,6 +62,9 @@ class Memory:
         self._lives: OrderedDict[str, Life] = OrderedDict()
         self._last: OrderedDict[tuple[str, str], Remembered] = OrderedDict()
         self._bytes = 0
+        self._contents: OrderedDict[bytes, tuple[Memo, int]] = OrderedDict()
+        """Of trees, by what stands for them, and when they were put or read."""
+        self._held = 0
 
     def life(self, thread: str) -> Life:
         """As this process knows it; most threads are in their first."""
@@ -79,8 +85,31 @@ class Memory:
         found = self._last.get((thread, ns), _NOTHING)
         return found if found.life == life else _NOTHING
 
-    def remember(self, thread: str, ns: str, put: Remembered) -> None:
+    def content(self, packed: bytes, now: int) -> bytes | None:
+        """The bytes of a tree, if it was put or read a short time ago: what is damaged since must not stay hidden."""
+        found = self._contents.get(packed)
+        if found is None or now - found[1] > THREAD_SECONDS_REMEMBERED * 1000:
+            return None
+        return found[0].data
+
+    def hold(self, memo: Memo, now: int, instead: bytes = b"") -> None:
+        """Keep the bytes of a tree, perhaps in place of another one."""
+        with self._lock:
+            for old in (memo.packed, instead):
+                if old in self._contents:
+                    self._held -= self._contents.pop(old)[0].size
+            self._contents[memo.packed] = memo, now
+            self._held += memo.size
+            while self._held > THREAD_BYTES_REMEMBERED_MAX and len(self._contents) > 1:
+                self._held -= self._contents.popitem(last=False)[1][0].size
+
+    def remember(self, thread: str, ns: str, put: Remembered, now: int) -> None:
         """This was put last."""
+        before = self._last.get((thread, ns), _NOTHING).channels
+        for name, kept in put.channels.items():
+            kept.known.update(kept.new)
+            if kept.packed[:1] == TREE:
+                self.hold(kept.memo, now, before[name].packed if name in before else b"")
         with self._lock:
             self._bytes += put.size - self._last.pop((thread, ns), _NOTHING).size
             self._last[thread, ns] = put

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from .. import codec, trees
 from .. import records as r
-from .. import trees
 from ..errors import JournalDamaged
 from ..journal.landing import landed_in
 from ..store.base import Row
@@ -150,8 +150,22 @@ def value_of(engine: Engine, it: Channel | ThreadWrite) -> Any:
 
 def opened(engine: Engine, packed: bytes, form: str) -> Any:
     """A packed value in its form."""
-    value = trees.unpack(engine.store, packed)
+    value = _unpacked(engine, packed)
     return Sealed(form, value) if form else value
+
+
+def _unpacked(engine: Engine, packed: bytes) -> Any:
+    """The value again: of one that this process has put or read just now, from the bytes that it remembers."""
+    if packed[:1] != trees.TREE:
+        return trees.unpack(engine.store, packed)
+    now, memory = engine.store.clock.boot_ms(), engine.threads
+    data = memory.content(packed, now)
+    if data is not None:
+        return codec.decode(data, ours=True)
+    data = trees.content(engine.store, packed)
+    value = codec.decode(data)
+    memory.hold(trees.Memo((data,), packed, len(data)), now)
+    return value
 
 
 def values_of(engine: Engine, put: r.ThreadPut) -> Mapping[str, Any]:

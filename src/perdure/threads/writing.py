@@ -21,7 +21,7 @@ from ..run.writes import named
 from ..store import is_embedded
 from ..store.base import Statement, holds
 from ..thread_records import Channel, ThreadWrite
-from .memory import Kept, Remembered
+from .memory import Kept, Life, Remembered
 
 if TYPE_CHECKING:
     from ..engine import Engine
@@ -81,16 +81,18 @@ def put(engine: Engine, wanted: Checkpoint) -> Protocol[None]:
         try:
             yield from land(engine, {made.thread: made.life}, [made], objects)
         except Moved:
-            yield Read(_look_again, (engine, wanted))
+            yield Read(engine.threads.look, (engine, wanted.thread))
             continue
-        engine.threads.remember(made.thread, made.ns, kept)
+        engine.threads.remember(made.thread, made.ns, kept, engine.store.clock.boot_ms())
         return
 
 
 def _made(engine: Engine, wanted: Checkpoint) -> tuple[r.ThreadPut, list[Statement], Remembered]:
     """The record, the objects that it needs and are not there, and what to remember of it."""
     engine.ensure_agent()
-    life = engine.threads.life(wanted.thread).number
+    known = engine.threads.life(wanted.thread)
+    _must_be_there(engine, wanted, known)
+    life = known.number
     before = engine.threads.last(wanted.thread, wanted.ns, life)
     channels, objects, kept = list[Channel](), list[Statement](), dict[str, Kept]()
     for name, value in wanted.channels.items():
@@ -99,7 +101,7 @@ def _made(engine: Engine, wanted: Checkpoint) -> tuple[r.ThreadPut, list[Stateme
         if last is None or not same or version is None or last.version != version:
             tree, form, memo = _packed(engine, value, f"channel {name!r}", last)
             objects += tree.objects
-            last = Kept(version, tree.packed, form, tree.ids, memo)
+            last = Kept(version, tree.packed, form, last.known if last is not None else set(), memo, tree.ids)
         kept[name] = last
         channels.append(Channel(name, last.packed, last.form))
     head, form, _ = _packed(engine, wanted.head, "the checkpoint", None)
@@ -110,23 +112,25 @@ def _made(engine: Engine, wanted: Checkpoint) -> tuple[r.ThreadPut, list[Stateme
     return made, objects, Remembered(wanted.id, life, kept)
 
 
-def _packed(engine: Engine, value: Any, path: str, last: Kept | None) -> tuple[trees.Tree, str, trees.Memo | None]:
+def _packed(engine: Engine, value: Any, path: str, last: Kept | None) -> tuple[trees.Tree, str, trees.Memo]:
     form = ""
     if isinstance(value, Sealed):
         form, value = value.form, value.data
     memo = last.memo if last is not None and last.form == form else None
-    known = last.ids if last is not None else frozenset()
+    known = last.known if last is not None else set[bytes]()
     tree, memo = trees.pack_again(engine.store, value, path, known, memo)
     return tree, form, memo
 
 
-def _look_again(engine: Engine, wanted: Checkpoint) -> None:
-    """Something was dropped; who goes on from what went with the whole thread is told, and brings nothing back."""
-    life = engine.threads.look(engine, wanted.thread)
-    if wanted.parent and wanted.parent <= life.floor:
-        where = (engine.stream, wanted.thread, wanted.ns, wanted.parent)
-        if not engine.store.read("get_thread_point", where):
-            raise ThreadDeleted(f"thread {wanted.thread!r} was deleted, and with it the checkpoint before this one")
+def _must_be_there(engine: Engine, wanted: Checkpoint, life: Life) -> None:
+    """Who goes on from what went with the whole thread is told, and brings nothing back."""
+    parent = (wanted.thread, wanted.ns, wanted.parent)
+    if wanted.parent and wanted.parent <= life.floor and not _is_there(engine, parent):
+        raise ThreadDeleted(f"thread {wanted.thread!r} was deleted, and with it the checkpoint before this one")
+
+
+def _is_there(engine: Engine, point: tuple[str, str, str]) -> bool:
+    return bool(engine.store.read("get_thread_point", (engine.stream, *point)))
 
 
 def write(
@@ -136,19 +140,24 @@ def write(
     _check_names(*point)
     while True:
         made, objects = yield Read(_wrote, (engine, point, task, path, writes))
+        if made is None:
+            return
         try:
             yield from land(engine, {made.thread: made.life}, [made], objects)
         except Moved:
-            if (yield Read(_too_late, (engine, point))):
-                return
+            yield Read(engine.threads.look, (engine, point[0]))
             continue
         return
 
 
 def _wrote(
     engine: Engine, point: tuple[str, str, str], task: str, path: str, writes: Sequence[Written]
-) -> tuple[r.ThreadWrote, list[Statement]]:
+) -> tuple[r.ThreadWrote | None, list[Statement]]:
+    """The record, and the objects that it needs; none of a checkpoint that was dropped: that is not brought back."""
     engine.ensure_agent()
+    life = engine.threads.life(point[0])
+    if life.number and _was_dropped(engine, point, life):
+        return None, []
     made, objects = list[ThreadWrite](), list[Statement]()
     for it in writes:
         form, value = "", it.value
@@ -159,14 +168,11 @@ def _wrote(
         tree = trees.pack(engine.store, stored, f"write to {it.channel!r}", inline=WRITE_INLINE_MAX)
         objects += tree.objects
         made.append(ThreadWrite(it.idx, it.channel, tree.packed, form, alone))
-    life = engine.threads.life(point[0]).number
-    return r.ThreadWrote(engine.stream, *point, life, task, path, tuple(made)), objects
+    return r.ThreadWrote(engine.stream, *point, life.number, task, path, tuple(made)), objects
 
 
-def _too_late(engine: Engine, point: tuple[str, str, str]) -> bool:
-    """Whether the checkpoint was dropped: what was written to it goes nowhere, and does not bring it back."""
-    life = engine.threads.look(engine, point[0])
-    if engine.store.read("get_thread_point", (engine.stream, *point)):
+def _was_dropped(engine: Engine, point: tuple[str, str, str], life: Life) -> bool:
+    if _is_there(engine, point):
         return False
     return point[2] <= life.floor or bool(engine.store.read("was_thread_point", (engine.stream, *point)))
 

@@ -12,7 +12,20 @@ adds what has changed, and the few nodes above it.
 from __future__ import annotations
 
 from .diff import Change, diff
-from .read import reachable, references, unpack
-from .split import Memo, Tree, pack, pack_again
+from .growing import Memo, pack_again
+from .read import content, reachable, references, unpack
+from .split import TREE, Tree, pack
 
-__all__ = ["Change", "Memo", "Tree", "diff", "pack", "pack_again", "reachable", "references", "unpack"]
+__all__ = [
+    "TREE",
+    "Change",
+    "Memo",
+    "Tree",
+    "content",
+    "diff",
+    "pack",
+    "pack_again",
+    "reachable",
+    "references",
+    "unpack",
+]

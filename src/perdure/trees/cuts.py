@@ -28,7 +28,7 @@ def cuts(marks: list[AnyMark], edges: list[int], reach: int) -> Iterator[int]:
     `marks` are their hashes; each lies between one of `edges` and the next.
     """
     begin = 0
-    for cut in [*_minima(marks, edges, reach), len(marks)]:
+    for cut in [*minima(marks, edges, reach), len(marks)]:
         # Too long: anywhere, then. It is within a piece, and concerns no other.
         while edges[cut] - edges[begin] > _REACHES_MAX * reach:
             begin = max(bisect_right(edges, edges[begin] + _REACHES_MAX * reach) - 1, begin + 1)
@@ -38,7 +38,8 @@ def cuts(marks: list[AnyMark], edges: list[int], reach: int) -> Iterator[int]:
         begin = cut
 
 
-def _minima(marks: list[AnyMark], edges: list[int], reach: int) -> Iterator[int]:
+def minima(marks: list[AnyMark], edges: list[int], reach: int) -> Iterator[int]:
+    """After how many elements a cut is by content."""
     at, count = 0, len(marks)
     while at < count:
         end = edges[at + 1]

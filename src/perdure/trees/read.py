@@ -23,7 +23,12 @@ def unpack(store: Store, packed: bytes) -> Any:
     """The value again, as a copy that nobody else has."""
     if packed[:1] != TREE:
         return objects.unpack(store, packed)
-    return codec.decode(join(store, read_node(packed[1:])))
+    return codec.decode(content(store, packed))
+
+
+def content(store: Store, packed: bytes) -> bytes:
+    """The bytes of a value that is a tree."""
+    return join(store, read_node(packed[1:]))
 
 
 def references(store: Store, packed: bytes, seen: Container[bytes] = frozenset()) -> Iterator[bytes]:

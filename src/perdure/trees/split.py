@@ -72,37 +72,19 @@ def pack(
     while an entry refers to a tree, no collector touches anything below it. When the entry is gone, pack again
     without `known`. There is no cache of ids by process: nothing would tell it what another process collects.
     """
-    return _tree(store, codec.encode(value, path), known, inline)
+    return tree_of(store, codec.encode(value, path), known, inline)
 
 
-def _tree(store: Store, data: bytes, known: Container[bytes], inline: int) -> Tree:
+def tree_of(store: Store, data: bytes, known: Container[bytes], inline: int = INLINE_BYTES_MAX) -> Tree:
+    """The same of a value's bytes."""
     if len(data) <= inline:
         return Tree(INLINE + data, (), frozenset())
-    split = _Split(store, known)
+    split = Split(store, known)
     packed = TREE + split.whole(data)
     return Tree(packed, tuple(split.objects.values()), frozenset(split.ids))
 
 
-class Memo(msgspec.Struct, frozen=True):
-    """What is remembered of a tree, so that the next version of its value is not looked at from the beginning."""
-
-    data: bytes
-    """The value's bytes."""
-    packed: bytes
-
-
-def pack_again(
-    store: Store, value: Any, path: str, known: frozenset[bytes], memo: Memo | None
-) -> tuple[Tree, Memo | None]:
-    """The same for the next version of a value; and what to remember for the one after it."""
-    data = codec.encode(value, path)
-    if memo is not None and memo.data == data:
-        return Tree(memo.packed, (), known), memo
-    tree = _tree(store, data, known, INLINE_BYTES_MAX)
-    return tree, Memo(data, tree.packed)
-
-
-_Piece: TypeAlias = tuple[int, bytes | Ext, int]
+SplitPiece: TypeAlias = tuple[int, bytes | Ext, int]
 """A piece while the tree is made: how many items, the bytes or the reference to them as a node has it, and a mark that
 decides on a cut after it. That is the mark of its last element, so that a change before it moves no cut above.
 
@@ -110,7 +92,7 @@ Plain tuples, here and below, because a conversation has thousands of them each 
 """
 
 
-class _Split:
+class Split:
     """The tree of one value."""
 
     def __init__(self, store: Store, known: Container[bytes]) -> None:
@@ -122,20 +104,23 @@ class _Split:
     def whole(self, data: bytes | memoryview) -> bytes:
         """The node of one item, its head first."""
         head = head_of(data)
-        begun: _Piece = (0, bytes(data[: head.size]), 0)
+        begun: SplitPiece = (0, bytes(data[: head.size]), 0)
         view = memoryview(data)[head.size :]
         if head.stride == 0:
             pieces = [self._some(0, view[start:end]) for start, end in text_cuts(view)]
         else:
-            pieces = self._elements(view, sizes_of(data, head), head.stride)
-        return _written([begun, *self._reduced(pieces, head.stride)])
+            pieces = self.elements(view, sizes_of(data, head), head.stride)
+        return written([begun, *self._reduced(pieces, head.stride)])
 
-    def _elements(self, view: memoryview, sizes: list[int], stride: int) -> list[_Piece]:
-        """Elements (of a map: pairs): large ones alone, and leaves of the small ones between them."""
+    def elements(self, view: memoryview, sizes: list[int], stride: int, before: int = 0) -> list[SplitPiece]:
+        """Elements (of a map: pairs): large ones alone, and leaves of the small ones between them.
+
+        `before` are bytes that come before the first: they have a say in whether to cut behind it.
+        """
         units = sizes if stride == 1 else list(map(add, sizes[::2], sizes[1::2]))
-        edges = list(accumulate(units, initial=0))
-        out: list[_Piece] = []
-        begin, put = 0, self._put
+        edges = list(accumulate(units, initial=before))
+        out: list[SplitPiece] = []
+        begin, put = 0, self.put
         for number, size in enumerate(units):
             if size < ALONE_BYTES_MIN:
                 continue
@@ -152,7 +137,7 @@ class _Split:
         out += self._leaves(view, edges[begin:], sizes[begin * stride :], stride)
         return out
 
-    def _leaves(self, view: memoryview, edges: list[int], sizes: list[int], stride: int) -> Iterator[_Piece]:
+    def _leaves(self, view: memoryview, edges: list[int], sizes: list[int], stride: int) -> Iterator[SplitPiece]:
         """Small elements, which lie between one edge and the next."""
         if stride == 1:
             marks = [crc32(view[max(min(start, end - WINDOW), 0) : end]) for start, end in pairwise(edges)]
@@ -164,7 +149,7 @@ class _Split:
             yield self._some((cut - begin) * stride, view[edges[begin] : edges[cut]], marks[cut - 1])
             begin = cut
 
-    def _parts(self, element: memoryview, sizes: list[int]) -> Iterator[_Piece]:
+    def _parts(self, element: memoryview, sizes: list[int]) -> Iterator[SplitPiece]:
         """A large element, or a pair of which one is large."""
         at = 0
         mark = crc32(element[: sizes[0]]) if len(sizes) == 2 else None
@@ -174,17 +159,17 @@ class _Split:
             if size <= SPLIT_BYTES_MIN:
                 yield self._some(1, item, mark)
             else:
-                identity = self._put(self.whole(item))
+                identity = self.put(self.whole(item))
                 yield 1, Ext(_WHOLE, identity), crc32(identity) if mark is None else mark
 
-    def _some(self, items: int, data: memoryview, mark: int | None = None) -> _Piece:
+    def _some(self, items: int, data: memoryview, mark: int | None = None) -> SplitPiece:
         """A leaf, or the bytes themselves when they are hardly more than a reference and a row."""
         if len(data) < INLINE_PIECE_MAX:
             return items, bytes(data), crc32(data) if mark is None else mark
-        identity = self._put(data)
+        identity = self.put(data)
         return items, Ext(_LEAF, identity), crc32(identity) if mark is None else mark
 
-    def _reduced(self, pieces: list[_Piece], stride: int) -> list[_Piece]:
+    def _reduced(self, pieces: list[SplitPiece], stride: int) -> list[SplitPiece]:
         """As many levels of groups as it takes for few pieces to be left."""
         # It ends: only the first and the last group may be too light to become one link, and together they are
         # lighter than this; all between them are longer than the reach.
@@ -194,7 +179,7 @@ class _Split:
                 return pieces
             pieces = self._grouped(pieces, weights, stride)
 
-    def _grouped(self, pieces: list[_Piece], weights: list[int], stride: int) -> list[_Piece]:
+    def _grouped(self, pieces: list[SplitPiece], weights: list[int], stride: int) -> list[SplitPiece]:
         edges = list(accumulate(weights, initial=0))
         ends = list(accumulate([items for items, _, _ in pieces], initial=0))
         bounds: Sequence[int] = range(len(edges))
@@ -203,18 +188,19 @@ class _Split:
             bounds = [bound for bound, items in enumerate(ends) if not items & 1]
             edges, ends = [edges[bound] for bound in bounds], [ends[bound] for bound in bounds]
         marks = [pieces[bound - 1][2] for bound in bounds[1:]]
-        out: list[_Piece] = []
+        out: list[SplitPiece] = []
         begin = 0
         for cut in cuts(marks, edges, NODE_REACH):
             group = pieces[bounds[begin] : bounds[cut]]
             # A few at the end are written again with the next version in any case: they wait for the level above.
             if edges[cut] - edges[begin] > GROUP_BYTES_MIN:
-                group = [(ends[cut] - ends[begin], Ext(_GROUP, self._put(_written(group))), marks[cut - 1])]
+                group = [(ends[cut] - ends[begin], Ext(_GROUP, self.put(written(group))), marks[cut - 1])]
             out += group
             begin = cut
         return out
 
-    def _put(self, data: bytes | memoryview) -> bytes:
+    def put(self, data: bytes | memoryview) -> bytes:
+        """Keep an object, unless it is known; its id."""
         hashed = self._fresh()
         hashed.update(data)
         identity = hashed.digest()
@@ -229,5 +215,6 @@ class _Split:
 _LEAF, _GROUP, _WHOLE = map(int, (Ref.LEAF, Ref.GROUP, Ref.WHOLE))
 
 
-def _written(pieces: list[_Piece]) -> bytes:
+def written(pieces: list[SplitPiece]) -> bytes:
+    """A node."""
     return ENCODE([part for items, body, _ in pieces for part in (items, body)])
