@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import pytest
 
 from perdure import Agent
+from perdure.adapters.langgraph import PerdureSaver
 from tests.postgres.cluster import Cluster
 from tests.postgres.proxy import Proxy
 
@@ -89,3 +91,24 @@ def test_opening_and_ending_a_run_takes_few(agent: Agent, proxy: Proxy) -> None:
         "end finished": 0,
     }
     assert {name: count for name, count in taken.items() if count > most[name]} == {}
+
+
+def test_a_checkpoint_of_a_thread_and_its_writes_take_one_each(agent: Agent, proxy: Proxy) -> None:
+    """However much the thread holds; and where it is takes two, and one more for a large write."""
+    saver = PerdureSaver(agent)
+    where: Any = {"configurable": {"thread_id": "trip", "checkpoint_ns": ""}}
+    said: list[str] = []
+    for number in range(12):
+        said.append(f"{number} " * 400)
+        made: Any = {
+            "v": 4,
+            "id": f"{number:08}",
+            "channel_values": {"said": said},
+            "channel_versions": {"said": number},
+        }
+        before = len(proxy.trips)
+        where = saver.put(where, made, {"step": number}, {"said": number})
+        saver.put_writes(where, [("said", [said[-1]])], f"task-{number}")
+        if number > 8:  # then the statements are prepared
+            assert len(proxy.trips) - before == 2
+    assert trips(proxy, partial(saver.get_tuple, where)) <= 3

@@ -48,6 +48,7 @@ DYNAMIC_CODE: dict[tuple[str, str], str] = {
     ("src/perdure/cli/targets.py", "imported"): "the module that the user names on the command line, as for python -m",
     ("src/perdure/adapters/langgraph/__init__.py", "__getattr__"): "a module of the table in the same file, never data",
     ("src/perdure/cli/main.py", "_Commands.get_command"): "a module of the table COMMANDS in the same file, never data",
+    ("src/perdure/codec/prints.py", "<module>"): "only written, to be compared in memory: nothing is read from it",
 }
 """Imports whose name is computed, and other ways to make code from data."""
 

@@ -21,6 +21,7 @@ from tests.mutations.mutants.runs import RUNS
 from tests.mutations.mutants.state import OF_CHECKPOINTS, OF_STATE
 from tests.mutations.mutants.store import STORE
 from tests.mutations.mutants.tasks import OF_TASKS
+from tests.mutations.mutants.threads import THREADS
 from tests.mutations.mutants.values import VALUES
 from tests.mutations.mutants.verify import VERIFY
 from tests.mutations.mutants.waiting import WAITING
@@ -50,6 +51,7 @@ MUTANTS = (
     *OF_WORKERS,
     *OF_ORDERS,
     *OF_TASKS,
+    *THREADS,
     *BRANCHES,
     *OF_COMMANDS,
     *OF_ADAPTERS,

@@ -37,8 +37,8 @@ VALUES = (
         "two different byte strings are the same value, so that a digest proves nothing",
         "unit/test_codec_forged.py::test_bytes_that_perdure_never_writes",
         "codec/read.py",
-        "        if ENCODE(value) != data:\n            raise CorruptValue(_OTHER_FORM)\n        return value",
-        "        return value",
+        "        if not ours and ENCODE(value) != data:",
+        "        if False:",
     ),
     mutant(
         "no-upcaster-needed",
