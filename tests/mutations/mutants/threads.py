@@ -58,7 +58,7 @@ THREADS = (
     mutant(
         "plain-is-taken-for-encrypted",
         "a row that somebody else has written in clear is believed",
-        SAVER + "test_a_serializer_is_used_for_everything",
+        SAVER + "test_a_serializer_is_used_for_everything_and_nothing_is_taken_for_encrypted_that_is_not",
         "adapters/langgraph/forms.py",
         "            if self._secret:\n                raise _in_clear()\n            return value",
         "            return value",
