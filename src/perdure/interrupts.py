@@ -85,7 +85,7 @@ def _terminate() -> None:
 def hold() -> bool:
     """Put signals off. True when there is something to `let_go` of."""
     global _holding
-    if _users == 0 or _holding or threading.current_thread() is not threading.main_thread():
+    if _users == 0 or _holding or threading.get_ident() != threading.main_thread().ident:
         return False
     _holding = True
     return True

@@ -142,7 +142,10 @@ GC_BATCH = 500
 """Keys, checkpoints or objects that one transaction of `gc` removes: others write in between."""
 
 VACUUM_BYTES_MAX = 256 * 1024 * 1024
-"""A file of an older version is written anew by `gc` up to this size: nobody else can write meanwhile."""
+"""Of what is left in a file, when `gc` writes it anew unasked: nobody else can write meanwhile, for some seconds."""
+
+VACUUM_SHARE_MIN = 0.2
+"""How much of it has to be empty then: less is used again soon, and is not worth writing the rest anew."""
 
 TOKENS_MAX = 10**12
 """Of one call of a model."""

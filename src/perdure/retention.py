@@ -92,6 +92,7 @@ def gc(
     fold_before: Duration | None = None,
     events_before: Duration | None = None,
     archive_folder: str | None = None,
+    vacuum: bool = False,
     progress: Progress | None = None,
 ) -> GcReport:
     """Free what these agents do not need any more, and what nobody in the store refers to."""
@@ -118,7 +119,8 @@ def gc(
     ]
     freed = collect.collect(store, lambda done, total: tell("looking for unreferenced objects", done, total))
     holders = store.submit(_Bury(store))
-    store.shrink(lambda done, total: tell("shrinking", done, total))
+    tell("shrinking", 0, 1)
+    unshrunk = store.shrink(whole=vacuum)
     return GcReport(
         False,
         swept,
@@ -130,7 +132,7 @@ def gc(
         before,
         _bytes_of(store),
         tuple(path for it in folds for path in it.archives),
-        _notes(known, wanted.entries, holds),
+        (*_notes(known, wanted.entries, holds), *filter(None, [unshrunk])),
     )
 
 

@@ -224,7 +224,7 @@ def test_killed_anywhere_it_can_be_done_again(store_url: str) -> None:
                 agent.checkpoint.create("old", [noise(number, 20_000)])
             agent.checkpoint.retain("old", keep_last=1)
             agent.close()
-            killed_at(lambda: agent_at(store_url).gc(), site, moment)
+            killed_at(lambda: agent_at(store_url).gc(vacuum=True), site, moment)
             agent_at(store_url).gc()
             agent = agent_at(store_url)
             assert agent.gc(dry_run=True).nothing

@@ -362,7 +362,7 @@ async def collect(cast: Cast) -> None:
     commit = store.submit_async if cast.palette.is_async else store.submit
     await out(commit(Litter(cast)))
     assert collecting.collect(store).bytes > 0
-    store.shrink()
+    store.shrink(whole=True)
     fold(cast)
 
 

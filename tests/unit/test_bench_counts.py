@@ -71,7 +71,7 @@ def test_a_finished_run_is_replayed_without_a_sync(syncs: dict[str, list[int]]) 
 
 
 def test_the_first_run_makes_the_store_in_few_syncs(syncs: dict[str, list[int]]) -> None:
-    # The file, that it gives pages back, its log, the schema, the home, the key and its folder, holder, agent and run.
+    # The file, its log, the schema, the home, the key and its folder, holder, agent and run.
     assert syncs["first run opened"][0] <= 17
 
 
@@ -104,7 +104,7 @@ def test_replaying_a_finished_run_writes_nothing(found: dict[str, Any]) -> None:
 def test_a_step_writes_the_pages_of_a_bare_commit(lab: Lab, found: dict[str, Any]) -> None:
     bare = lab.measure("pages", calls=CALLS)["pages"]
     # Entries are a little longer than a bare row: they fill a page, and open the next one, a little sooner.
-    assert found["step"]["pages"] <= bare * 1.25
+    assert found["step"]["pages"] <= bare * 1.1
 
 
 def test_bytes_of_a_step(lab: Lab) -> None:

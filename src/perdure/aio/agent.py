@@ -377,6 +377,7 @@ class AsyncAgent:
         fold_before: Duration | None = None,
         events_before: Duration | None = None,
         archive: str | os.PathLike[str] | None = None,
+        vacuum: bool = False,
     ) -> GcReport:
         """Free what is not needed any more; with `dry_run`, only say what that is.
 
@@ -385,6 +386,7 @@ class AsyncAgent:
 
         This agent's keys whose time has run out, its checkpoints that no rule keeps, and whatever nobody in the store
         refers to. A SQLite file becomes smaller. Others may be at work; it can be interrupted anywhere.
+        `vacuum=True` makes a SQLite file smaller however large it is; nobody else can write to it meanwhile.
 
         `fold_before="90d"` also takes the entries of older finished runs, and old changes of state, out of the journal:
         they are archived first, in the folder `archive`, which is beside the store unless you say. Events that were
@@ -402,6 +404,7 @@ class AsyncAgent:
                 fold_before=fold_before,
                 events_before=events_before,
                 archive_folder=folder,
+                vacuum=vacuum,
             )
 
         return await drive_async(engine.store, reading(free))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     type=click.Path(file_okay=False),
     help="Where archives go. Default: beside the store.",
 )
+@click.option("--vacuum", is_flag=True, help="Give all empty space of a SQLite file back, however long that takes.")
 @agent_option
 @common
 def gc(
@@ -41,6 +43,7 @@ def gc(
     fold_before: str | None,
     events_before: str | None,
     archive: str | None,
+    vacuum: bool,
     agent: str | None,
     url: str | None,
     as_json: bool,
@@ -54,22 +57,32 @@ def gc(
     With --fold-before, what finished runs did that long ago, and changes of state that others have replaced by then,
     goes into archives: a run keeps its input, its result and its state. Noted events stay, unless you say
     --events-before, which folds entries of that age too.
+
+    A SQLite file becomes smaller where that takes a moment. With --vacuum it does so however large it is; nobody else
+    can write meanwhile.
     """
     if yes and dry_run:
         raise click.UsageError("--dry-run only shows, --yes frees: say one of them")
     if archive is not None and fold_before is None and events_before is None:
         raise click.UsageError("--archive says where entries go that --fold-before takes out")
-    out, ages = Output(as_json), (_age(fold_before, "--fold-before"), _age(events_before, "--events-before"))
+    out = Output(as_json)
+    freeing = partial(
+        free,
+        fold_before=_age(fold_before, "--fold-before"),
+        events_before=_age(events_before, "--events-before"),
+        archive_folder=archive,
+        vacuum=vacuum,
+    )
     with _engines(url, agent) as (store, engines):
-        report = _done(out, store, engines, ages, archive, dry_run=True)
+        report = shown = _done(out, "looking", partial(freeing, store, engines, dry_run=True))
         if not as_json:
-            _tell(out, report)
+            _tell(out, shown)
         again = said_again(url, agent) + (f" --fold-before {fold_before}" if fold_before else "")
-        again += f" --events-before {events_before}" if events_before else ""
-        if yes or (not dry_run and not report.nothing and _agreed(out, again)):
-            report = _done(out, store, engines, ages, archive, dry_run=False)
+        again += (f" --events-before {events_before}" if events_before else "") + (" --vacuum" if vacuum else "")
+        if yes or (not dry_run and (vacuum or not report.nothing) and _agreed(out, again)):
+            report = _done(out, "freeing", partial(freeing, store, engines))
             if not as_json:
-                _tell_freed(out, report)
+                _tell_freed(out, report, shown.notes)
     if as_json:
         out.json(_as_json(report))
     return 0
@@ -101,25 +114,9 @@ def _age(text: str | None, option: str) -> str | None:
     return text
 
 
-def _done(
-    out: Output,
-    store: Store,
-    engines: list[Engine],
-    ages: tuple[str | None, str | None],
-    folder: str | None,
-    *,
-    dry_run: bool,
-) -> GcReport:
-    with out.progress("looking" if dry_run else "freeing") as bar:
-        return free(
-            store,
-            engines,
-            dry_run=dry_run,
-            fold_before=ages[0],
-            events_before=ages[1],
-            archive_folder=folder,
-            progress=lambda what, done, total: bar(done, total),
-        )
+def _done(out: Output, doing: str, freeing: Callable[..., GcReport]) -> GcReport:
+    with out.progress(doing) as bar:
+        return freeing(progress=lambda what, done, total: bar(done, total))
 
 
 def _agreed(out: Output, again: str) -> bool:
@@ -141,8 +138,11 @@ def _tell(out: Output, report: GcReport) -> None:
     out.table(("WHAT", "COUNT", "BYTES"), rows)
 
 
-def _tell_freed(out: Output, report: GcReport) -> None:
+def _tell_freed(out: Output, report: GcReport, told: tuple[str, ...]) -> None:
     out.line(f"{report}; the store took {size(report.bytes_before)}, and takes {size(report.bytes_after)} now")
+    for note in report.notes:
+        if note not in told:
+            out.line(clean(note))
     folders = sorted({os.path.dirname(path) for path in report.archives})
     for folder in folders:
         count = sum(os.path.dirname(path) == folder for path in report.archives)

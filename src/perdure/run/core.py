@@ -243,7 +243,8 @@ class RunCore:
             raise RunFinished(f"run {self.id!r} is finished: it is replayed, and does nothing new")
         if self.parking is not None:
             self.parking.must_stay()
-        self.must_be_here()
+        if not self.root.alive:
+            self.must_be_here()
 
     # What a rehearsal looks at, and an ordinary run does not (`rehearsal.py`).
 

@@ -199,9 +199,12 @@ class Store(ABC):
         `progress` is told now and then how much is done, and of how much.
         """
 
-    def shrink(self, progress: Callable[[int, int], None] | None = None) -> None:
-        """Give empty space back to the file system, a little at a time. A server sees to that by itself."""
-        return
+    def shrink(self, *, whole: bool = False) -> str:
+        """Give empty space back to the file system, if that is quick; with `whole` also if others wait for long.
+
+        Returns why some of it was not given back. A server sees to that by itself.
+        """
+        return ""
 
     def at_rest(self, seconds: float) -> AbstractContextManager[None]:
         """Meanwhile this process keeps nobody from writing: for who stops it. A server ends what has stopped."""
@@ -218,7 +221,8 @@ class Store(ABC):
             raise StoreForked
 
     def _must_be_usable(self) -> None:
-        self._must_be_open()
+        if self._closed or self._forked:
+            self._must_be_open()
         must_not_decide()
         if self.fenced is not None:
             raise StoreFenced(self.fenced.message)

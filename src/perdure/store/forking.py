@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from threading import get_ident
-from typing import TypeVar
+from typing import TypeVar, TypeVarTuple
 
 import apsw
 
@@ -30,6 +30,7 @@ from ..errors import StoreForked
 from ..limits import FORK_SECONDS_MAX
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 POLL_SECONDS = 0.0005
 _READ_WRITE_CREATE = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
@@ -48,7 +49,7 @@ _torn = False
 """Whether this process was forked while somebody was inside."""
 
 
-def within(work: Callable[[], T]) -> T:
+def within(work: Callable[[*Ts], T], *args: *Ts) -> T:
     """Do something inside SQLite, but not while a thread forks."""
     me = get_ident()
     nested = me in _inside
@@ -56,7 +57,7 @@ def within(work: Callable[[], T]) -> T:
         _inside.add(me)
         if _forkers and not nested:
             _wait_outside(me)
-        return work()
+        return work(*args)
     finally:
         if not nested:
             _inside.discard(me)
@@ -91,7 +92,7 @@ def connected(path: str, vfs: str | None = None, flags: int = _READ_WRITE_CREATE
 
 def disconnect(*connections: apsw.Connection) -> None:
     """Close them, unless a fork has done so already."""
-    within(lambda: _close(connections))
+    within(_close, connections)
 
 
 def disconnect_collected(connections: list[apsw.Connection]) -> None:
@@ -149,9 +150,13 @@ def _after_fork_in_child() -> None:
     for connection in _live:
         if not quiet or not _closed_quietly(connection):
             _torn = True
-            # Never collected: SQLite must not touch the file of the parent through this connection again.
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+            keep(connection)
     _live.clear()
+
+
+def keep(inherited: apsw.Connection | apsw.Cursor) -> None:
+    """Never collect this: SQLite must not touch the file of the parent through it again."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(inherited))
 
 
 def _closed_quietly(connection: apsw.Connection) -> bool:

@@ -18,7 +18,7 @@ from ..limits import LOCK_SECONDS_MAX
 from . import sql
 from .base import Row, Rows, Statement, Store, Unit
 from .committer import Batch, Committer, Ticket
-from .forking import disconnect, disconnect_collected, inside, within
+from .forking import disconnect, disconnect_collected, inside, keep, within
 from .sqlite_file import (
     DRIVER_ERRORS,
     connect,
@@ -65,9 +65,13 @@ class SqliteStore(Store):
         self._watcher: apsw.Connection | None = None
         self._watch_lock = threading.Lock()
         self._writer_lock = threading.Lock()
+        self._told: Rows = []
+        """What the statement at work has told by `tell(...)`."""
         try:
             with translate(path):
                 self._writer = self._connect()
+                self._writer.create_scalar_function("tell", _teller(self._told), 1)
+                self._cursor = self._writer.cursor()  # one for all commits: making it takes as long as an insert
                 if not self._one_connection:  # not before: beside the file of another program we leave nothing
                     self._turnstile = Turnstile(path + ".lock")
                 # Who only looks does not wait for a turn to write, which a process that was stopped may never give.
@@ -93,7 +97,7 @@ class SqliteStore(Store):
     def scan(self, name: str, args: tuple[Any, ...], consume: Callable[[Iterable[Row]], T]) -> T:
         self._must_be_open()
         with translate(self.path):
-            return within(lambda: self._scan(_TEXT[name], args, consume))
+            return within(self._scan, _TEXT[name], args, consume)
 
     def _scan(self, text: str, args: tuple[Any, ...], consume: Callable[[Iterable[Row]], T]) -> T:
         if self._one_connection:
@@ -158,9 +162,8 @@ class SqliteStore(Store):
                 disconnect(source)
         target.execute("PRAGMA journal_mode = DELETE").fetchall()
 
-    def shrink(self, progress: Callable[[int, int], None] | None = None) -> None:
-        if not self._one_connection:
-            shrink(self, self.path, self.durability, progress)
+    def shrink(self, *, whole: bool = False) -> str:
+        return "" if self._one_connection else shrink(self, self.path, self.durability, whole=whole)
 
     def at_rest(self, seconds: float) -> AbstractContextManager[None]:
         return self._committer.at_rest(seconds)
@@ -193,7 +196,7 @@ class SqliteStore(Store):
             raise translated(error, self.path, self._fence) from error
 
     def _transact(self, batch: Batch) -> None:
-        writer = self._writer
+        writer, execute = self._writer, self._cursor.execute
         alone = len(batch) == 1
         changes = writer.total_changes()
         self._begin()
@@ -203,31 +206,31 @@ class SqliteStore(Store):
             for ticket in batch:
                 self._run(ticket, alone)
             if writer.total_changes() == changes or (alone and batch[0].error is not None):
-                writer.execute("ROLLBACK")  # nothing to keep: committing it would cost a sync all the same
+                execute("ROLLBACK")  # nothing to keep: committing it would cost a sync all the same
             else:
                 reach(batch[0].unit.site, Moment.WRITTEN)
                 committing = True
-                writer.execute("COMMIT")
+                execute("COMMIT")
             batch.ended = True
         except BaseException as error:
             if writer.in_transaction:
-                writer.execute("ROLLBACK")
+                execute("ROLLBACK")
             elif committing and not isinstance(error, apsw.Error):
                 batch.ended = True  # an interrupt that came after the commit
             raise
 
     def _begin(self) -> None:
-        writer = self._writer
-        if writer.in_transaction:
-            writer.execute("ROLLBACK")  # left by two interrupts in a row, the second of which hit the first's rollback
+        execute = self._cursor.execute
+        if self._writer.in_transaction:
+            execute("ROLLBACK")  # left by two interrupts in a row, the second of which hit the first's rollback
         try:
-            writer.execute("BEGIN IMMEDIATE")
+            execute("BEGIN IMMEDIATE")
         except apsw.BusyError:
-            patiently(lambda: writer.execute("BEGIN IMMEDIATE"))
+            patiently(lambda: execute("BEGIN IMMEDIATE"))
 
     def _run(self, ticket: Ticket, alone: bool) -> None:
         if not alone:
-            self._writer.execute("SAVEPOINT unit")
+            self._cursor.execute("SAVEPOINT unit")
         try:
             script = ticket.unit.script()
             rows: list[Rows] = []
@@ -241,15 +244,16 @@ class SqliteStore(Store):
         except PerdureError as error:
             ticket.error = error
             if not alone:
-                self._writer.execute("ROLLBACK TO unit")
+                self._cursor.execute("ROLLBACK TO unit")
         if not alone:
-            self._writer.execute("RELEASE unit")
+            self._cursor.execute("RELEASE unit")
 
     def _statement(self, statement: Statement) -> Rows:
-        name = statement.name
+        name, told = statement.name, self._told
+        told.clear()
         try:
-            cursor = self._writer.execute(_TEXT[name], statement.args)
-            rows = cursor.fetchall() if name in _RETURNS else []
+            cursor = self._cursor.execute(_TEXT[name], statement.args)
+            rows = cursor.fetchall() if name in _RETURNS else told.copy()
         except apsw.ConstraintError as error:
             # Only a writer that is not alone can meet a row that it believed absent.
             if statement.must is None:
@@ -262,12 +266,12 @@ class SqliteStore(Store):
     def _locked(self, work: Callable[..., object], *args: object) -> None:
         """Do work that writes, in the turn of this process."""
         if self._turnstile is None:
-            within(lambda: self._alone(work, *args))
+            within(self._alone, work, *args)
             return
         if not self._turnstile.enter(LOCK_SECONDS_MAX):
             raise StoreBusy
         try:
-            within(lambda: work(*args))
+            within(work, *args)
         finally:
             self._turnstile.leave()
 
@@ -307,6 +311,7 @@ class SqliteStore(Store):
     def _abandon(self) -> None:
         """In a forked child, where `forking` has seen to the connections."""
         super()._abandon()
+        keep(self._cursor)
         if self._turnstile is not None:
             self._turnstile.abandon()
 
@@ -328,6 +333,19 @@ def copy_unopened(path: str, target: str, progress: Callable[[int, int], None]) 
             disconnect(source)
     if found != "ok":
         raise StoreUnavailable(f"{path} is damaged: {found}", hint="restore it from a backup; nothing was changed")
+
+
+def _teller(told: Rows) -> Callable[..., bool]:
+    """The SQL function `tell`: its argument becomes a row of the answer, and the condition that it is in holds.
+
+    RETURNING says the same, and makes a table for its rows each time, also for none: a tenth of what a step takes.
+    """
+
+    def tell(value: Any) -> bool:
+        told.append((value,))
+        return True
+
+    return tell  # knows the list and not the store, which nobody would collect otherwise
 
 
 def _pass_by(cursor: apsw.Cursor, consume: Callable[[Iterable[Row]], T]) -> T:

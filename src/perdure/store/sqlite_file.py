@@ -56,9 +56,6 @@ def _set_up(connection: apsw.Connection, path: str, durability: str, vfs: str | 
         if _is_foreign(connection):
             raise StoreUnavailable(f"{path} belongs to another program", hint="choose another file")
         if path != ":memory:":
-            if _number(connection, "page_count") == 0:
-                # A new file: pages that become empty can be given back a few at a time, beside others at work.
-                connection.pragma("auto_vacuum", "incremental")
             _pragma(connection, "journal_mode", "wal")
         _pragma(connection, "synchronous", SYNCHRONOUS[durability])
         _pragma(connection, "trusted_schema", 0)

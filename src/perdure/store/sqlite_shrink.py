@@ -1,91 +1,89 @@
 """Making a SQLite file smaller, beside others who use it.
 
-A file that we have made gives empty pages back a thousand at a time, in transactions as short as any other. One of an
-older version has to be written anew once, during which nobody else can write: that is done only when it is small.
+Empty pages are used again by what is written next. To give them back, the file is written anew: readers go on, but
+nobody else can write meanwhile. So that is done where it takes a moment and is worth it, or when somebody asks for it.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import apsw
+
 from ..errors import StoreBusy
 from ..failpoints import Moment, Site, reach
-from ..limits import LOCK_SECONDS_MAX, VACUUM_BYTES_MAX
-from .base import Script, Statement, Unit
+from ..limits import LOCK_SECONDS_MAX, VACUUM_BYTES_MAX, VACUUM_SHARE_MIN
 from .forking import disconnect, within
 from .sqlite_file import connect, patiently, translate
 from .turnstile import Turnstile
 
 if TYPE_CHECKING:
-    import apsw
-
     from .base import Store
 
-Progress = Callable[[int, int], None]
-
-_INCREMENTAL = 2
 LOG_MILLISECONDS = 1000
 """How long others may have to wait while the log is folded into the file; if readers need it longer, it stays."""
 
+BREATH_OPERATIONS = 100_000
+"""Of SQLite's machine: after so many of them Python may have a word, and Ctrl-C is heard."""
 
-def shrink(store: Store, path: str, durability: str, progress: Progress | None) -> None:
-    """Give empty pages back to the file system, and make the log empty."""
+
+def shrink(store: Store, path: str, durability: str, *, whole: bool) -> str:
+    """Give empty pages back to the file system, and make the log empty. Returns why some were not given back."""
+    size, empty = store.read("store_bytes")[0]
+    left = size - empty
+    worth_it = empty >= size * VACUUM_SHARE_MIN
+    anew = bool(empty) and (whole or (worth_it and left <= VACUUM_BYTES_MAX))
     with translate(path):
         connection = within(lambda: patiently(lambda: connect(path, durability, None)))
         try:
-            if int(str(within(lambda: connection.pragma("auto_vacuum")))) == _INCREMENTAL:
-                _release(store, progress)
-            elif os.path.getsize(path) <= VACUUM_BYTES_MAX and store.read("store_bytes")[0][1]:
-                _in_turn(path, lambda: _write_anew(connection))
-            _in_turn(path, lambda: _empty_log(connection))
+            full = not _in_turn(path, lambda: _give_back(connection, anew))
         finally:
             disconnect(connection)
+    told = f"{empty / 1e6:,.1f} MB of the file are empty, and are used again; "
+    if full:
+        return f"{told}there is no room to write the other {left / 1e6:,.1f} MB anew"
+    if empty and worth_it and not anew:
+        return (
+            f"{told}`perdure gc --vacuum` gives them back, and writes the other {left / 1e6:,.1f} MB anew, while "
+            f"nobody else can write"
+        )
+    return ""
 
 
-def _empty_log(connection: apsw.Connection) -> None:
+def _give_back(connection: apsw.Connection, anew: bool) -> bool:
+    """False when there is no room for it."""
+    if anew and not _write_anew(connection):
+        return False
     connection.set_busy_timeout(LOG_MILLISECONDS)
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    if anew:
+        reach(Site.SHRINK, Moment.AFTER)
+    return True
 
 
-def _release(store: Store, progress: Progress | None) -> None:
-    [(_, empty)] = store.read("store_bytes")
-    left = empty
-    while left:
-        store.submit(_Release(store))
-        before, [(_, left)] = left, store.read("store_bytes")
-        if progress is not None:
-            progress(empty - left, empty)
-        if left >= before:
-            return  # somebody frees as quickly as we give back
-
-
-class _Release(Unit[None]):
-    site = Site.SHRINK
-
-    def __init__(self, store: Store) -> None:
-        self._at = str(store.clock.wall_ms()).encode()
-
-    def script(self) -> Script[None]:
-        # A transaction that changes no row is not committed.
-        yield [Statement("release_pages"), Statement("note_meta", ("shrunk", self._at))]
-
-
-def _write_anew(connection: apsw.Connection) -> None:
+def _write_anew(connection: apsw.Connection) -> bool:
     reach(Site.SHRINK, Moment.BEFORE)
-    connection.pragma("auto_vacuum", "incremental")  # from the next time on it is quicker
-    connection.execute("VACUUM").fetchall()
+    # What a file may have been made with: it costs every step a third of a page.
+    connection.pragma("auto_vacuum", "none")
+    connection.set_progress_handler(lambda: False, BREATH_OPERATIONS)
+    reach(Site.SHRINK, Moment.BEGUN)
+    try:
+        connection.execute("VACUUM").fetchall()
+    except apsw.FullError:
+        return False
+    reach(Site.SHRINK, Moment.WRITTEN)
+    return True
 
 
-def _in_turn(path: str, work: Callable[[], None]) -> None:
+def _in_turn(path: str, work: Callable[[], bool]) -> bool:
     """In the turn of a writer: then none has to be waited for, and those who come stand in the queue."""
     turn = Turnstile(path + ".lock")
     try:
         if not turn.enter(LOCK_SECONDS_MAX):
             raise StoreBusy
         try:
-            within(work)
+            return within(work)
         finally:
             turn.leave()
     finally:

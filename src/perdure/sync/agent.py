@@ -358,6 +358,7 @@ class Agent:
         fold_before: Duration | None = None,
         events_before: Duration | None = None,
         archive: str | os.PathLike[str] | None = None,
+        vacuum: bool = False,
     ) -> GcReport:
         """Free what is not needed any more; with `dry_run`, only say what that is.
 
@@ -366,6 +367,7 @@ class Agent:
 
         This agent's keys whose time has run out, its checkpoints that no rule keeps, and whatever nobody in the store
         refers to. A SQLite file becomes smaller. Others may be at work; it can be interrupted anywhere.
+        `vacuum=True` makes a SQLite file smaller however large it is; nobody else can write to it meanwhile.
 
         `fold_before="90d"` also takes the entries of older finished runs, and old changes of state, out of the journal:
         they are archived first, in the folder `archive`, which is beside the store unless you say. Events that were
@@ -383,6 +385,7 @@ class Agent:
                 fold_before=fold_before,
                 events_before=events_before,
                 archive_folder=folder,
+                vacuum=vacuum,
             )
 
         return drive_sync(engine.store, reading(free))

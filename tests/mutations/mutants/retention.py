@@ -10,6 +10,14 @@ EVENTS = "conformance/test_events_folding.py::"
 
 OF_RETENTION = (
     mutant(
+        "a-large-file-stays-large",
+        "who asks for the empty space of a large file does not get it",
+        "unit/test_shrinking.py::test_a_large_file_becomes_smaller_when_somebody_asks_for_it",
+        "retention.py",
+        "whole=vacuum",
+        "whole=False",
+    ),
+    mutant(
         "sweeps-what-was-set-again",
         "a key that somebody has just set again is deleted because it once ran out",
         RETENTION + "test_who_sets_a_key_again_is_not_swept_away",

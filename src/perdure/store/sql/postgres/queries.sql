@@ -111,18 +111,10 @@ SELECT value FROM meta WHERE key = :key;
 -- Set once, when the store is created.
 INSERT INTO meta (key, value) VALUES (:key, :value) ON CONFLICT (key) DO NOTHING;
 
--- name: note_meta(key, value)
--- A fact about the store that changes.
-INSERT INTO meta (key, value) VALUES (:key, :value) ON CONFLICT (key) DO UPDATE SET value = excluded.value;
-
 -- name: store_bytes()
 -- What the tables of the store take on disk, with their indexes; how much of it is empty only the server knows.
 SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint, 0::bigint FROM pg_class
 WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r';
-
--- name: release_pages()
--- Nothing to be done here: the server's own autovacuum lets the space be used again.
-SELECT 1;
 
 -- name: check_file()
 -- The pages of the database are the server's affair (checksums, amcheck): a client has nothing to look at.

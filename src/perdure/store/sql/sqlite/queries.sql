@@ -1,9 +1,8 @@
 -- name: append_event(stream, seq, kind, at, body, chain, fence)
--- One entry of the journal, only while the writer's fence is the stream's. Answered with the number of the last order.
+-- One entry of the journal, only while the writer's fence is the stream's. Told is the number of the last order, if any.
 INSERT INTO events (id, kind, at, body, chain)
 SELECT (:stream << 32) | :seq, :kind, :at, :body, :chain
-WHERE EXISTS (SELECT 1 FROM leases WHERE stream = :stream AND fence = :fence)
-RETURNING (SELECT ordered FROM leases WHERE stream = :stream);
+WHERE EXISTS (SELECT 1 FROM leases WHERE stream = :stream AND fence = :fence AND (ordered = 0 OR tell(ordered)));
 
 -- name: events_of(stream, after)
 -- A stream in order, to resume from it, to show it, to verify it.
@@ -101,18 +100,10 @@ SELECT value FROM meta WHERE key = :key;
 -- Set once, when the store is created.
 INSERT INTO meta (key, value) VALUES (:key, :value) ON CONFLICT (key) DO NOTHING;
 
--- name: note_meta(key, value)
--- A fact about the store that changes.
-INSERT INTO meta (key, value) VALUES (:key, :value) ON CONFLICT (key) DO UPDATE SET value = excluded.value;
-
 -- name: store_bytes()
 -- What the store takes on disk, without its log, and how much of that is empty.
 SELECT page_count * page_size, freelist_count * page_size
 FROM pragma_page_count, pragma_page_size, pragma_freelist_count;
-
--- name: release_pages()
--- Some empty pages go back to the file system: few at a time, because others wait to write.
-PRAGMA incremental_vacuum(1000);
 
 -- name: check_file()
 -- Whether the database itself is in order: pages, indexes and types of columns.
