@@ -43,9 +43,8 @@ STORE = (
         "what was acknowledged is gone after a kill",
         "conformance/test_steps.py::test_after_a_kill_finished_steps_are_not_repeated",
         "store/sqlite.py",
-        'committing = True\n                writer.execute("COMMIT")',
-        "committing = True\n"
-        '                writer.execute("ROLLBACK" if batch[0].unit.site == "step.done" else "COMMIT")',
+        'committing = True\n                execute("COMMIT")',
+        'committing = True\n                execute("ROLLBACK" if batch[0].unit.site == "step.done" else "COMMIT")',
     ),
     mutant(
         "failed-unit-takes-its-neighbours",
@@ -60,7 +59,7 @@ STORE = (
         "half of a refused write is committed with its neighbours",
         GAPS + "test_a_failed_commit_takes_nothing_with_it_from_its_batch",
         "store/sqlite.py",
-        '                self._writer.execute("ROLLBACK TO unit")\n',
+        '                self._cursor.execute("ROLLBACK TO unit")\n',
         "                pass\n",
     ),
     mutant(
