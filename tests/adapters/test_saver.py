@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import make_dataclass
 from typing import Any
@@ -128,6 +129,7 @@ def test_what_comes_late_does_not_bring_a_deleted_thread_back(store_url: str) ->
         first = put(saver, config("t"), {"ch": "secret" * 300})
         other.delete_thread("t")
         saver.put_writes(first, [("ch", "late")], "task")
+        assert saver._engine.store.read("all_thread_writes") == []
         with pytest.raises(ThreadDeleted):
             put(saver, first, {"ch": "secret"})
         assert list(saver.list(None)) == []
@@ -203,17 +205,22 @@ def test_a_conversation_is_stored_once_and_a_copy_of_it_not_at_all(store_url: st
 def test_a_message_that_was_changed_in_place_is_stored_as_it_is(store_url: str) -> None:
     with PerdureSaver(store_url) as saver:
         said: list[Any] = [AIMessage("a" * 900, id=str(number)) for number in range(50)]
-        where = put(saver, config("t"), {"messages": said}, 1)
-        said[3].content = "edited"
-        said[7].additional_kwargs["tuple"] = (1, 2)
-        said.append(ToolMessage("r", tool_call_id="1", artifact={"x": b"bytes"}))
-        where = put(saver, where, {"messages": said}, 2)
-        said[-1].artifact["x"] = bytearray(b"bytes")
-        where = put(saver, where, {"messages": said}, 3)
-        for read in (saver, PerdureSaver(Agent("langgraph", store=store_url))):
-            found = values(read, where)["messages"]
-            assert found == said
-            assert type(found[-1].artifact["x"]) is bytearray
+        where, tool = config("t"), ToolMessage("r", tool_call_id="1", artifact={"x": b"bytes"})
+        edits: list[Callable[[], object]] = [
+            lambda: None,
+            lambda: setattr(said[3], "content", "edited"),
+            lambda: said.append(tool),
+            lambda: tool.artifact.update(x=bytearray(b"bytes")),
+            lambda: said[7].additional_kwargs.update(pair=(1, 2)),
+            lambda: said.pop(5),
+        ]
+        for number, edit in enumerate(edits):
+            edit()
+            where = put(saver, where, {"messages": said}, number)
+            for read in (saver, PerdureSaver(Agent("langgraph", store=store_url))):
+                found = values(read, where)["messages"]
+                assert found == said
+                assert codec.encode(found) == codec.encode(said), "and of the same types, all the way down"
 
 
 @settings(max_examples=25)
