@@ -20,15 +20,18 @@ from .comparison.standings import Crash, Standing
 from .failures import MeasurementFailed
 from .lab import PARKED, Lab, machine
 from .pages import write_pages
-from .report import RESULTS, Report, save, saved, show, to_json
+from .report import RESULTS, Report, save, save_savers, saved, saved_savers, show, to_json
 from .rows import Row
+from .savers.sections import SECTIONS as SAVERS
+from .savers.standings import SaverStanding
 from .sections import SECTIONS as OURS
 from .workers.sections import SECTIONS as WORKERS
 
 FAILED = 2
 INTERRUPTED = 130
 PIPE_COLUMNS = 150
-SECTIONS: dict[str, Callable[[Lab], Iterator[Finding]]] = {**OURS, **WORKERS, **comparison.SECTIONS}
+Found = Finding | SaverStanding
+SECTIONS: dict[str, Callable[[Lab], Iterator[Found]]] = {**OURS, **WORKERS, **comparison.SECTIONS, **SAVERS}
 
 
 def main() -> int:
@@ -42,6 +45,8 @@ def main() -> int:
     report, code = _measure(options, errors)
     if report.complete and not report.quick:
         save(report)
+    if report.savers and not report.quick and not code:
+        save_savers(report)
     if options.json:
         sys.stdout.write(to_json(report))
     else:
@@ -70,11 +75,11 @@ def _options() -> argparse.Namespace:
 
 
 def _write_docs(errors: Console) -> int:
-    report = saved()
-    if report is None:
+    report, savers = saved(), saved_savers()
+    if report is None and savers is None:
         errors.print(f"{RESULTS} is not there: run `make bench` first", highlight=False)
         return 2
-    for path in write_pages(report):
+    for path in write_pages(report, savers=savers):
         errors.print(f"wrote {path}", highlight=False)
     return 0
 
@@ -82,7 +87,7 @@ def _write_docs(errors: Console) -> int:
 def _measure(options: argparse.Namespace, errors: Console) -> tuple[Report, int]:
     """What was found, and the exit code when that is not all: 130 after Ctrl-C, 2 when a measurement failed."""
     lab = Lab(quick=options.quick, base=options.folder, peers=not options.no_peers, parked=options.parked)
-    found: list[Finding] = []
+    found: list[Found] = []
     before, code = os.getloadavg()[0], 0
     names = options.sections or list(SECTIONS)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
@@ -104,7 +109,7 @@ def _measure(options: argparse.Namespace, errors: Console) -> tuple[Report, int]
     return _report(facts, before, options.quick, complete, found), code
 
 
-def _section(lab: Lab, name: str, place: str, progress: Progress) -> Iterator[Finding]:
+def _section(lab: Lab, name: str, place: str, progress: Progress) -> Iterator[Found]:
     """The findings of a section, each told as it comes."""
     where, begun = f"{place} {SECTIONS[name].__doc__}", monotonic()
     task = progress.add_task(where, total=None)
@@ -118,7 +123,7 @@ def _section(lab: Lab, name: str, place: str, progress: Progress) -> Iterator[Fi
         progress.console.print(f"  {place} {name} took {monotonic() - begun:.0f} s", markup=False, highlight=False)
 
 
-def _report(facts: dict[str, object], before: float, quick: bool, complete: bool, found: list[Finding]) -> Report:
+def _report(facts: dict[str, object], before: float, quick: bool, complete: bool, found: list[Found]) -> Report:
     return Report(
         date=datetime.now(UTC).date().isoformat(),
         machine=facts,
@@ -129,13 +134,16 @@ def _report(facts: dict[str, object], before: float, quick: bool, complete: bool
         rows=[one for one in found if isinstance(one, Row)],
         standings=[one for one in found if isinstance(one, Standing)],
         crashes=[one for one in found if isinstance(one, Crash)],
+        savers=[one for one in found if isinstance(one, SaverStanding)],
     )
 
 
-def _told(finding: Finding) -> str:
+def _told(finding: Found) -> str:
     """One line as it comes."""
     if isinstance(finding, Row):
         return f"{finding.what}: {finding.shown} {finding.verdict}"
+    if isinstance(finding, SaverStanding):
+        return f"{finding.entry.saver} on {finding.entry.store}: {finding.loop.ms:.2f} ms for a step of a graph"
     if isinstance(finding, Standing):
         it = finding.entrant
         return f"{it.title} on {it.store}: {finding.speed.per_second:,.0f} per second"

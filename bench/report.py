@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -12,8 +13,13 @@ from rich.table import Table
 from .comparison.standings import Crash, Standing
 from .lab import ROOT
 from .rows import Row, Verdict, number
+from .savers import tables
+from .savers.sections import SECTION
+from .savers.standings import SaverStanding
 
 RESULTS = ROOT / "bench" / "results" / "latest.json"
+SAVERS = RESULTS.with_name("langgraph.json")
+"""Of the section `langgraph` alone, which is a session of its own: none of its figures needs one of another."""
 
 _COLOUR = {
     Verdict.OK: "green",
@@ -36,6 +42,7 @@ class Report(msgspec.Struct, frozen=True):
     rows: list[Row]
     standings: list[Standing] = []
     crashes: list[Crash] = []
+    savers: list[SaverStanding] = []
 
     @property
     def failed(self) -> list[Row]:
@@ -62,16 +69,33 @@ def save(report: Report) -> None:
     RESULTS.write_text(to_json(report), encoding="utf-8")
 
 
+def save_savers(report: Report) -> None:
+    """Keep what the page about LangGraph tells."""
+    rows = [row for row in report.rows if row.section == SECTION]
+    kept = msgspec.structs.replace(report, rows=rows, standings=[], crashes=[], complete=True)
+    SAVERS.parent.mkdir(parents=True, exist_ok=True)
+    SAVERS.write_text(to_json(kept), encoding="utf-8")
+
+
 def saved() -> Report | None:
     """The last results, if any."""
-    if not RESULTS.exists():
-        return None
-    return msgspec.json.decode(RESULTS.read_bytes(), type=Report)
+    return _read(RESULTS)
+
+
+def saved_savers() -> Report | None:
+    """The last ones of the section `langgraph`, if any."""
+    return _read(SAVERS)
+
+
+def _read(path: Path) -> Report | None:
+    return msgspec.json.decode(path.read_bytes(), type=Report) if path.exists() else None
 
 
 def show(report: Report, console: Console) -> None:
     """The tables, and what is to be said about them."""
-    for table in (_rows(report.rows), _standings(report.standings), _crashes(report.crashes)):
+    shown = [_rows(report.rows), _standings(report.standings), _crashes(report.crashes)]
+    shown += [_plain(one) for one in tables.all_of(report.savers)]
+    for table in shown:
         if table.row_count:
             console.print(table)
     for line in [*settings(report), *remarks(report)]:
@@ -94,6 +118,15 @@ def _rows(rows: list[Row]) -> Table:
         verdict = f"[{_COLOUR[row.verdict]}]{row.verdict}[/]" if _COLOUR[row.verdict] else ""
         table.add_row(section, row.what, row.shown, row.target, row.fails, verdict, row.note)
         last = row.section
+    return table
+
+
+def _plain(it: tables.Figures) -> Table:
+    table = Table(title=it.title, title_justify="left")
+    for place, heading in enumerate(it.headings):
+        table.add_column(heading, justify="right" if place else "left", no_wrap=True)
+    for row in it.rows:
+        table.add_row(*row)
     return table
 
 
@@ -137,6 +170,7 @@ def settings(report: Report) -> list[str]:
         f"{one.entrant.title} {one.version}".rstrip() + f", {one.entrant.store}: {one.durability}"
         for one in report.standings
     ]
+    found += [f"{one.entry.saver} ({one.version}), {one.entry.store}: {one.durability}" for one in report.savers]
     server = report.machine.get("postgres")
     return found + ([f"the server: {server}"] if server else [])
 

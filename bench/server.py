@@ -19,6 +19,11 @@ from .syncs import SHARED_BYTES, Probe, shared_count
 START_SECONDS_MAX = 30
 STOP_SECONDS_MAX = 20
 PORT = "5432"
+_TABLE_BYTES = """
+    SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)
+      FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+     WHERE c.relkind = 'r' AND n.nspname NOT LIKE 'pg\\_%' AND n.nspname <> 'information_schema'
+"""
 
 
 class Server:
@@ -104,6 +109,14 @@ class Server:
     def bytes_of(self, database: str) -> int:
         """What the tables and indexes of a database take on disk."""
         return int(self._ask(database, "SELECT pg_database_size(current_database())"))
+
+    def table_bytes(self, database: str) -> int:
+        """What its own tables take, with their indexes and what is kept beside them; not the server's catalogue."""
+        return int(self._ask(database, _TABLE_BYTES))
+
+    def drop(self, database: str) -> None:
+        """Give its space back."""
+        self._call("dropdb", "--force", database)
 
     def version(self) -> str:
         """As the server tells it."""

@@ -6,20 +6,23 @@ from pathlib import Path
 
 from ..lab import ROOT
 from ..report import Report
-from . import comparison, performance, plots
+from . import comparison, langgraph, performance, plots
 
 DOCS = ROOT / "docs"
 
 
-def write_pages(report: Report, docs: Path = DOCS) -> list[Path]:
-    """docs/performance.md, docs/comparison.md and their plots; says what it wrote."""
-    images = docs / "img"
-    images.mkdir(exist_ok=True)
-    pictures = plots.pictures(report.standings)
-    written = {docs / "performance.md": performance.page(report)}
-    if report.standings:
+def write_pages(report: Report | None, docs: Path = DOCS, savers: Report | None = None) -> list[Path]:
+    """docs/performance.md, docs/comparison.md, docs/langgraph.md and their plots; says what it wrote."""
+    written: dict[Path, str] = {}
+    if report is not None:
+        written[docs / "performance.md"] = performance.page(report)
+    if report is not None and report.standings:
         written[docs / "comparison.md"] = comparison.page(report)
-        written |= {images / f"{name}.svg": picture for name, picture in pictures.items()}
+        images = docs / "img"
+        images.mkdir(exist_ok=True)
+        written |= {images / f"{name}.svg": picture for name, picture in plots.pictures(report.standings).items()}
+    if savers is not None:
+        written[docs / "langgraph.md"] = langgraph.page(savers)
     for path, text in written.items():
         path.write_text(text, encoding="utf-8")
     return list(written)

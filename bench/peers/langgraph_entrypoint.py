@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from langgraph.func import entrypoint, task  # type: ignore[import-not-found]
+from langgraph.func import entrypoint, task
 
 from .contender import Call, Contender, on_postgres, sqlite_path
 from .settings import of_postgres, of_sqlite
@@ -23,7 +23,8 @@ class Entrypoint:
 
     def durable(self, name: str, function: Call, *, effect: bool) -> Call:
         """A task whose result is waited for; LangGraph has no other kind for what happens outside."""
-        submit: Any = task(function, name=name)
+        named: Any = task(name=name)
+        submit = named(function)
         return lambda number: str(submit(number).result())
 
     def run(self, name: str, body: Callable[[], None]) -> None:

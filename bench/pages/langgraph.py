@@ -1,0 +1,31 @@
+"""docs/langgraph.md: the saver for LangGraph, and what was measured beside those that LangGraph ships."""
+
+from __future__ import annotations
+
+from ..report import Report
+from ..savers import tables
+from .words import filled, measured_on
+
+
+def page(report: Report) -> str:
+    """How to switch, what one gains, and the tables."""
+    slots = {
+        "measured_on": [measured_on(report)],
+        "bars": _bars(report),
+        "figures": [line for one in tables.all_of(report.savers) for line in _table(one)],
+        "settings": [
+            f"- {one.entry.saver} ({one.version}), {one.entry.store}: `{one.durability}`" for one in report.savers
+        ],
+    }
+    return filled("langgraph.md", slots)
+
+
+def _bars(report: Report) -> list[str]:
+    lines = ["| what | measured | target | verdict | |", "|---|---:|---:|---|---|"]
+    rows = [(row.what, row.shown, row.target, row.verdict.value, row.note) for row in report.rows]
+    return [*lines, *("| " + " | ".join(row) + " |" for row in rows)]
+
+
+def _table(it: tables.Figures) -> list[str]:
+    lines = [f"### {it.title}", "", "| " + " | ".join(it.headings) + " |", "|---|" + "---:|" * (len(it.headings) - 1)]
+    return [*lines, *("| " + " | ".join(row) + " |" for row in it.rows), ""]

@@ -1,0 +1,85 @@
+"""The figures of the savers as people read them: in the terminal, and on the page about LangGraph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from ..rows import number
+from .standings import KINDS, SaverStanding, Talked
+
+MEGABYTE = 1_000_000
+
+
+class Figures(msgspec.Struct, frozen=True):
+    """A table; the first cell of each row is a saver."""
+
+    title: str
+    headings: list[str]
+    rows: list[list[str]]
+
+
+def all_of(standings: Sequence[SaverStanding]) -> list[Figures]:
+    """Every table there is something to tell in."""
+    if not standings:
+        return []
+    kinds = [talked(standings, kind) for kind in KINDS]
+    return [*kinds, stored(standings), graphs(standings), crowds(standings)]
+
+
+def talked(standings: Sequence[SaverStanding], kind: str) -> Figures:
+    """Times of a conversation."""
+    headings = ["", "put p50", "put p99", "put_writes p50", "p99", "both, first 100", "both, last 100"]
+    headings += ["get_tuple p50", "p99", "first of a process"]
+    rows = [[name(one), *_times(one.talks[kind])] for one in standings]
+    return Figures(f"A conversation of {steps(standings):,} steps, {KINDS[kind]} of 1 KB (ms)", headings, rows)
+
+
+def _times(it: Talked) -> list[str]:
+    found = [it.put.p50, it.put.p99, it.writes.p50, it.writes.p99, it.first.p50, it.last.p50, it.get.p50, it.get.p99]
+    return [number(one) for one in found] + [number(it.fresh_get_ms) if it.fresh_get_ms is not None else ""]
+
+
+def stored(standings: Sequence[SaverStanding]) -> Figures:
+    """Bytes on disk."""
+    marks = sorted(standings[0].talks["dicts"].bytes)
+    headings = ["", *(f"{told}, {mark:,}" for told in KINDS.values() for mark in marks)]
+    rows = [
+        [name(one), *(number(one.talks[kind].bytes[mark] / MEGABYTE) for kind in KINDS for mark in marks)]
+        for one in standings
+        if one.entry.store != "memory"
+    ]
+    return Figures("Stored after so many steps (MB)", headings, rows)
+
+
+def graphs(standings: Sequence[SaverStanding]) -> Figures:
+    """A real graph."""
+    headings = ["", "ms for a step", "get_state ms", "long, DeltaChannel: ms", "get_state ms", "MB"]
+    headings += ["long, plain: ms", "get_state ms", "MB"]
+    rows = []
+    for one in standings:
+        cells = [name(one), number(one.loop.ms), number(one.loop.get_ms)]
+        for it in (one.delta, one.plain):
+            megabytes = it.bytes / MEGABYTE if it is not None and it.bytes is not None else 0
+            cells += [number(it.ms), number(it.get_ms), number(megabytes)] if it is not None else ["", "", ""]
+        rows.append(cells)
+    return Figures("A graph that waits for each checkpoint (durability=sync)", headings, rows)
+
+
+def crowds(standings: Sequence[SaverStanding]) -> Figures:
+    """Eight at once."""
+    rows = [
+        [name(one), number(one.alone), number(one.together), f"{one.together / one.alone:.2f}"] for one in standings
+    ]
+    return Figures("Steps per second on one saver", ["", "one thread", "8 at once", "times"], rows)
+
+
+def steps(standings: Sequence[SaverStanding]) -> int:
+    """How long the conversations were."""
+    return max(standings[0].talks["dicts"].bytes)
+
+
+def name(one: SaverStanding) -> str:
+    """The saver, and the store where that is not clear."""
+    return f"{one.entry.saver}, {one.entry.store}" if one.entry.ours else one.entry.saver

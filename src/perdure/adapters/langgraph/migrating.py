@@ -1,0 +1,91 @@
+"""Threads of another saver, copied into Perdure: checkpoint by checkpoint, with their writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from typing import Any
+
+import msgspec
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import WRITES_IDX_MAP, BaseCheckpointSaver, CheckpointTuple
+
+Place = tuple[str, str, str]
+"""Thread, namespace and id of a checkpoint."""
+
+
+class Migrated(msgspec.Struct, frozen=True):
+    """What was copied."""
+
+    threads: int
+    checkpoints: int
+    writes: int
+
+
+def migrate(
+    source: BaseCheckpointSaver[Any], target: BaseCheckpointSaver[Any], *, threads: Iterable[str] | None = None
+) -> Migrated:
+    """Copy all threads of a saver, or those named, into another: their history, branches and pending writes.
+
+        from langgraph.checkpoint.sqlite import SqliteSaver
+
+        with SqliteSaver.from_conn_string("old.db") as old:
+            print(migrate(old, PerdureSaver("agent.db")))      # Migrated(threads=12, checkpoints=480, writes=1100)
+
+    The source is only read. What was copied before is copied to the same place again, so a migration that was
+    interrupted is simply started again. Nobody should write to these threads meanwhile. The target must be one
+    with `on_conflict="fork"`, its default: a history may have branches.
+    """
+    counts = {"threads": 0, "checkpoints": 0, "writes": 0}
+    wanted = None if threads is None else {str(one) for one in threads}
+    for _, places in groupby(_places(source, wanted), key=lambda place: place[0]):
+        counts["threads"] += 1
+        for place in places:
+            found = source.get_tuple(_config(*place))
+            if found is not None:  # else it was deleted meanwhile
+                counts["checkpoints"] += 1
+                counts["writes"] += _copy(found, place, target)
+    return Migrated(**counts)
+
+
+def _places(source: BaseCheckpointSaver[Any], threads: set[str] | None) -> list[Place]:
+    """Where all checkpoints are, oldest first in each thread: ids are in the order of time. No state is kept."""
+    listings: Iterator[CheckpointTuple] = (
+        source.list(None)
+        if threads is None
+        else (one for thread in threads for one in source.list({"configurable": {"thread_id": thread}}))
+    )
+    return sorted(_place(one) for one in listings)
+
+
+def _place(found: CheckpointTuple) -> Place:
+    about = found.config["configurable"]
+    return str(about["thread_id"]), str(about.get("checkpoint_ns", "")), str(about["checkpoint_id"])
+
+
+def _copy(found: CheckpointTuple, place: Place, target: BaseCheckpointSaver[Any]) -> int:
+    """One checkpoint, and what goes on from it; how many writes these were."""
+    thread, ns, _ = place
+    parent = found.parent_config["configurable"]["checkpoint_id"] if found.parent_config else ""
+    checkpoint = found.checkpoint
+    # As if every channel were new: what has not changed is stored once all the same.
+    at = target.put(_config(thread, ns, parent), checkpoint, found.metadata, checkpoint["channel_versions"])
+    pending = found.pending_writes or []
+    for number, (task, writes) in enumerate(groupby(pending, key=lambda write: write[0])):
+        # The path of a task is not told, only the order that follows from it: the number keeps that.
+        for some in _kinds([(channel, value) for _, channel, value in writes]):
+            target.put_writes(at, some, task, f"{number:08}")
+    return len(pending)
+
+
+def _kinds(writes: list[tuple[str, Any]]) -> Iterator[list[tuple[str, Any]]]:
+    """Interrupts, errors and answers apart from results: savers number them in another way."""
+    for special in (False, True):
+        some = [write for write in writes if (write[0] in WRITES_IDX_MAP) is special]
+        if some:
+            yield some
+
+
+def _config(thread: str, ns: str, point: str) -> RunnableConfig:
+    about = {"thread_id": thread, "checkpoint_ns": ns}
+    return {"configurable": about | ({"checkpoint_id": point} if point else {})}
