@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
 
 from .entries import Saver
@@ -45,18 +45,5 @@ class Crowd:
         await asyncio.gather(*(self._talks[number].steps(self._said[number], steps) for number in who))
 
     def _threads(self, who: list[int], steps: int) -> None:
-        failed: list[BaseException] = []
-
-        def work(number: int) -> None:
-            try:
-                self._saver.run(self._talks[number].steps(self._said[number], steps))
-            except BaseException as error:
-                failed.append(error)
-
-        threads = [threading.Thread(target=work, args=(number,)) for number in who]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        if failed:
-            raise failed[0]
+        with ThreadPoolExecutor(len(who)) as pool:
+            list(pool.map(lambda number: self._saver.run(self._talks[number].steps(self._said[number], steps)), who))

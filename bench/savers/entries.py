@@ -13,7 +13,7 @@ Value = TypeVar("Value")
 POOL_MAX = 10
 """Connections for eight threads."""
 
-_PRAGMAS = ("journal_mode", "synchronous")
+_PRAGMAS = {"journal_mode": "PRAGMA journal_mode", "synchronous": "PRAGMA synchronous"}
 _SETTINGS = ("fsync", "synchronous_commit")
 _LEVELS = {"0": "off", "1": "normal", "2": "full", "3": "extra"}
 
@@ -63,10 +63,10 @@ class Saver:
         if "Sqlite" not in self.name:
             return "journal_mode=wal, synchronous=full"  # Perdure reads them back, and refuses anything less
         told = []
-        for pragma in _PRAGMAS:
-            cursor = self.it.conn.execute(f"PRAGMA {pragma}")
+        for name, sql in _PRAGMAS.items():
+            cursor = self.it.conn.execute(sql)
             row = await (await cursor).fetchone() if self.is_async else cursor.fetchone()
-            told.append(f"{pragma}={_LEVELS.get(str(row[0]), row[0])}")
+            told.append(f"{name}={_LEVELS.get(str(row[0]), row[0])}")
         return ", ".join(told)
 
     def close(self) -> None:

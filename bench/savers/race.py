@@ -36,7 +36,7 @@ class Sizes(msgspec.Struct, frozen=True):
     long: int
 
 
-WHOLE = Sizes(steps=1000, reads=25, fresh=3, loop=200, loops=3, crowd=20, rounds=5, long=1000)
+WHOLE = Sizes(steps=1000, reads=25, fresh=3, loop=200, loops=2, crowd=12, rounds=3, long=1000)
 QUICK = Sizes(steps=100, reads=5, fresh=1, loop=20, loops=1, crowd=5, rounds=2, long=50)
 
 
@@ -121,8 +121,9 @@ class Race:
             return {player.entry: player.do("facts") for player in players}
 
     def talks(self, kind: str) -> dict[Entry, Talked]:
-        """A conversation of each."""
-        with self._players(self._entries) as players:
+        """A conversation of each; in LangChain's messages of the blocking ones, to whom the others come close."""
+        entries = [entry for entry in self._entries if entry.blocking or kind == "dicts"]
+        with self._players(entries) as players:
             tallies = {player.entry: _Tally() for player in players}
             for number, first in enumerate(range(0, self.sizes.steps, BLOCK)):
                 self._lab.say(f"{KINDS[kind]}: step {first} of {self.sizes.steps}")

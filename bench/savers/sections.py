@@ -72,7 +72,7 @@ def _standings(race: Race) -> tuple[dict[Entry, SaverStanding], float]:
             entry,
             facts[entry]["version"],
             facts[entry]["durability"],
-            {kind: talks[kind][entry] for kind in KINDS},
+            {kind: talks[kind][entry] for kind in KINDS if entry in talks[kind]},
             loops[entry],
             *crowds[entry],
             delta=race.long(entry, delta=True) if long else None,

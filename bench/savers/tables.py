@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from ..rows import number
-from .standings import KINDS, SaverStanding, Talked
+from .standings import KINDS, MEMORY, SaverStanding, Talked
 
 MEGABYTE = 1_000_000
 
@@ -32,7 +32,7 @@ def talked(standings: Sequence[SaverStanding], kind: str) -> Figures:
     """Times of a conversation."""
     headings = ["", "put p50", "put p99", "put_writes p50", "p99", "both, first 100", "both, last 100"]
     headings += ["get_tuple p50", "p99", "first of a process"]
-    rows = [[name(one), *_times(one.talks[kind])] for one in standings]
+    rows = [[name(one), *_times(one.talks[kind])] for one in standings if kind in one.talks]
     return Figures(f"A conversation of {steps(standings):,} steps, {KINDS[kind]} of 1 KB (ms)", headings, rows)
 
 
@@ -46,11 +46,15 @@ def stored(standings: Sequence[SaverStanding]) -> Figures:
     marks = sorted(standings[0].talks["dicts"].bytes)
     headings = ["", *(f"{told}, {mark:,}" for told in KINDS.values() for mark in marks)]
     rows = [
-        [name(one), *(number(one.talks[kind].bytes[mark] / MEGABYTE) for kind in KINDS for mark in marks)]
+        [name(one), *(_megabytes(one.talks.get(kind), mark) for kind in KINDS for mark in marks)]
         for one in standings
-        if one.entry.store != "memory"
+        if one.entry.store != MEMORY
     ]
     return Figures("Stored after so many steps (MB)", headings, rows)
+
+
+def _megabytes(it: Talked | None, mark: int) -> str:
+    return number(it.bytes[mark] / MEGABYTE) if it is not None else ""
 
 
 def graphs(standings: Sequence[SaverStanding]) -> Figures:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import threading
 from typing import Annotated, Any
 
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
@@ -321,14 +320,6 @@ async def streams(play: Play) -> None:
     await play.history(graph)
 
 
-class Unheard(Exception):
-    """A class that no saver knows."""
-
-    def __init__(self, what: str) -> None:
-        super().__init__(what)
-        self.lock = threading.Lock()
-
-
 async def errors_beside_siblings(play: Play) -> None:
     # The sibling ends first: LangGraph does not wait for one that is still at work when another fails.
     play.one_at_a_time()
@@ -341,7 +332,7 @@ async def errors_beside_siblings(play: Play) -> None:
     def late(state: State) -> dict[str, Any]:
         ran.append("late")
         if ran.count("late") < 3:
-            raise (RuntimeError, Unheard)[ran.count("late") - 1]("not yet")
+            raise RuntimeError("not yet")
         return {"log": ["late, at last"]}
 
     builder: Any = StateGraph(State)

@@ -14,18 +14,21 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .calls import effect_key
     from .middleware import DurableTools
+    from .migrating import Migrated, migrate
     from .saver import PerdureSaver
     from .store import PerdureStore
     from .wrapping import durable
 
-__all__ = ["DurableTools", "PerdureSaver", "PerdureStore", "durable", "effect_key"]
+__all__ = ["DurableTools", "Migrated", "PerdureSaver", "PerdureStore", "durable", "effect_key", "migrate"]
 
 _PLACES = {
     "DurableTools": "middleware",
+    "Migrated": "migrating",
     "PerdureSaver": "saver",
     "PerdureStore": "store",
     "durable": "wrapping",
     "effect_key": "calls",
+    "migrate": "migrating",
 }
 
 
