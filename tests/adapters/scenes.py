@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import operator
+import threading
 from typing import Annotated, Any
 
+from langchain_core.agents import AgentAction
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
 from langgraph.cache.memory import InMemoryCache
@@ -290,11 +292,19 @@ async def durabilities(play: Play) -> None:
         await play.history(graph, config)
 
 
+class Talk(MessagesState):
+    """Messages, the text of the last one, which is no plain text, and another class of LangChain's."""
+
+    text: str
+    agent: AgentAction
+
+
 async def conversations(play: Play) -> None:
     def model(state: MessagesState) -> dict[str, Any]:
-        return {"messages": [AIMessage(f"heard {len(state['messages'])}", id=f"ai-{len(state['messages'])}")]}
+        said = AIMessage(f"heard {len(state['messages'])}", id=f"ai-{len(state['messages'])}")
+        return {"messages": [said], "text": said.text, "agent": AgentAction("look", {"n": 1}, "log")}
 
-    graph = chain(("model", model), schema=MessagesState).compile(checkpointer=play.saver)
+    graph = chain(("model", model), schema=Talk).compile(checkpointer=play.saver)
     await play.invoke(graph, {"messages": [HumanMessage("hello", id="h1"), ("user", "and more")]})
     await play.invoke(graph, {"messages": [HumanMessage("corrected", id="h1")]})
     await play.update(graph, {"messages": [RemoveMessage(id="ai-2")]})
@@ -320,6 +330,14 @@ async def streams(play: Play) -> None:
     await play.history(graph)
 
 
+class Unheard(Exception):
+    """A class that no saver knows."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+        self.lock = threading.Lock()
+
+
 async def errors_beside_siblings(play: Play) -> None:
     # The sibling ends first: LangGraph does not wait for one that is still at work when another fails.
     play.one_at_a_time()
@@ -332,7 +350,7 @@ async def errors_beside_siblings(play: Play) -> None:
     def late(state: State) -> dict[str, Any]:
         ran.append("late")
         if ran.count("late") < 3:
-            raise RuntimeError("not yet")
+            raise (RuntimeError, Unheard)[ran.count("late") - 1]("not yet")
         return {"log": ["late, at last"]}
 
     builder: Any = StateGraph(State)

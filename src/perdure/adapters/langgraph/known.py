@@ -6,7 +6,8 @@ import sys
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from langchain_core import documents, messages
+from langchain_core import agents, documents, messages
+from langchain_core.messages.base import TextAccessor
 from langgraph import types
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
@@ -31,6 +32,8 @@ _MESSAGES = (
     messages.ChatMessageChunk,
     messages.FunctionMessageChunk,
     documents.Document,
+    agents.AgentAction,
+    agents.AgentFinish,
 )
 _PARTS = (types.Interrupt, types.Command, types.Overwrite, types.TimeoutPolicy, _DeltaSnapshot)
 
@@ -51,6 +54,22 @@ class SendShape(Shape):
         return types.Send(fields["node"], fields["arg"], timeout=fields["timeout"])
 
 
+class TextShape(Shape):
+    """What `message.text` is: a text that can be called, too."""
+
+    def names(self, cls: type) -> Iterable[str]:
+        return ("text",)
+
+    def default(self, cls: type, name: str) -> Any:
+        return ""
+
+    def take(self, value: str) -> dict[str, Any]:
+        return {"text": str(value)}
+
+    def make(self, cls: type, fields: dict[str, Any], aside: dict[str, Any]) -> Any:
+        return TextAccessor(fields["text"])
+
+
 def learn() -> None:
     """Make them known, once in a process."""
     for kind in _MESSAGES:
@@ -60,6 +79,7 @@ def learn() -> None:
         assert shape is not None
         registry.register(f"langgraph/{part.__name__.lstrip('_')}", part, shape)
     registry.register("langgraph/Send", types.Send, SendShape())
+    registry.register("langchain/TextAccessor", TextAccessor, TextShape())
 
 
 def allow(classes: Iterable[type]) -> None:

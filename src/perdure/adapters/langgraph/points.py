@@ -17,7 +17,7 @@ from langgraph.checkpoint.base import (
     get_checkpoint_id,
     get_checkpoint_metadata,
 )
-from langgraph.checkpoint.serde.types import TASKS
+from langgraph.checkpoint.serde.types import ERROR, TASKS
 
 from ...engine import Engine
 from ...errors import NotStorable
@@ -86,7 +86,7 @@ class Points:
         if point is None:
             raise ValueError("put_writes needs the checkpoint_id that the writes go on from")
         made = [
-            Written(WRITES_IDX_MAP.get(channel, number), channel, self._form.dump(value))
+            Written(WRITES_IDX_MAP.get(channel, number), channel, self._form.dump(_told(channel, value)))
             for number, (channel, value) in enumerate(writes)
         ]
         try:
@@ -233,6 +233,11 @@ class Points:
             for it in written
             if it.write.channel in channels
         ]
+
+
+def _told(channel: str, value: Any) -> Any:
+    """The error of a task is a text, as every saver of LangGraph has it: programs look for words in it."""
+    return repr(value) if channel == ERROR and isinstance(value, BaseException) else value
 
 
 def _where(config: RunnableConfig) -> tuple[str, str, str | None]:
