@@ -113,9 +113,6 @@ class Play:
 
     def _plain(self, value: Any) -> Any:
         """The value with the n-th id called #n, and without times."""
-        if value == "CancelledError()":
-            # Of a task whose sibling failed under asyncio. Whether it is saved depends on how far the saver was then.
-            return None
         if isinstance(value, str):
             return _TIME.sub("<time>", _ID.sub(self._name, str(value))).replace(
                 self.config["configurable"]["thread_id"], "T"
