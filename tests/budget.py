@@ -20,7 +20,7 @@ SUITE_SECONDS_MAX = {
     "unit": 330,
     "model": 30,
     "conformance": 400,
-    "adapters": 60,
+    "adapters": 90,
     "simulation": 160,
     "crash": 560,
     "postgres": 330,
