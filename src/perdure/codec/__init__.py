@@ -21,24 +21,12 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import Any
 
-from .prints import begins_with, fingerprint, is_exact
-from .read import decode, plainly
+from .read import decode
 from .registry import register_exception, stored, upcaster
 from .tags import ENCODE_SORTED
 from .walk import encode
 
-__all__ = [
-    "begins_with",
-    "decode",
-    "digest",
-    "encode",
-    "fingerprint",
-    "is_exact",
-    "plainly",
-    "register_exception",
-    "stored",
-    "upcaster",
-]
+__all__ = ["decode", "digest", "encode", "register_exception", "stored", "upcaster"]
 
 
 def digest(value: Any, path: str = "value") -> bytes:

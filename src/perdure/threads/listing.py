@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from .. import codec, trees
+from .. import trees
 from ..clock import moment
+from ..codec.read import plainly
 from ..errors import ThreadNotFound
 from ..hints import meant
 from ..thread_records import Channel
@@ -93,20 +94,20 @@ def _plain(engine: Engine, packed: bytes, form: str) -> Any:
     """A value for people; None when only a serializer can read it."""
     if form:
         return None
-    with codec.plainly():
+    with plainly():
         return trees.unpack(engine.store, packed)
 
 
 def state(engine: Engine, thread: str, at: str | None = None, ns: str = "") -> dict[str, Any]:
     """The values of a thread's channels: where it is, or at a checkpoint."""
-    with codec.plainly():
+    with plainly():
         return {channel.name: value_of(engine, channel) for channel in _found(engine, thread, at, ns).put.channels}
 
 
 def diff(engine: Engine, thread: str, a: str, b: str | None, ns: str = "") -> list[trees.Change]:
     """What changed from one checkpoint to another, path by path; without a second one, since then."""
     before, after = _channels(_found(engine, thread, a, ns)), _channels(_found(engine, thread, b, ns))
-    with codec.plainly():
+    with plainly():
         return [
             change
             for name in dict.fromkeys([*before, *after])

@@ -15,6 +15,7 @@ import msgspec
 from msgspec.msgpack import Ext
 
 from .. import codec
+from ..codec import prints
 from ..store.base import Store
 from .cuts import WINDOW, cuts, minima
 from .nodes import LINK_WEIGHT, Ref, head_of, items_of
@@ -73,21 +74,21 @@ class Memo(msgspec.Struct, frozen=True):
 
 def pack_again(store: Store, value: Any, path: str, known: set[bytes], memo: Memo | None) -> tuple[Tree, Memo]:
     """As `pack`, for the next version of a value; and what to remember for the one after it."""
-    if memo is not None and memo.keys and type(value) is list and codec.begins_with(value, memo.keys, memo.count):
+    if memo is not None and memo.keys and type(value) is list and prints.begins_with(value, memo.keys, memo.count):
         if len(value) == memo.count:
             return Tree(memo.packed, (), frozenset()), memo
         more = value[memo.count :]
         added = codec.encode(more, path)
-        keys = codec.fingerprint(value, memo.keys, memo.count) if codec.is_exact(more) else ()
+        keys = prints.fingerprint(value, memo.keys, memo.count) if prints.is_exact(more) else ()
         return _grown(store, added[head_of(added).size :], len(value), known, memo, keys)
     data = codec.encode(value, path)
     if memo is not None and memo.packed == INLINE + data:
         return Tree(memo.packed, (), frozenset()), memo
     # The keys do not tell bytes from other buffers: only of what has none in it.
-    if type(value) is not list or len(data) <= INLINE_BYTES_MAX or not codec.is_exact(value):
+    if type(value) is not list or len(data) <= INLINE_BYTES_MAX or not prints.is_exact(value):
         tree = tree_of(store, data, known)
         return tree, Memo((data,), tree.packed, len(data))
-    return _grown(store, data[head_of(data).size :], len(value), known, Memo((), b"", 0), codec.fingerprint(value))
+    return _grown(store, data[head_of(data).size :], len(value), known, Memo((), b"", 0), prints.fingerprint(value))
 
 
 def _grown(

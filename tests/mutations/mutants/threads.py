@@ -44,7 +44,7 @@ THREADS = (
         "two values of different types are one for the process that has put the first",
         SAVER + "test_a_message_that_was_changed_in_place_is_stored_as_it_is",
         "trees/growing.py",
-        "if codec.is_exact(more) else ()",
+        "if prints.is_exact(more) else ()",
         "if True else ()",
     ),
     mutant(
