@@ -83,7 +83,8 @@ class Player:
             return 0
         connection = apsw.Connection(str(self.folder / "saver.db"))
         connection.set_busy_timeout(5000)
-        connection.pragma("wal_checkpoint(TRUNCATE)")
+        # As a statement: one that has not opened the file yet knows of no log.
+        assert connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone() == (0, 0, 0), "the log is in use"
         connection.close()
         return sum(file.stat().st_size for file in self.folder.rglob("*") if file.is_file())
 
