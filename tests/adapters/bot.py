@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,9 +15,9 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langgraph.checkpoint.memory import InMemorySaver
 
-from perdure import Agent, codec
-from perdure.adapters.langgraph import DurableTools, PerdureSaver
-from tests.conformance.kit import World
+from perdure import Agent, Done, NotDone, codec
+from perdure.adapters.langgraph import DurableTools, PerdureSaver, effect_key
+from tests.conformance.kit import World, die, in_child
 
 USED = {"input_tokens": 100, "output_tokens": 10, "total_tokens": 110}
 
@@ -117,3 +118,39 @@ def shop(folder: Path, store_url: str, pay: Callable[..., Any], **options: Any) 
 
 THREAD: Any = {"configurable": {"thread_id": "t1"}}
 ASK: Any = {"messages": [{"role": "user", "content": "pay 10"}]}
+
+
+Pay = Callable[[int], str]
+
+
+def paying(world: World, *, dies: str = "") -> Pay:
+    """A tool that pays, and perhaps dies at it."""
+
+    def pay(amount: int) -> str:
+        """Pay."""
+        if dies == "before":
+            die()
+        world.do(f"paid {effect_key()}")
+        if dies == "after":
+            die()
+        return f"paid {amount}"
+
+    return pay
+
+
+def payments(world: World) -> list[str]:
+    return [what for what in world.all() if what.startswith("paid")]
+
+
+def checking(world: World) -> Callable[..., Any]:
+    """Asks the shop whether it has seen the key."""
+
+    def paid(amount: int, *, key: str) -> Any:
+        return Done(f"seen {amount}") if f"paid {key}" in world.all() else NotDone
+
+    return paid
+
+
+def killed(program: Callable[[], object]) -> None:
+    status = in_child(program)
+    assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL

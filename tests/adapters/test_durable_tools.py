@@ -7,7 +7,6 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable
 from contextvars import Context
 from itertools import product
 from pathlib import Path
@@ -25,50 +24,10 @@ from langgraph.types import Command, interrupt
 from perdure import Agent, Diverged, Done, InDoubt, NotDone, NotDurable, RunBusy, RunWaiting
 from perdure.adapters.langgraph import DurableTools, PerdureSaver, durable, effect_key
 from perdure.failpoints import Moment, Site
-from tests.adapters.bot import ASK, THREAD, FileSaver, asks, pay_then_tell, shop
+from tests.adapters.bot import ASK, THREAD, FileSaver, asks, checking, killed, pay_then_tell, paying, payments, shop
 from tests.conformance.kit import World, die, forked, in_child, killed_at
 
 OTHER: Any = {"configurable": {"thread_id": "t2"}}
-Pay = Callable[[int], str]
-
-
-def paying(world: World, *, dies: str = "") -> Pay:
-    """A tool that pays, and perhaps dies at it."""
-
-    def pay(amount: int) -> str:
-        """Pay."""
-        if dies == "before":
-            die()
-        world.do(f"paid {effect_key()}")
-        if dies == "after":
-            die()
-        return f"paid {amount}"
-
-    return pay
-
-
-def payments(world: World) -> list[str]:
-    return [what for what in world.all() if what.startswith("paid")]
-
-
-def checking(world: World) -> Callable[..., Any]:
-    """Asks the shop whether it has seen the key."""
-
-    def paid(amount: int, *, key: str) -> Any:
-        return Done(f"seen {amount}") if f"paid {key}" in world.all() else NotDone
-
-    return paid
-
-
-def killed(program: Callable[[], object]) -> None:
-    status = in_child(program)
-    assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
-
-
-@pytest.fixture
-def file_url(tmp_path: Path) -> str:
-    """A store in a file, where the kind of the store makes no difference."""
-    return f"sqlite:///{tmp_path}/shop.db"
 
 
 def has_begun(graph: Any, thread: Any) -> bool:

@@ -10,8 +10,10 @@ from typing import Any
 
 import msgspec
 
+from ... import codec
+from ...codec.refusals import type_name
 from ...engine import Engine
-from ...errors import Diverged, EffectInsideStep, InDoubt, NotDone, PerdureError
+from ...errors import Diverged, EffectInsideStep, InDoubt, NotDone, NotStorable, PerdureError
 from ...run.core import RunCore
 from ...run.effects import call_effect
 from ...run.functions import Function, Key, Options, Signature
@@ -22,6 +24,7 @@ from ...run.requests import Protocol, drive_async, drive_sync
 from ...run.scope import FRAME
 from ...run.steps import call_step
 from .places import Place
+from .storable import kept, tell
 from .trail import Entry, Trail, refuse_rivals, trail_of, write
 
 _KEY: ContextVar[str] = ContextVar("perdure_effect_key", default="")
@@ -100,24 +103,30 @@ Body = Callable[[dict[str, Any], str], Any]
 
 def do(engine: Engine, place: Place, call: Call, body: Body) -> Came:
     """Do it once, and wait for it."""
+    lost: list[str] = []
 
     def perform(*, perdure_key: Key, **arguments: Any) -> Any:
         with _inside(perdure_key):
-            return body(arguments, perdure_key)
+            return kept(body(arguments, perdure_key), call.name, lost)
 
     with _for_langgraph():
-        return drive_sync(engine.store, once(engine, place, call, perform))
+        came = drive_sync(engine.store, once(engine, place, call, perform))
+    tell(lost)
+    return came
 
 
 async def ado(engine: Engine, place: Place, call: Call, body: Body) -> Came:
     """The same under asyncio."""
+    lost: list[str] = []
 
     async def perform(*, perdure_key: Key, **arguments: Any) -> Any:
         with _inside(perdure_key):
-            return await body(arguments, perdure_key)
+            return kept(await body(arguments, perdure_key), call.name, lost)
 
     with _for_langgraph():
-        return await drive_async(engine.store, once(engine, place, call, perform))
+        came = await drive_async(engine.store, once(engine, place, call, perform))
+    tell(lost)
+    return came
 
 
 @contextmanager
@@ -257,13 +266,14 @@ def plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [plain(one) for one in value]
     if hasattr(value, "tool_calls") or hasattr(value, "response_metadata"):
-        kept = ("type", "content", "name", "tool_calls", "tool_call_id", "status", "artifact")
-        return [[part, plain(getattr(value, part, None))] for part in kept]
+        parts = ("type", "content", "name", "tool_calls", "tool_call_id", "status", "artifact")
+        return [[part, plain(getattr(value, part, None))] for part in parts]
     if hasattr(value, "model_dump"):
         return plain(value.model_dump())
-    from ... import codec
-
-    return codec.digest(value, "argument").hex()
+    try:
+        return codec.digest(value, "argument").hex()
+    except NotStorable:  # an artifact, say: an effect's own arguments are refused when its intent is written
+        return type_name(type(value))
 
 
 def bubbling(error: PerdureError) -> Exception:

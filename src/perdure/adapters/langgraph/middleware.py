@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, RemoveMessage, ToolMessage
 
 from ... import usage
+from ...records import Usage
 from ...run.requests import drive_sync
 from ...run.scope import current
 from . import known
@@ -219,19 +220,26 @@ def _humans_at_the_end(messages: list[AnyMessage]) -> list[HumanMessage]:
 
 
 def _report(response: Any) -> None:
-    """What the model has used, for `agent.usage()` and `agent.savings()`."""
+    """What the model has used, for `agent.usage()` and `agent.savings()`. The answer is paid for, whatever it says."""
     frame = current()
     for one in getattr(response, "result", [response]):
         used = getattr(one, "usage_metadata", None)
         if not used or frame is None:
             continue
-        about, inside = one.response_metadata, used.get("input_token_details") or {}
-        made = usage.reported(
-            str(about.get("model_name") or about.get("model") or "unknown"),
-            str(about.get("model_provider") or ""),
-            int(used.get("input_tokens") or 0),
-            int(used.get("output_tokens") or 0),
-            int(inside.get("cache_read") or 0),
-            int(inside.get("cache_creation") or 0),
-        )
+        try:
+            made = _usage_of(one.response_metadata, used)
+        except (TypeError, ValueError):  # no numbers that can be: a call of which nobody knows the cost
+            made = usage.reported("unknown", "", 0, 0, 0, 0)
         drive_sync(frame.run.store, usage.record(frame.run, made, None))
+
+
+def _usage_of(about: Mapping[str, Any], used: Mapping[str, Any]) -> Usage:
+    inside = used.get("input_token_details") or {}
+    return usage.reported(
+        str(about.get("model_name") or about.get("model") or "unknown"),
+        str(about.get("model_provider") or ""),
+        int(used.get("input_tokens") or 0),
+        int(used.get("output_tokens") or 0),
+        int(inside.get("cache_read") or 0),
+        int(inside.get("cache_creation") or 0),
+    )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...codec.exceptions import shown
+
 
 def parts_of(response: Any) -> Any:
     """A model's response as plain parts."""
@@ -15,11 +17,12 @@ def parts_of(response: Any) -> Any:
 
 
 def _fields_of(value: Any) -> Any:
-    if value is None or isinstance(value, dict | str | int | float | bool | list):
+    """Its fields as JSON has them. It is paid for: what JSON has no word for is kept as text."""
+    if value is None or isinstance(value, str | int | float | bool):
         return value
-    from pydantic import TypeAdapter
+    from pydantic_core import to_jsonable_python
 
-    return TypeAdapter(type(value)).dump_python(value, mode="json")
+    return to_jsonable_python(value, by_alias=True, round_trip=True, fallback=shown)
 
 
 def answer_of(stored: dict[str, Any], response_format: Any) -> Any:
@@ -33,9 +36,13 @@ def answer_of(stored: dict[str, Any], response_format: Any) -> Any:
 
 
 def _made(fields: dict[str, Any], schema: Any) -> Any:
-    """An instance of the class that was asked for; a dictionary when that was a JSON schema."""
+    """An instance of the class that was asked for; the fields alone when that was a JSON schema, or refuses them."""
     if not isinstance(schema, type) and not hasattr(schema, "__args__"):
         return fields
-    from pydantic import TypeAdapter
+    from pydantic import TypeAdapter, ValidationError
+    from pydantic_core import to_json
 
-    return TypeAdapter(schema).validate_python(fields)
+    try:
+        return TypeAdapter(schema).validate_json(to_json(fields, inf_nan_mode="constants"))
+    except ValidationError:
+        return fields

@@ -1,0 +1,99 @@
+"""What can be stored of a message that cannot: it was paid for, or a tool has done it, and it must not be lost.
+
+Providers put objects of their own into a message's metadata, and tools into its artifact. Such an entry is kept as the
+plain data that it has, or as text. The graph is given the same, so that it sees after a crash what it saw before.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any
+
+from langchain_core.messages import BaseMessage
+from langgraph.types import Command
+
+from ... import codec
+from ...codec import registry
+from ...codec.exceptions import shown
+from ...errors import NotDurableWarning, ValueProblem
+
+_DEPTH_MAX = 50
+
+
+def kept(value: Any, what: str, lost: list[str]) -> Any:
+    """A result, with its messages as they can be stored; `lost` gets to know what was not.
+
+    All else stays as it is: who gets it relies on it.
+    """
+    if isinstance(value, BaseMessage):
+        return _kept_message(value, what, lost)
+    if type(value) is list:
+        return [kept(one, what, lost) for one in value]
+    if type(value) is dict:
+        return {key: kept(one, what, lost) for key, one in value.items()}
+    if isinstance(value, Command) and type(value.update) in (list, dict):
+        return dataclasses.replace(value, update=kept(value.update, what, lost))
+    return value
+
+
+def _kept_message(message: BaseMessage, what: str, lost: list[str]) -> BaseMessage:
+    try:
+        codec.encode(message, f"{what}()")
+    except ValueProblem as error:
+        lost.append(error.message)
+        return _reduced(message)
+    return message
+
+
+def tell(lost: list[str]) -> None:
+    """Warn of what was not kept as it was; when all is on disk, because a warning may be made an error."""
+    for one in lost:
+        told = f"{one}; it is kept as the plain data that it has, or as text"
+        warnings.warn(told, NotDurableWarning, stacklevel=3)
+
+
+def _reduced(message: BaseMessage) -> BaseMessage:
+    """The same message, of a class that is known, with fields that can be stored."""
+    kind = next((cls for cls in type(message).__mro__ if registry.entry_of(cls) is not None), None)
+    if kind is None:
+        return message
+    fields = {**message.__dict__, **(message.__pydantic_extra__ or {})}
+    declared: Any = kind
+    names = fields.keys() & declared.model_fields.keys() if kind is not type(message) else fields.keys()
+    made: BaseMessage = declared.model_construct(**{name: plain_data(fields[name]) for name in fields if name in names})
+    return made
+
+
+def plain_data(value: Any, around: tuple[int, ...] = ()) -> Any:
+    """A value if it can be stored, else what it holds; in the end, the text that it shows itself as."""
+    try:
+        codec.encode(value)
+    except ValueProblem:
+        if id(value) in around or len(around) > _DEPTH_MAX:
+            return shown(value)
+        return _taken_apart(value, (*around, id(value)))
+    return value
+
+
+def _taken_apart(value: Any, around: tuple[int, ...]) -> Any:
+    if isinstance(value, Enum):
+        return plain_data(value.value, around)
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain_data(one, around) for one in value]
+    parts = value if isinstance(value, Mapping) else _fields_of(value)
+    if parts is None:
+        return shown(value)
+    return {key if type(key) is str else shown(key): plain_data(parts[key], around) for key in parts}
+
+
+def _fields_of(value: Any) -> Mapping[str, Any] | None:
+    """What a model or a dataclass holds; other objects are handles as often as data."""
+    if isinstance(value, type):
+        return None
+    if hasattr(value, "model_fields_set") or dataclasses.is_dataclass(value):
+        found: Mapping[str, Any] | None = getattr(value, "__dict__", None)
+        return found
+    return None
