@@ -118,6 +118,26 @@ def test_in_doubt_a_person_is_asked_and_then_the_graph_goes_on(tmp_path: Path, s
     assert world.count("model") == 2
 
 
+def test_a_thread_that_was_deleted_begins_anew(tmp_path: Path, store_url: str, world: World) -> None:
+    """Nothing of it is remembered, whether it has checkpoints or none; but nobody pays again for what is in doubt."""
+    agent = Agent("shop", store=store_url)
+
+    def program(dies: str, durability: Any) -> Any:
+        return shop(tmp_path, store_url, paying(world, dies=dies)).invoke(ASK, THREAD, durability=durability)
+
+    for again, durability in enumerate(["exit", "sync"], start=1):
+        killed_at(lambda: program("", durability), Site.EFFECT_OUTCOME, Moment.AFTER)  # noqa: B023 - called at once
+        assert len(agent.state.items("langgraph/t1")) == 2
+        agent.threads.delete("t1")
+        assert not agent.state.items("langgraph/t1")
+        assert (len(payments(world)), world.count("model")) == (again, again)
+    killed(lambda: program("after", "sync"))
+    PerdureSaver(agent).delete_thread("t1")
+    with pytest.raises(RunWaiting, match="nobody knows whether pay happened"):
+        program("", "sync")
+    assert (len(payments(world)), world.count("model")) == (3, 4)
+
+
 def test_when_a_person_gives_up_the_model_is_told(tmp_path: Path, file_url: str, world: World) -> None:
     killed(lambda: shop(tmp_path, file_url, paying(world, dies="after")).invoke(ASK, THREAD, durability="sync"))
     graph, agent = shop(tmp_path, file_url, paying(world)), Agent("shop", store=file_url)

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from .. import records as r
+from .. import state
+from ..failpoints import Site
 from ..journal.keeping import Keep
-from ..journal.landing import landed_at
+from ..journal.landing import Ask, landed_at
 from ..run.requests import Protocol, Read
 from ..store.base import Statement
 from .reading import Place, line, open_place, places
+from .trails import forgetting
 from .writing import Moved, land
 
 if TYPE_CHECKING:
@@ -23,7 +26,7 @@ Points = Sequence[tuple[str, str]]
 
 
 def delete(engine: Engine, thread: str) -> Protocol[int]:
-    """Drop a whole thread; returns how many checkpoints it had."""
+    """Drop a whole thread, and what is remembered of its calls; returns how many checkpoints it had."""
     return (yield from _drop(engine, thread, None))
 
 
@@ -37,7 +40,7 @@ def delete_idle(engine: Engine, thread: str, since: int) -> Protocol[int]:
     heads = {place.ns: place.id for place in reversed(there)}
     still = [Statement("check_thread_head", (engine.stream, thread, *head), Moved) for head in heads.items()]
     try:
-        yield from land(engine, {thread: life}, [dropped], still)
+        yield from land(engine, {thread: life}, [dropped], still, (yield Read(forgetting, (engine, thread))))
     except Moved:
         return 0
     yield Read(engine.threads.look, (engine, thread))
@@ -52,15 +55,22 @@ def drop(engine: Engine, thread: str, points: Points) -> Protocol[int]:
 def _drop(engine: Engine, thread: str, points: Points | None) -> Protocol[int]:
     while True:
         found: tuple[r.ThreadDropped, int, int] | None = yield Read(_dropping, (engine, thread, points))
+        trail: list[Ask] = (yield Read(_trail, (engine, thread))) if points is None else []
         if found is None:
+            if trail:  # calls were begun, and no checkpoint was ever written
+                yield from state.land(engine, Site.STATE, trail)
             return 0
         dropped, before, count = found
         try:
-            yield from land(engine, {thread: before}, [dropped])
+            yield from land(engine, {thread: before}, [dropped], also=trail)
         except Moved:
             continue  # somebody else has dropped something between our look and the commit: look again
         yield Read(engine.threads.look, (engine, thread))
         return count
+
+
+def _trail(engine: Engine, thread: str) -> list[Ask]:
+    return forgetting(engine, thread) if engine.is_known() else []
 
 
 def _dropping(engine: Engine, thread: str, points: Points | None) -> tuple[r.ThreadDropped, int, int] | None:

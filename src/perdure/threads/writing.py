@@ -13,7 +13,7 @@ from .. import trees
 from ..errors import StoreBusy, ThreadConflict, ThreadDeleted
 from ..failpoints import Site
 from ..journal.append import Head, Signer
-from ..journal.landing import Land, Settled
+from ..journal.landing import Ask, Land, Settled, Wanted
 from ..limits import THREAD_STREAMS
 from ..run.open_stream import in_the_open
 from ..run.requests import Protocol, Read
@@ -188,15 +188,22 @@ def _check_names(thread: str, ns: str, point: str) -> None:
 
 
 def land(
-    engine: Engine, lives: Mapping[str, int], made: Sequence[r.Landing], before: Sequence[Statement] = ()
+    engine: Engine,
+    lives: Mapping[str, int],
+    made: Sequence[r.Landing],
+    before: Sequence[Statement] = (),
+    also: Sequence[Ask] = (),
 ) -> Protocol[None]:
-    """Commit records under the locks of their threads, if nothing of these was dropped since their lives were read."""
+    """Commit records under the locks of their threads, if nothing of these was dropped since their lives were read.
+
+    What changes in `agent.state` with them is decided in the same commit.
+    """
     threads = sorted(lives)  # in one order for everybody, so that nobody locks anybody out
     conditions = [Statement("lock_space", (engine.stream, f"thread {thread}")) for thread in threads]
     conditions += [Statement("check_thread", (engine.stream, thread, lives[thread]), Moved) for thread in threads]
 
     def unit(head: Head, signer: Signer | None) -> Land:
-        asks = [Settled(it) for it in made]
+        asks: list[Wanted] = [*map(Settled, made), *also]
         return Land(
             Site.THREAD, head, [r.Landed(())], engine.store, asks, objects=[*conditions, *before], signer=signer
         )

@@ -55,4 +55,28 @@ OF_ADAPTERS = (
         "        run.account.credit_other(recorded)\n",
         "        pass\n",
     ),
+    mutant(
+        "a-doubt-goes-with-its-thread",
+        "an effect in doubt is done again without a word when its thread was deleted",
+        TOOLS + "test_a_thread_that_was_deleted_begins_anew",
+        "threads/trails.py",
+        " for run in runs if how_it_stands(engine, run) != IN_DOUBT]\n",
+        " for run in runs]\n",
+    ),
+    mutant(
+        "a-trail-outlives-its-thread",
+        "a thread that is begun anew gets the answers of the one that was deleted",
+        TOOLS + "test_a_thread_that_was_deleted_begins_anew",
+        "threads/keeping.py",
+        "[dropped], also=trail)\n",
+        "[dropped])\n",
+    ),
+    mutant(
+        "a-paid-answer-is-lost",
+        "what a provider puts into an answer makes it fail after it was paid for",
+        "adapters/test_durable_details.py::test_a_paid_answer_is_not_lost_whatever_is_in_it",
+        "adapters/langgraph/storable.py",
+        "        return _reduced(message)\n",
+        "        return message\n",
+    ),
 )

@@ -17,9 +17,9 @@ from ... import locks, state
 from ...engine import Engine
 from ...errors import Diverged
 from ...journal.landing import Ask
-from ...journal.lineage import events_of
-from ...run.ledger import Ledger, Recorded
+from ...run.ledger import Recorded
 from ...run.requests import Protocol, Read
+from ...threads.trails import how_it_stands, space_of
 from .past import all_past
 from .places import Level, Place
 
@@ -120,11 +120,6 @@ def trail_of(engine: Engine, place: Place) -> Protocol[Trail]:
     return known
 
 
-def space_of(thread: str) -> str:
-    """The namespace of `agent.state` in which the trail of a thread is."""
-    return f"langgraph/{thread}"
-
-
 def _load(engine: Engine, place: Place) -> Protocol[Trail]:
     """Look at what earlier invocations have begun: it has come into a checkpoint and is past, or the graph lost it."""
     found = yield from state.items(engine, space_of(place.thread), None, None)
@@ -163,7 +158,7 @@ def write(engine: Engine, place: Place, entry: Entry) -> Protocol[None]:
 def refuse_rivals(engine: Engine, trail: Trail, wanted: Entry, shown: str) -> Protocol[None]:
     """A new effect, beside one of the same name that the graph knows nothing of: it may be the same one again."""
     for rival in trail.rivals(wanted):
-        how = yield Read(_how_it_stands, (engine, rival.run))
+        how = yield Read(how_it_stands, (engine, rival.run))
         if how:
             raise Diverged(
                 f"{shown} is new, but {rival.name} {how} in run {rival.run!r} of the same thread, and the graph has no "
@@ -171,13 +166,3 @@ def refuse_rivals(engine: Engine, trail: Trail, wanted: Entry, shown: str) -> Pr
                 hint=f"look at it with `perdure show {rival.run}`; if the new one is wanted too, "
                 'on_change="rerun" lets it run',
             )
-
-
-def _how_it_stands(engine: Engine, run_id: str) -> str:
-    for row in engine.store.read("get_run", (engine.name, run_id)):
-        effects = Ledger(events_of(engine.store, row[0], fork=row[11] > 0)).by_intent.values()
-        if any(one.in_doubt for one in effects):
-            return "is in doubt"
-        if any(one.done for one in effects):
-            return "was done"
-    return ""
