@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import traceback
@@ -69,6 +70,7 @@ def forked(program: Callable[[], object]) -> int:
         warnings.simplefilter("ignore", DeprecationWarning)  # the heartbeat thread does not matter to this child
         pid = os.fork()
     if pid == 0:
+        gc.freeze()  # else the first collection in the child copies every page that it shares with its parent
         try:
             program()
         except BaseException:  # told on stderr and by the exit code; nothing of pytest may run in the child
