@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -18,6 +19,7 @@ from xml.etree import ElementTree
 import pytest
 
 from perdure.testing.crashtest import CrashtestProblem, Report
+from perdure.testing.crashtest.carrying import carried_in
 from perdure.testing.crashtest.outside import reading_for
 from perdure.testing.crashtest.places import Place, chosen
 from perdure.testing.plugin_crashtest import crashtest
@@ -51,6 +53,8 @@ BUGS = {
         "raise:send#1",
     ),
     "bug_variable": ("variable changed in a body", 'found.append(f"something in {place}")', "step.done:before#2"),
+    "bug_carried": ("variable carried from item to item", "failed.append(name)", "effect.outcome:before#2"),
+    "bug_carried_global": ("variable carried from item to item", "spent += amount", "item.done:after#2"),
     "bug_world_read": ("world looked at in a run", "if not REPORT.exists():", "step.done:after#1"),
     "bug_time": ("time or chance decides", "late = time.monotonic() - began > 0.2", "step.done:after#1"),
     "bug_doubt": ("doubt passed over", "except Exception:", "effect.outcome:before#1"),
@@ -80,6 +84,41 @@ def test_a_planted_bug_is_found_and_named(name: str, folder: Path, crashtest: Cr
     assert [trial.name for trial in trials] == [place]
     with pytest.raises(AssertionError, match=f"--only {place.partition('#')[0]}|--only '{place.partition('#')[0]}"):
         report.assert_survives()
+
+
+LOGGING = """
+print("working", file=open("agent.log", "a"))
+with agent.run("again") as run:
+    charge("tea")
+"""
+
+
+def test_a_right_check_is_not_blamed_for_lines_of_others(folder: Path, crashtest: Crashtest) -> None:
+    text = Path("clean_shop.py").read_text()
+    Path("logging_shop.py").write_text(text.partition("with agent.run")[0] + LOGGING)
+    report = crashtest("logging_shop.py", count_effects="cat world.txt agent.log", only=["effect.intent:after#1"])
+    assert [finding.kind for finding, _ in report.findings()] == ["effect outside of a step"]
+
+
+EACH = "for one in run.each(many):\n    "
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (f"total = 0\n{EACH}total += one\nrun.result = total", [("total", "a.py:3")]),
+        (f"best = 0\n{EACH}best = max(best, one)\nagent.checkpoint.create('best', best)", [("best", "a.py:3")]),
+        (f"{EACH}last = one\nrun.result = last", [("last", "a.py:2")]),
+        (f"def note(one):\n    seen.add(one)\nseen = set()\n{EACH}note(one)\nsend(seen)", [("seen", "a.py:2")]),
+        (f"number = 0\n{EACH}number += 1\n    print(number)", []),
+        (f"{EACH}total = 0\n    for part in one:\n        total += part\n    pay(total)", []),
+        (f"{EACH}words = [word for word in one]\n    pay(words)\nrun.result = [word for word in many]", []),
+        (f"failed = run.state['failed']\n{EACH}failed.append(one)\n    run.state['failed'] = failed", []),
+        (f"{EACH}run.state['total'] = run.state.get('total', 0) + one\n    agent.events.append('seen', one)", []),
+    ],
+)
+def test_what_is_carried_from_item_to_item_is_read_in_the_text(text: str, found: list[tuple[str, str]]) -> None:
+    assert [(one.variable, one.at) for one in carried_in("a.py", ast.parse(text))] == found
 
 
 def test_bugs_are_found_without_being_told_where(folder: Path, crashtest: Crashtest) -> None:

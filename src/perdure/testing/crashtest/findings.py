@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from .learning import Learned, differences, plain_lines, plain_path, runs_in
+from .belonging import done_again, never_done
+from .learning import Learned, differences, is_item, plain_lines, plain_path, runs_in
 from .orders import Manner, Seen, manner_of
 from .probe import WORLD
 from .snapshot import TIMES_DONE
@@ -75,12 +76,12 @@ def _repeated(learned: Learned, done: Round) -> Iterator[Finding]:
     for line, count in counts.items():
         if count > learned.outside[line] > 0:
             evidence = (f"outside {count} times instead of {learned.outside[line]}: {line[:100]}",)
-            yield _why_repeated(learned, done, learned.written_by.get(line), evidence)
+            yield _why_repeated(learned, done, line, evidence)
 
 
-def _why_repeated(learned: Learned, done: Round, by: Seen | None, evidence: tuple[str, ...]) -> Finding:
+def _why_repeated(learned: Learned, done: Round, line: str, evidence: tuple[str, ...]) -> Finding:
+    by = learned.written_by.get(line)
     kind, _, name = by.inside.partition(" ") if by is not None else ("", "", "")
-    again = {effect.name: effect.again[-1] for effect in done.snapshot.effects if effect.again}
     if by is not None and kind in ("", "run"):
         who = "plain code" if by.function == "<module>" else f"{by.function}(), called by plain code,"
         return Finding(
@@ -99,9 +100,8 @@ def _why_repeated(learned: Learned, done: Round, by: Seen | None, evidence: tupl
             "list only errors there that come before anything happens, such as ConnectionRefusedError",
             learned.sources.not_done[name], evidence,
         )  # fmt: skip
-    suspects = [name] if name in again else list(again) if not name else []
-    if suspects:
-        return _done_again(learned, suspects[0], again[suspects[0]], by.at if by else "", evidence)
+    if (again := done_again(learned, done, line, name)) is not None:
+        return _done_again(learned, again.name, again.again[-1], by.at if by else "", evidence)
     if _more_effects(learned, done) or "Diverged" in done.last.output:
         return _changed(learned, done, evidence)
     if runs_in(done.snapshot) > learned.runs:
@@ -164,6 +164,7 @@ def _other_ways(learned: Learned, done: Round) -> Iterator[Finding]:
         return
     yield (
         _of_effects(learned, done, [] if new else missing, evidence)
+        or _of_items(learned, done, [*lost, _more_effects(learned, done)], evidence)
         or _of_runs(learned, done, evidence)
         or _cause(learned, done, evidence or _last_lines(done))
         or _symptom(learned, done, missing, evidence)
@@ -183,7 +184,25 @@ def _of_effects(learned: Learned, done: Round, missing: list[str], evidence: tup
     for effect in adopted:
         if effect.result.replace(effect.key, "KEY") not in learned.results.get(effect.name, {effect.result}):
             return _another_result(learned, effect.name, evidence)
-    return _said_done(learned, adopted[0].name, evidence) if adopted and missing else None
+    belied = never_done(learned, done, missing)
+    return _said_done(learned, belied.name, evidence) if belied else None
+
+
+def _of_items(learned: Learned, done: Round, names: list[str], evidence: tuple[str, ...]) -> Finding | None:
+    """A variable that is not what it was, because items that are done are skipped."""
+    if sum(map(is_item, done.trail)) >= learned.items:
+        return None
+    called = {name for name in names if name}
+    for one in learned.sources.carried:
+        if one.decides or called & one.into or not called:
+            return Finding(
+                "variable carried from item to item",
+                f"`{one.variable}` is changed in the body of `run.each`; items that are done are skipped, so it is not "
+                "changed again",
+                f'keep it in run.state, which is remembered with each item: run.state["{one.variable}"] = ...',
+                one.at, evidence,
+            )  # fmt: skip
+    return None
 
 
 def _of_runs(learned: Learned, done: Round, evidence: tuple[str, ...]) -> Finding | None:
@@ -347,6 +366,8 @@ def _changed(learned: Learned, done: Round, evidence: tuple[str, ...]) -> Findin
     told = [line for line in done.last.output.splitlines() if "Diverged" in line][-1:]
     evidence = (*evidence, *(line.strip()[:300] for line in told))
     name = _more_effects(learned, done) or _diverged(told)
+    if (found := _of_items(learned, done, [name], evidence)) is not None:
+        return found
     reads = [*learned.live_reads(), *learned.world_reads()]
     if (seen := _flowing_into(learned, name, reads)) is not None:
         return _read(learned, seen, evidence)

@@ -37,6 +37,8 @@ class Learned(msgspec.Struct, frozen=True):
     """Effects that write to the run or the agent in their bodies."""
     results: dict[str, frozenset[str]]
     """What effects return, by name."""
+    items: int
+    """How many items of `run.each` were done."""
     runs: int
     unfinished: int
     calls: tuple[Seen, ...]
@@ -94,6 +96,7 @@ def learn(
         effects=Counter(effect.name for effect in other.snapshot.effects),
         writing=frozenset(effect.name for effect in other.snapshot.effects if effect.wrote),
         results=_results(every),
+        items=sum(map(is_item, other.trail)),
         runs=runs_in(other.snapshot),
         unfinished=len(other.snapshot.unfinished),
         calls=tuple(seen for seen in other.trail if seen.what == "call"),
@@ -105,6 +108,11 @@ def learn(
         sources=sources,
         source_line=source_line,
     )  # fmt: skip
+
+
+def is_item(seen: Seen) -> bool:
+    """Whether an item of `run.each` was done here."""
+    return seen.name == "item.done:before"
 
 
 def plain_path(trail: Iterable[Seen], sources: Sources) -> tuple[str, ...]:

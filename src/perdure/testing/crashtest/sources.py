@@ -7,19 +7,21 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
-CHANGING_METHODS = frozenset(
-    "append extend insert remove pop clear add discard update setdefault popitem sort reverse appendleft".split()
-)
-"""Of lists, sets and dicts."""
-
-PASSES = 4
-"""Through a function, until what flows where has settled: more would need longer detours than anybody writes."""
+from .carrying import (
+    OWNERS,
+    PASSES,
+    WRITTEN,
+    Carried,
+    Function,
+    assignments,
+    calls,
+    carried_in,
+    is_made,
+    name_of,
+    outer_changes,
+)  # fmt: skip
 
 TAKES_ALL = frozenset({"Exception", "BaseException", "PerdureError", "InDoubt"})
-WRITTEN = frozenset("state messages event events checkpoint result artifacts workflows".split())
-WRITERS = frozenset({"run", "agent"})
-
-Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -40,15 +42,17 @@ class Sources:
         self.not_done: dict[str, str] = {}
         """By the name of an effect: where it says which errors mean that nothing has happened."""
         self.changes: list[Change] = []
+        self.carried: list[Carried] = []
         self.openers: set[str] = set()
         """Functions in which a run is opened."""
         for name, tree in self._trees.items():
             functions = [node for node in ast.walk(tree) if isinstance(node, Function)]
             lines = {function.name: function.lineno for function in functions}
+            self.carried += carried_in(name, tree)
             self.openers |= {"<module>"} if _opens(tree) else set()
             for function in functions:
                 self._read(name, function, lines)
-                self.openers |= {function.name} if _opens(function) or _is_made(function, "task") else set()
+                self.openers |= {function.name} if _opens(function) or is_made(function, "task") else set()
 
     def _read(self, file: str, function: Function, lines: dict[str, int]) -> None:
         options = {word.arg: word.value for word in _options(function)}
@@ -57,8 +61,8 @@ class Sources:
             self.checks[function.name] = (called, f"{file}:{lines.get(called, function.lineno)}")
         if (errors := options.get("not_done")) is not None:
             self.not_done[function.name] = f"{file}:{errors.lineno}"
-        if _is_made(function, "step", "effect"):
-            self.changes += [Change(function.name, name, f"{file}:{line}") for name, line in _outer_changes(function)]
+        if is_made(function, "step", "effect"):
+            self.changes += [Change(function.name, name, f"{file}:{line}") for name, line in outer_changes(function)]
 
     def flowing_into(self, called: str, origins: Sequence[str]) -> str:
         """The first of some lines whose value comes to the arguments of a call; empty, if none does."""
@@ -88,7 +92,7 @@ class Sources:
         """Where an `except` takes everything that a call raises."""
         for file, tree in self._trees.items():
             for node in ast.walk(tree):
-                if isinstance(node, ast.Try) and any(_calls(part, called) for part in node.body):
+                if isinstance(node, ast.Try) and any(calls(part, called) for part in node.body):
                     for handler in node.handlers:
                         if handler.type is None or TAKES_ALL & {_last(one) for one in ast.walk(handler.type)}:
                             return f"{file}:{handler.lineno}"
@@ -101,7 +105,7 @@ class Sources:
                 if isinstance(node, Function) and node.name == function:
                     lines = [
                         part.lineno for part in ast.walk(node)
-                        if isinstance(part, ast.Attribute) and part.attr in WRITTEN and _last(part.value) in WRITERS
+                        if isinstance(part, ast.Attribute) and part.attr in WRITTEN and _last(part.value) in OWNERS
                     ]  # fmt: skip
                     return f"{file}:{min(lines)}" if lines else f"{file}:{node.lineno}"
         return ""
@@ -109,7 +113,7 @@ class Sources:
     def call_of(self, called: str) -> str:
         """Where something is called first, by its name or as a method."""
         for file, tree in self._trees.items():
-            lines = [node.lineno for node in ast.walk(tree) if isinstance(node, ast.Call) and _name(node) == called]
+            lines = [node.lineno for node in ast.walk(tree) if isinstance(node, ast.Call) and name_of(node) == called]
             if lines:
                 return f"{file}:{min(lines)}"
         return ""
@@ -127,54 +131,9 @@ def _options(function: Function) -> Iterator[ast.keyword]:
         yield from decorator.keywords if isinstance(decorator, ast.Call) else ()
 
 
-def _is_made(function: Function, *makers: str) -> bool:
-    """Whether one of these methods of an agent decorates it."""
-    names = [one.func if isinstance(one, ast.Call) else one for one in function.decorator_list]
-    return any(isinstance(name, ast.Attribute) and name.attr in makers for name in names)
-
-
-def _outer_changes(function: Function) -> Iterator[tuple[str, int]]:
-    """Variables of the code around that a body sets or changes, each with its line."""
-    nodes = list(ast.walk(function))
-    declared = {name for node in nodes if isinstance(node, ast.Global | ast.Nonlocal) for name in node.names}
-    stored = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-    arguments = function.args
-    own = {one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)} | (stored - declared)
-    for node in nodes:
-        changed = _changed(node)
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in declared:
-            yield node.id, node.lineno
-        elif changed is not None and changed.id not in own:
-            yield changed.id, changed.lineno
-
-
-def _changed(node: ast.AST) -> ast.Name | None:
-    """The variable whose value is changed here. `run.result = ...` is remembered, and no such thing."""
-    value: ast.expr | None = None
-    if isinstance(node, ast.Subscript | ast.Attribute) and isinstance(node.ctx, ast.Store):
-        value = node.value if getattr(node, "attr", "") != "result" else None
-    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CHANGING_METHODS:
-        value = node.func.value
-    return value if isinstance(value, ast.Name) else None
-
-
-def _name(call: ast.Call) -> str:
-    function = call.func
-    if isinstance(function, ast.Call):
-        return _name(function)  # book.options(id="leg-1")(...)
-    if isinstance(function, ast.Attribute):
-        inner = function.value
-        return inner.id if function.attr == "options" and isinstance(inner, ast.Name) else function.attr
-    return function.id if isinstance(function, ast.Name) else ""
-
-
 def _last(node: ast.AST) -> str:
     """The last part of a dotted name."""
     return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
-
-
-def _calls(node: ast.AST, called: str) -> bool:
-    return any(isinstance(part, ast.Call) and _name(part) == called for part in ast.walk(node))
 
 
 def _opens(scope: ast.Module | Function) -> bool:
@@ -182,7 +141,7 @@ def _opens(scope: ast.Module | Function) -> bool:
     functions = [node for node in ast.walk(scope) if isinstance(node, Function) and node is not scope]
     inner = {part for function in functions for part in ast.walk(function)}
     return any(
-        isinstance(node, ast.With | ast.AsyncWith) and node not in inner and _calls(item.context_expr, "run")
+        isinstance(node, ast.With | ast.AsyncWith) and node not in inner and calls(item.context_expr, "run")
         for node in ast.walk(scope)
         for item in getattr(node, "items", ())
     )
@@ -210,7 +169,7 @@ class _Flow:
         self._body = [node for node in ast.walk(scope) if isinstance(node, ast.stmt | ast.NamedExpr | ast.Call)]
         for _ in range(PASSES):
             for node in self._body:
-                for target, value in _assignments(node):
+                for target, value in assignments(node):
                     if found := self.origin(value):
                         self._tainted.setdefault(target, found)
 
@@ -219,36 +178,17 @@ class _Flow:
         for node in ast.walk(value):
             if isinstance(node, ast.Name) and node.id in self._tainted:
                 return self._tainted[node.id]
-            if isinstance(node, ast.Call) and _name(node) in self._makers:
-                return self._makers[_name(node)]
-            if isinstance(node, ast.Call) and node.lineno in self._lines and _name(node) != self._called:
+            if isinstance(node, ast.Call) and name_of(node) in self._makers:
+                return self._makers[name_of(node)]
+            if isinstance(node, ast.Call) and node.lineno in self._lines and name_of(node) != self._called:
                 return self._lines[node.lineno]
         return ""
 
     def into_call(self) -> str:
         """The line that some argument of the call comes from."""
         for node in self._body:
-            if isinstance(node, ast.Call) and _name(node) == self._called:
+            if isinstance(node, ast.Call) and name_of(node) == self._called:
                 for value in (*node.args, *(word.value for word in node.keywords)):
                     if found := self.origin(value):
                         return found
         return ""
-
-
-def _assignments(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
-    """Names that get a value, and the value."""
-    targets: Sequence[ast.AST] = ()
-    value: ast.AST | None = None
-    if isinstance(node, ast.Assign):
-        targets, value = node.targets, node.value
-    elif isinstance(node, ast.AnnAssign | ast.AugAssign | ast.NamedExpr):
-        targets, value = [node.target], node.value
-    elif isinstance(node, ast.For | ast.AsyncFor):
-        targets, value = [node.target], node.iter
-    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CHANGING_METHODS:
-        targets, value = [node.func.value], ast.Tuple([*node.args, *(word.value for word in node.keywords)])
-    if value is not None:
-        for target in targets:
-            for name in ast.walk(target):
-                if isinstance(name, ast.Name):
-                    yield name.id, value

@@ -1,0 +1,208 @@
+"""Variables that live from item to item of `run.each`: done items are skipped after a crash, and their changes too."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
+
+import msgspec
+
+CHANGING_METHODS = frozenset(
+    "append extend insert remove pop clear add discard update setdefault popitem sort reverse appendleft".split()
+)
+"""Of lists, sets and dicts."""
+
+PASSES = 4
+"""Through a function, until what flows where has settled: more would need longer detours than anybody writes."""
+
+WRITTEN = frozenset("state messages event events checkpoint result artifacts workflows".split())
+"""What a run or an agent remembers, by its name there."""
+
+OWNERS = frozenset({"run", "agent"})
+
+TELLS = frozenset({"print", "debug", "info", "warning", "error", "exception", "log"})
+"""Calls that only tell somebody: what they are given decides nothing."""
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+Loop = ast.For | ast.AsyncFor
+
+
+class Carried(msgspec.Struct, frozen=True):
+    """A variable that is changed in the body of `run.each`, and what its value comes to."""
+
+    variable: str
+    at: str
+    decides: bool
+    """Some `if`, `while` or `for` depends on it."""
+    kept: bool
+    """It is written to the run or elsewhere, or returned."""
+    into: frozenset[str]
+    """What is called with it."""
+
+
+def carried_in(file: str, tree: ast.Module) -> Iterator[Carried]:
+    """All in one file of a program."""
+    functions = {node.name: node for node in ast.walk(tree) if isinstance(node, Function)}
+    for scope in (tree, *functions.values()):
+        inner = {part for node in functions.values() if node is not scope for part in ast.walk(node)}
+        for loop in ast.walk(scope):
+            if isinstance(loop, Loop) and loop not in inner and calls(loop.iter, "each"):
+                yield from _of_loop(file, tree, scope, loop, functions)
+
+
+def _of_loop(
+    file: str, tree: ast.Module, scope: ast.Module | Function, loop: Loop, functions: dict[str, Function]
+) -> Iterator[Carried]:
+    declared = {name for node in ast.walk(scope) if isinstance(node, ast.Global | ast.Nonlocal) for name in node.names}
+    found = [(variable, line, scope) for variable, line in _changes(loop) if _lives_on(variable, loop, scope)]
+    for called in {name_of(node) for node in ast.walk(loop) if isinstance(node, ast.Call)} & functions.keys():
+        if not is_made(functions[called], "step", "effect"):
+            found += [(variable, line, tree) for variable, line in outer_changes(functions[called])]
+    told: set[str] = set()
+    for variable, line, around in sorted(found, key=lambda one: one[1]):
+        if variable not in told:
+            told.add(variable)
+            made = _flowing(variable, f"{file}:{line}", tree if variable in declared else around)
+            if made.decides or made.kept or made.into:
+                yield made
+
+
+def _changes(loop: Loop) -> Iterator[tuple[str, int]]:
+    """Variables that get a value or are changed in the body of a loop, each with its line."""
+    for statement in loop.body:
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                yield node.id, node.lineno
+            elif (value := changed(node)) is not None and value.id not in OWNERS:
+                yield value.id, value.lineno
+
+
+def _lives_on(variable: str, loop: Loop, scope: ast.AST) -> bool:
+    """Whether a later item or the code after the loop sees the value, and nothing brings it back after a crash."""
+    if any(name == variable and _remembers(value) for node in ast.walk(scope) for name, value in assignments(node)):
+        return False
+    end = loop.end_lineno or loop.lineno
+    after = [is_read for name, is_read in _uses(scope) if name.id == variable and name.lineno > end]
+    inside = [is_read for part in (loop.target, *loop.body) for name, is_read in _uses(part) if name.id == variable]
+    return any(after[:1]) or any(inside[:1])
+
+
+def _uses(node: ast.AST) -> Iterator[tuple[ast.Name, bool]]:
+    """Names in the order in which a program comes to them, each with whether it is read there; not in functions."""
+    if isinstance(node, ast.Name):
+        yield node, isinstance(node.ctx, ast.Load)
+        return
+    if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+        yield node.target, True
+    for part in sorted(ast.iter_child_nodes(node), key=lambda part: _turn(node, part)):
+        if not isinstance(part, Function):
+            yield from _uses(part)
+
+
+def _turn(node: ast.AST, part: ast.AST) -> int:
+    """A value is there before its target; what a comprehension runs over, before what it makes of it."""
+    if isinstance(part, ast.comprehension):
+        return 0
+    value = node.iter if isinstance(node, Loop | ast.comprehension) else getattr(node, "value", None)
+    return 1 if part is value else 2
+
+
+def _remembers(value: ast.AST) -> bool:
+    """Whether a value comes from what the run or the agent remembers."""
+    return any(isinstance(node, ast.Attribute) and node.attr in WRITTEN for node in ast.walk(value))
+
+
+def _flowing(variable: str, at: str, scope: ast.AST) -> Carried:
+    """What depends on a variable, itself or by way of others."""
+    tainted = {variable}
+    nodes = list(ast.walk(scope))
+    for _ in range(PASSES):
+        tainted |= {name for node in nodes for name, value in assignments(node) if _reads(value, tainted)} - OWNERS
+    decides = kept = False
+    into: set[str] = set()
+    for node in nodes:
+        test = getattr(node, "test", None) or (node.iter if isinstance(node, Loop | ast.comprehension) else None)
+        decides |= isinstance(test, ast.AST) and _reads(test, tainted)
+        decides |= isinstance(node, ast.comprehension) and any(_reads(one, tainted) for one in node.ifs)
+        kept |= _keeps(node, variable) and _reads(getattr(node, "value", None), tainted)
+        if isinstance(node, ast.Call) and changed(node) is None and name_of(node) not in TELLS:
+            given = [*node.args, *(word.value for word in node.keywords)]
+            into |= {name_of(node)} if any(_reads(one, tainted) for one in given) else set()
+    return Carried(variable, at, decides, kept, frozenset(into))
+
+
+def _keeps(node: ast.AST, variable: str) -> bool:
+    """Whether a value goes where others find it, and not only into the variable itself."""
+    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+    places = [one for one in targets if isinstance(one, ast.Attribute | ast.Subscript)]
+    return isinstance(node, ast.Return) or any(not _reads(one.value, {variable}) for one in places)
+
+
+def _reads(value: ast.AST | None, names: AbstractSet[str]) -> bool:
+    return value is not None and any(isinstance(node, ast.Name) and node.id in names for node in ast.walk(value))
+
+
+def is_made(function: Function, *makers: str) -> bool:
+    """Whether one of these methods of an agent decorates it."""
+    names = [one.func if isinstance(one, ast.Call) else one for one in function.decorator_list]
+    return any(isinstance(name, ast.Attribute) and name.attr in makers for name in names)
+
+
+def outer_changes(function: Function) -> Iterator[tuple[str, int]]:
+    """Variables of the code around that a body sets or changes, each with its line."""
+    nodes = list(ast.walk(function))
+    declared = {name for node in nodes if isinstance(node, ast.Global | ast.Nonlocal) for name in node.names}
+    stored = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    arguments = function.args
+    own = {one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)} | (stored - declared)
+    for node in nodes:
+        value = changed(node)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in declared:
+            yield node.id, node.lineno
+        elif value is not None and value.id not in own:
+            yield value.id, value.lineno
+
+
+def changed(node: ast.AST) -> ast.Name | None:
+    """The variable whose value is changed here. `run.result = ...` is remembered, and no such thing."""
+    value: ast.expr | None = None
+    if isinstance(node, ast.Subscript | ast.Attribute) and isinstance(node.ctx, ast.Store):
+        value = node.value if getattr(node, "attr", "") != "result" else None
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CHANGING_METHODS:
+        value = node.func.value
+    return value if isinstance(value, ast.Name) else None
+
+
+def name_of(call: ast.Call) -> str:
+    """What is called, by its name or as a method."""
+    function = call.func
+    if isinstance(function, ast.Call):
+        return name_of(function)  # book.options(id="leg-1")(...)
+    if isinstance(function, ast.Attribute):
+        inner = function.value
+        return inner.id if function.attr == "options" and isinstance(inner, ast.Name) else function.attr
+    return function.id if isinstance(function, ast.Name) else ""
+
+
+def calls(node: ast.AST, called: str) -> bool:
+    return any(isinstance(part, ast.Call) and name_of(part) == called for part in ast.walk(node))
+
+
+def assignments(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
+    """Names that get a value, and the value."""
+    targets: list[ast.expr] = []
+    value: ast.AST | None = None
+    if isinstance(node, ast.Assign):
+        targets, value = node.targets, node.value
+    elif isinstance(node, ast.AnnAssign | ast.AugAssign | ast.NamedExpr):
+        targets, value = [node.target], node.value
+    elif isinstance(node, ast.For | ast.AsyncFor):
+        targets, value = [node.target], node.iter
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CHANGING_METHODS:
+        targets, value = [node.func.value], ast.Tuple([*node.args, *(word.value for word in node.keywords)])
+    if value is not None:
+        for target in targets:
+            for name in ast.walk(target):
+                if isinstance(name, ast.Name):
+                    yield name.id, value
