@@ -60,7 +60,8 @@ def test_a_killed_contender_goes_on_where_it_was(lab: Lab) -> None:
 
 def test_what_a_step_costs_is_what_is_counted_elsewhere(lab: Lab) -> None:
     costs = race.costs(Arena(lab, None, None), PERDURE, 40)
-    assert costs.statements == 3
+    # On a slow machine the ear for orders, which looks every 0.2 s, is heard in it too.
+    assert 3 <= costs.statements < 4
     assert costs.syncs in (1, None)
     assert costs.trips is None
     assert 1024 < costs.bytes < 2048
