@@ -78,7 +78,8 @@ def test_a_planted_bug_is_found_and_named(name: str, folder: Path, crashtest: Cr
     kind, line, place = BUGS[name]
     # At the beginning there is nothing to repeat yet.
     harmless = "run.claim:before#1"
-    report = crashtest(f"{name}.py", count_effects="world.txt", only=[harmless, place])
+    world = "world.txt" if "world.txt" in Path(f"{name}.py").read_text() else ""
+    report = crashtest(f"{name}.py", count_effects=world, only=[harmless, place])
     [(finding, trials)] = report.findings()
     assert (finding.kind, finding.line) == (kind, line)
     assert [trial.name for trial in trials] == [place]
@@ -181,6 +182,9 @@ def test_who_was_paused_and_replaced_does_nothing_more(folder: Path, crashtest: 
     report = crashtest("clean_shop.py", count_effects="world.txt", only=places)
     report.assert_survives()
     assert [trial.verdict for trial in report.trials] == ["asked", "survived"]
+    assert "charge says NotDone, but the process that has begun it is only paused" in report.notes[0]
+    assert "With timeout= at @agent.effect" in report.notes[0]
+    assert report.notes[0].endswith("[stop:effect.intent:after#1]")
     # The same in plain code, which nobody can hold back: so it really was paused, replaced and woken up.
     report = crashtest("bug_plain_effect.py", count_effects="world.txt", only=["stop:line:bug_plain_effect.py:15#1"])
     assert [finding.kind for finding, _ in report.findings()] == ["effect outside of a step"]
@@ -287,6 +291,13 @@ def test_a_program_without_a_store_is_refused(folder: Path, crashtest: Crashtest
     (folder / "empty.py").write_text("print('hello')")
     with pytest.raises(CrashtestProblem, match="ended with 0, and has left nothing in a store"):
         crashtest("empty.py")
+    (folder / "broken.py").write_text("import nowhere")
+    with pytest.raises(CrashtestProblem, match="ended with 1, and") as problem:
+        crashtest("broken.py")
+    assert problem.value.message.splitlines()[-1] == "ModuleNotFoundError: No module named 'nowhere'"
+    assert problem.value.hint.startswith("it fails without any disturbance")
+    with pytest.raises(CrashtestProblem, match=r"nothing was counted there .did you mean 'world\.txt'"):
+        crashtest("clean_asks.py", count_effects="wrold.txt")
     with pytest.raises(CrashtestProblem, match=r"no program missing\.py"):
         crashtest("missing.py")
 

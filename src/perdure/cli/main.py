@@ -195,7 +195,8 @@ def _fail(as_json: bool, code: str, message: str, hint: str, name: str) -> int:
         shown = {"error": {"code": code, "name": name, "message": message, "hint": hint}}
         print(json.dumps(shown), file=sys.stderr)
     else:
-        print(f"error[{code}]: {clean(message)}", file=sys.stderr)
+        first, *more = message.splitlines() or [""]
+        print(f"error[{code}]: {clean(first)}", *(f"  {clean(line)}" for line in more), sep="\n", file=sys.stderr)
         if hint:
             print(f"hint: {clean(hint)}", file=sys.stderr)
     return ERROR

@@ -129,7 +129,7 @@ def _hangs(learned: Learned, done: Round) -> Finding:
     waits = f"; it waits for {done.snapshot.waits[0]}" if done.snapshot.waits else ""
     return Finding(
         "hangs", f"started again, it did not end in {done.last.seconds:.0f} s{waits}",
-        "look at what it prints, or allow more with --timeout", "", _last_lines(done),
+        "look at what it prints, or allow more with --timeout", "", last_lines(done),
     )  # fmt: skip
 
 
@@ -166,7 +166,7 @@ def _other_ways(learned: Learned, done: Round) -> Iterator[Finding]:
         _of_effects(learned, done, [] if new else missing, evidence)
         or _of_items(learned, done, [*lost, _more_effects(learned, done)], evidence)
         or _of_runs(learned, done, evidence)
-        or _cause(learned, done, evidence or _last_lines(done))
+        or _cause(learned, done, evidence or last_lines(done))
         or _symptom(learned, done, missing, evidence)
     )
 
@@ -220,7 +220,7 @@ def _symptom(learned: Learned, done: Round, missing: list[str], evidence: tuple[
     if done.last.code != learned.code:
         return Finding(
             "does not end well", f"started again, it ends with {done.last.code} instead of {learned.code}",
-            "let it find what it left behind", _raised_at(done) or turn, _last_lines(done),
+            "let it find what it left behind", _raised_at(done) or turn, last_lines(done),
         )  # fmt: skip
     if missing or any("effect" in text and "is missing" in text for text in evidence):
         by = [learned.written_by[line].at for line in missing if line in learned.written_by]
@@ -404,6 +404,7 @@ def _raised_at(done: Round) -> str:
     return ":".join(found[-1]) if found else ""
 
 
-def _last_lines(done: Round) -> tuple[str, ...]:
-    lines = [line.strip().replace(f"{done.folder}/", "") for line in done.last.output.splitlines() if line.strip()]
-    return tuple(line[:200] for line in lines[-SHOWN_MAX:])
+def last_lines(done: Round, count: int = SHOWN_MAX) -> tuple[str, ...]:
+    """What it has printed last."""
+    lines = [line.replace(f"{done.folder}/", "") for line in done.last.output.splitlines() if line.strip()]
+    return tuple(line[:200] for line in lines[-count:])

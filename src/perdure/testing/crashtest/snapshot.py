@@ -48,6 +48,7 @@ class EffectSeen(msgspec.Struct, frozen=True):
     result: str = ""
     finished: bool = False
     """Its run has come to its end."""
+    timeout_ms: int = 0
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -227,7 +228,7 @@ def _effects(run: RunInfo, unpack: Any) -> list[EffectSeen]:
     for event in run.events:
         record = event.record
         if isinstance(record, r.EffectIntended):
-            found[event.seq] = EffectSeen(run.id, record.call.name, record.key)
+            found[event.seq] = EffectSeen(run.id, record.call.name, record.key, timeout_ms=record.timeout_ms)
         elif isinstance(record, r.EffectAgain):
             one = found[record.intent]
             found[record.intent] = msgspec.structs.replace(one, again=(*one.again, record.reason))

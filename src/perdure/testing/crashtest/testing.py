@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
-from .findings import Finding, judge
+from ...hints import near
+from .asking import about_asked
+from .findings import Finding, judge, last_lines
 from .learning import Learned, learn
 from .orders import CrashtestProblem, Manner
 from .outside import Outside
@@ -17,6 +18,7 @@ from .people import People
 from .places import Place, places_of
 from .plan import Rounds, named, planned, shares_of, twice
 from .report import Repeat, Report, Trial, Verdict
+from .snapshot import EffectSeen
 from .stage import Patience, Round, Stage
 from .wish import BUDGET_SECONDS, LIMIT, Wish
 
@@ -26,6 +28,9 @@ FIRST_SECONDS_MAX = 120.0
 
 CONFIRMED_MAX = 12
 """Findings whose round is played once more, to see whether its command shows it again."""
+
+PRINTED_MAX = 8
+"""Lines that are shown of what a program has printed."""
 
 TRIES = 3
 """Rounds of one finding that are played once more, until one shows it again."""
@@ -86,8 +91,8 @@ class _Test:
         self._lock = threading.Lock()
         self._notes: list[str] = []
         self._left_out = 0
-        self._asked: Counter[str] = Counter()
-        """In how many tries it stayed open whether an effect had happened."""
+        self._asked: list[tuple[str, EffectSeen]] = []
+        """Places where it stayed open whether an effect had happened."""
         self._began = time.monotonic()
 
     def perform(self) -> Report:
@@ -117,7 +122,7 @@ class _Test:
         seconds = self._wish.timeout or FIRST_SECONDS_MAX
         done = self._stage.undisturbed(seconds, thorough=thorough, beating=beating)
         self._stage.clear(done)
-        printed = "\n".join(done.last.output.splitlines()[-5:])
+        printed = "\n".join(last_lines(done, PRINTED_MAX))
         if done.last.hung:
             raise CrashtestProblem(
                 f"undisturbed, {self._stage.program} does not end in {done.last.seconds:.0f} s"
@@ -129,7 +134,9 @@ class _Test:
         if not done.snapshot.leaves:
             raise CrashtestProblem(
                 f"{self._stage.program} ended with {done.last.code}, and has left nothing in a store\n{printed}",
-                hint='let it use the store of PERDURE_URL, as Agent("name") does, or a file in its working folder',
+                hint="it fails without any disturbance: let it run well by itself first"
+                if done.last.code
+                else 'let it use the store of PERDURE_URL, as Agent("name") does, or a file in its working folder',
             )
         return done
 
@@ -143,12 +150,18 @@ class _Test:
             grown += f", or {', '.join(one.grown[1:3])}, which grew too" if len(one.grown) > 1 else ""
             self._notes.append(f"the world outside was not counted: say where effects show with --count-effects{grown}")
         elif not self._learned.outside:
-            self._notes.append(f"--count-effects {self._wish.count_effects}: undisturbed, nothing was counted there")
+            raise CrashtestProblem(
+                f"--count-effects {self._wish.count_effects}: undisturbed, nothing was counted there",
+                hint=near(self._wish.count_effects, one.grown)
+                or "name the file that gets a line for each effect, or a command that prints one; without any effect, "
+                "leave it out",
+            )
+        if self._learned.code:
+            self._notes.append(f"undisturbed, it ends with {self._learned.code}; so it must after a crash")
 
     def _bounds(self, places: int) -> list[str]:
-        found = []
-        if self._asked:
-            found.append(_about_asked(self._asked))
+        found: list[str] = []
+        found += about_asked(self._asked, self._learned.sources) if self._asked else ()
         if missed := sum(not trial.reached for trial in self._trials):
             found.append(f"{missed} of these tries came too late: the program went another way, or had ended")
         killed = sum(len(t.places) == 1 and t.places[0].manner in (Manner.KILL, Manner.RAISE) for t in self._trials)
@@ -219,7 +232,7 @@ class _Test:
         with self._lock:
             self._trials.append(trial)
             if trial.verdict == Verdict.ASKED:
-                self._asked.update({one.name for one in done.snapshot.effects if one.asked})
+                self._asked += [(trial.name, one) for one in done.snapshot.effects if one.asked]
             if findings:
                 self._failed[places] = done
             if done.reached and len(places) == 1 and places[0].manner == Manner.KILL:
@@ -269,15 +282,6 @@ def _noticed(places: tuple[Place, ...], done: Round) -> tuple[Place, ...]:
         return places
     at = done.instant
     return (Place(first.name, at.words, at.at, at.inside, at.name), *more)
-
-
-def _about_asked(asked: Counter[str]) -> str:
-    """What the column means, and how to need nobody."""
-    names = ", ".join(name for name, _ in asked.most_common(3))
-    return (
-        f"asked: nobody could know whether {names} had happened, so the run waits for a person (`perdure answer`). "
-        "Nothing is lost or repeated. It finds out by itself with check= and timeout= at @agent.effect"
-    )
 
 
 def _verdict(findings: Sequence[Finding], done: Round) -> Verdict:

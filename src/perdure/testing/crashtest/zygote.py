@@ -12,6 +12,7 @@ import runpy
 import signal
 import sys
 import traceback
+from types import TracebackType
 
 import msgspec
 
@@ -78,10 +79,17 @@ def _run(order: Order) -> int:
             return (leaving.code or 0) & 0xFF
         print(leaving.code, file=sys.stderr)
         return 1
-    except BaseException:  # the user's program: as an interpreter does it, shown and told by the exit code
-        traceback.print_exc()
+    except BaseException as error:  # the user's program: as an interpreter does it, shown and told by the exit code
+        traceback.print_exception(error.with_traceback(_own_part(error.__traceback__)))
         return 1
     return 0
+
+
+def _own_part(trace: TracebackType | None) -> TracebackType | None:
+    """Without how it was started."""
+    while trace is not None and trace.tb_frame.f_code.co_filename in (__file__, "<frozen runpy>"):
+        trace = trace.tb_next
+    return trace
 
 
 if __name__ == "__main__":
