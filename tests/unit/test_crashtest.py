@@ -19,7 +19,7 @@ from xml.etree import ElementTree
 import pytest
 
 from perdure.testing.crashtest import CrashtestProblem, Report
-from perdure.testing.crashtest.carrying import carried_in
+from perdure.testing.crashtest.carrying import carried_in, changed_copies
 from perdure.testing.crashtest.outside import reading_for
 from perdure.testing.crashtest.places import Place, chosen
 from perdure.testing.plugin_crashtest import crashtest
@@ -120,6 +120,12 @@ EACH = "for one in run.each(many):\n    "
 )
 def test_what_is_carried_from_item_to_item_is_read_in_the_text(text: str, found: list[tuple[str, str]]) -> None:
     assert [(one.variable, one.at) for one in carried_in("a.py", ast.parse(text))] == found
+
+
+def test_a_copy_that_is_changed_and_dropped_is_read_in_the_text() -> None:
+    lost = ["run.state['l'].append(1)", "run.state['d']['k'] += 1", "agent.state.get('ns', 'l').append(1)"]
+    kept = ["run.state['l'] = []", "run.state.update(a=1)", "run.state['n'] += 1", "last = run.state['l'].pop()"]
+    assert changed_copies(ast.parse("\n".join([*kept, *lost]))) == [5, 6, 7]
 
 
 def test_bugs_are_found_without_being_told_where(folder: Path, crashtest: Crashtest) -> None:
@@ -307,7 +313,7 @@ def test_a_place_that_is_not_passed_is_not_survived(folder: Path, crashtest: Cra
         crashtest("clean_asks.py", only=["effect.outcome:before#3"])
     report = crashtest("clean_asks.py", only=["after:20s"])
     assert [trial.reached for trial in report.trials] == [False]
-    assert "1 of these tries came too late: the program went another way, or had ended" in report.notes
+    assert "1 of these tries came too late (it had ended, or went another way): their ok says little" in report.notes
 
 
 def test_places_are_spread_evenly_and_every_kind_comes_first() -> None:

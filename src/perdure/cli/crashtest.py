@@ -73,8 +73,8 @@ def crashtest(
     perdure crashtest my_agent.py --count-effects outside.txt
     perdure crashtest my_agent.py --depth 2 --limit 200 -- --fast NYC
 
-    The program runs for real, once in peace and then once or more for every kill, each time in a copy of the working
-    folder and with an empty store, which it is told by PERDURE_URL. So let it talk to a test system.
+    The program runs for real, three to five times in peace and then twice or more for every try, each time in a copy of
+    the working folder and with an empty store, which it is told by PERDURE_URL. So let it talk to a test system.
     The exit code is 1 when something is wrong.
     """  # noqa: D301 - click wants the character itself: it keeps these lines as they stand
     out = Output(as_json)

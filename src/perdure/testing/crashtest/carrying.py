@@ -174,6 +174,31 @@ def changed(node: ast.AST) -> ast.Name | None:
     return value if isinstance(value, ast.Name) else None
 
 
+def changed_copies(tree: ast.Module) -> list[int]:
+    """Lines such as `run.state["names"].append(name)`: they change a copy, and drop it."""
+    found: set[int] = set()
+    for node in ast.walk(tree):
+        value: ast.expr | None = None
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+            value = node.value
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            called = node.value.func
+            value = called.value if isinstance(called, ast.Attribute) and called.attr in CHANGING_METHODS else None
+        if value is not None and _is_copy(value):
+            found.add(value.lineno)
+    return sorted(found)
+
+
+def _is_copy(value: ast.expr) -> bool:
+    """Whether it is `run.state[...]`, or what `get` returns of a state."""
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "get":
+        state = value.func.value
+    else:
+        state = value.value if isinstance(value, ast.Subscript) else value
+    owner = state.value if isinstance(state, ast.Attribute) and state.attr == "state" and state is not value else None
+    return isinstance(owner, ast.Name) and owner.id in OWNERS
+
+
 def name_of(call: ast.Call) -> str:
     """What is called, by its name or as a method."""
     function = call.func

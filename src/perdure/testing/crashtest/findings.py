@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections import Counter
 from collections.abc import Iterator
 
@@ -11,6 +12,7 @@ import msgspec
 from .belonging import done_again, never_done
 from .learning import Learned, differences, is_item, plain_lines, plain_path, runs_in
 from .orders import Manner, Seen, manner_of
+from .outside import ANY_LINE
 from .probe import WORLD
 from .snapshot import TIMES_DONE
 from .sources import Change
@@ -91,7 +93,9 @@ def _why_repeated(learned: Learned, done: Round, line: str, evidence: tuple[str,
     if by is not None and kind == "step":
         return Finding(
             "effect in a step", f"step {name} changes the world, and a step is done again if it was cut off",
-            f"make {name} an effect: @agent.effect(check=...) instead of @agent.step", by.at, evidence,
+            f"make {name}{learned.sources.place_of(name)} an effect: @agent.effect(check=..., timeout=...) instead of "
+            "@agent.step; the check gets the same arguments and key=, and returns Done(result) or NotDone",
+            by.at, evidence,
         )  # fmt: skip
     if name in learned.sources.not_done and any(manner_of(place) == Manner.RAISE for place in done.places):
         return Finding(
@@ -157,7 +161,11 @@ def _other_ways(learned: Learned, done: Round) -> Iterator[Finding]:
     lines = Counter(map(learned.reading, plain_lines(done)))
     missing = [line for line, count in learned.outside.items() if lines[line] < count]
     evidence += tuple(f"effect {name} is missing" for name in list(lost)[:SHOWN_MAX])
-    evidence += tuple(f"outside is missing: {line[:100]}" for line in missing[:SHOWN_MAX])
+    evidence += tuple(
+        f"outside is missing: {line[:100]}" if line != ANY_LINE else f"outside has {lines[line]} lines, undisturbed "
+        f"{learned.outside[line]}; which is missing cannot be told, because they differ at every start"
+        for line in missing[:SHOWN_MAX]
+    )  # fmt: skip
     new = list(lines - learned.outside)
     evidence += tuple(f"outside is new: {line[:100]}" for line in new[:SHOWN_MAX])
     if not evidence and done.last.code == learned.code:
@@ -364,7 +372,7 @@ def _more_effects(learned: Learned, done: Round) -> str:
 def _changed(learned: Learned, done: Round, evidence: tuple[str, ...]) -> Finding:
     """An effect was asked for with other arguments than recorded."""
     told = [line for line in done.last.output.splitlines() if "Diverged" in line][-1:]
-    evidence = (*evidence, *(line.strip()[:300] for line in told))
+    evidence = (*evidence, *(textwrap.shorten(line, 300, placeholder=" ...") for line in told))
     name = _more_effects(learned, done) or _diverged(told)
     if (found := _of_items(learned, done, [name], evidence)) is not None:
         return found

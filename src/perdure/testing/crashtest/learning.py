@@ -188,7 +188,8 @@ def differences(learned: Learned, done: Round) -> Iterator[tuple[str, str]]:
         known = path in learned.leaves or path in learned.volatile
         mine = path.partition(": ")[0] in owners
         if mine and not known and not any(path.startswith(one) for one in learned.volatile):
-            yield path, f"{path} is {text[:80]}; undisturbed it is not there"
+            empty = text in ("{}", "[]", "()", "set()", "None")
+            yield path, f"{path} is {'empty' if empty else text[:80]}; undisturbed it is not{'' if empty else ' there'}"
     yield from _different_lists(learned, done, owners)
 
 

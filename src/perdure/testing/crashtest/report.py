@@ -111,6 +111,8 @@ class Report(msgspec.Struct, frozen=True):
     """By the identity of a finding."""
     counted: bool = True
     """Whether effects were counted outside, too."""
+    chosen: bool = False
+    """Whether only places were tried that somebody has named."""
 
     @property
     def survived(self) -> bool:
@@ -181,7 +183,8 @@ class Report(msgspec.Struct, frozen=True):
             things = _counted(len(self._told_apart()[0]), "thing")
             return f"{begun}FAILED: {failed} of {_counted(len(self.trials), 'try', 'tries')}, {things} to change{tail}"
         by = "" if self.counted else ", going by the store alone"
-        return f"{begun}survived: all {_counted(len(self.trials), 'try', 'tries')}{by}{tail}"
+        tries = f"all {len(self.trials)} tries" if len(self.trials) > 1 else "1 try"
+        return f"{begun}survived: {tries}{by}{tail}"
 
     def _told_apart(self) -> tuple[list[tuple[Finding, list[Trial]]], list[tuple[Finding, list[Trial]]]]:
         """What is told at length, and what most likely is only another sight of it."""
@@ -190,7 +193,7 @@ class Report(msgspec.Struct, frozen=True):
         return (causes, [one for one in found if one not in causes]) if causes else (found, [])
 
     def _table(self) -> Iterator[str]:
-        rows = self.matrix()
+        rows = [row for row in self.matrix() if row[1] or not self.chosen]
         groups = {*GROUPS.values(), AGAIN}
         width = max(len(row[0]) + 2 * (row[0] not in groups) for row in rows)
         yield f"{'':{width}}  tries    ok  asked  FAILED"

@@ -16,6 +16,7 @@ from .carrying import (
     assignments,
     calls,
     carried_in,
+    changed_copies,
     is_made,
     name_of,
     outer_changes,
@@ -42,13 +43,18 @@ class Sources:
         self.not_done: dict[str, str] = {}
         """By the name of an effect: where it says which errors mean that nothing has happened."""
         self.changes: list[Change] = []
+        self._defined: dict[str, str] = {}
         self.carried: list[Carried] = []
+        self.changed_copies: list[str] = []
+        """Where a value that was got from a state is changed in place, and dropped."""
         self.openers: set[str] = set()
         """Functions in which a run is opened."""
         for name, tree in self._trees.items():
             functions = [node for node in ast.walk(tree) if isinstance(node, Function)]
             lines = {function.name: function.lineno for function in functions}
             self.carried += carried_in(name, tree)
+            self.changed_copies += [f"{name}:{line}" for line in changed_copies(tree)]
+            self._defined |= {function.name: f"{name}:{function.lineno}" for function in functions}
             self.openers |= {"<module>"} if _opens(tree) else set()
             for function in functions:
                 self._read(name, function, lines)
@@ -109,6 +115,10 @@ class Sources:
                     ]  # fmt: skip
                     return f"{file}:{min(lines)}" if lines else f"{file}:{node.lineno}"
         return ""
+
+    def place_of(self, function: str) -> str:
+        """Where a function is, in brackets; empty, if nobody knows."""
+        return f" ({self._defined[function]})" if function in self._defined else ""
 
     def call_of(self, called: str) -> str:
         """Where something is called first, by its name or as a method."""

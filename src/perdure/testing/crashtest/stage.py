@@ -76,6 +76,8 @@ class Round(msgspec.Struct, frozen=True):
     folder: str
     instant: Place | None = None
     """Where it was when a random instant came."""
+    before: int = 0
+    """How many lines were there outside when it began."""
     grown: tuple[str, ...] = ()
     """Files that an undisturbed program has made longer: perhaps its world."""
 
@@ -175,7 +177,8 @@ class Stage:
         made = Round(
             places, tuple(starts), reached == len(places), taken(self._stores(folder)),
             tuple(added(before, self.outside.lines(folder, environment))), _read(f"{folder}.trail"), str(folder),
-            next(reversed(places_of(_read(f"{folder}.instant"))), None), () if places else self._grown(folder),
+            next(reversed(places_of(_read(f"{folder}.instant"))), None), len(before),
+            () if places else self._grown(folder),
         )  # fmt: skip
         for left in ("trail", "instant", "output", "reached"):
             Path(f"{folder}.{left}").unlink(missing_ok=True)

@@ -106,6 +106,7 @@ class _Test:
             self._patience = _patience(self._wish, self._peaceful)
             places = places_of(other.trail)
             self._note_outside(one)
+            self._note_program(one)
             self._disturb(places, other.starts[-1].seconds)
             if not self._wish.only:
                 self._look_again()
@@ -115,7 +116,7 @@ class _Test:
         return Report(
             self._stage.program, self._wish.said(), time.monotonic() - self._began, undisturbed, len(places),
             tuple(self._trials), (*self._notes, *self._bounds(len(places))), interrupted, self._repeats,
-            bool(self._wish.count_effects),
+            bool(self._wish.count_effects), bool(self._wish.only),
         )  # fmt: skip
 
     def _in_peace(self, *, thorough: bool = False, beating: bool = False) -> Round:
@@ -156,6 +157,18 @@ class _Test:
                 or "name the file that gets a line for each effect, or a command that prints one; without any effect, "
                 "leave it out",
             )
+
+    def _note_program(self, one: Round) -> None:
+        for at in self._learned.sources.changed_copies:
+            self._notes.append(
+                f"{at} changes a copy: `{self._stage.source_line(at)}` is lost, crash or not. Write the value back: "
+                'run.state["names"] = [*run.state["names"], name]'
+            )
+        if one.before and not self._stage.outside.is_shared:
+            self._notes.append(
+                f"{self._wish.count_effects} has lines before the program starts: they are not counted, but the "
+                "program sees them"
+            )
         if self._learned.code:
             self._notes.append(f"undisturbed, it ends with {self._learned.code}; so it must after a crash")
 
@@ -163,10 +176,13 @@ class _Test:
         found: list[str] = []
         found += about_asked(self._asked, self._learned.sources) if self._asked else ()
         if missed := sum(not trial.reached for trial in self._trials):
-            found.append(f"{missed} of these tries came too late: the program went another way, or had ended")
+            found.append(
+                f"{missed} of these tries came too late (it had ended, or went another way): their ok says little"
+            )
         killed = sum(len(t.places) == 1 and t.places[0].manner in (Manner.KILL, Manner.RAISE) for t in self._trials)
         if killed < places and not self._wish.only:
-            found.append(f"{killed} of {places} places, spread evenly; --limit 0 tries them all")
+            others = f", and {rest} other tries" if (rest := len(self._trials) - killed) else ""
+            found.append(f"{killed} of {places} places, spread evenly{others}; --limit 0 tries them all")
         if self._left_out:
             minutes = f"{self._wish.budget / 60:g} minutes"
             found.append(f"{self._left_out} tries were left out: {minutes} have passed; --budget allows more")
