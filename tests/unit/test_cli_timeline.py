@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from perdure import Agent
@@ -96,6 +96,7 @@ def test_an_entry_of_a_kind_that_nobody_has_drawn_is_told() -> None:
     assert drawn([*story()[:3], r.Event(4, T0 + 3_500, Paused("ann"))], 100, status="waiting")[-1] == told[-1]
 
 
+@example([(0, 1), (52, 0), (103, 0), (154, 0), (205, 0), (257, 0)], 5, [0, 1])  # more cuts than there is room for
 @given(
     st.lists(st.tuples(st.integers(0, 10**9), st.integers(0, 10**8)), max_size=20),
     st.integers(5, 200),

@@ -44,7 +44,7 @@ class Axis:
 
     def __init__(self, busy: Iterable[Span], begun: int, ended: int, width: int) -> None:
         self.begun, self.ended, self.width = begun, max(ended, begun), max(width, 1)
-        found = _idle(merged(busy), self.begun, self.ended)
+        found = _idle(merged(busy), self.begun, self.ended, min(BREAKS_MAX, self.width // 2))
         self.breaks, self._stretches = _laid_out(found, self.begun, self.ended, self.width)
         self._begins = [it.begun for it in self._stretches]
 
@@ -83,12 +83,12 @@ def merged(busy: Iterable[Span]) -> list[Span]:
     return found
 
 
-def _idle(busy: Sequence[Span], begun: int, ended: int) -> list[Span]:
-    """What is cut out: the longest stretches between, as long as each is much of what is left."""
+def _idle(busy: Sequence[Span], begun: int, ended: int, count: int) -> list[Span]:
+    """What is cut out: the longest stretches between, so many at most, as long as each is much of what is left."""
     edges = [(begun, begun), *busy, (ended, ended)]
     gaps = [(before[1], after[0]) for before, after in pairwise(edges) if after[0] > before[1]]
     left, worked, found = ended - begun, sum(b - a for a, b in busy), list[Span]()
-    for gap in sorted(gaps, key=lambda it: it[0] - it[1])[:BREAKS_MAX]:
+    for gap in sorted(gaps, key=lambda it: it[0] - it[1])[:count]:
         if not worked or gap[1] - gap[0] <= max(BREAK_SHARE * left, worked, BREAK_MS_MIN):
             break  # without any work there is nothing to make room for
         found.append(gap)
