@@ -103,7 +103,7 @@ async def _async_sqlite(url: str, stack: AsyncExitStack, _pooled: bool) -> Any:
 async def _postgres(url: str, stack: AsyncExitStack, pooled: bool) -> Any:
     from langgraph.checkpoint.postgres import PostgresSaver  # type: ignore[import-not-found]
     from psycopg.rows import dict_row
-    from psycopg_pool import ConnectionPool
+    from psycopg_pool import ConnectionPool  # type: ignore[import-not-found]
 
     if pooled:
         options = {"autocommit": True, "prepare_threshold": 0, "row_factory": dict_row}
