@@ -16,6 +16,14 @@ CRASHING = (
         "if False:",
     ),
     mutant(
+        "check-blamed-for-others",
+        "a check is blamed for the line of a call that was never begun",
+        CRASHTEST + "test_a_planted_bug_is_found_and_named[bug_carried]",
+        "testing/crashtest/belonging.py",
+        "if not one.adopted or begun[one.name] < learned.effects[one.name]:",
+        "if not one.adopted:",
+    ),
+    mutant(
         "paused-process-not-woken",
         "a process whose run was taken over is never woken up, so that nobody sees what it would do",
         CRASHTEST + "test_who_was_paused_and_replaced_does_nothing_more",

@@ -207,18 +207,21 @@ class Report(msgspec.Struct, frozen=True):
                 yield f"{shown:{width}}  {tries:5}  {survived or '.':>4}  {asked or '.':>5}  {failed or '.':>6}"
 
     def _told(self, number: int, finding: Finding, trials: list[Trial]) -> Iterator[str]:
-        example = trials[0]
+        repeat = self.repeats.get(finding.identity)
+        # What is told is what `again` repeats.
+        again = [one for one in trials if repeat and repeat.only in map(",".join, one.again())]
+        example = (again or trials)[0]
+        evidence = next(one.evidence for one in example.findings if one.identity == finding.identity)
         yield from _wrapped(finding.title, f"{number}. ", "   ")
         yield f"   what     {finding.kind}, in {_counted(len(trials), 'try', 'tries')} of {len(self.trials)}"
         if finding.at:
             yield f"   where    {finding.at}  {finding.line}"
         where = f" ({example.places[0].at})" if example.places[0].at else ""
         yield from _part("e.g.", f"{example.words}{where}")
-        for line in finding.evidence:
+        for line in evidence:
             yield from _part("", line)
         yield from _part("change", finding.change)
         yield f"   again    {self.again(finding, trials)}"
-        repeat = self.repeats.get(finding.identity)
         if repeat is not None and not repeat.shown:
             yield from _part("", f"(it did not show in {_counted(repeat.tries, 'more try', 'more tries')})")
         if example.folder:

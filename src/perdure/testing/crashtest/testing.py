@@ -284,11 +284,11 @@ class _Test:
 
 
 def _closest(finding: Finding, found: Sequence[Finding]) -> Finding | None:
-    """What a closer look says of a finding: the same, or what it comes from."""
+    """What a closer look says of a finding: the same, or what it comes from. A symptom alone does not show a cause."""
     same = [one for one in found if one.kind == finding.kind]
     causes = [one for one in found if not one.is_symptom]
-    order = [*same, *causes] if not finding.is_symptom else [*causes, *same]
-    return next(iter([*order, *found]), None)
+    order = [*same, *causes] if not finding.is_symptom else [*causes, *same, *found]
+    return next(iter(order), None)
 
 
 def _noticed(places: tuple[Place, ...], done: Round) -> tuple[Place, ...]:
