@@ -16,12 +16,12 @@ CRASHING = (
         "if False:",
     ),
     mutant(
-        "check-blamed-for-others",
-        "a check is blamed for the line of a call that was never begun",
+        "carried-variable-not-named",
+        "nobody is told that a variable is carried from item to item, and lost with a crash",
         CRASHTEST + "test_a_planted_bug_is_found_and_named[bug_carried]",
-        "testing/crashtest/belonging.py",
-        "if not one.adopted or begun[one.name] < learned.effects[one.name]:",
-        "if not one.adopted:",
+        "testing/crashtest/findings.py",
+        "        or _of_items(learned, done, [*lost, _more_effects(learned, done)], evidence)\n",
+        "",
     ),
     mutant(
         "paused-process-not-woken",

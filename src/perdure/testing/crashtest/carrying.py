@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 
@@ -40,15 +41,39 @@ class Carried(msgspec.Struct, frozen=True):
     into: frozenset[str]
     """What is called with it."""
 
+    @property
+    def name(self) -> str:
+        """Without `self`."""
+        return self.variable.rpartition(".")[2]
+
 
 def carried_in(file: str, tree: ast.Module) -> Iterator[Carried]:
     """All in one file of a program."""
+    tree = _Flat().visit(copy.deepcopy(tree))
     functions = {node.name: node for node in ast.walk(tree) if isinstance(node, Function)}
     for scope in (tree, *functions.values()):
         inner = {part for node in functions.values() if node is not scope for part in ast.walk(node)}
         for loop in ast.walk(scope):
             if isinstance(loop, Loop) and loop not in inner and calls(loop.iter, "each"):
                 yield from _of_loop(file, tree, scope, loop, functions)
+
+
+class _Flat(ast.NodeTransformer):
+    """Makes `self.total` a variable as any other; not what is called by that name."""
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        if isinstance(node.value, ast.Name) and node.value.id == "self":
+            return ast.copy_location(ast.Name(f"self.{node.attr}", node.ctx), node)
+        return self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        called = node.func
+        self.generic_visit(node)
+        return ast.copy_location(ast.Call(called, node.args, node.keywords), node) if _is_own(called) else node
+
+
+def _is_own(called: ast.expr) -> bool:
+    return isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name) and called.value.id == "self"
 
 
 def _of_loop(
@@ -63,7 +88,8 @@ def _of_loop(
     for variable, line, around in sorted(found, key=lambda one: one[1]):
         if variable not in told:
             told.add(variable)
-            made = _flowing(variable, f"{file}:{line}", tree if variable in declared else around)
+            everywhere = variable in declared or "." in variable
+            made = _flowing(variable, f"{file}:{line}", tree if everywhere else around)
             if made.decides or made.kept or made.into:
                 yield made
 
@@ -154,6 +180,7 @@ def outer_changes(function: Function) -> Iterator[tuple[str, int]]:
     nodes = list(ast.walk(function))
     declared = {name for node in nodes if isinstance(node, ast.Global | ast.Nonlocal) for name in node.names}
     stored = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    declared |= {name for name in stored if "." in name}
     arguments = function.args
     own = {one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)} | (stored - declared)
     for node in nodes:

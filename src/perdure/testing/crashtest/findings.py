@@ -207,7 +207,7 @@ def _of_items(learned: Learned, done: Round, names: list[str], evidence: tuple[s
                 "variable carried from item to item",
                 f"`{one.variable}` is changed in the body of `run.each`; items that are done are skipped, so it is not "
                 "changed again",
-                f'keep it in run.state, which is remembered with each item: run.state["{one.variable}"] = ...',
+                f'keep it in run.state, which is remembered with each item: run.state["{one.name}"] = ...',
                 one.at, evidence,
             )  # fmt: skip
     return None
