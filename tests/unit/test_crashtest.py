@@ -18,6 +18,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from perdure.cli.main import main
 from perdure.testing.crashtest import CrashtestProblem, Report
 from perdure.testing.crashtest.carrying import carried_in, changed_copies
 from perdure.testing.crashtest.outside import reading_for
@@ -151,6 +152,8 @@ def test_an_effect_that_nobody_can_check_is_asked_about(folder: Path, crashtest:
     report.assert_survives()
     assert [trial.verdict for trial in report.trials] == ["asked", "asked", "survived"]
     assert report.notes[0].startswith("asked: nobody could know whether pay had happened")
+    strict = ["crashtest", "clean_asks.py", "--strict", "--only", places[0]]
+    assert main(strict) == 1
 
 
 def test_an_effect_that_raises_after_it_happened_is_not_repeated_unseen(folder: Path, crashtest: Crashtest) -> None:

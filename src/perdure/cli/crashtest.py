@@ -45,6 +45,7 @@ STYLES = (
 @click.option("--only", multiple=True, metavar="PLACE", help="Only this place, as a report names it.")
 @click.option("--timeout", default="", help="A start that takes longer hangs. Default: 10 times an undisturbed one.")
 @click.option("--folder", default="", help="The folder to copy for every round. Default: the working folder.")
+@click.option("--strict", is_flag=True, help="Exit with 1 also when a person is asked about an effect.")
 @click.option("--keep", is_flag=True, help="Keep the folders of rounds that failed, and say where they are.")
 @click.option("--junit", type=click.Path(dir_okay=False, path_type=Path), help="Also write JUnit XML to this file.")
 @click.option("--store", default="", metavar="URL", help="A PostgreSQL server: each round in a schema of its own.")
@@ -62,6 +63,7 @@ def crashtest(
     only: tuple[str, ...],
     timeout: str,
     folder: str,
+    strict: bool,
     keep: bool,
     junit: Path | None,
     store: str,
@@ -89,7 +91,9 @@ def crashtest(
     if junit is not None:
         junit.write_text(report.as_junit(), "utf-8")
     _show(out, report)
-    return 130 if report.interrupted and report.survived else int(not report.survived)
+    if report.interrupted and report.survived:
+        return 130
+    return int(not report.survived or (strict and report.asked > 0))
 
 
 def _server(store: str) -> str:

@@ -119,6 +119,11 @@ class Report(msgspec.Struct, frozen=True):
         """Whether nothing wrong was found."""
         return all(trial.verdict != Verdict.FAILED for trial in self.trials)
 
+    @property
+    def asked(self) -> int:
+        """In how many tries a person is asked about an effect."""
+        return sum(trial.verdict == Verdict.ASKED for trial in self.trials)
+
     def assert_survives(self) -> None:
         """For tests: raises AssertionError with everything that was found."""
         if not self.survived:
@@ -173,9 +178,8 @@ class Report(msgspec.Struct, frozen=True):
 
     def summary(self) -> str:
         """One line."""
-        asked = sum(trial.verdict == Verdict.ASKED for trial in self.trials)
         failed = sum(trial.verdict == Verdict.FAILED for trial in self.trials)
-        tail = f" (in {asked} a person is asked about an effect)" if asked else ""
+        tail = f" (in {self.asked} a person is asked about an effect)" if self.asked else ""
         if not self.trials:
             return "nothing was tried"
         begun = "interrupted; so far: " if self.interrupted else ""
