@@ -124,7 +124,10 @@ class Probe:
                     # Another thread may be in the middle of a commit: stopped there, it would keep everybody out.
                     for store in open_stores():
                         resting.enter_context(store.at_rest(REST_SECONDS_MAX))
-                os.kill(os.getpid(), SIGNALS[self._manner])
+                    # This very thread: told to the process, another one hears it, and this one goes on for a while.
+                    signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
+                else:
+                    os.kill(os.getpid(), SIGNALS[self._manner])
 
     def _is_here(self, name: str) -> bool:
         """Whether this is the place."""
@@ -224,7 +227,6 @@ class Probe:
 SIGNALS = {
     Manner.KILL: signal.SIGKILL,
     Manner.BEAT: signal.SIGKILL,
-    Manner.STOP: signal.SIGSTOP,
     Manner.TERM: signal.SIGTERM,
     Manner.INTERRUPT: signal.SIGINT,
 }
