@@ -319,7 +319,7 @@ def left_after(events: list[r.Event], cut: int) -> list[str]:
     ]
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(program=OPERATIONS, data=st.data())
 def test_a_fork_anywhere_comes_to_the_same(store_url: str, program: list[tuple[str, int]], data: st.DataObject) -> None:
     agent = agent_at(store_url)

@@ -70,7 +70,7 @@ def shared(store_url: str) -> Iterator[str]:
     agent.close()
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(history=st.lists(versions, min_size=2, max_size=4), effects=st.booleans())
 def test_whatever_changes_nothing_is_done_twice(shared: str, history: list[dict[str, Any]], effects: bool) -> None:
     names, done, most = Names(), Counter[Any](), Counter[Any]()

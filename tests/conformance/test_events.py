@@ -378,7 +378,7 @@ moves = st.lists(
 )
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 @given(moves=moves, cut=st.integers(0, 12))
 def test_it_is_what_a_list_would_be(store_url: str, moves: list[tuple[str, str]], cut: int) -> None:
     name = f"model {time.perf_counter_ns()}"

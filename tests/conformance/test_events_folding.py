@@ -180,7 +180,7 @@ moves = st.lists(
 )
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 @given(moves=moves, every=st.integers(1, 6))
 def test_whatever_is_done_a_replay_is_right_or_refused(
     store_url: str, tmp_path: Path, moves: list[str], every: int

@@ -118,7 +118,7 @@ def perform(agent: Agent, run_id: str, program: Program, ran: list[str], stop: i
     return agent.runs.result(run_id)
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(program=programs(), data=st.data())
 def test_any_program_that_goes_back_comes_to_what_a_plain_one_does(
     store_url: str, program: Program, data: st.DataObject
