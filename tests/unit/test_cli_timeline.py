@@ -97,6 +97,7 @@ def test_an_entry_of_a_kind_that_nobody_has_drawn_is_told() -> None:
 
 
 @example([(0, 1), (52, 0), (103, 0), (154, 0), (205, 0), (257, 0)], 5, [0, 1])  # more cuts than there is room for
+@example([(0, 10**6), (9 * 10**8, 10**8)], 40, [9 * 10**8 - 1, 9 * 10**8 + 1])  # the end of a cut, and after it
 @given(
     st.lists(st.tuples(st.integers(0, 10**9), st.integers(0, 10**8)), max_size=20),
     st.integers(5, 200),
