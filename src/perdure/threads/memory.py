@@ -90,7 +90,12 @@ class Memory:
         found = self._contents.get(packed)
         if found is None or now - found[1] > THREAD_SECONDS_REMEMBERED * 1000:
             return None
-        return found[0].data
+        memo, at = found
+        data = memo.data
+        if data is not memo.parts[0]:
+            # In one piece from now on: who reads it again does not put a megabyte together each time.
+            self.hold(Memo((data,), packed, len(data)), at)
+        return data
 
     def hold(self, memo: Memo, now: int, instead: bytes = b"") -> None:
         """Keep the bytes of a tree, perhaps in place of another one."""
