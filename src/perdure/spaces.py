@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from . import codec, objects, state
+from .journal.keeping import OURS
 from .journal.landing import Ask, Place
 from .limits import NAME_CHARACTERS_MAX
 from .run.scope import waiting
@@ -17,9 +18,6 @@ from .store.base import Row
 
 if TYPE_CHECKING:
     from .engine import Engine
-
-RESERVED = "perdure:"
-"""How namespaces begin that Perdure keeps for itself: rules, and what replays have come to."""
 
 _ASKED_MAX = 200
 _OPENED_AT_ONCE = 64
@@ -45,7 +43,7 @@ class Tree(msgspec.Struct, frozen=True):
 
     def holds(self, space: str) -> bool:
         """Whether a namespace is in it."""
-        if space.startswith(RESERVED):
+        if space.startswith(OURS):
             return False
         return not self.name or space == self.name or space.startswith(self.name + ".")
 
@@ -98,7 +96,7 @@ def names(engine: Engine) -> list[str]:
         found.discard(space)
         if any(it.space == space for it in below(engine, Tree(space), None, 0, 1)):
             found.add(space)
-    return sorted(name for name in found if not name.startswith(RESERVED))
+    return sorted(name for name in found if not name.startswith(OURS))
 
 
 def below(engine: Engine, tree: Tree, wanted: Wanted | None, skip: int, count: int) -> list[Kept]:
@@ -136,11 +134,6 @@ def among(engine: Engine, wanted: Collection[tuple[str, str]]) -> dict[tuple[str
     own = {(engine.stream, *pair): asks[pair] for pair in wanted if pair in asks}
     found.update({(it.space, it.key): it for it in _waiting(engine, own)})
     return found
-
-
-def version_of(engine: Engine, space: str, key: str) -> int:
-    """The version of a key; 0 when it is not there."""
-    return next((it.version for it in among(engine, [(space, key)]).values()), 0)
 
 
 def _waiting(engine: Engine, asks: dict[Place, list[Ask]]) -> Iterator[Kept]:

@@ -20,10 +20,8 @@ from .errors import Abandoned, HistoryFolded, VersionConflict
 from .failpoints import Site
 from .journal.append import Head, Signer
 from .journal.documents import Document
-from .journal.keeping import REPLAYS
-from .journal.keeping import SPACE as RULES
+from .journal.keeping import OURS
 from .journal.landing import Ask, Entry, Land, Place, Unchanged, Wanted, landed_at
-from .journal.queueing import SPACE as QUEUES
 from .limits import SWEEP_KEYS_MAX, SWEEP_WRITES
 from .run.open_stream import in_the_open
 from .run.requests import Protocol, Read
@@ -251,6 +249,14 @@ def get(engine: Engine, space: str, key: str, default: Any) -> Protocol[Any]:
     return seen.value if seen.there else default
 
 
+def version(engine: Engine, space: str, key: str) -> Protocol[int]:
+    """The version of a key; 0 when it is not there."""
+    if not (yield Read(engine.is_known)):
+        return 0
+    seen = yield from peek(engine, (engine.stream, named(space, "a namespace"), named(key, "a key")))
+    return seen.version
+
+
 def items(engine: Engine, space: str, after: str | None, limit: int | None) -> Protocol[list[tuple[str, Any]]]:
     """All keys of a namespace with their values, in the order of the keys; or so many of them after a key."""
     named(space, "a namespace")
@@ -422,9 +428,9 @@ def _reverting(engine: Engine, to: When, space: str | None, own: Set[Place]) -> 
     """What makes the stored state, and what waits to change it, what it was."""
     engine.ensure_agent()
     asks, owner = list[Ask](), engine.stream
-    revisions: dict[str, int] = dict(engine.store.read("spaces_of", (owner,)))
-    for kept in (RULES, REPLAYS, QUEUES):  # how long things are kept is no part of what the agent knew then
-        revisions.pop(kept, None)
+    # How long things are kept, and which calls were begun, is no part of what the agent knew then.
+    found: dict[str, int] = dict(engine.store.read("spaces_of", (owner,)))
+    revisions = {name: number for name, number in found.items() if not name.startswith(OURS)}
     if space is None and not isinstance(to, datetime) and len(revisions) > 1:
         names = ", ".join(map(repr, revisions))
         raise ValueError(f"versions are counted for each namespace: name one with ns=, of {names}")

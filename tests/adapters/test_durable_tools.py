@@ -8,6 +8,7 @@ import random
 import signal
 import time
 from contextvars import Context
+from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
@@ -22,7 +23,7 @@ from langgraph.prebuilt import ToolNode
 from langgraph.types import Command, interrupt
 
 from perdure import Agent, Diverged, Done, InDoubt, NotDone, NotDurable, RunBusy, RunWaiting
-from perdure.adapters.langgraph import DurableTools, PerdureSaver, durable, effect_key
+from perdure.adapters.langgraph import DurableTools, PerdureSaver, PerdureStore, durable, effect_key
 from perdure.failpoints import Moment, Site
 from tests.adapters.bot import ASK, THREAD, FileSaver, asks, checking, killed, pay_then_tell, paying, payments, shop
 from tests.conformance.kit import World, die, forked, in_child, killed_at
@@ -127,9 +128,11 @@ def test_a_thread_that_was_deleted_begins_anew(tmp_path: Path, store_url: str, w
 
     for again, durability in enumerate(["exit", "sync"], start=1):
         killed_at(lambda: program("", durability), Site.EFFECT_OUTCOME, Moment.AFTER)  # noqa: B023 - called at once
-        assert len(agent.state.items("langgraph/t1")) == 2
+        agent.state.revert(datetime(2000, 1, 1, tzinfo=UTC))  # what was begun stays known, whatever the agent forgets
+        assert len(agent.state.items("perdure:calls/t1")) == 2
+        assert not PerdureStore(agent).list_namespaces()
         agent.threads.delete("t1")
-        assert not agent.state.items("langgraph/t1")
+        assert not agent.state.items("perdure:calls/t1")
         assert (len(payments(world)), world.count("model")) == (again, again)
     killed(lambda: program("after", "sync"))
     PerdureSaver(agent).delete_thread("t1")

@@ -46,7 +46,7 @@ class AsyncAgentState(AsyncFace):
 
     async def version(self, ns: str, key: str) -> int:
         """The version of a key, for `if_version`; 0 when it is not there."""
-        return (await self._do(state.peek(self._engine, await self._place(ns, key)))).version
+        return await self._do(state.version(self._engine, ns, key))
 
     async def delete(self, ns: str, key: str, if_version: int | None = None) -> bool:
         """Remove a key; whether it was there. Its history stays."""

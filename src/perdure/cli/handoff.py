@@ -13,6 +13,7 @@ from ..clock import moment_text
 from ..events.reading import Asked, Book, Pages, known_kinds
 from ..events.schemas import Kinds
 from ..handoff import Handoff, code, handoff_of, is_decision, value
+from ..journal.keeping import OURS
 from ..runs import RunSummary, list_runs
 from ..usage import usage_lines, usage_of
 from ..workflows.reading import Reader
@@ -118,9 +119,7 @@ class Desk:
 
     def _spaces(self) -> list[str]:
         rows = self._store.read("spaces_in_use", (self._owner, self._store.clock.wall_ms()))
-        return [
-            f"- {code(name)}: {counted(keys, 'key')}" for name, _, keys, _ in rows if not name.startswith("perdure:")
-        ]
+        return [f"- {code(name)}: {counted(keys, 'key')}" for name, _, keys, _ in rows if not name.startswith(OURS)]
 
     def _checkpoints(self) -> list[str]:
         newest: dict[str, tuple[int, int]] = {}

@@ -52,9 +52,9 @@ def show(run: str, agent: str | None, last: int | None, at: str | None, url: str
     types that only your program knows are named, not shown.
     """
     out = Output(as_json)
-    if _is_thread(run, agent, url):
-        return show_thread(out, run, agent, at, last, url)
     with existing_store(url) as store:
+        if _is_thread(store, run, agent):
+            return show_thread(out, run, agent, at, last, url)
         summary = one_run(store, run, agent, queued=at is None)
         unpack = tolerant(store)
         if summary.status == Status.QUEUED:
@@ -112,11 +112,9 @@ def _show_queued(out: Output, store: Store, run: RunSummary) -> None:
     out.table(("FACT", "VALUE"), [line for line in lines if line[1]])
 
 
-def _is_thread(name: str, agent: str | None, url: str | None) -> bool:
+def _is_thread(store: Store, name: str, agent: str | None) -> bool:
     """Whether there is a thread of that id, and no run."""
-    with existing_store(url) as store:
-        runs = [*find_runs(store, name), *find_queued(store, name)]
-        return not runs and has_thread(store, name, agent)
+    return not find_runs(store, name) and not find_queued(store, name) and has_thread(store, name, agent)
 
 
 def _doubt(store: Store, info: RunInfo, effect: EffectInDoubt) -> Doubt:

@@ -8,6 +8,7 @@ import click
 import msgspec
 
 from ..hints import meant
+from ..journal.keeping import OURS
 from ..journal.landing import landed_at
 from ..records import StateChange
 from .output import Output, ago, clean, counted, shown, spelled, when
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 
 KEYS_SHOWN = 50
 ALL = (1 << 62) - 1
-_OURS = "perdure:"
-"""Namespaces that Perdure keeps things of its own in begin like this. Who names one sees it."""
 
 
 class Space(msgspec.Struct, frozen=True):
@@ -91,7 +90,7 @@ def _spaces(store: Store, agent: str | None, ours: bool) -> list[Space]:
         Space(name, owner, *row)
         for name, owner in agents_meant(store, agent).items()
         for row in store.read("spaces_in_use", (owner, now))
-        if ours or not row[0].startswith(_OURS)
+        if ours or not row[0].startswith(OURS)
     ]
 
 

@@ -11,14 +11,17 @@ import msgspec
 from .. import codec
 from ..objects import reference
 
-SPACE = "perdure:retention"
+OURS = "perdure:"
+"""How namespaces begin that Perdure keeps for itself: nobody is shown them who does not name one."""
+
+SPACE = f"{OURS}retention"
 """The namespace of an agent's state that has its rules; a key is the pattern of names that it is about."""
 
-THREADS = "perdure:threads"
+THREADS = f"{OURS}threads"
 """That with the rules for threads, by patterns of their ids."""
 
 
-REPLAYS = "perdure:replays"
+REPLAYS = f"{OURS}replays"
 """That with what replays came to, of which the events were folded."""
 
 

@@ -13,6 +13,7 @@ import msgspec
 
 from .. import records as r
 from ..store.base import Statement, Store
+from .keeping import OURS
 
 _CALLS = (r.StepDone, r.StepFailed, r.AttemptFailed, r.ItemDone, r.Wrote)
 _EFFECTS = (r.EffectIntended, r.EffectAgain, r.EffectDone, r.EffectFailed, r.EffectDoubted)
@@ -40,7 +41,7 @@ _Event = tuple[int, str, int]
 OF_RUNS = frozenset({r.Spent, r.Replayed})
 """The same of runs only: what they say of a run is carried with it."""
 
-EVENTS = "perdure:events"
+EVENTS = f"{OURS}events"
 """The floors of an agent's events are kept with those of its state, under names that begin so."""
 
 Place = tuple[str, int, str, int]

@@ -8,8 +8,9 @@ import msgspec
 
 from .. import codec
 from ..objects import reference
+from .keeping import OURS
 
-SPACE = "perdure:queues"
+SPACE = f"{OURS}queues"
 """The namespace of an agent's state that has them; a key is the name of a queue."""
 
 

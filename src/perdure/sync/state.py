@@ -45,7 +45,7 @@ class AgentState(Face):
 
     def version(self, ns: str, key: str) -> int:
         """The version of a key, for `if_version`; 0 when it is not there."""
-        return (self._do(state.peek(self._engine, self._place(ns, key)))).version
+        return self._do(state.version(self._engine, ns, key))
 
     def delete(self, ns: str, key: str, if_version: int | None = None) -> bool:
         """Remove a key; whether it was there. Its history stays."""

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 Points = Sequence[tuple[str, str]]
 """Checkpoints of a thread, by namespace and id."""
+Dropping = tuple[r.ThreadDropped, int, int]
+"""The record that drops some, the life in which it was made, and how many checkpoints that are."""
 
 
 def delete(engine: Engine, thread: str) -> Protocol[int]:
@@ -33,18 +35,15 @@ def delete(engine: Engine, thread: str) -> Protocol[int]:
 def delete_idle(engine: Engine, thread: str, since: int) -> Protocol[int]:
     """The same, unless something was put to it since then, be it at this very moment."""
     there: list[Place] = yield Read(places, (engine, thread, None))
-    found: tuple[r.ThreadDropped, int, int] | None = yield Read(_dropping, (engine, thread, None))
+    found: Dropping | None = yield Read(_dropping, (engine, thread, None))
     if found is None or any(place.at > since for place in there):
         return 0
-    dropped, life, count = found
     heads = {place.ns: place.id for place in reversed(there)}
     still = [Statement("check_thread_head", (engine.stream, thread, *head), Moved) for head in heads.items()]
     try:
-        yield from land(engine, {thread: life}, [dropped], still, (yield Read(forgetting, (engine, thread))))
+        return (yield from _commit(engine, found, (yield Read(forgetting, (engine, thread))), still))
     except Moved:
         return 0
-    yield Read(engine.threads.look, (engine, thread))
-    return count
 
 
 def drop(engine: Engine, thread: str, points: Points) -> Protocol[int]:
@@ -54,27 +53,31 @@ def drop(engine: Engine, thread: str, points: Points) -> Protocol[int]:
 
 def _drop(engine: Engine, thread: str, points: Points | None) -> Protocol[int]:
     while True:
-        found: tuple[r.ThreadDropped, int, int] | None = yield Read(_dropping, (engine, thread, points))
+        found: Dropping | None = yield Read(_dropping, (engine, thread, points))
         trail: list[Ask] = (yield Read(_trail, (engine, thread))) if points is None else []
         if found is None:
             if trail:  # calls were begun, and no checkpoint was ever written
                 yield from state.land(engine, Site.STATE, trail)
             return 0
-        dropped, before, count = found
         try:
-            yield from land(engine, {thread: before}, [dropped], also=trail)
+            return (yield from _commit(engine, found, trail))
         except Moved:
             continue  # somebody else has dropped something between our look and the commit: look again
-        yield Read(engine.threads.look, (engine, thread))
-        return count
+
+
+def _commit(engine: Engine, found: Dropping, trail: Sequence[Ask], still: Sequence[Statement] = ()) -> Protocol[int]:
+    dropped, life, count = found
+    yield from land(engine, {dropped.thread: life}, [dropped], still, trail)
+    yield Read(engine.threads.look, (engine, dropped.thread))
+    return count
 
 
 def _trail(engine: Engine, thread: str) -> list[Ask]:
     return forgetting(engine, thread) if engine.is_known() else []
 
 
-def _dropping(engine: Engine, thread: str, points: Points | None) -> tuple[r.ThreadDropped, int, int] | None:
-    """The record that drops them, in which life it was made, and how many checkpoints that are; None for nothing."""
+def _dropping(engine: Engine, thread: str, points: Points | None) -> Dropping | None:
+    """What drops them; None for nothing."""
     if not engine.is_known():
         return None
     life = engine.threads.look(engine, thread)

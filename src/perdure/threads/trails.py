@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..journal.keeping import OURS
 from ..journal.landing import Ask
 from ..journal.lineage import events_of
 from ..run.ledger import Ledger
@@ -19,8 +20,8 @@ IN_DOUBT = "is in doubt"
 
 
 def space_of(thread: str) -> str:
-    """The namespace of `agent.state` in which the trail of a thread is."""
-    return f"langgraph/{thread}"
+    """The namespace of `agent.state` in which the trail of a thread is; one of those that nobody else is shown."""
+    return f"{OURS}calls/{thread}"
 
 
 def forgetting(engine: Engine, thread: str) -> list[Ask]:

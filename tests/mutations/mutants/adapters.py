@@ -68,8 +68,8 @@ OF_ADAPTERS = (
         "a thread that is begun anew gets the answers of the one that was deleted",
         TOOLS + "test_a_thread_that_was_deleted_begins_anew",
         "threads/keeping.py",
-        "[dropped], also=trail)\n",
-        "[dropped])\n",
+        "[dropped], still, trail)\n",
+        "[dropped], still)\n",
     ),
     mutant(
         "a-paid-answer-is-lost",

@@ -7,8 +7,9 @@ from itertools import groupby
 from typing import Any
 
 import msgspec
-from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import WRITES_IDX_MAP, BaseCheckpointSaver, CheckpointTuple
+
+from .points import config_at
 
 Place = tuple[str, str, str]
 """Thread, namespace and id of a checkpoint."""
@@ -41,7 +42,7 @@ def migrate(
     for _, places in groupby(_places(source, wanted), key=lambda place: place[0]):
         counts["threads"] += 1
         for place in places:
-            found = source.get_tuple(_config(*place))
+            found = source.get_tuple(config_at(*place))
             if found is not None:  # else it was deleted meanwhile
                 counts["checkpoints"] += 1
                 counts["writes"] += _copy(found, place, target)
@@ -69,7 +70,7 @@ def _copy(found: CheckpointTuple, place: Place, target: BaseCheckpointSaver[Any]
     parent = found.parent_config["configurable"]["checkpoint_id"] if found.parent_config else ""
     checkpoint = found.checkpoint
     # As if every channel were new: what has not changed is stored once all the same.
-    at = target.put(_config(thread, ns, parent), checkpoint, found.metadata, checkpoint["channel_versions"])
+    at = target.put(config_at(thread, ns, parent), checkpoint, found.metadata, checkpoint["channel_versions"])
     pending = found.pending_writes or []
     for number, (task, writes) in enumerate(groupby(pending, key=lambda write: write[0])):
         # The path of a task is not told, only the order that follows from it: the number keeps that.
@@ -84,8 +85,3 @@ def _kinds(writes: list[tuple[str, Any]]) -> Iterator[list[tuple[str, Any]]]:
         some = [write for write in writes if (write[0] in WRITES_IDX_MAP) is special]
         if some:
             yield some
-
-
-def _config(thread: str, ns: str, point: str) -> RunnableConfig:
-    about = {"thread_id": thread, "checkpoint_ns": ns}
-    return {"configurable": about | ({"checkpoint_id": point} if point else {})}

@@ -12,6 +12,7 @@ from contextlib import closing
 from typing import Any, Protocol
 
 from .places import Level, Place
+from .points import config_at
 
 WRITTEN_SECONDS_MAX = 2.0
 """How long a checkpoint that is on its way to the saver is waited for, with durability "async"."""
@@ -71,15 +72,12 @@ class _Space:
 
     def _read(self, since: str) -> dict[str, Any]:
         found: dict[str, Any] = {}
-        with closing(iter(self._place.saver.list(self._where()))) as newest_first:
+        with closing(iter(self._place.saver.list(config_at(self._place.thread, self._ns)))) as newest_first:
             for one in newest_first:
                 if one.checkpoint["id"] < since:
                     break
                 found[one.checkpoint["id"]] = one
         return found
-
-    def _where(self, **more: str) -> Any:
-        return {"configurable": {"thread_id": self._place.thread, "checkpoint_ns": self._ns, **more}}
 
     def has_passed(self, checkpoint: str) -> bool:
         """Whether the tasks that began there are all done, and what they came to is kept."""
@@ -102,7 +100,7 @@ class _Space:
     def _step_of(self, checkpoint: str) -> int | None:
         if not checkpoint:
             return -2
-        found = self._place.saver.get_tuple(self._where(checkpoint_id=checkpoint))
+        found = self._place.saver.get_tuple(config_at(self._place.thread, self._ns, checkpoint))
         return None if found is None else int(found.metadata.get("step", -2))
 
 

@@ -76,7 +76,7 @@ class Points:
             yield from writing.put(self._engine, wanted)
         except NotStorable as error:
             raise with_hint(error) from error
-        return _config(config["configurable"]["thread_id"], ns, wanted.id)
+        return config_at(config["configurable"]["thread_id"], ns, wanted.id)
 
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task: str, path: str
@@ -161,10 +161,10 @@ class Points:
         if head.get("v", 0) < 4 and put.parent:
             self._bring_sends(checkpoint, put.thread, put.ns, put.parent)
         return CheckpointTuple(
-            _config(put.thread, put.ns, put.id),
+            config_at(put.thread, put.ns, put.id),
             checkpoint,
             self._opened(put.meta, put.form),
-            _config(put.thread, put.ns, put.parent) if put.parent else None,
+            config_at(put.thread, put.ns, put.parent) if put.parent else None,
             self._pending(reading.writes_of(self._engine, put.thread, put.ns, put.id).get(put.id, ())),
         )
 
@@ -246,8 +246,10 @@ def _where(config: RunnableConfig) -> tuple[str, str, str | None]:
     return str(about["thread_id"]), about.get("checkpoint_ns", "") or "", get_checkpoint_id(config) or None
 
 
-def _config(thread: str, ns: str, point: str) -> RunnableConfig:
-    return {"configurable": {"thread_id": thread, "checkpoint_ns": ns, "checkpoint_id": point}}
+def config_at(thread: str, ns: str, point: str = "") -> RunnableConfig:
+    """What names a checkpoint to LangGraph; without an id, the newest."""
+    about = {"thread_id": thread, "checkpoint_ns": ns}
+    return {"configurable": about | ({"checkpoint_id": point} if point else {})}
 
 
 def _filter(filter: Mapping[str, Any] | None) -> dict[str, Any]:

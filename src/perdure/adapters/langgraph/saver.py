@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import copy
-import os
 import random
-import weakref
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
@@ -21,26 +19,17 @@ from langgraph.checkpoint.base import (
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from ... import Agent, AsyncAgent
-from ...engine import Engine
 from ...journal.keeping import Keep
 from ...run.requests import Protocol, drive_async, drive_sync, reading
 from ...threads import keeping
 from . import known
 from .forms import OwnForm, OwnSerializer, SerdeForm
+from .opening import Given, Home
 from .points import Points
 
 T = TypeVar("T")
 
-Home = str | os.PathLike[str] | Agent | AsyncAgent | None
 _STRATEGIES = ("keep_latest", "delete")
-
-
-class _Own:
-    """The engine of a saver that was made from a URL: closed when nobody has the saver any more."""
-
-    def __init__(self, engine: Engine) -> None:
-        self.close = weakref.finalize(self, engine.close)
 
 
 class PerdureSaver(BaseCheckpointSaver[Any]):
@@ -63,7 +52,7 @@ class PerdureSaver(BaseCheckpointSaver[Any]):
 
     def __init__(
         self,
-        store: Home = None,
+        store: Given = None,
         *,
         agent: str = "langgraph",
         serde: SerializerProtocol | None = None,
@@ -75,12 +64,8 @@ class PerdureSaver(BaseCheckpointSaver[Any]):
         super().__init__(serde=serde or OwnSerializer())
         known.learn()
         known.allow(allow)
-        self._own: _Own | None = None
-        if isinstance(store, Agent | AsyncAgent):
-            self._engine = store._engine
-        else:
-            self._engine = Engine(agent, store=store)
-            self._own = _Own(self._engine)
+        self._home = Home(store, agent)
+        self._engine = self._home.engine
         form = OwnForm() if serde is None else SerdeForm(self.serde)
         self._points = Points(self._engine, form, self.get_next_version, refuses=on_conflict == "refuse")
 
@@ -245,8 +230,7 @@ class PerdureSaver(BaseCheckpointSaver[Any]):
 
     def close(self) -> None:
         """Give the store back, if this saver has opened it itself."""
-        if self._own is not None:
-            self._own.close()
+        self._home.close()
 
     def __enter__(self) -> PerdureSaver:
         return self

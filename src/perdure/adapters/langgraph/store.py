@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
@@ -14,17 +13,14 @@ from langgraph.store.base import NOT_PROVIDED, BaseStore, NotProvided, Op, PutOp
 from ... import retention, state
 from ...hints import meant
 from ...run.requests import drive_async, drive_sync, reading
-from ...spaces import version_of
 from ...state import StateVersion
 from . import known
-from .opening import opened
+from .opening import Given, Home
 from .store_index import Index
 from .store_ops import Batch, named
 
 if TYPE_CHECKING:
-    from ...aio import AsyncAgent
     from ...search.finding import Question
-    from ...sync import Agent
 
 Labels = tuple[str, ...]
 Fields = Literal[False] | list[str] | None
@@ -53,14 +49,15 @@ class PerdureStore(BaseStore):
 
     def __init__(
         self,
-        store_or_agent: Agent | AsyncAgent | str | os.PathLike[str] | None = None,
+        store_or_agent: Given = None,
         *,
         agent: str = "langgraph",
         index: Mapping[str, Any] | None = None,
         ttl: TTLConfig | None = None,
     ) -> None:
         known.learn()
-        self._engine, self._own = opened(store_or_agent, agent)
+        self._home = Home(store_or_agent, agent)
+        self._engine = self._home.engine
         self._index = None if index is None else Index(index)
         self.ttl_config = None if ttl is None else _checked_ttl(ttl)
         self._warned = False
@@ -155,11 +152,11 @@ class PerdureStore(BaseStore):
 
     def version(self, namespace: Labels, key: str) -> int:
         """The version of an item, for `put_if`: 1, then 2, and so on; 0 when it is not there."""
-        return drive_sync(self._engine.store, reading(version_of, self._engine, *named(namespace, key)))
+        return drive_sync(self._engine.store, state.version(self._engine, *named(namespace, key)))
 
     async def aversion(self, namespace: Labels, key: str) -> int:
         """The same under asyncio."""
-        return await drive_async(self._engine.store, reading(version_of, self._engine, *named(namespace, key)))
+        return await drive_async(self._engine.store, state.version(self._engine, *named(namespace, key)))
 
     def history(self, namespace: Labels, key: str) -> list[StateVersion]:
         """Every version that an item has had, oldest first: `version`, `value`, `at` and `deleted`."""
@@ -194,8 +191,7 @@ class PerdureStore(BaseStore):
 
     def close(self) -> None:
         """Give the store back, if it was opened by its URL; an agent is its owner's to close."""
-        if self._own:
-            self._engine.close()
+        self._home.close()
 
     def __enter__(self) -> PerdureStore:
         return self

@@ -25,12 +25,13 @@ from langgraph.store.base import (
 
 from ... import spaces, state
 from ...clock import moment
+from ...journal.keeping import OURS
 from ...journal.landing import Ask
 from ...limits import NAME_CHARACTERS_MAX
 from ...records import StateChange
 from ...run.requests import Protocol, Read
 from ...search.finding import Question, find
-from ...spaces import RESERVED, Kept, Tree
+from ...spaces import Kept, Tree
 from ...store.base import holds
 from .store_filter import checked_filter, matches
 
@@ -222,8 +223,8 @@ def _agrees(labels: Labels, condition: MatchCondition) -> bool:
 
 
 def _not_ours(labels: Labels) -> None:
-    if labels and labels[0].startswith(RESERVED):
-        raise InvalidNamespaceError(f"namespaces that begin with {RESERVED!r} are Perdure's own. Got: {labels}")
+    if labels and labels[0].startswith(OURS):
+        raise InvalidNamespaceError(f"namespaces that begin with {OURS!r} are Perdure's own. Got: {labels}")
 
 
 def _checked_put(op: PutOp) -> None:
