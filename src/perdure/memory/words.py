@@ -1,0 +1,225 @@
+"""The words of a text, as recall looks for them.
+
+    >>> terms("Caroline's children were painting in the hotel at Zürich")
+    ['carolin', 'child', 'paint', 'hotel', 'zurich']
+
+The same code reads memories and questions, on both stores, so that a word is found wherever it is looked for. Endings
+and the odd forms of English go (`ran` is `run`), accents go, scripts without spaces are taken in pairs of characters,
+and a name in code is found whole and by its parts. What is no English passes through, apart from endings like its own.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+import unicodedata
+from collections.abc import Iterator
+
+PIECE_WORDS = 80
+"""Longer texts are cut into pieces of at most so many words: a question is about one thing, a long text about many."""
+
+SATURATION = 0.9
+LENGTH = 0.3
+"""BM25's k1 and b. Turns of a conversation differ in length for no good reason, so that length counts little."""
+
+_STOP = frozenset(
+    """a about again against ain all also am an and any are aren as at be because been before being between both but by
+    can could couldn d did didn do does doesn doing don done down during each few for from had hadn has hasn have haven
+    having he her here hers him his how i if in into is isn it its just ll m may me might mine more most must my no nor
+    not o of off on only or other our ours out over own re s same shall she should shouldn so some such t than that the
+    their theirs them then there these they this those through to too under until up us ve very was wasn we were weren
+    what when where which while who whom whose why will with won would wouldn y you your yours dont didnt doesnt isnt
+    arent wasnt werent wont wouldnt couldnt shouldnt hasnt havent hadnt cant im ive id ill youre youve hes shes theyre
+    weve thats whats after""".split()
+)
+
+_ODD = {
+    form: word
+    for item in """begin:began,begun bite:bit,bitten break:broke,broken bring:brought build:built burn:burnt buy:bought
+    catch:caught choose:chose,chosen come:came deal:dealt dig:dug draw:drew,drawn dream:dreamt drink:drank,drunk
+    drive:drove,driven eat:ate,eaten fall:fell,fallen feed:fed feel:felt fight:fought find:found fly:flew,flown
+    forget:forgot,forgotten forgive:forgave,forgiven freeze:froze,frozen get:got,gotten give:gave,given go:went,gone
+    grow:grew,grown hang:hung hear:heard hide:hid,hidden hold:held keep:kept know:knew,known lay:laid lead:led
+    learn:learnt leave:left lend:lent lose:lost make:made mean:meant meet:met pay:paid ride:rode,ridden ring:rang,rung
+    rise:rose,risen run:ran say:said see:saw,seen seek:sought sell:sold send:sent shake:shook,shaken shine:shone
+    shoot:shot show:shown sing:sang,sung sink:sank,sunk sit:sat sleep:slept speak:spoke,spoken spend:spent stand:stood
+    steal:stole,stolen stick:stuck strike:struck swear:swore,sworn swim:swam,swum swing:swung take:took,taken
+    teach:taught tear:tore,torn tell:told think:thought throw:threw,thrown understand:understood wake:woke,woken
+    wear:wore,worn win:won write:wrote,written child:children person:people man:men woman:women foot:feet tooth:teeth
+    mouse:mice goose:geese wife:wives life:lives knife:knives leaf:leaves half:halves shelf:shelves wolf:wolves
+    good:better,best bad:worse,worst""".split()
+    for word, forms in [item.split(":")]
+    for form in forms.split(",")
+}
+
+_VERB_ENDINGS = ("ingly", "edly", "ing", "ed", "ly")
+_NOUN_ENDINGS = (
+    ("iest", "y"), ("ier", "y"), ("ness", ""), ("ful", ""), ("ment", ""), ("ation", "at"), ("ition", "it"),
+    ("tion", "t"), ("sion", "s"), ("er", ""), ("or", ""),
+)  # fmt: skip
+
+_WORD = re.compile(r"\w+")
+_POSSESSIVE = re.compile(r"['’](?:s\b|(?!\w))|(?<=\w)['’](?=\w)")
+_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]+")
+_LARGE = re.compile(r"(?<=[a-z,;] )[A-Z][a-z]+\b|^[A-Z][a-z]+(?=:)")
+_SENTENCE = re.compile(r".+?(?:[.!?。！？…]+[\"'”’)\]]*(?=\s|$)|[。！？]|\n|$)", re.DOTALL)
+
+
+def words(text: str) -> list[str]:
+    """Every word, in small letters and without accents, in the order of the text."""
+    found = _WORD.findall(_POSSESSIVE.sub("", _plain(text)))
+    return [word for whole in found for word in _split(whole)]
+
+
+def terms(text: str) -> list[str]:
+    """What a memory is found by, and a question looks for: words without the smallest ones, and without endings."""
+    found = [stem(word) for word in words(text) if word not in _STOP]
+    return found + [stem(word) for word in _names(text)]
+
+
+def asking(text: str) -> float:
+    """The share of a text's words that stand in questions: these hold few answers, and what follows holds them."""
+    total = within = 0
+    for sentence in sentences(text):
+        count = sentence.count(" ") + 1
+        total += count
+        within += count * sentence.endswith(("?", "？", "؟", "?”", '?"', "?)"))
+    return within / total if total else 0.0
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of a text; lines end them too."""
+    found = (match.group().strip() for match in _SENTENCE.finditer(text))
+    return [sentence for sentence in found if sentence]
+
+
+def pieces(text: str, most: int = PIECE_WORDS) -> list[str]:
+    """A text cut where sentences end, or in their middle when they are too long themselves; a short text stays whole."""
+    if _size(text) <= most:
+        return [text]
+    made: list[str] = []
+    room = 0
+    for part in (part for sentence in sentences(text) for part in _halves(sentence, most)):
+        size = _size(part)
+        if made and size <= room:
+            made[-1] += " " + part
+            room -= size
+        else:
+            made.append(part)
+            room = most - size
+    return made
+
+
+def rarity(total: int, having: int) -> float:
+    """How much it says that a memory has a term which `having` of `total` have (BM25's inverse frequency, never negative)."""
+    return math.log1p((total - having + 0.5) / (having + 0.5))
+
+
+def weight(times: int, length: int, mean: float) -> float:
+    """How much of a term's rarity a memory gets that has it so many times: BM25's other half, 0 to 1 + k1."""
+    return times * (SATURATION + 1) / (times + SATURATION * (1 - LENGTH + LENGTH * length / max(mean, 1.0)))
+
+
+@functools.lru_cache(maxsize=65536)
+def stem(word: str) -> str:
+    """A word without its endings. Not always a word, but the same for the forms of one."""
+    word = _ODD.get(word, word)
+    if len(word) < 4 or not (word.isascii() and word.isalpha()):
+        return word
+    word = _without_verb_ending(_without_s(word))
+    for ending, instead in _NOUN_ENDINGS:
+        if word.endswith(ending) and len(word) - len(ending) >= 4:
+            word = word[: -len(ending)] + instead
+            break
+    if len(word) > 3 and word.endswith("e"):
+        return word[:-1]
+    return word[:-1] + "i" if len(word) > 3 and word.endswith("y") else word
+
+
+def _without_s(word: str) -> str:
+    if word.endswith("ies") and len(word) > 4:
+        return word[:-3] + "y"
+    if word.endswith("es") and word[-3] in "sxzh":
+        return word[:-2]
+    return word[:-1] if word.endswith("s") and word[-2] not in "su" else word
+
+
+def _without_verb_ending(word: str) -> str:
+    for ending in _VERB_ENDINGS:
+        rest = word[: -len(ending)]
+        if word.endswith(ending) and len(rest) >= 3 and any(letter in "aeiouy" for letter in rest):
+            doubled = len(rest) > 3 and rest[-1] == rest[-2] and rest[-1] not in "lsz"
+            return rest[:-1] if doubled else rest
+    return word
+
+
+def _plain(text: str) -> str:
+    """Without accents, and with one way to write each character; letters keep their case, which shows parts of names."""
+    if text.isascii():
+        return text
+    apart = unicodedata.normalize("NFKD", text)
+    # Marks that are vowels of their script stay; those of Latin, Greek and Cyrillic go. Hangul is put together again.
+    kept = "".join(c for c in apart if not "\u0300" <= c <= "\u036f")
+    return unicodedata.normalize("NFC", kept)
+
+
+def _split(whole: str) -> Iterator[str]:
+    """One run of letters and figures: a word, a name in code with its parts, or writing without spaces."""
+    if whole.isascii():
+        if "_" in whole or not (whole.islower() or whole[1:].islower() or whole.isupper() or whole.isdigit()):
+            yield from _code(whole)
+        else:
+            yield whole.casefold()
+        return
+    last = 0
+    for run in _UNSPACED.finditer(whole):
+        yield from _rest(whole[last : run.start()])
+        yield from _pairs(run.group())
+        last = run.end()
+    yield from _rest(whole[last:])
+
+
+def _rest(text: str) -> Iterator[str]:
+    if text:
+        yield text.casefold()
+
+
+def _pairs(run: str) -> Iterator[str]:
+    yield from (run[at : at + 2] for at in range(max(len(run) - 1, 1)))
+
+
+def _code(whole: str) -> Iterator[str]:
+    """`getUserName` and `get_user_name` are getusername, get, user and name; `4o` is only itself."""
+    yield whole.replace("_", "").casefold() or whole
+    parts = _PARTS.findall(whole)
+    if len(parts) > 1 and not whole[0].isdigit():
+        yield from (part.casefold() for part in parts if len(part) > 1)
+
+
+def _names(text: str) -> Iterator[str]:
+    """Small words that are names, as the large letter within a sentence or the colon shows: Will, May."""
+    for match in _LARGE.finditer(text):
+        if match.group().casefold() in _STOP:
+            yield match.group().casefold()
+
+
+def _size(text: str) -> int:
+    """Words, as a reader counts them; of writing without spaces, two characters are one."""
+    unspaced = 0 if text.isascii() else sum(len(run) for run in _UNSPACED.findall(text))
+    return len(text.split()) + unspaced // 2
+
+
+def _halves(sentence: str, most: int) -> Iterator[str]:
+    """A sentence that is too long, cut anywhere between words, or between characters when it has no words."""
+    if _size(sentence) <= most:
+        yield sentence
+        return
+    parts = sentence.split()
+    if len(parts) < 2:
+        yield from (sentence[at : at + 2 * most] for at in range(0, len(sentence), 2 * most))
+        return
+    middle = len(parts) // 2
+    yield from _halves(" ".join(parts[:middle]), most)
+    yield from _halves(" ".join(parts[middle:]), most)
