@@ -103,7 +103,8 @@ def _gelu(x: Floats) -> Floats:
     t = 1 / (1 + np.float32(0.3275911) * y)
     series = ((((1.061405429 * t - 1.453152027) * t) + 1.421413741) * t - 0.284496736) * t + 0.254829592
     erf = np.copysign(1 - series * t * np.exp(-y * y), x)
-    return (0.5 * x * (1 + erf)).astype(np.float32)
+    result: Floats = (0.5 * x * (1 + erf)).astype(np.float32)
+    return result
 
 
 def vectors_of(network: Network, count: int) -> Floats:
@@ -125,7 +126,8 @@ def reduced(vectors: Floats, dims: int) -> Floats:
     kept = directions[:, ::-1][:, :dims]
     kept = kept * np.sign(kept[np.abs(kept).argmax(axis=0), np.arange(dims)])
     short = centred @ kept
-    return (short / np.linalg.norm(short, axis=1, keepdims=True)).astype(np.float32)
+    result: Floats = (short / np.linalg.norm(short, axis=1, keepdims=True)).astype(np.float32)
+    return result
 
 
 def write(vectors: Floats, vocabulary: str, target: Path) -> None:

@@ -12,31 +12,45 @@ from __future__ import annotations
 import argparse
 import time
 from collections import defaultdict
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean, median
 
 from bench.recall import corpus as corpora
-from bench.recall.systems import chosen, System
+from bench.recall.systems import System, chosen
 
 
-def measure(system: System, sets: list[corpora.Corpus], k: int) -> tuple[list[float], list[float], list[float], dict[str, list[float]]]:
-    """Recall of each set, reciprocal rank of each question, milliseconds of each, recall by kind of question."""
-    each: list[float] = []
-    ranks: list[float] = []
-    spent: list[float] = []
-    kinds: dict[str, list[float]] = defaultdict(list)
+@dataclass
+class Measured:
+    """What one system has done, question by question."""
+
+    by_set: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    by_kind: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    ranks: list[float] = field(default_factory=list)
+    ms: list[float] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        every = [value for values in self.by_set.values() for value in values]
+        sets = [round(mean(values), 3) for values in self.by_set.values()]
+        kinds = {kind: round(mean(values), 3) for kind, values in sorted(self.by_kind.items())}
+        head = f"recall {mean(every):.4f}  rank {mean(self.ranks):.3f}  p50 {median(self.ms):.1f} ms"
+        return f"{head}  {sets} {kinds}"
+
+
+def measure(system: System, sets: list[corpora.Corpus], k: int) -> Measured:
+    """Asks every question of every set."""
+    done = Measured()
     for corpus in sets:
         search = system(corpus, k)
-        got = []
         for asked in corpus.questions:
             began = time.perf_counter()
             found = search(asked.text)
-            spent.append((time.perf_counter() - began) * 1000)
-            got.append(len(asked.evidence.intersection(found)) / len(asked.evidence))
-            ranks.append(next((1 / n for n, at in enumerate(found, 1) if at in asked.evidence), 0.0))
-            kinds[asked.kind].append(got[-1])
-        each += [mean(got)] * len(got)
-    return each, ranks, spent, kinds
+            done.ms.append((time.perf_counter() - began) * 1000)
+            share = len(asked.evidence.intersection(found)) / len(asked.evidence)
+            done.by_set[corpus.name].append(share)
+            done.by_kind[asked.kind].append(share)
+            done.ranks.append(next((1 / n for n, at in enumerate(found, 1) if at in asked.evidence), 0.0))
+    return done
 
 
 def main() -> None:
@@ -48,12 +62,10 @@ def main() -> None:
     parser.add_argument("-k", type=int, default=10)
     given = parser.parse_args()
     sets = [corpus for path in given.files for corpus in corpora.read(path, given.shape)]
-    print(f"{len(sets)} sets, {sum(len(it.memories) for it in sets)} memories, {sum(len(it.questions) for it in sets)} questions")
+    memories, questions = sum(len(it.memories) for it in sets), sum(len(it.questions) for it in sets)
+    print(f"{len(sets)} sets, {memories} memories, {questions} questions")
     for name, system in chosen(given.only).items():
-        each, ranks, spent, kinds = measure(system, sets, given.k)
-        by_set = list(dict.fromkeys(round(value, 3) for value in each))
-        by_kind = {kind: round(mean(values), 3) for kind, values in sorted(kinds.items())}
-        print(f"{name:28} recall {mean(each):.4f}  rank {mean(ranks):.3f}  p50 {median(spent):.1f} ms  {by_set} {by_kind}", flush=True)
+        print(f"{name:28} {measure(system, sets, given.k)}", flush=True)
 
 
 if __name__ == "__main__":

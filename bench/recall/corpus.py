@@ -1,9 +1,9 @@
-"""Memories and questions whose answers are known. Files stay where they are: LoCoMo may not be copied into a product."""
+"""Memories, and questions whose answers are known. Files stay where they are: LoCoMo may not be part of a product."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from pathlib import Path
@@ -38,9 +38,9 @@ class Corpus:
     today: date
 
 
-SHAPES = {
+SHAPES: dict[str, Callable[[dict[str, Any]], str]] = {
     "speaker": lambda turn: f"{turn['speaker']}: {turn['text']}",
-    "bare": lambda turn: turn["text"],
+    "bare": lambda turn: str(turn["text"]),
     "dated": lambda turn: f"[{turn['at']}] {turn['speaker']}: {turn['text']}",
 }
 """How people may hand over a turn; the date is given beside it in any case."""
@@ -68,7 +68,7 @@ def _day(text: str) -> date:
 
 
 def plain(path: Path) -> list[Corpus]:
-    """Any other set: {"name", "today", "memories": [{"text", "day", "thread"}], "questions": [{"text", "evidence"}]}."""
+    """Any other: [{name, today, memories: [{text, day, thread}], questions: [{text, evidence, kind}]}], in JSON."""
     made = []
     for entry in json.loads(path.read_text()):
         memories = [Memory(it["text"], date.fromisoformat(it["day"]), it["thread"]) for it in entry["memories"]]

