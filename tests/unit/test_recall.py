@@ -42,6 +42,7 @@ def test_forms_of_one_word_are_one_term(one: str, other: str) -> None:
 
 def test_writing_without_spaces_is_found_by_a_part_of_it() -> None:
     assert found(["東京に行きました", "大阪で食べました", "京都のお寺"], "大阪")[0] == 1
+    assert words.terms("हिन्दी में") == ["हिन्दी", "में"]
     assert found(["Я живу в Москве", "Она любит чай"], "Кто любит чай?")[0] == 1
 
 

@@ -62,7 +62,10 @@ _NOUN_ENDINGS = (
     ("tion", "t"), ("sion", "s"), ("er", ""), ("or", ""),
 )  # fmt: skip
 
-_WORD = re.compile(r"\w+")
+# Python's \w leaves out the vowel signs of Arabic, the scripts of India, Thai, Lao, Burmese and Khmer.
+_WORD = re.compile(
+    r"[\w\u064b-\u065f\u0670\u0900-\u0963\u0966-\u0dff\u0e00-\u0e4e\u0e50-\u0eff\u1000-\u1049\u1780-\u17d3]+"
+)
 _POSSESSIVE = re.compile(r"['’](?:s\b|(?!\w))|(?<=\w)['’](?=\w)")
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _UNSPACED = re.compile(
