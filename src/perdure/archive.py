@@ -17,6 +17,7 @@ import msgspec
 from . import trees
 from .errors import ArchiveDamaged
 from .failpoints import Moment, Site, reach
+from .files import make_folder, written_aside
 from .journal import chain
 from .journal.walk import pages
 from .keys import signed_by
@@ -24,7 +25,6 @@ from .objects import packed_in
 from .records import decode
 from .store import file_of, is_embedded
 from .store.base import Store
-from .store.folders import make_folder, sync_folder
 
 FORMAT = "perdure archive 1"
 LINE_BYTES_MAX = 256 * 1024 * 1024
@@ -118,18 +118,12 @@ def write(store: Store, folder: str, header: Header) -> tuple[str, bytes]:
 
     make_folder(os.path.abspath(folder))
     path = os.path.join(os.path.abspath(folder), f"{header.stream:08}-{header.first:010}-{header.upto:010}.jsonl.zst")
-    aside = f"{path}.{os.getpid()}.part"
     reach(Site.ARCHIVE, Moment.BEFORE)
-    descriptor = os.open(aside, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
+    with written_aside(path) as file:
         reach(Site.ARCHIVE, Moment.BEGUN)
         with zstandard.ZstdCompressor(level=9).stream_writer(file, closefd=False) as out:
             digest = _write_lines(out, store, header)
-        file.flush()
-        os.fsync(file.fileno())
-    reach(Site.ARCHIVE, Moment.WRITTEN)
-    os.replace(aside, path)
-    sync_folder(os.path.dirname(path))
+        reach(Site.ARCHIVE, Moment.WRITTEN)
     reach(Site.ARCHIVE, Moment.AFTER)
     return path, digest
 

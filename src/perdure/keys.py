@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from .errors import StorageFull, StoreProblem, StoreUnavailable
+from .files import make_folder, replace_file
 from .store import file_of, is_embedded
-from .store.folders import make_folder, sync_folder
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -139,18 +139,8 @@ def _read(folder: str | None, agent: str) -> bytes | None:
 def _write_once(folder: str, agent: str, seed: bytes) -> bytes:
     """Keep a seed, whole or not at all; when another process was quicker, its seed is the one."""
     make_folder(folder)
-    path = _path(folder, agent)
-    aside = f"{path}.{os.getpid()}.{seed[:4].hex()}"
-    descriptor = os.open(aside, os.O_CREAT | os.O_WRONLY | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="ascii") as file:
-        file.write(seed.hex() + "\n")
-        file.flush()
-        os.fsync(file.fileno())
     try:
-        os.link(aside, path)
+        replace_file(_path(folder, agent), seed.hex().encode() + b"\n", new=True)
     except FileExistsError:
         seed = _read(folder, agent) or seed
-    finally:
-        os.unlink(aside)
-    sync_folder(folder)
     return seed

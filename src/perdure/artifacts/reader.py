@@ -5,14 +5,13 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Iterator
-from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ..errors import ArtifactDamaged, ArtifactNotFound, CorruptValue, JournalDamaged
+from ..files import written_aside
 from ..store.base import Store
-from ..store.folders import sync_folder
 from ..trees.streams import Stream
 from .arrays import ALONE, read_arrays
 from .saving import Progress
@@ -176,17 +175,8 @@ def export(store: Store, saved: ArtifactSaved, path: Path, progress: Progress | 
             _pour(store, saved, device, progress)
         return path
     path = path.resolve()  # a link stays, and what it leads to is replaced
-    part = path.with_name(f".{path.name[:100]}.{store.clock.salt().hex()[:12]}.part")
-    try:
-        with part.open("xb") as file:
-            _pour(store, saved, file, progress)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    finally:
-        with suppress(FileNotFoundError):  # as it should be
-            part.unlink()
-    sync_folder(path.parent)
+    with written_aside(path, mode=0o666) as file:
+        _pour(store, saved, file, progress)
     return path
 
 

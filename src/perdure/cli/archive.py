@@ -15,7 +15,8 @@ from .. import records as r
 from ..errors import ArchiveDamaged, PerdureError, ValueProblem
 from ..journal.walk import folded_in
 from ..store.base import Store
-from .output import Output, Unreadable, clean, counted, when
+from ..trees.tolerant import Unreadable
+from .output import Output, clean, counted, when
 from .stores import common, existing_store
 from .timeline import in_words
 

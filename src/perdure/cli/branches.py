@@ -21,8 +21,9 @@ from ..run.history import Stays
 from ..run.requests import drive_sync
 from ..run.undoing import EFFECTS
 from ..trees.diff import Change
+from ..trees.tolerant import Unreadable
 from .completed import completed_runs
-from .output import Output, Unreadable, clean, counted
+from .output import Output, clean, counted
 from .stores import acting_as, agent_option, common, existing_store, moment, one_run, run_argument, said_again, url_of
 
 

@@ -16,6 +16,7 @@ import msgspec
 from .. import records as r
 from ..prices import NANOS
 from ..runs import RunSummary, children_of, find_runs, get_run
+from ..trees.tolerant import tolerant
 from ..usage import in_time, usage_lines, usage_of
 from . import drawing
 from .axis import brief, merged
@@ -23,7 +24,7 @@ from .drawing import ASCII, UNICODE, Drawing, Line
 from .output import Output, ago, clean, counted, plain, when
 from .picture import picture_of
 from .spans import WAIT, WORK, Opening, Picture, Row, Spending
-from .stores import agent_option, common, existing_store, one_run, run_argument, said_again, tolerant
+from .stores import agent_option, common, existing_store, one_run, run_argument, said_again
 from .timeline import in_words
 
 if TYPE_CHECKING:

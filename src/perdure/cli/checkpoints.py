@@ -11,8 +11,9 @@ from ..errors import CheckpointNotFound
 from ..hints import meant
 from ..journal.landing import landed_at
 from ..records import CheckpointMade
+from ..trees.tolerant import tolerant
 from .output import Output, ago, clean, shown, spelled, when
-from .stores import agent_option, agents_meant, common, existing_store, must_be_one, tolerant
+from .stores import agent_option, agents_meant, common, existing_store, must_be_one
 
 if TYPE_CHECKING:
     from ..store.base import Store

@@ -16,8 +16,9 @@ from ..events.positions import read_token
 from ..events.reading import Asked, Book, Event, Pages, When, known_kinds
 from ..events.schemas import Kinds
 from ..limits import WAIT_POLL_SECONDS
+from ..trees.tolerant import tolerant
 from .output import Output, clean, plain, shown
-from .stores import agent_option, common, existing_store, one_agent, one_run, run_option, tolerant
+from .stores import agent_option, common, existing_store, one_agent, one_run, run_option
 
 if TYPE_CHECKING:
     from ..store.base import Store

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,12 +11,12 @@ import click
 
 from ..engine import AddHome, home_of
 from ..errors import JournalDamaged, StoreUnavailable
+from ..files import put_in_place, replace_file, sync_folder
 from ..journal.findings import Report, Severity
 from ..journal.rebuild import refresh
 from ..journal.verify import verify
 from ..keys import folder_of
 from ..store import DATABASE_NAME, FOLDER_NAME, is_postgres, locate, open_store, sqlite_path, without_password
-from ..store.folders import sync_folder
 from .output import Output, clean, counted, size
 from .stores import common, existing_store, path_of, said_again
 
@@ -137,9 +136,8 @@ def backup(target: Path, with_keys: bool, url: str | None, as_json: bool) -> int
         with existing_store(url) as store:
             source = folder_of(store)
             report = _copy(out, store, aside)
-        os.link(aside, target)
+        put_in_place(aside, target, new=True)
     keys = _copy_keys(Path(source), Path(f"{target}.keys")) if with_keys and source is not None else 0
-    sync_folder(target.absolute().parent)
     _tell(out, target, report, keys, with_keys)
     return 0
 
@@ -163,8 +161,6 @@ def _copy(out: Output, store: Store, aside: Path) -> Report:
         raise JournalDamaged(
             f"no backup was made, because the store is damaged: {first.text}", hint="`perdure verify` says where"
         )
-    with aside.open("rb") as file:
-        os.fsync(file.fileno())
     return report
 
 
@@ -174,17 +170,10 @@ def _copy_keys(source: Path, target: Path) -> int:
     target.mkdir(mode=0o700)
     copied = 0
     for key in sorted(source.glob("*.key")):
-        with key.open("rb") as file, os.fdopen(_private(target / key.name), "wb") as copy:
-            shutil.copyfileobj(file, copy)
-            copy.flush()
-            os.fsync(copy.fileno())
+        replace_file(target / key.name, key.read_bytes(), new=True)
         copied += 1
-    sync_folder(target)
+    sync_folder(target.absolute().parent)
     return copied
-
-
-def _private(path: Path) -> int:
-    return os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
 
 
 def _tell(out: Output, target: Path, report: Report, keys: int, with_keys: bool) -> None:

@@ -10,9 +10,9 @@ import click
 
 from .. import __version__
 from ..errors import StorageFull
+from ..files import put_in_place
 from ..journal.rebuild import refresh
 from ..store import file_of, is_postgres, open_store, versions_of, without_password
-from ..store.folders import sync_folder
 from ..store.versions import Step, Versions
 from .output import Output, clean, counted, size
 from .stores import common, said_again, url_of
@@ -65,15 +65,12 @@ def _keep_copy(path: str, copy: Path, progress: Callable[[int, int], None]) -> N
     aside.unlink(missing_ok=True)
     try:
         copy_unopened(path, str(aside), progress)
-        with aside.open("rb") as file:
-            os.fsync(file.fileno())
-        os.rename(aside, copy)
+        put_in_place(aside, copy)
     except StorageFull as error:
         hint = f"free {size(os.path.getsize(path))}, or say --no-backup; the store was left as it is"
         raise StorageFull(f"there is no space for a copy at {copy}", hint=hint) from error
     finally:
         aside.unlink(missing_ok=True)
-    sync_folder(copy.parent)
 
 
 def _free_name(name: str) -> Path:

@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TextIO
 
+from ..trees.tolerant import Unreadable
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.tree import Tree
@@ -79,15 +81,6 @@ def spelled(value: Any, width: int, limit: int = 4_000) -> list[str]:
     )
     lines = [clean(line) for line in text[:limit].splitlines()]
     return lines if len(text) <= limit else [*lines, f"… {len(text):,} characters in all; --json shows everything"]
-
-
-class Unreadable(str):
-    """Stands for a stored value that this process cannot decode, and says why."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return str(self)
 
 
 def plain(value: Any) -> Any:

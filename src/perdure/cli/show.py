@@ -14,9 +14,10 @@ from ..branches.moments import run_at
 from ..records import Forked, Status
 from ..runs import EffectInDoubt, Question, RunInfo, RunSummary, find_queued, find_runs, get_run
 from ..tasks.queues import list_queues
+from ..trees.tolerant import tolerant
 from ..usage import Totals
 from .output import Output, ago, clean, shown, when
-from .stores import agent_option, common, existing_store, moment, one_run, run_argument, said_again, tolerant
+from .stores import agent_option, common, existing_store, moment, one_run, run_argument, said_again
 from .threads import has_thread, show_thread
 from .timeline import in_words
 

@@ -11,8 +11,9 @@ from ..hints import meant
 from ..journal.keeping import OURS
 from ..journal.landing import landed_at
 from ..records import StateChange
+from ..trees.tolerant import tolerant
 from .output import Output, ago, clean, counted, shown, spelled, when
-from .stores import agent_option, agents_meant, common, existing_store, must_be_one, tolerant
+from .stores import agent_option, agents_meant, common, existing_store, must_be_one
 
 if TYPE_CHECKING:
     from ..store.base import Store

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from .. import trees
 from ..engine import Engine
-from ..errors import RunNotFound, StoreUnavailable, ValueProblem
+from ..errors import RunNotFound, StoreUnavailable
 from ..hints import meant, near
 from ..journal.rebuild import refresh
 from ..runs import RunSummary, find_queued, find_runs
@@ -27,7 +26,7 @@ from ..store import (
     without_password,
 )
 from .completed import completed_agents, completed_runs
-from .output import Unreadable, clean
+from .output import clean
 
 if TYPE_CHECKING:
     from ..store.base import Store
@@ -166,15 +165,3 @@ def must_be_one(having: Mapping[str, T], what: str) -> T | None:
 def moment(text: str) -> int | str:
     """What was said for a moment: the number of an entry, else a name."""
     return int(text) if text.isdecimal() else text
-
-
-def tolerant(store: Store) -> Callable[[bytes], Any]:
-    """Decodes values, and says of the others why not: the types of a program are registered there, not here."""
-
-    def unpack(packed: bytes) -> Any:
-        try:
-            return trees.unpack(store, packed)  # which knows values that are no trees, too
-        except ValueProblem as error:
-            return Unreadable(f"<{error.message}>")
-
-    return unpack

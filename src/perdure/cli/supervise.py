@@ -25,8 +25,9 @@ from ..records import KIND_OF, Kind, Status
 from ..runs import RunSummary, get_run, list_runs
 from ..store import locate, open_store
 from ..store.base import Store
+from ..trees.tolerant import tolerant
 from .output import Output, clean, counted
-from .stores import common, tolerant
+from .stores import common
 from .timeline import in_words
 
 PROGRESS = (

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from .. import keys
+from ..files import replace_file
 from ..journal import anchor as anchors
 from ..journal import rebuild as views
 from ..journal import verify as journal
@@ -50,7 +50,7 @@ def verify(against: Path | None, export: Path | None, url: str | None, as_json: 
         findings = [*report.findings, *differences]
         damaged = report.left_off or any(it.severity == Severity.DAMAGE for it in findings)
         if export is not None and not damaged:
-            _write(
+            replace_file(
                 export, anchors.write_anchor(anchors.make_anchor(store, heads, _signers(keys.folder_of(store), public)))
             )
     written = str(export) if export is not None and not damaged else None
@@ -61,16 +61,6 @@ def verify(against: Path | None, export: Path | None, url: str | None, as_json: 
 def _signers(folder: str | None, public: dict[str, bytes]) -> dict[str, keys.SigningKey]:
     found = {agent: keys.find(agent, folder, None) for agent in public}
     return {agent: key for agent, key in found.items() if key is not None and key.public_key == public[agent]}
-
-
-def _write(path: Path, data: bytes) -> None:
-    """Whole or not at all."""
-    aside = path.with_name(f"{path.name}.{os.getpid()}.new")
-    with aside.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    aside.replace(path)
 
 
 def _tell(out: Output, report: Report, findings: list[Finding], written: str | None) -> None:

@@ -8,12 +8,13 @@ import click
 
 from ..errors import WorkflowNotFound
 from ..hints import meant
+from ..trees.tolerant import tolerant
 from ..workflows import shown
 from ..workflows.plan import Plan, WorkflowStep
 from ..workflows.reading import Reader, Which
 from .output import Output, clean, when
 from .output import shown as value_shown
-from .stores import agent_option, common, existing_store, tolerant
+from .stores import agent_option, common, existing_store
 
 if TYPE_CHECKING:
     from datetime import datetime

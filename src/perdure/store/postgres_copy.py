@@ -15,6 +15,7 @@ import apsw
 from ..clock import Clock
 from ..failpoints import Site
 from ..words import spaced
+from ..files import put_in_place
 from .base import Rows, Script, Statement, Unit
 from .forking import disconnect, inside
 from .sqlite_file import connect, create_or_migrate, prepare_file, translate
@@ -109,7 +110,7 @@ class Copy(Unit[None]):
                 target.execute("PRAGMA journal_mode = DELETE").fetchall()
             finally:
                 disconnect(target)  # without the COMMIT nothing is in it
-        os.replace(self._part, self._path)
+        put_in_place(self._part, self._path)
 
     def _fill(self, target: apsw.Connection) -> Script[None]:
         # The file is a copy from its first moment on: whoever opens it is told that the original may be at work.

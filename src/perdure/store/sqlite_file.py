@@ -14,9 +14,9 @@ import apsw
 from ..clock import Clock
 from ..errors import StorageFull, StoreBusy, StoreFenced, StoreUnavailable
 from ..failpoints import Moment, Site, reach
+from ..files import make_folder
 from ..limits import LOCK_SECONDS_MAX
 from . import sql
-from .folders import make_folder
 from .forking import connected, disconnect, inside, within
 from .versions import Versions
 

@@ -13,7 +13,7 @@ OF_COMMANDS = (
         "text-of-a-run-ends-its-quotation",
         "what a run was told becomes markup, or an order to the model that reads its brief",
         HANDOFF + "test_text_of_the_run_is_only_text",
-        "handoff.py",
+        "handoff/__init__.py",
         "while ticks in line:",
         "while False:",
     ),

@@ -99,9 +99,9 @@ HOLDERS = (
         "everybody-can-read-the-key",
         "other users of the machine can sign in the name of the agent",
         KEYS + "test_only_the_owner_can_read_it",
-        "keys.py",
-        "os.O_EXCL | os.O_CLOEXEC, 0o600",
-        "os.O_EXCL | os.O_CLOEXEC, 0o644",
+        "files.py",
+        "PRIVATE = 0o600",
+        "PRIVATE = 0o644",
     ),
     mutant(
         "two-keys-for-one-agent",

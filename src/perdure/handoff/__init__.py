@@ -10,13 +10,13 @@ from typing import Any
 
 import msgspec
 
-from . import objects
-from . import records as r
-from .clock import moment_text
-from .runs import EffectInDoubt, Question, RunSummary, children_of, get_run
-from .store import is_postgres, without_password
-from .store.base import Store
-from .usage import Savings, Usage
+from .. import objects
+from .. import records as r
+from ..clock import moment_text
+from ..runs import EffectInDoubt, Question, RunSummary, children_of, get_run
+from ..store import is_postgres, without_password
+from ..store.base import Store
+from ..usage import Savings, Usage
 
 DONE_SHOWN, OF_ONE_NAME_SHOWN = 30, 3
 MESSAGES_SHOWN = 10
@@ -76,9 +76,9 @@ class Handoff(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         return self.markdown()
 
-    def markdown(self, level: int = 1) -> str:
-        """The brief; its first heading has that level."""
-        return "\n".join(_Page(self, level).lines()) + "\n"
+    def markdown(self, level: int = 1, at: int | None = None) -> str:
+        """The brief; its first heading has that level. `at=0` says of no moment that it is now."""
+        return "\n".join(_Page(self, level, self.at if at is None else at).lines()) + "\n"
 
 
 def handoff_of(store: Store, agent: str, run_id: str, unpack: Callable[[bytes], Any] | None = None) -> Handoff:
@@ -152,8 +152,8 @@ def is_decision(kind: str) -> bool:
 class _Page:
     """The parts of the page of one run. What is empty is left out."""
 
-    def __init__(self, it: Handoff, level: int) -> None:
-        self._it, self._run, self._level = it, it.summary, level
+    def __init__(self, it: Handoff, level: int, at: int) -> None:
+        self._it, self._run, self._level, self._at = it, it.summary, level, at
 
     def lines(self) -> list[str]:
         """All of it."""
@@ -179,7 +179,8 @@ class _Page:
         lines = [f"{'#' * self._level} Handoff: run {code(run.id)} of agent {code(run.agent)}", ""]
         how = f": {_STANDING[run.status]}" if run.status in _STANDING else ""
         where = f" ({code(run.holder)})" if run.holder else ""
-        lines.append(f"As of {moment_text(it.at)} it is **{run.status}**{how}{where}.")
+        moment = f"As of {moment_text(self._at)} it is" if self._at else "It is"
+        lines.append(f"{moment} **{run.status}**{how}{where}.")
         resumed = f", resumed {'once' if run.resumes == 1 else f'{run.resumes} times'}" if run.resumes else ""
         lines.append(f"Started {moment_text(run.started_at)}{resumed}; last entry {moment_text(it.last_entry_at)}.")
         return [*lines, *([f"Error: {code(run.error)}"] if run.error else [])]

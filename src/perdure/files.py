@@ -1,0 +1,94 @@
+"""Files that are there as a whole or not at all, and are still there after a power cut.
+
+Whoever replaces a file writes it aside first: beside it, synced, and given its name by one rename. A process that is
+killed anywhere leaves the old file or the new one, and perhaps one that nobody asks for.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import BinaryIO
+
+PRIVATE = 0o600
+ASIDE_SUFFIX = ".part"
+_ASIDE_BYTES_MAX = 100
+
+
+def make_folder(path: str) -> None:
+    """Make a folder that only its owner can enter, with every folder above it that is missing; all of it durable."""
+    if os.path.isdir(path):
+        return
+    above = os.path.dirname(path)
+    make_folder(above)
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        return  # another process was quicker
+    sync_folder(above)
+
+
+def sync_folder(path: str | os.PathLike[str], folder: int | None = None) -> None:
+    """Wait until the names in a folder are on disk. A relative one is looked for in `folder`, if that is given."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def written_aside(
+    path: str | os.PathLike[str], *, mode: int = PRIVATE, new: bool = False, folder: int | None = None
+) -> Iterator[BinaryIO]:
+    """A file that gets its name when the block has ended well, and is on disk then; else there is nothing of it.
+
+    With `new` it takes nobody's place: FileExistsError. In an open `folder` the path is a name, which follows no link.
+    """
+    aside = aside_of(path)
+    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(aside, flags, mode, dir_fd=folder)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        _name(aside, path, new, folder)
+    finally:
+        with suppress(FileNotFoundError):  # as it should be
+            os.unlink(aside, dir_fd=folder)
+    sync_folder(os.path.dirname(path) or ".", folder)
+
+
+def replace_file(
+    path: str | os.PathLike[str], data: bytes, *, mode: int = PRIVATE, new: bool = False, folder: int | None = None
+) -> None:
+    """Write a small file, in place of the one that is there, if any."""
+    with written_aside(path, mode=mode, new=new, folder=folder) as file:
+        file.write(data)
+
+
+def put_in_place(aside: str | os.PathLike[str], path: str | os.PathLike[str], *, new: bool = False) -> None:
+    """Give a file its name that somebody else has written whole, when it is on disk."""
+    descriptor = os.open(aside, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    _name(aside, path, new, None)
+    sync_folder(os.path.dirname(path) or ".")
+
+
+def aside_of(path: str | os.PathLike[str]) -> str:
+    """A name beside a file that nobody else has; it is no longer than names may be."""
+    above, name = os.path.split(os.fspath(path))
+    begins = os.fsdecode(os.fsencode(name)[:_ASIDE_BYTES_MAX])
+    return os.path.join(above, f".{begins}.{os.getpid()}.{os.urandom(6).hex()}{ASIDE_SUFFIX}")
+
+
+def _name(aside: str | os.PathLike[str], path: str | os.PathLike[str], new: bool, folder: int | None) -> None:
+    if new:
+        os.link(aside, path, src_dir_fd=folder, dst_dir_fd=folder)
+    else:
+        os.replace(aside, path, src_dir_fd=folder, dst_dir_fd=folder)
