@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .rehearsal import Rehearsal
     from .run.durable import Durable
     from .threads.memory import Memory
+    from .workspace.home import Home
 
 
 class Place:
@@ -148,6 +149,8 @@ class Engine:
         """Steps of workflows that this agent has started here, and under which claim."""
         self.jobs: set[tuple[int, str, str]] = set()
         """Those of them that a `resume` in this process works at."""
+        self.home: Home | None = None
+        """The folder that is kept in step with this agent, if one was named."""
         self.clock = clock
         self._options = (durability, clock)
         self._key_source = key
@@ -165,6 +168,12 @@ class Engine:
     def shown_url(self) -> str:
         """The store, as it may be shown to people."""
         return self.url if is_embedded(self.url) else without_password(self.url)
+
+    @property
+    def absolute_url(self) -> str:
+        """The same, whatever folder it is read in."""
+        path = file_of(self.url)
+        return self.shown_url if path is None else f"sqlite:///{path}"
 
     @property
     def place(self) -> Place:

@@ -60,6 +60,9 @@
     │   ├── ThreadConflict           PD414  another writer has gone on with the thread meanwhile
     │   ├── ThreadDeleted            PD415  the thread was deleted while somebody was at work on it
     │   └── EventsFolded             PD421  the events of that time are in an archive
+    ├── WorkspaceProblem             the folder that people read
+    │   ├── WorkspaceNotFound        PD601  no workspace here
+    │   └── PathRefused              PD602  no file of a workspace, or a link out of it
     └── WorkflowProblem              workflows and their steps
         ├── WorkflowNotFound         PD501  no workflow, or no step, of that name
         ├── WorkflowInvalid          PD502  steps that make no plan: a cycle, a name twice
@@ -604,6 +607,23 @@ class WorkflowBlocked(WorkflowProblem):
     """Nothing that is left of the workflow can be done now."""
 
     code = "PD507"
+
+
+class WorkspaceProblem(PerdureError):
+    """Something about a workspace or one of its files."""
+
+
+class WorkspaceNotFound(WorkspaceProblem, LookupError):
+    """There is no workspace here."""
+
+    code = "PD601"
+    hint = "make one with agent.workspace(path), or with `perdure workspace init PATH`"
+
+
+class PathRefused(WorkspaceProblem, ValueError):
+    """The path is not that of a file of the workspace."""
+
+    code = "PD602"
 
 
 class NotDone(Exception):

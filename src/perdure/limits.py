@@ -182,3 +182,21 @@ VECTOR_DIMENSIONS_MAX = 8192
 
 CANDIDATES = 500
 """What a search looks at first; when a filter leaves too few of them, it looks at all."""
+
+WORKSPACE_FILE_BYTES_MAX = 8 * 1024 * 1024
+"""Of one file of a workspace: people read them."""
+
+ASIDE_SECONDS = 3600
+"""A file that was written aside is a killed process's after so long."""
+
+LOG_CHARACTERS_MAX = 100_000
+"""Of one line of a daily log."""
+
+LOG_DAYS = 14
+"""How long the log of a day stays among the others; then it is archived."""
+
+PROGRESS_ITEMS_MAX = 200
+"""Of a list in PROGRESS.md."""
+
+GIT_SECONDS_MAX = 30.0
+"""For one command of git: who works is not held up by it for ever."""

@@ -96,6 +96,10 @@ class AsyncRun:
         FRAME.set(core.root)
         try:
             await drive_async(self._engine.store, end_run(core, error))
+            if self._engine.home is not None:
+                from ..workspace.home import run_ended
+
+                await self._do(run_ended(core, error))
         finally:
             FRAME.set(core.root.parent)
             self._unwatch()
@@ -213,6 +217,28 @@ class AsyncRun:
         from ..events.writing import note
 
         await self._do(note(self._core, kind, payload))
+
+    async def progress(
+        self,
+        *,
+        goal: str | None = None,
+        done: str | Iterable[str] | None = None,
+        blockers: str | Iterable[str] | None = None,
+        next_action: str | None = None,
+        context: str | None = None,
+    ) -> None:
+        """Say how far the run is, for PROGRESS.md and whoever goes on; when it is resumed it is not said again.
+
+        >>> await run.progress(goal="Book a trip", done="chose the flight", next_action="book it")
+
+        What is not named stays as it was; `done` is added to what was done. Steps are listed by themselves.
+        """
+        from ..workspace import progress
+        from ..workspace.home import reported
+
+        what = progress.said(goal, done, blockers, next_action, context)
+        await self._do(progress.report(self._core, what))
+        await self._do(reported(self._engine, what, self.id))
 
     async def usage(
         self,

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..handoff import Handoff
     from ..orders import RunOrder
     from ..run.undoing import Undo
+    from ..workspace.progress import Progress
 
 
 class AsyncRuns(AsyncFace):
@@ -52,6 +53,15 @@ class AsyncRuns(AsyncFace):
         from ..handoff import handoff_of  # not every program hands over
 
         return await self._read(lambda: handoff_of(self._engine.store, self._engine.name, id))
+
+    async def progress(self, id: str) -> Progress:
+        """How far a run is: what it has said with `run.progress`, and what its steps tell. `str()` is Markdown.
+
+        >>> (await agent.runs.progress("trip-42")).next_action
+        """
+        from ..workspace.progress import progress_of
+
+        return await self._read(lambda: progress_of(self._engine, id))
 
     async def retry(self, id: str, *, by: str | None = None) -> None:
         """Queue a run again that has failed for good; what it had done is kept.

@@ -45,6 +45,8 @@ COMMANDS = {
     "show": ("show", "Show a run: what it did, what it has, what it waits for; now or at any moment."),
     "timeline": ("chart", "Draw a run over time: steps, restarts, waits, what is in doubt, what it cost."),
     "handoff": ("handoff", "Write a brief for whoever goes on with a run: a person, a process, a model."),
+    "bootstrap": ("workspace", "Print what an agent reads when it wakes up, within a budget of tokens."),
+    "workspace": ("workspace", "Make and sync the folder of files that people read and edit."),
     "state": ("state", "Show what agents keep in `agent.state`: namespaces, keys, values and their history."),
     "checkpoints": ("checkpoints", "Show the checkpoints of agents: named snapshots, and what is in one."),
     "threads": ("threads", "Show the threads that LangGraph has saved: their values, and what changed when."),

@@ -81,6 +81,10 @@ class Run:
         FRAME.set(core.root)
         try:
             drive_sync(self._engine.store, end_run(core, error))
+            if self._engine.home is not None:
+                from ..workspace.home import run_ended
+
+                self._do(run_ended(core, error))
         finally:
             FRAME.set(core.root.parent)
             self._unwatch()
@@ -196,6 +200,28 @@ class Run:
         from ..events.writing import note
 
         self._do(note(self._core, kind, payload))
+
+    def progress(
+        self,
+        *,
+        goal: str | None = None,
+        done: str | Iterable[str] | None = None,
+        blockers: str | Iterable[str] | None = None,
+        next_action: str | None = None,
+        context: str | None = None,
+    ) -> None:
+        """Say how far the run is, for PROGRESS.md and whoever goes on; when it is resumed it is not said again.
+
+        >>> run.progress(goal="Book a trip", done="chose the flight", next_action="book it")
+
+        What is not named stays as it was; `done` is added to what was done. Steps are listed by themselves.
+        """
+        from ..workspace import progress
+        from ..workspace.home import reported
+
+        what = progress.said(goal, done, blockers, next_action, context)
+        self._do(progress.report(self._core, what))
+        self._do(reported(self._engine, what, self.id))
 
     def usage(
         self,

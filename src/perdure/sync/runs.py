@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ..handoff import Handoff
     from ..orders import RunOrder
     from ..run.undoing import Undo
+    from ..workspace.progress import Progress
 
 
 class Runs(Face):
@@ -53,6 +54,15 @@ class Runs(Face):
         from ..handoff import handoff_of  # not every program hands over
 
         return self._read(lambda: handoff_of(self._engine.store, self._engine.name, id))
+
+    def progress(self, id: str) -> Progress:
+        """How far a run is: what it has said with `run.progress`, and what its steps tell. `str()` is Markdown.
+
+        >>> (agent.runs.progress("trip-42")).next_action
+        """
+        from ..workspace.progress import progress_of
+
+        return self._read(lambda: progress_of(self._engine, id))
 
     def retry(self, id: str, *, by: str | None = None) -> None:
         """Queue a run again that has failed for good; what it had done is kept.

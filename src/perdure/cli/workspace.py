@@ -1,0 +1,199 @@
+"""`perdure workspace` and `perdure bootstrap`: the files that people read, for agents in any language."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import click
+import msgspec
+
+from ..engine import Engine
+from ..errors import WorkspaceNotFound
+from ..run.requests import Protocol, drive_sync
+from ..store import file_of, is_embedded, locate
+from ..workspace import documents
+from ..workspace.boot import BUDGET, Section
+from ..workspace.home import Home, booted, in_step, log, must_have_context, nearest, opened, standing
+from ..workspace.layout import MARKER
+from ..workspace.root import Root
+from ..workspace.syncing import Synced, marker_of
+from .output import Output, clean, counted
+from .stores import acting_as, agent_option, common, existing_store, one_agent, said_again
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+folder_option = click.option(
+    "--path", "folder", metavar="PATH", help="The folder. Default: the nearest workspace above this one."
+)
+git_option = click.option(
+    "--git/--no-git", "use_git", default=None, help="Make it a git repository; or leave git alone, though it is one."
+)
+
+
+def _command(command: F) -> F:
+    return folder_option(agent_option(common(command)))
+
+
+@click.command()
+@click.option("--budget", type=click.IntRange(min=1), default=BUDGET, show_default=True, help="Tokens at most.")
+@_command
+def bootstrap(budget: int, folder: str | None, agent: str | None, url: str | None, as_json: bool) -> int:
+    """Print what an agent reads when it wakes up, within a budget of tokens.
+
+    Its identity first, then memory, the selected context, the logs of yesterday and today, active tasks, progress. The
+    files are brought in step before. What did not fit is said on standard error; tokens are estimated.
+    """
+    out = Output(as_json)
+    with _at_home(folder, agent, url) as (engine, home):
+        found = _done(engine, booted(engine, home, budget))
+    if as_json:
+        sections = [{name: getattr(it, name) for name in Section.__struct_fields__} for it in found.sections]
+        told = {"text": found.text, "tokens": found.tokens, "budget": found.budget, "dropped": found.dropped}
+        out.json({**told, "sections": sections})
+        return 0
+    for line in found.text.split("\n"):
+        print(clean(line))
+    for line in found.dropped:
+        click.echo(clean(f"did not fit: {line}"), err=True)
+    return 0
+
+
+@click.group()
+def workspace() -> None:
+    """Make and sync the folder of files that people read and edit."""
+
+
+@workspace.command()
+@click.argument("path", default=".")
+@git_option
+@agent_option
+@common
+def init(path: str, use_git: bool | None, agent: str | None, url: str | None, as_json: bool) -> int:
+    """Make PATH, or this folder, the workspace of an agent.
+
+    Files that are there are taken over as they are. The store is made, if there is none yet.
+    """
+    out = Output(as_json)
+    with _at_home(path, agent, url, use_git, new=True) as (engine, home):
+        found = standing(engine, home)
+    if as_json:
+        out.json(_shown(found))
+        return 0
+    out.line(clean(f"{found.path} is the workspace of {engine.name}: {', '.join(found.files)}"))
+    out.line(clean(f"Edit them as you like, then: perdure bootstrap --path {path}{said_again(url)}"))
+    return 0
+
+
+@workspace.command()
+@_command
+def sync(folder: str | None, agent: str | None, url: str | None, as_json: bool) -> int:
+    """Bring the files and the journal in step, and say what has changed."""
+    out = Output(as_json)
+    with _at_home(folder, agent, url, quietly=True) as (engine, home):
+        synced: Synced = _done(engine, in_step(engine, home))
+    if as_json:
+        out.json(_shown(synced))
+        return 0
+    out.line(clean(str(synced)))
+    for line in (*([f"commit {synced.commit}"] if synced.commit else []), *synced.notes):
+        out.line(clean(line))
+    return 0
+
+
+@workspace.command()
+@_command
+def show(folder: str | None, agent: str | None, url: str | None, as_json: bool) -> int:
+    """Show what is in a workspace: files, the selected context, tasks."""
+    out = Output(as_json)
+    with _at_home(folder, agent, url) as (engine, home):
+        found = standing(engine, home)
+    if as_json:
+        out.json({"agent": engine.name, **_shown(found)})
+        return 0
+    out.line(clean(f"{found.path}: {counted(len(found.files), 'file')} of {engine.name}"))
+    for path in found.files:
+        out.line(clean(f"  {path}{'  (selected)' if path == f'contexts/{found.context}.md' else ''}"))
+    return 0
+
+
+@workspace.command()
+@click.argument("name")
+@_command
+def switch(name: str, folder: str | None, agent: str | None, url: str | None, as_json: bool) -> int:
+    """Select contexts/NAME.md: it is part of the bootstrap from then on."""
+    with _at_home(folder, agent, url) as (engine, home):
+        must_have_context(engine, name)
+        _done(engine, documents.switch(engine, name))
+        found = standing(engine, home)
+    _tell(as_json, f"the context is {name}", _shown(found))
+    return 0
+
+
+@workspace.command(name="log")
+@click.argument("text")
+@_command
+def log_text(text: str, folder: str | None, agent: str | None, url: str | None, as_json: bool) -> int:
+    """Note TEXT in the log of the day."""
+    with _at_home(folder, agent, url) as (engine, _):
+        _done(engine, log(engine, text))
+    _tell(as_json, "noted", {"noted": text})
+    return 0
+
+
+def _tell(as_json: bool, words: str, told: dict[str, Any]) -> None:
+    out = Output(as_json)
+    if as_json:
+        out.json(told)
+    else:
+        out.line(clean(words))
+
+
+def _shown(it: msgspec.Struct) -> dict[str, Any]:
+    return msgspec.structs.asdict(it)
+
+
+def _done(engine: Engine, protocol: Protocol[T]) -> T:
+    return drive_sync(engine.store, protocol)
+
+
+@contextmanager
+def _at_home(
+    folder: str | None,
+    agent: str | None,
+    url: str | None,
+    use_git: bool | None = None,
+    *,
+    new: bool = False,
+    quietly: bool = False,
+) -> Iterator[tuple[Engine, Home]]:
+    """The agent of a workspace, and the folder, in step; with `quietly` that is left to the caller."""
+    path = nearest(folder)
+    root = Root(path)
+    known = marker_of(root) if os.path.exists(os.path.join(root.path, MARKER)) else None
+    meant = url or os.environ.get("PERDURE_URL")
+    if not meant and known is not None and is_embedded(known.store) and os.path.exists(file_of(known.store) or ""):
+        meant = known.store
+    if not new and known is None:  # a folder is not made one unasked
+        hint = f"make it one: `perdure workspace init {root.path}`"
+        raise WorkspaceNotFound(f"{root.path} is no workspace", hint=hint)
+    name = agent or (known.agent if known is not None else "") or _only_agent(meant)
+    with acting_as(name, locate(meant)) as engine:
+        home = Home(root, use_git)
+        if not quietly:
+            home = _done(engine, opened(engine, path, use_git))
+        yield engine, home
+
+
+def _only_agent(url: str | None) -> str:
+    located = locate(url)
+    if is_embedded(located) and not os.path.exists(file_of(located) or ""):
+        raise click.UsageError("there is no agent yet: name it with --agent")
+    with existing_store(url) as store:
+        found = one_agent(store, None)
+    if found is None:
+        raise click.UsageError("there is no agent in this store yet: name it with --agent")
+    return found[0]

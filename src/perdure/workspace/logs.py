@@ -1,0 +1,106 @@
+"""The daily log: `agent.log(text)` notes an event, and the file of the day shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import date, datetime
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ..clock import moment
+from ..errors import ValueTooLarge
+from ..events.positions import BEGINNING, placed, read_token, settled_end
+from ..events.reading import Book, Event, book_of
+from ..events.writing import append
+from ..limits import EVENTS_OF_PAGE_MAX, LOG_CHARACTERS_MAX, LOG_DAYS
+from ..run.requests import Protocol
+from .documents import Document
+from .layout import day_of, log_of
+
+if TYPE_CHECKING:
+    from ..engine import Engine
+
+KIND = "perdure:log"
+Consolidate = Callable[[date, str], str]
+"""Given a day and its log, what is worth keeping of it; nothing is an empty text."""
+
+
+def log(engine: Engine, text: str) -> Protocol[None]:
+    """Note something in the log of the day. In a step it lands with the step."""
+    if not isinstance(text, str):
+        raise TypeError(f"a log has text, not {text!r}")
+    if len(text) > LOG_CHARACTERS_MAX:
+        raise ValueTooLarge(f"a line of the log has at most {LOG_CHARACTERS_MAX} characters, not {len(text)}")
+    yield from append(engine, [engine.kinds.noted(KIND, {"text": text})])
+
+
+class Logged(msgspec.Struct, frozen=True):
+    """What was logged since the files were last written."""
+
+    lines: dict[str, str]
+    """By file, what is added to it."""
+    upto: str
+    """The position of the last of them."""
+
+
+def logged_since(engine: Engine, position: str) -> Logged:
+    """What has been logged after a position. What may still appear before something that is there is left for later."""
+    book, lines, upto = book_of(engine), dict[str, str](), position
+    if book is None:
+        return Logged(lines, upto)
+    while events := _page(book, upto):
+        for event in events:
+            path = log_of(_local(event.at).date())
+            lines[path] = lines.get(path, "") + _line(event)
+        upto = events[-1].position
+    return Logged(lines, upto)
+
+
+def _page(book: Book, after: str) -> list[Event]:
+    since = placed(book.store, book.owner, read_token(after)) if after else BEGINNING
+    rows = book.rows((KIND,), 0, since, settled_end(book.store), EVENTS_OF_PAGE_MAX)
+    return book.events(rows, typed=False)
+
+
+def _line(event: Event) -> str:
+    said = event.data.get("text", "") if isinstance(event.data, dict) else str(event.data)
+    of_run = f" [{' '.join(event.run.split())}]" if event.run else ""
+    # What follows in a note of several lines is indented: it belongs to its item, whatever it looks like.
+    text = "\n  ".join(said.strip().split("\n"))
+    return f"- {_local(event.at):%H:%M}{of_run} {text}\n"
+
+
+def _local(at: datetime) -> datetime:
+    """People look for what they did on a day of theirs."""
+    return at.astimezone()
+
+
+def today(engine: Engine) -> date:
+    """The day that it is here."""
+    return _local(moment(engine.store.clock.wall_ms())).date()
+
+
+def with_lines(before: str | None, path: str, lines: str) -> str:
+    """The log of a day with something added."""
+    if before is None:
+        day = day_of(path)
+        before = f"# {day.isoformat() if day is not None else path}\n\n"
+    return before + ("" if not before or before.endswith("\n") else "\n") + lines
+
+
+# -- old ones ---------------------------------------------------------------------------------------------------------
+
+
+def old_logs(documents: Mapping[str, Document], now: date, days: int = LOG_DAYS) -> list[str]:
+    """The logs of days that are so many days past."""
+    found = [(path, day) for path in documents if (day := day_of(path)) is not None]
+    return sorted(path for path, day in found if (now - day).days > days)
+
+
+def consolidated(memory: str, day: date, kept: str) -> str:
+    """MEMORY.md with what is kept of a day."""
+    if not kept.strip():
+        return memory
+    gap = "" if not memory or memory.endswith("\n\n") else "\n" if memory.endswith("\n") else "\n\n"
+    return f"{memory}{gap}## {day.isoformat()}\n\n{kept.strip()}\n"

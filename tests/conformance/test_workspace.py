@@ -1,0 +1,305 @@
+"""The workspace: files and journal in step both ways, whoever changes them, wherever a process is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import tempfile
+import threading
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from perdure import Agent, AsyncAgent
+from perdure.errors import PathRefused, WorkspaceNotFound
+from perdure.failpoints import Moment, Site
+from perdure.workspace.layout import MARKER
+
+from .kit import agent_at, in_child, killed_at
+from .test_events import in_order
+
+
+def text(folder: Path, path: str) -> str:
+    return (folder / path).read_text("utf-8")
+
+
+def edit(folder: Path, path: str, change: Callable[[str], str]) -> None:
+    """As somebody with an editor does."""
+    before = text(folder, path) if (folder / path).exists() else ""
+    (folder / path).parent.mkdir(exist_ok=True)
+    (folder / path).write_text(change(before), "utf-8")
+
+
+def add(line: str) -> Callable[[str], str]:
+    return lambda before: before + line + "\n"
+
+
+def the_log(folder: Path) -> str:
+    [day] = sorted((folder / "memory").glob("*.md"))
+    return day.read_text("utf-8")
+
+
+def test_both_sides_may_change_everything(store_url: str, tmp_path: Path) -> None:
+    agent, home = agent_at(store_url), tmp_path / "home"
+    workspace = agent.workspace(home)
+    assert {path.name for path in home.iterdir()} >= {"SOUL.md", "USER.md", "AGENTS.md", "MEMORY.md", "PROGRESS.md"}
+    edit(home, "USER.md", add("- likes trains"))
+    edit(home, "tasks/paris.md", add("- [ ] hotel"))
+    assert set(workspace.sync().read) == {"USER.md", "tasks/paris.md"}
+    workspace.append("MEMORY.md", "- knows Paris")
+    edit(home, "MEMORY.md", lambda before: before.replace("# Memory", "# What I know"))
+    workspace.append("MEMORY.md", "- knows Rome")
+    assert text(home, "MEMORY.md").startswith("# What I know\n")
+    assert text(home, "MEMORY.md").endswith("- knows Paris\n- knows Rome\n")
+    workspace.write("SOUL.md", "I am calm.\n")
+    edit(home, "SOUL.md", lambda before: "I am quick.\n")
+    workspace.write("SOUL.md", "I am slow.\n")  # both have changed the same line
+    assert [line for line in ("I am quick.\n", "I am slow.\n") if line not in text(home, "SOUL.md")] == []
+    assert "<<<<<<<" in text(home, "SOUL.md")
+    other = tmp_path / "other"  # the same agent elsewhere
+    again = agent_at(store_url).workspace(other)
+    assert text(other, "SOUL.md") == text(home, "SOUL.md")
+    (other / "tasks/paris.md").unlink()
+    assert again.sync().removed == ("tasks/paris.md",)
+    assert workspace.sync().removed == ("tasks/paris.md",)
+    assert not (home / "tasks/paris.md").exists()
+    assert [it.deleted for it in workspace.history("tasks/paris.md")] == [False, True]
+    assert str(workspace.sync()) == "nothing has changed"
+    in_order(store_url)
+
+
+def test_a_log_lands_with_its_step(store_url: str, tmp_path: Path) -> None:
+    agent, home = agent_at(store_url), tmp_path / "home"
+    agent.log("before there was a folder")
+    workspace = agent.workspace(home)
+
+    @agent.step
+    def work(fails: bool) -> None:
+        agent.log("in a step")
+        workspace.append("MEMORY.md", "- from a step")
+        run.progress(done="half of it")
+        assert "in a step" not in the_log(home)
+        if fails:
+            raise ValueError
+
+    with pytest.raises(ValueError), agent.run("one") as run:  # noqa: PT011
+        work(True)
+    assert "in a step" not in the_log(home)
+    assert "- from a step" not in text(home, "MEMORY.md")
+    with agent.run("one") as run:
+        work(False)
+    for _ in range(2):  # a replay says nothing twice
+        assert the_log(home).count("in a step") == 1
+        assert text(home, "MEMORY.md").count("- from a step") == 1
+        assert "- [x] half of it\n- [x] work\n" in text(home, "PROGRESS.md")
+        with agent.run("one") as run:
+            work(False)
+        workspace.sync()
+    edit(home, f"memory/{date.today().isoformat()}.md", add("by hand"))  # noqa: DTZ011
+    agent.log("one\nof two lines")
+    assert the_log(home).endswith("one\n  of two lines\nby hand\n")
+
+
+def test_async_agents_have_the_same(store_url: str, tmp_path: Path) -> None:
+    async def program() -> None:
+        agent, home = AsyncAgent("tester", store=store_url), tmp_path / "home"
+        workspace = await agent.workspace(home)
+        await workspace.switch("work", "Only work.")
+        async with agent.run("r", input="Book a trip") as run:
+            await run.progress(done=["chose"], blockers="no money", next_action="ask", context="May")
+        [told] = await workspace.progress()
+        assert (told.goal, told.done, told.blockers, told.next_action) == ("Book a trip", ("chose",), ("no money",), "ask")
+        assert told == await agent.runs.progress("r")
+        await agent.log("noted")
+        edit(home, "PROGRESS.md", lambda it: it.replace("- [x] chose", "- [x] chose\n- [x] paid").replace("ask", "fly"))
+        [told] = await workspace.progress()
+        assert (told.done, told.next_action) == (("chose", "paid"), "fly")
+        boot = await agent.bootstrap()
+        files = [it.path for it in boot.sections]
+        assert files[:5] == ["SOUL.md", "USER.md", "AGENTS.md", "MEMORY.md", "contexts/work.md"]
+        assert files[-1] == "PROGRESS.md"
+        assert "Only work." in str(boot) and "noted" in str(boot)
+        small = await agent.bootstrap(60)
+        assert small.tokens <= 60 and small.sections[0].path == "SOUL.md" and small.dropped
+        exact = await agent.bootstrap(200, tokens=len)
+        assert len(str(exact)) == exact.tokens <= 200
+        with pytest.raises(WorkspaceNotFound, match="did you mean 'work'"):
+            await workspace.switch("wrok")
+        with pytest.raises(PathRefused, match="did you mean 'SOUL.md'"):
+            await workspace.write("SOUL.ms", "")
+        await agent.close()
+
+    asyncio.run(program())
+
+
+# -- nothing is lost --------------------------------------------------------------------------------------------------
+
+ACTIONS = st.lists(
+    st.tuples(st.sampled_from(["edit", "append", "log", "sync", "lose", "cut"]), st.integers(0, 1), st.integers(0, 2)),
+    max_size=14,
+)
+
+
+@pytest.mark.stores("sqlite")
+@settings(max_examples=25, deadline=None)
+@given(actions=ACTIONS)
+def test_no_line_is_ever_lost(actions: list[tuple[str, int, int]]) -> None:
+    """Two folders of one agent, people in both, and the agent itself: what was added and not removed is everywhere."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as folder:
+        lose_nothing(actions, Path(folder))
+
+
+def lose_nothing(actions: list[tuple[str, int, int]], base: Path) -> None:
+    agent = Agent("tester", store=base / "store.db")
+    homes = [base / "a", base / "b"]
+    spaces = [agent.workspace(home, git=False) for home in homes]
+    paths = ("USER.md", "MEMORY.md", "tasks/one.md")
+    added: set[str] = set()
+    for number, (what, which, where) in enumerate(actions):
+        home, path, line = homes[which], paths[where], f"line {number}"
+        if what == "edit":
+            edit(home, path, (lambda made: lambda it: f"{made}\n{it}")(line) if where else add(line))
+        elif what == "append":
+            spaces[which].append(path, line)
+        elif what == "log":
+            agent.log(line)
+        elif what == "sync":
+            spaces[which].sync()
+        elif what == "lose":
+            (home / MARKER).unlink(missing_ok=True)
+        elif what == "cut" and (home / path).exists():
+            *_, gone = ["", *text(home, path).splitlines()]
+            edit(home, path, lambda it: "".join(it.splitlines(keepends=True)[:-1]))
+            added.discard(gone)
+        added |= {line} if what in ("edit", "append", "log") else set()
+    for space in (*spaces, *spaces):
+        space.sync()
+    for home in homes:
+        there = {path: text(home, path) for path in _files(home)}
+        assert there == {path: text(homes[0], path) for path in _files(homes[0])}
+        whole = "\n".join(there.values())
+        assert {line for line in added if line not in whole} == set()
+    agent.close()
+
+
+def _files(home: Path) -> list[str]:
+    return sorted(str(path.relative_to(home)) for path in home.rglob("*.md"))
+
+
+def test_killed_around_every_commit_of_a_sync(store_url: str, tmp_path: Path) -> None:
+    """What was logged is in the file once; what somebody has written stays."""
+    home = tmp_path / "home"
+    agent = agent_at(store_url)
+    agent.workspace(home, git=False)
+    agent.close()
+
+    def program() -> None:
+        mine = agent_at(store_url)
+        mine.workspace(home, git=False).sync()
+
+    for number, moment in enumerate(Moment):
+        agent_at(store_url).log(f"logged {number}")
+        edit(home, "USER.md", add(f"edited {number}"))
+        killed_at(program, Site.STATE, moment)
+    assert in_child(program) == 0
+    assert [the_log(home).count(f"logged {number}") for number in range(4)] == [1, 1, 1, 1]
+    assert [text(home, "USER.md").count(f"edited {number}") for number in range(4)] == [1, 1, 1, 1]
+    in_order(store_url)
+
+
+def test_processes_share_a_folder(store_url: str, tmp_path: Path) -> None:
+    home, agent = tmp_path / "home", agent_at(store_url)
+    workspace = agent.workspace(home, git=False)
+
+    def work(number: int) -> None:
+        mine = agent_at(store_url)
+        space = mine.workspace(home, git=False)
+        for place in range(4):
+            mine.log(f"log {number}.{place}")
+            space.append("MEMORY.md", f"- fact {number}.{place}")
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    workspace.sync()
+    for number in range(3):
+        for place in range(4):
+            assert the_log(home).count(f"log {number}.{place}\n") == 1
+            assert text(home, "MEMORY.md").count(f"- fact {number}.{place}\n") == 1
+
+
+# -- handing over -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("colour", ["sync", "async"])
+def test_sigterm_writes_the_handoff(store_url: str, tmp_path: Path, colour: str) -> None:
+    home = tmp_path / "home"
+
+    def program() -> None:
+        agent = agent_at(store_url)
+        agent.workspace(home)
+
+        @agent.step
+        def work() -> None:
+            run.event("DECISION_MADE", {"why": "cheapest"})
+
+        with agent.run("trip", input="Book a trip") as run:
+            work()
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    async def asynchronous() -> None:
+        agent = AsyncAgent("tester", store=store_url)
+        await agent.workspace(home)
+
+        @agent.step
+        async def work() -> None:
+            await run.event("DECISION_MADE", {"why": "cheapest"})
+
+        async with agent.run("trip", input="Book a trip") as run:
+            await work()
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.sleep(30)
+
+    status = in_child(program if colour == "sync" else lambda: asyncio.run(asynchronous()))
+    assert os.WEXITSTATUS(status) == 1, "SystemExit, told by the kit"
+    page = text(home, "HANDOFF.md")
+    assert "- `trip`: interrupted" in page
+    assert "`DECISION_MADE`: `{'why': 'cheapest'}`" in page
+    assert "- [x] work\n" in text(home, "PROGRESS.md")
+    assert "start the program that opens run trip" in text(home, "PROGRESS.md")
+    edit(home, "HANDOFF.md", add("my own note"))
+    agent = agent_at(store_url)
+    agent.workspace(home)
+    with agent.run("trip", input="Book a trip"):
+        pass
+    assert "no run is unfinished" in text(home, "HANDOFF.md")
+    assert "my own note" in text(home, "HANDOFF.md"), "what a person has added stays"
+    assert "no run is unfinished" in str(agent.handoff())
+
+
+def test_old_logs_are_put_away(store_url: str, tmp_path: Path) -> None:
+    agent, home = agent_at(store_url), tmp_path / "home"
+    workspace = agent.workspace(home)
+    for day in ("2026-01-01", "2026-01-02"):
+        edit(home, f"memory/{day}.md", add(f"on {day}"))
+    agent.log("today")
+    kept: list[Any] = []
+
+    def consolidate(day: date, said: str) -> str:
+        kept.append((day.isoformat(), said))
+        return f"learned on {day}"
+
+    assert workspace.compact(consolidate=consolidate) == ("memory/2026-01-01.md", "memory/2026-01-02.md")
+    assert kept == [("2026-01-01", "on 2026-01-01\n"), ("2026-01-02", "on 2026-01-02\n")]
+    assert "today" in the_log(home)
+    assert text(home, "memory/archive/2026-01-02.md") == "on 2026-01-02\n"
+    assert "## 2026-01-02\n\nlearned on 2026-01-02\n" in text(home, "MEMORY.md")
+    assert workspace.compact() == ()
