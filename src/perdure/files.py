@@ -6,14 +6,21 @@ killed anywhere leaves the old file or the new one, and perhaps one that nobody 
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
+import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import BinaryIO
 
 PRIVATE = 0o600
 ASIDE_SUFFIX = ".part"
+CLOSED_SECONDS_MAX = 1.0
+"""How long somebody who has an old file open is waited for."""
 _ASIDE_BYTES_MAX = 100
+_RENAME_EXCHANGE = 2
 
 
 def make_folder(path: str) -> None:
@@ -47,18 +54,24 @@ def written_aside(
     With `new` it takes nobody's place: FileExistsError. In an open `folder` the path is a name, which follows no link.
     """
     aside = aside_of(path)
-    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(aside, flags, mode, dir_fd=folder)
     try:
-        with os.fdopen(descriptor, "wb") as file:
+        with _synced(aside, mode, folder) as file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
         _name(aside, path, new, folder)
     finally:
         with suppress(FileNotFoundError):  # as it should be
             os.unlink(aside, dir_fd=folder)
     sync_folder(os.path.dirname(path) or ".", folder)
+
+
+@contextmanager
+def _synced(path: str, mode: int, folder: int | None) -> Iterator[BinaryIO]:
+    """A new file that is on disk when the block has ended well."""
+    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(path, flags, mode, dir_fd=folder), "wb") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def replace_file(
@@ -67,6 +80,60 @@ def replace_file(
     """Write a small file, in place of the one that is there, if any."""
     with written_aside(path, mode=mode, new=new, folder=folder) as file:
         file.write(data)
+
+
+def exchange_file(name: str, data: bytes, folder: int) -> bytes | None:
+    """Write a file in place of another; returns what that had in it then, or None when there was no file any more.
+
+    Both change places at one moment, so whatever somebody else has saved before is in what is returned. Who still has
+    the old file open for writing is waited for. Where the system cannot do that, it is a look and a rename.
+    """
+    aside = aside_of(name)
+    try:
+        with _synced(aside, PRIVATE, folder) as file:
+            file.write(data)
+        if _exchanged(aside, name, folder):
+            return _read_when_closed(aside, folder)
+        found = _read_when_closed(name, folder, seconds=0)
+        os.replace(aside, name, src_dir_fd=folder, dst_dir_fd=folder)
+        return found
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(aside, dir_fd=folder)
+        os.fsync(folder)
+
+
+def _exchanged(one: str, other: str, folder: int) -> bool:
+    """Let two files change places; False where that is not possible, or one of them is not there."""
+    import ctypes
+
+    call = getattr(ctypes.CDLL(None), "renameat2", None)
+    if call is None:
+        return False
+    return bool(call(folder, os.fsencode(one), folder, os.fsencode(other), _RENAME_EXCHANGE) == 0)
+
+
+def _read_when_closed(name: str, folder: int, seconds: float = CLOSED_SECONDS_MAX) -> bytes | None:
+    """What is in a file that nobody else can find any more, when nobody writes to it any more either."""
+    try:
+        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    except OSError:
+        return None  # a link, or gone: nobody has written anything there
+    with os.fdopen(descriptor, "rb") as file:
+        until = time.monotonic() + seconds
+        while _has_writer(descriptor) and time.monotonic() < until:
+            time.sleep(0.001)
+        return file.read() if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
+
+
+def _has_writer(descriptor: int) -> bool:
+    """Whether somebody has the file open for writing; a lease on it is refused then. Nobody knows: no."""
+    try:
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    except OSError as error:
+        return error.errno == errno.EAGAIN
+    return False
 
 
 def put_in_place(aside: str | os.PathLike[str], path: str | os.PathLike[str], *, new: bool = False) -> None:

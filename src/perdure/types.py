@@ -6,6 +6,7 @@ from perdure.types import RunInfo, Workflow
 from __future__ import annotations
 
 from .aio.workflows import AsyncWorkflow
+from .aio.workspace import AsyncWorkspace
 from .artifacts import ArtifactInfo, ArtifactUsage
 from .artifacts.reader import ArtifactReader
 from .branches.comparing import RunDiff, StepChange
@@ -14,6 +15,7 @@ from .checkpoints import CheckpointInfo
 from .codec.restored import Restored
 from .events.reading import Event
 from .handoff import Handoff
+from .handoff.desk import AgentHandoff
 from .orders import RunOrder
 from .retention import GcReport
 from .run.history import Stays
@@ -21,22 +23,32 @@ from .run.undoing import Undo
 from .runs import EffectInDoubt, Question, RunInfo, RunSummary
 from .state import StateVersion
 from .sync.workflows import Workflow
+from .sync.workspace import Workspace
 from .trees.diff import Change
 from .usage import Savings, Usage
 from .workflows.plan import WorkflowStep
+from .workspace.boot import Bootstrap
+from .workspace.documents import FileVersion
+from .workspace.progress import Progress
+from .workspace.syncing import Synced
 
 __all__ = [
+    "AgentHandoff",
     "ArtifactInfo",
     "ArtifactReader",
     "ArtifactUsage",
     "AsyncWorkflow",
+    "AsyncWorkspace",
+    "Bootstrap",
     "Change",
     "CheckpointInfo",
     "EffectInDoubt",
     "Event",
+    "FileVersion",
     "Fork",
     "GcReport",
     "Handoff",
+    "Progress",
     "Question",
     "Restored",
     "RunDiff",
@@ -47,8 +59,10 @@ __all__ = [
     "StateVersion",
     "Stays",
     "StepChange",
+    "Synced",
     "Undo",
     "Usage",
     "Workflow",
     "WorkflowStep",
+    "Workspace",
 ]

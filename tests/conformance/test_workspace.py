@@ -7,7 +7,7 @@ import os
 import signal
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,13 @@ from .kit import agent_at, in_child, killed_at
 from .test_events import in_order
 
 
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """In memory: what survives SIGKILL is in the page cache, and syncs are quick there."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as folder:
+        yield Path(folder)
+
+
 def text(folder: Path, path: str) -> str:
     return (folder / path).read_text("utf-8")
 
@@ -38,6 +45,10 @@ def edit(folder: Path, path: str, change: Callable[[str], str]) -> None:
 
 def add(line: str) -> Callable[[str], str]:
     return lambda before: before + line + "\n"
+
+
+def on_top(line: str) -> Callable[[str], str]:
+    return lambda before: f"{line}\n{before}"
 
 
 def the_log(folder: Path) -> str:
@@ -101,7 +112,7 @@ def test_a_log_lands_with_its_step(store_url: str, tmp_path: Path) -> None:
         with agent.run("one") as run:
             work(False)
         workspace.sync()
-    edit(home, f"memory/{date.today().isoformat()}.md", add("by hand"))  # noqa: DTZ011
+    edit(home, f"memory/{date.today().isoformat()}.md", add("by hand"))
     agent.log("one\nof two lines")
     assert the_log(home).endswith("one\n  of two lines\nby hand\n")
 
@@ -114,7 +125,12 @@ def test_async_agents_have_the_same(store_url: str, tmp_path: Path) -> None:
         async with agent.run("r", input="Book a trip") as run:
             await run.progress(done=["chose"], blockers="no money", next_action="ask", context="May")
         [told] = await workspace.progress()
-        assert (told.goal, told.done, told.blockers, told.next_action) == ("Book a trip", ("chose",), ("no money",), "ask")
+        assert (told.goal, told.done, told.blockers, told.next_action) == (
+            "Book a trip",
+            ("chose",),
+            ("no money",),
+            "ask",
+        )
         assert told == await agent.runs.progress("r")
         await agent.log("noted")
         edit(home, "PROGRESS.md", lambda it: it.replace("- [x] chose", "- [x] chose\n- [x] paid").replace("ask", "fly"))
@@ -157,14 +173,14 @@ def test_no_line_is_ever_lost(actions: list[tuple[str, int, int]]) -> None:
 
 def lose_nothing(actions: list[tuple[str, int, int]], base: Path) -> None:
     agent = Agent("tester", store=base / "store.db")
-    homes = [base / "a", base / "b"]
+    homes = (base / "a", base / "b")
     spaces = [agent.workspace(home, git=False) for home in homes]
     paths = ("USER.md", "MEMORY.md", "tasks/one.md")
     added: set[str] = set()
     for number, (what, which, where) in enumerate(actions):
         home, path, line = homes[which], paths[where], f"line {number}"
         if what == "edit":
-            edit(home, path, (lambda made: lambda it: f"{made}\n{it}")(line) if where else add(line))
+            edit(home, path, on_top(line) if where else add(line))
         elif what == "append":
             spaces[which].append(path, line)
         elif what == "log":

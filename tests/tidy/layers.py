@@ -24,7 +24,7 @@ LAYERS = {
     "retention folding rehearsal branches workflows tasks threads memory workspace context artifacts",
     "truth": "journal objects trees collect archive leases keys",
     "store": "store",
-    "values": "records plan_records fold_records fork_records order_records task_records thread_records prices "
+    "values": "records plan_records fold_records fork_records order_records task_records thread_records prices tokens "
     "codec errors hints clock durations limits failpoints files process interrupts locks words",
 }
 

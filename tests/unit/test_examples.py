@@ -95,6 +95,20 @@ def test_the_example_of_workers_survives(tmp_path: Path) -> None:
     assert len((tmp_path / "published.txt").read_text().splitlines()) == 3
 
 
+def test_sessions_that_know_nothing_finish_one_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is a new process; one of them is killed, and what it had done is not done again."""
+    finish("11_sessions.py", tmp_path, "initialise")
+    for place in ("", "step.done:after", "", "", "", "", ""):
+        with monkeypatch.context() as patch:
+            patch.setenv("PERDURE_FAILPOINT", place)
+            with start("11_sessions.py", tmp_path, "session") as process:
+                output, _ = process.communicate(timeout=60)
+            assert process.returncode == (-signal.SIGKILL if place else 0), output
+    assert output == "nothing is left\n"
+    assert (tmp_path / "work.txt").read_text().split() == ["outline", "draft", "figures", "review", "mail"]
+    assert "- [ ]" not in (tmp_path / "sessions/tasks/report.md").read_text()
+
+
 def test_the_async_example_survives(tmp_path: Path) -> None:
     before = kill_after("02_async.py", tmp_path, 3)
     after = finish("02_async.py", tmp_path)

@@ -9,7 +9,8 @@ from typing import Any
 from .progress import Progress, Said
 
 TITLE = "Progress"
-NOTHING = f"# {TITLE}\n\nNothing has been begun yet.\n"
+_NOT_YET = "Nothing has been begun yet."
+NOTHING = f"# {TITLE}\n\n{_NOT_YET}\n"
 _NONE = "None."
 
 _PARTS = {
@@ -130,7 +131,7 @@ def _label_of(line: str) -> tuple[str, str] | None:
 
 
 def _says_nothing(text: str) -> bool:
-    return text.strip().rstrip(".").casefold() in ("", "none", "nothing", "n/a", "-") or text.strip() in NOTHING
+    return text.strip().rstrip(".").casefold() in ("", "none", "nothing", "n/a", "-") or text.strip() == _NOT_YET
 
 
 # -- what somebody has changed ----------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from ..errors import PathRefused, ValueTooLarge, WorkspaceNotFound
-from ..files import ASIDE_SUFFIX, make_folder, replace_file
+from ..files import ASIDE_SUFFIX, exchange_file, make_folder, replace_file
 from ..limits import WORKSPACE_FILE_BYTES_MAX
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -59,6 +59,20 @@ class Root:
         """Write a file as a whole; when this returns it is on disk."""
         with self._folder_of(path, make=True) as (folder, name):
             replace_file(name, data, folder=folder)
+
+    def make_new(self, path: str, data: bytes) -> bool:
+        """Write a file that is not there; False when it is."""
+        with self._folder_of(path, make=True) as (folder, name):
+            try:
+                replace_file(name, data, folder=folder, new=True)
+            except FileExistsError:
+                return False
+        return True
+
+    def exchange(self, path: str, data: bytes) -> bytes | None:
+        """Write a file in place of the one that is there; returns what that had in it at that moment."""
+        with self._folder_of(path, make=True) as (folder, name):
+            return exchange_file(name, data, folder)
 
     def remove(self, path: str) -> None:
         """Remove a file, if it is there."""

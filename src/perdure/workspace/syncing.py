@@ -277,18 +277,16 @@ def _asks(engine: Engine, plan: Round) -> list[Wanted]:
 
 def _write(engine: Engine, root: Root, plan: Round) -> bool:
     """Write what is not as it should be; False when somebody has edited a file since it was read."""
-    settled = True
-    base = dict(plan.marker.base)
+    settled, base = True, dict(plan.marker.base)
     for it in plan.changes:
-        wanted = it.wanted.text if it.wanted is not None else None
-        if wanted != it.file:
-            if _file(root, it.path) != it.file:
-                settled = False  # his edit is merged in the next round
-                continue
-            _put(root, it.path, wanted)
-        base.pop(it.path, None)
-        if wanted is not None:
-            base[it.path] = digest(wanted)
+        if it.wanted is None:
+            base.pop(it.path, None)
+            settled = _remove(root, it) and settled
+            continue
+        wrote = it.wanted.text == it.file or _put(root, it.path, it.file, it.wanted.text)
+        settled = wrote and settled
+        if wrote or it.file is not None:  # else somebody else has made it, and we have not seen it yet
+            base[it.path] = digest(it.wanted.text)
     marker = Marker(engine.name, engine.absolute_url, base)
     if marker != plan.marker:
         root.write(MARKER, msgspec.json.encode(marker))
@@ -298,11 +296,23 @@ def _write(engine: Engine, root: Root, plan: Round) -> bool:
     return settled
 
 
-def _put(root: Root, path: str, text: str | None) -> None:
-    if text is None:
-        root.remove(path)
-    else:
-        root.write(path, encoded(text))
+def _put(root: Root, path: str, before: str | None, text: str) -> bool:
+    """Write one file; False when it has become more than that, because somebody has saved it at that moment."""
+    if before is None:
+        return root.make_new(path, encoded(text))
+    wanted, now = text, text
+    while (found := root.exchange(path, encoded(now))) is not None and (saved := decoded(found)) != before:
+        before, now = now, merge(before, now, saved).text
+    return now == wanted
+
+
+def _remove(root: Root, it: Change) -> bool:
+    if it.file is None:
+        return True
+    if _file(root, it.path) != it.file:
+        return False
+    root.remove(it.path)
+    return True
 
 
 def _told(plan: Round) -> Synced:

@@ -27,6 +27,7 @@ from tests.mutations.mutants.verify import VERIFY
 from tests.mutations.mutants.waiting import WAITING
 from tests.mutations.mutants.workers import OF_WORKERS
 from tests.mutations.mutants.workflows import OF_WORKFLOWS
+from tests.mutations.mutants.workspace import OF_WORKSPACES
 
 MUTANTS = (
     *RUNS,
@@ -55,4 +56,5 @@ MUTANTS = (
     *BRANCHES,
     *OF_COMMANDS,
     *OF_ADAPTERS,
+    *OF_WORKSPACES,
 )

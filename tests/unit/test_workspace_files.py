@@ -1,0 +1,314 @@
+"""The files of a workspace: never torn, never outside, only the owner's; and what git is told."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from perdure import Agent
+from perdure.cli.main import main
+from perdure.errors import PathRefused, WorkspaceNotFound
+from perdure.workspace.root import Root
+
+from ..conformance.kit import in_child
+
+WRITES = ("write", "fsync", "rename", "renameat", "renameat2", "unlink", "unlinkat", "mkdir", "mkdirat", "openat")
+
+
+pytestmark = pytest.mark.filterwarnings("ignore::perdure.errors.StoreMovedWarning")
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """In memory: what survives SIGKILL is in the page cache, and syncs are quick there."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Agent:
+    return Agent("tester", store=tmp_path / "store.db")
+
+
+def test_links_lead_nowhere(home: Path, agent: Agent, tmp_path: Path) -> None:
+    workspace = agent.workspace(home)
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret.md").write_text("secret")
+    for link, target in (("tasks", outside), ("SOUL.md", outside / "secret.md"), ("memory", "..")):
+        if (home / link).is_file():
+            (home / link).unlink()
+        (home / link).symlink_to(target)
+        with pytest.raises(PathRefused, match=f"{link} is a link"):
+            workspace.sync()
+        (home / link).unlink()
+    os.mkfifo(home / "USER.md.fifo")
+    (home / "USER.md").unlink()
+    (home / "USER.md.fifo").rename(home / "USER.md")
+    with pytest.raises(PathRefused, match="no ordinary file"):
+        workspace.sync()
+    assert [path.name for path in outside.iterdir()] == ["secret.md"]
+    assert (outside / "secret.md").read_text() == "secret"
+    other = Agent("other", store=tmp_path / "store.db")
+    with pytest.raises(WorkspaceNotFound, match="workspace of agent 'tester'"):
+        other.workspace(home)
+
+
+def test_only_the_owner_can_read_it(home: Path, agent: Agent) -> None:
+    agent.workspace(home).task("a", "text")
+    modes = {path: stat.S_IMODE(path.stat().st_mode) for path in (home, *home.rglob("*"))}
+    assert {oct(mode) for path, mode in modes.items() if path.is_dir()} == {"0o700"}
+    assert {oct(mode) for path, mode in modes.items() if path.is_file()} == {"0o600"}
+
+
+def test_a_folder_that_is_swapped_for_a_link_is_not_followed(tmp_path: Path) -> None:
+    """Somebody swaps a folder for a link to elsewhere, as quickly as he can."""
+    inside, outside = tmp_path / "inside", tmp_path / "outside"
+    for folder in (inside / "tasks", outside):
+        folder.mkdir(parents=True)
+    (outside / "a.md").write_text("outside")
+
+    def swap() -> None:
+        for number in count():
+            if not (tmp_path / "go").exists():
+                return
+            for change in (
+                lambda: os.rename(inside / "tasks", tmp_path / f"aside{number}"),  # noqa: B023
+                lambda: os.symlink(outside, inside / "tasks"),
+                lambda: os.unlink(inside / "tasks"),
+                lambda: os.mkdir(inside / "tasks"),
+            ):
+                with suppress(OSError):  # the other one makes folders too
+                    change()
+
+    (tmp_path / "go").touch()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            swap()
+        finally:
+            os._exit(0)
+    root, seen = Root(inside), Counter[str]()
+    try:
+        for number in range(100_000):
+            try:
+                root.write("tasks/a.md", b"inside")
+                seen["written"] += 1
+                assert root.read("tasks/a.md") != b"outside"
+                root.names("tasks")
+            except (PathRefused, FileNotFoundError, FileExistsError):
+                seen["refused"] += 1
+            if number > 100 and min(seen["written"], seen["refused"]) > 20:
+                break
+    finally:
+        (tmp_path / "go").unlink()
+        os.waitpid(pid, 0)
+    assert min(seen["written"], seen["refused"]) > 20, "both were seen"
+    assert [(path.name, path.read_text()) for path in outside.iterdir()] == [("a.md", "outside")]
+
+
+# -- killed -----------------------------------------------------------------------------------------------------------
+
+
+def test_killed_at_every_system_call_that_writes(home: Path, agent: Agent, tmp_path: Path, strace: str) -> None:
+    """No file is ever torn or empty, and the next start is in step."""
+    agent.workspace(home, git=False)
+    agent.close()
+    before, changed = {path.name: path.read_text() for path in home.glob("*.md")}, ("new soul\n", "edited\n")
+    places = _places(strace, _prepared(tmp_path / "clean", home, tmp_path / "store.db"))
+    assert {name for name, _ in places} >= {"openat", "write", "fsync"}
+    assert len(places) >= 10, "two files, each made, written, synced and renamed"
+    for place, (name, nth) in enumerate(places):
+        copy = _prepared(tmp_path / str(place), home, tmp_path / "store.db")
+        _traced(strace, copy, f"{name}:signal=KILL:when={nth}")
+        for path in (copy / "home").glob("*.md"):
+            # What is made of the journal may have been made anew; it has a first and a last line.
+            found, made = path.read_text(), path.name in ("PROGRESS.md", "HANDOFF.md")
+            whole = found.startswith("# ") and found.endswith("\n") if made else found in (before[path.name], *changed)
+            assert whole, f"{path.name} after {name} {nth}: {found!r}"
+        again = Agent("tester", store=copy / "store.db")
+        space = again.workspace(copy / "home", git=False)
+        assert (space.read("SOUL.md"), space.read("USER.md")) == changed
+        again.close()
+
+
+def _prepared(folder: Path, home: Path, store: Path) -> Path:
+    """A folder in which a person and the agent have changed something since they were last in step."""
+    folder.mkdir()
+    shutil.copytree(home, folder / "home")
+    for file in store.parent.glob("store.db*"):
+        (shutil.copytree if file.is_dir() else shutil.copy)(file, folder / file.name)
+    (folder / "home/USER.md").write_text("edited\n")
+    agent = Agent("tester", store=folder / "store.db")
+    agent.state.set("perdure:workspace", "SOUL.md", {"text": "new soul\n"})
+    agent.close()
+    return folder
+
+
+def _traced(strace: str, folder: Path, inject: str = "") -> str:
+    """Sync in a child that is traced from then on."""
+
+    def program() -> None:
+        agent = Agent("tester", store=folder / "store.db")
+        agent.state.get("a", "b")
+        os.kill(os.getpid(), signal.SIGSTOP)
+        agent.workspace(folder / "home", git=False)
+
+    pid = os.fork()
+    if pid == 0:
+        try:
+            program()
+        finally:
+            os._exit(0)
+    os.waitpid(pid, os.WUNTRACED)
+    options = ["-f", "-qq", "-y", "-o", str(folder / "trace"), "-e", f"trace={','.join(WRITES)}"]
+    options += ["-e", f"inject={inject}"] if inject else []
+    with subprocess.Popen([strace, *options, "-p", str(pid)], stderr=subprocess.PIPE) as tracer:
+        while "\nTracerPid:\t0\n" in Path(f"/proc/{pid}/status").read_text() and tracer.poll() is None:
+            pass
+        os.kill(pid, signal.SIGCONT)
+        _, status = os.waitpid(pid, 0)
+        tracer.terminate()
+    assert os.WIFSIGNALED(status) == bool(inject), f"{inject}: {status}"
+    return (folder / "trace").read_text()
+
+
+def _places(strace: str, folder: Path) -> list[tuple[str, int]]:
+    """The calls that change something in the folder: which, and the how manieth of its name."""
+    seen, found = Counter[str](), list[tuple[str, int]]()
+    for line in (line.split(maxsplit=1)[1] for line in _traced(strace, folder).splitlines()):
+        name = line.partition("(")[0]
+        seen[name] += 1
+        if f"{folder}/home" in line and (name != "openat" or "O_CREAT" in line):
+            found.append((name, seen[name]))
+    return found
+
+
+# -- git --------------------------------------------------------------------------------------------------------------
+
+
+def git(home: Path, *arguments: str) -> str:
+    who = ["-c", "user.name=me", "-c", "user.email=me@example.com"]
+    return subprocess.run(["git", *who, *arguments], cwd=home, check=True, capture_output=True, text=True).stdout
+
+
+def test_git_is_told_what_happened_and_what_is_staged_stays(home: Path, agent: Agent) -> None:
+    workspace = agent.workspace(home, git=True)
+    (home / "mine.txt").write_text("mine")
+    git(home, "add", "mine.txt")
+    (home / "USER.md").write_text("half\n")
+    git(home, "add", "USER.md")
+    (home / "USER.md").write_text("half\nwhole\n")
+    (home / "MEMORY.md").write_text("edited\n")
+    synced = workspace.sync()
+    assert synced.commit == git(home, "rev-parse", "HEAD").strip()
+    assert git(home, "show", "--name-only", "--format=%s by %an").split("\n\n") == [
+        "Edited MEMORY.md, USER.md by tester", "MEMORY.md\n",
+    ]  # fmt: skip
+    assert git(home, "diff", "--cached", "--name-only").split() == ["USER.md", "mine.txt"]
+    assert git(home, "show", ":USER.md") == "half\n"
+    git(home, "commit", "-m", "mine")
+    with agent.run("trip", input="Go") as run:
+        run.progress(done="packed")
+    subjects = git(home, "log", "--format=%s").splitlines()
+    assert subjects[:2] == ["Run trip finished", "Done: packed (trip)"]
+    assert git(home, "status", "--porcelain") == " M USER.md\n" * ("USER.md" in git(home, "status", "--porcelain"))
+    assert workspace.sync().commit == ""
+
+
+def test_without_git_it_is_said(home: Path, agent: Agent, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (home / ".git").mkdir(parents=True)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    workspace = agent.workspace(home)
+    assert workspace.commit("now").notes == ("git is not installed: nothing was committed",)
+
+
+# -- commands ---------------------------------------------------------------------------------------------------------
+
+
+def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("PERDURE_URL", raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert main(["bootstrap"]) == 2
+    assert "perdure workspace init" in capsys.readouterr().err
+    assert main(["workspace", "init", "home"]) == 2
+    assert "--agent" in capsys.readouterr().err
+    assert main(["workspace", "init", "home", "--agent", "tester", "--store", "s.db", "--json"]) == 0
+    assert "SOUL.md" in json.loads(capsys.readouterr().out)["files"]
+    monkeypatch.chdir(tmp_path / "home")  # from here on the folder says whose it is, and where its store is
+    Path("contexts").mkdir()
+    Path("contexts/work.md").write_text("Only work.\n")
+    assert main(["workspace", "sync"]) == 0
+    assert "read contexts/work.md" in capsys.readouterr().out
+    assert main(["workspace", "switch", "wrok"]) == 2
+    assert "did you mean 'work'?" in capsys.readouterr().err
+    assert main(["workspace", "switch", "work"]) == main(["workspace", "log", "from a shell"]) == 0
+    assert main(["workspace", "show"]) == 0
+    assert "contexts/work.md  (selected)" in capsys.readouterr().out
+    assert main(["bootstrap"]) == 0
+    page = capsys.readouterr().out
+    assert page.index("SOUL.md") < page.index("Only work.") < page.index("from a shell")
+    assert main(["bootstrap", "--budget", "60", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["tokens"] <= told["budget"] == 60
+    assert told["dropped"]
+
+
+def test_a_killed_process_leaves_the_lock(home: Path, agent: Agent) -> None:
+    workspace = agent.workspace(home)
+
+    def hold() -> None:
+        assert Root(home).lock() is not None
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    assert os.WIFSIGNALED(in_child(hold))
+    assert str(workspace.sync()) == "nothing has changed"
+
+
+def test_nothing_is_lost_that_is_saved_while_files_are_written(home: Path, agent: Agent) -> None:
+    """A person saves a file again and again, in both ways that editors have, while the agent writes to it."""
+    workspace = agent.workspace(home, git=False)
+    (home / "MEMORY.md").write_text("")
+    workspace.sync()
+
+    def save() -> None:
+        for number in range(120):
+            with (home / "MEMORY.md").open("a") as file:  # an append to the end
+                file.write(f"saved {number}\n")
+            time.sleep(0.001)
+
+    pid = os.fork()
+    if pid == 0:
+        try:
+            save()
+        finally:
+            os._exit(0)
+    appended, running = 0, True
+    while running:
+        workspace.append("MEMORY.md", f"- appended {appended}")
+        appended += 1
+        running = os.waitpid(pid, os.WNOHANG) == (0, 0)
+    workspace.sync()
+    lines = (home / "MEMORY.md").read_text().splitlines()
+    assert [line for number in range(120) if (line := f"saved {number}") not in lines] == []
+    assert [line for number in range(appended) if (line := f"- appended {number}") not in lines] == []
+    assert appended > 3

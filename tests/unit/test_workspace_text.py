@@ -1,0 +1,131 @@
+"""Texts of a workspace, without files: merging, PROGRESS.md, the budget of a bootstrap."""
+
+from __future__ import annotations
+
+from datetime import date
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from perdure.tokens import estimated
+from perdure.workspace.boot import bootstrap
+from perdure.workspace.documents import Document, Shelf
+from perdure.workspace.layout import checked_path, is_active
+from perdure.workspace.merging import BETWEEN, OURS, THEIRS, merge, merge_notes
+from perdure.workspace.progress import Progress
+from perdure.workspace.progress_text import edits, parse, render
+
+LINES = st.lists(st.sampled_from("abcdefgh"), max_size=10)
+MARKS = {OURS, BETWEEN, THEIRS}
+
+
+def joined(lines: list[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
+
+
+@settings(max_examples=200)
+@given(base=LINES, ours=LINES, theirs=LINES, ended=st.booleans())
+def test_what_one_side_has_added_is_there(base: list[str], ours: list[str], theirs: list[str], ended: bool) -> None:
+    texts = [joined(lines) if ended else joined(lines)[:-1] for lines in (base, ours, theirs)]
+    merged = merge(*texts)
+    there = merged.text.splitlines()
+    new = {*ours, *theirs} - {*base}
+    assert new <= {*there}
+    assert {*base} & {*ours} & {*theirs} <= {*there}, "what nobody has removed stays"
+    assert {*there} <= {*base, *ours, *theirs, *(mark.strip() for mark in MARKS)}, "nothing is made up"
+    assert merged.conflict == (OURS in merged.text)
+    alone = merge(None, *texts[1:])
+    assert {*ours, *theirs} <= {*alone.text.splitlines()}, "without a base nothing is taken for removed"
+    assert merge(texts[0], texts[1], texts[0]).text == texts[1]
+    assert merge(texts[0], texts[0], texts[2]).text == texts[2]
+    assert new & {*theirs} <= {*merge_notes(*texts).splitlines()}
+    assert {*ours} <= {*merge_notes(*texts).splitlines()} or base == ours
+
+
+def test_both_versions_are_kept_where_they_contradict_each_other() -> None:
+    merged = merge("a\nb\nc\n", "a\nB\nc\n", "a\nX\nc\nd\n")
+    assert merged.text == f"a\n{OURS}B\n{BETWEEN}X\n{THEIRS}c\nd\n"
+    assert merge("a\n", "a\nb\n", "a\nc\n").text == "a\nb\nc\n", "two additions are no contradiction"
+    assert merge("a\nb\nc\n", "b\nc\n", "a\nb\nc\nd\n").text == "b\nc\nd\n", "what one has removed is gone"
+    long = joined([str(number) for number in range(5000)])
+    assert merge(long, "first\n" + long, long + "last\n").text == "first\n" + long + "last\n"
+
+
+TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), min_size=1, max_size=12)
+SAID = TEXT.filter(lambda it: it.strip().rstrip(".").casefold() not in ("", "none", "nothing", "n/a", "-"))
+
+
+SEVERAL = st.lists(SAID, max_size=3)
+ITEMS = SEVERAL.map(tuple)
+ALL = st.builds(
+    Progress, TEXT, SAID, ITEMS, ITEMS, blockers=ITEMS, next_action=SAID, context=SEVERAL.map("\n".join)
+)  # fmt: skip
+
+
+@settings(max_examples=100)
+@given(ALL)
+def test_progress_is_read_back(it: Progress) -> None:
+    assert parse(render([it])) == [it]
+
+
+def test_edits_of_progress() -> None:
+    page = render([Progress("r", "Fly", ("chose",), ("book",), (), "book")])
+    edited = page.replace("- [ ] book", "- [x] book\n- [ ] pay").replace("None.", "no money").replace("Fly", "Fly home")
+    assert edits(page, page) == []
+    said = {"goal": "Fly home", "blockers": ["no money"], "done": ["book"], "left": ["pay"]}
+    assert edits(page, edited) == [("r", said)]
+    told = Progress("r", "Fly", ("chose",), ("book",)).changed(said)
+    assert (told.goal, told.done, told.left, told.blockers) == ("Fly home", ("chose", "book"), ("pay",), ("no money",))
+
+
+def test_the_file_of_other_harnesses_is_read() -> None:
+    page = "Session 3\n\nCompleted:\n- login page\n2. [x] tests\n\nNext steps: fix the logout\n\n**Blockers:** none\n"
+    [told] = parse(page)
+    assert (told.done, told.next_action, told.blockers) == (("login page", "tests"), "fix the logout", ())
+    assert told.context == "Session 3"
+
+
+def test_the_identity_comes_first_and_a_long_memory_pushes_nothing_out() -> None:
+    documents = {path: Document(f"{path} says this.\n") for path in ("SOUL.md", "USER.md", "AGENTS.md", "PROGRESS.md")}
+    documents["MEMORY.md"] = Document("a fact that I know\n" * 5000)
+    documents["memory/2026-05-02.md"] = Document("".join(f"- {number} happened\n" for number in range(2000)))
+    documents |= {"memory/2026-05-01.md": Document("yesterday\n"), "memory/2026-04-30.md": Document("too old\n")}
+    documents |= {"tasks/a.md": Document("- [ ] to do\n"), "tasks/b.md": Document("- [x] over\n")}
+    woken = bootstrap(Shelf(1, documents, "", ""), date(2026, 5, 2), 1000)
+    assert woken.tokens <= 1000
+    assert [it.path for it in woken.sections] == [
+        "SOUL.md", "USER.md", "AGENTS.md", "MEMORY.md", "memory/2026-05-01.md", "memory/2026-05-02.md", "tasks/a.md",
+        "PROGRESS.md",
+    ]  # fmt: skip
+    assert "- 1999 happened" in woken.text, "of a log the newest"
+    assert [line.split(":")[0] for line in woken.dropped] == ["MEMORY.md", "memory/2026-05-02.md"]
+    assert sum(it.tokens for it in woken.sections) > 900, "what one does not need, others get"
+
+
+REFUSED = ["", ".", "..", "../SOUL.md", "/etc/passwd", "tasks/../SOUL.md", "tasks/.md", "tasks/a/b.md", "soul.md"]
+REFUSED += [
+    "tasks/.hidden.md",
+    "memory/2026-02-31.md",
+    "memory/notes.md",
+    "contexts/a\0.md",
+    "contexts/a\n.md",
+    "SOUL.md/",
+]
+
+
+@pytest.mark.parametrize("path", REFUSED)
+def test_other_paths_are_refused(path: str) -> None:
+    with pytest.raises(ValueError, match="no file of a workspace"):
+        checked_path(path)
+
+
+def test_small_things() -> None:
+    assert [is_active(it) for it in ("", "- [x] a\n- [ ] b", "status: done\n- [ ] a", "- [x] a\n")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+    assert estimated("") == 0
+    assert 8 <= estimated("The agent wakes up and reads who it is.") <= 12
