@@ -24,7 +24,7 @@ def joined(lines: list[str]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(base=LINES, ours=LINES, theirs=LINES, ended=st.booleans())
 def test_what_one_side_has_added_is_there(base: list[str], ours: list[str], theirs: list[str], ended: bool) -> None:
     texts = [joined(lines) if ended else joined(lines)[:-1] for lines in (base, ours, theirs)]
@@ -63,7 +63,7 @@ ALL = st.builds(
 )  # fmt: skip
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(ALL)
 def test_progress_is_read_back(it: Progress) -> None:
     assert parse(render([it])) == [it]

@@ -18,6 +18,7 @@ from ..journal.landing import Unchanged
 from ..limits import LOG_DAYS
 from ..run.core import RunCore
 from ..run.requests import Protocol, Read
+from ..runs import must_exist, summary_of
 from ..state import waiting_room
 from ..tokens import Tokens
 from . import git
@@ -119,18 +120,17 @@ def run_ended(run: RunCore, error: BaseException | None) -> Protocol[None]:
     home, engine = run.engine.home, run.engine
     if home is None or run.root.parent is not None or run.finished:
         return
-    told = f"Run {one_line(run.id)} {_ending(error)}"
     try:
-        yield from in_step(engine, home, told)
+        ending = yield Read(_ending, (run, error))
+        yield from in_step(engine, home, f"Run {one_line(run.id)} {ending}")
     except (PerdureError, OSError) as trouble:
         text = f"the files in {home.root.path} do not show yet how run {run.id!r} ended: {trouble}"
         warnings.warn(text, UserWarning, stacklevel=2)
 
 
-def _ending(error: BaseException | None) -> str:
-    if error is None:
-        return str(r.Status.FINISHED)
-    return f"failed: {type(error).__name__}" if isinstance(error, Exception) else str(r.Status.INTERRUPTED)
+def _ending(run: RunCore, error: BaseException | None) -> str:
+    status = summary_of(run.store, must_exist(run.store, run.engine.name, run.id)).status
+    return f"{status}: {type(error).__name__}" if status == r.Status.FAILED else str(status)
 
 
 def booted(engine: Engine, home: Home, budget: int = BUDGET, tokens: Tokens | None = None) -> Protocol[Bootstrap]:
