@@ -22,29 +22,26 @@ from ..run.functions import Options, earlier_names
 from ..run.requests import drive_async, reading
 from ..store.base import Store
 from ..usage import Savings, Usage, budget_of, savings_lines, savings_of, usage_lines, usage_of
+from .at_home import AsyncAtHome
 from .checkpoints import AsyncAutosave, AsyncCheckpoints
 from .run import ASYNC, AsyncRun, Exceptions
 from .runs import AsyncRuns
 from .state import AsyncAgentState
 
 if TYPE_CHECKING:
-    from ..handoff.desk import AgentHandoff
     from ..retention import GcReport
-    from ..tokens import Tokens
-    from ..workspace.boot import Bootstrap
     from .artifacts import AsyncArtifacts
     from .events import AsyncEvents
     from .tasks import AsyncQueues, AsyncTask
     from .threads import AsyncThreads
     from .worker import AsyncWorker
     from .workflows import AsyncWorkflows
-    from .workspace import AsyncWorkspace
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class AsyncAgent:
+class AsyncAgent(AsyncAtHome):
     """A durable identity: a name and a key in a store.
 
     >>> agent = AsyncAgent("travel", store="sqlite:///travel.db")
@@ -69,7 +66,9 @@ class AsyncAgent:
         key: KeySource | None = None,
         single_home: bool = False,
     ) -> None:
-        self._engine = Engine(name, store=store, durability=durability, strict=strict, key=key, single_home=single_home)
+        super().__init__(
+            Engine(name, store=store, durability=durability, strict=strict, key=key, single_home=single_home)
+        )
         self.runs = AsyncRuns(self._engine)
         self.state = AsyncAgentState(self._engine)
         self.checkpoint = AsyncCheckpoints(self._engine)
@@ -115,60 +114,6 @@ class AsyncAgent:
         from .tasks import AsyncQueues
 
         return AsyncQueues(self._engine)
-
-    async def workspace(self, path: str | os.PathLike[str] | None = None, *, git: bool | None = None) -> AsyncWorkspace:
-        """A folder of files that people read and edit, in step with what this agent knows and does.
-
-        >>> workspace = await agent.workspace("~/travel")
-
-        `SOUL.md`, `USER.md`, `AGENTS.md`, `MEMORY.md`, a log for each day, tasks, contexts, `PROGRESS.md` and
-        `HANDOFF.md`. It is made when it is not there; without a path it is the nearest one above the working folder.
-        In a git repository progress is committed; `git=True` makes it one, `git=False` leaves git alone.
-        """
-        from ..workspace.home import nearest, opened
-        from .workspace import AsyncWorkspace
-
-        home = await drive_async(self._engine.store, opened(self._engine, nearest(path), git))
-        return AsyncWorkspace(self._engine, home)
-
-    async def log(self, text: str) -> None:
-        """Note something in the log of the day: `memory/YYYY-MM-DD.md` of the workspace shows it.
-
-        >>> await agent.log("The hotel has no rooms in May.")
-
-        Inside a step it lands with the step.
-        """
-        from ..workspace.home import log
-
-        await drive_async(self._engine.store, log(self._engine, text))
-
-    async def bootstrap(self, budget: int = 10_000, *, tokens: Tokens | None = None) -> Bootstrap:
-        """What to read when waking up, from the workspace that was opened last, or the nearest one.
-
-        >>> print(await agent.bootstrap())
-        """
-        return await (await self._workspace()).bootstrap(budget, tokens=tokens)
-
-    async def handoff(self) -> AgentHandoff:
-        """What this agent was doing, has decided and why, what is pending and in doubt. `str()` of it is Markdown.
-
-        >>> print(await agent.handoff())
-
-        If a workspace is open it is written to HANDOFF.md. SIGTERM writes that by itself, as every end of a run does.
-        """
-        from ..handoff.desk import AgentHandoff
-
-        engine = self._engine
-        if engine.home is not None:
-            await (await self._workspace()).handoff()
-        await self._read(engine.ensure_agent)
-        return await self._read(lambda: AgentHandoff(engine.store, engine.name, engine.stream))
-
-    async def _workspace(self) -> AsyncWorkspace:
-        from .workspace import AsyncWorkspace
-
-        home = self._engine.home
-        return await self.workspace() if home is None else AsyncWorkspace(self._engine, home)
 
     def worker(self, *, queues: Sequence[str] | None = None, concurrency: int = TASKS_AT_ONCE) -> AsyncWorker:
         """A worker in this process: `await agent.worker().run()` does what is queued until `drain()` is called.
@@ -400,9 +345,6 @@ class AsyncAgent:
         if run is not None:
             runs.must_exist(self._engine.store, self._engine.name, run)
         return self._engine.store, self._engine.name, run or ""
-
-    async def _read(self, call: Callable[[], R]) -> R:
-        return await drive_async(self._engine.store, reading(call))
 
     def autosave(
         self,

@@ -23,29 +23,26 @@ from ..run.functions import Options, earlier_names
 from ..run.requests import drive_sync, reading
 from ..store.base import Store
 from ..usage import Savings, Usage, budget_of, savings_lines, savings_of, usage_lines, usage_of
+from .at_home import AtHome
 from .checkpoints import Autosave, Checkpoints
 from .run import ASYNC, Exceptions, Run
 from .runs import Runs
 from .state import AgentState
 
 if TYPE_CHECKING:
-    from ..handoff.desk import AgentHandoff
     from ..retention import GcReport
-    from ..tokens import Tokens
-    from ..workspace.boot import Bootstrap
     from .artifacts import Artifacts
     from .events import Events
     from .tasks import Queues, Task
     from .threads import Threads
     from .worker import Worker
     from .workflows import Workflows
-    from .workspace import Workspace
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Agent:
+class Agent(AtHome):
     """A durable identity: a name and a key in a store.
 
     >>> agent = Agent("travel", store="sqlite:///travel.db")
@@ -70,7 +67,9 @@ class Agent:
         key: KeySource | None = None,
         single_home: bool = False,
     ) -> None:
-        self._engine = Engine(name, store=store, durability=durability, strict=strict, key=key, single_home=single_home)
+        super().__init__(
+            Engine(name, store=store, durability=durability, strict=strict, key=key, single_home=single_home)
+        )
         self.runs = Runs(self._engine)
         self.state = AgentState(self._engine)
         self.checkpoint = Checkpoints(self._engine)
@@ -116,60 +115,6 @@ class Agent:
         from .tasks import Queues
 
         return Queues(self._engine)
-
-    def workspace(self, path: str | os.PathLike[str] | None = None, *, git: bool | None = None) -> Workspace:
-        """A folder of files that people read and edit, in step with what this agent knows and does.
-
-        >>> workspace = agent.workspace("~/travel")
-
-        `SOUL.md`, `USER.md`, `AGENTS.md`, `MEMORY.md`, a log for each day, tasks, contexts, `PROGRESS.md` and
-        `HANDOFF.md`. It is made when it is not there; without a path it is the nearest one above the working folder.
-        In a git repository progress is committed; `git=True` makes it one, `git=False` leaves git alone.
-        """
-        from ..workspace.home import nearest, opened
-        from .workspace import Workspace
-
-        home = drive_sync(self._engine.store, opened(self._engine, nearest(path), git))
-        return Workspace(self._engine, home)
-
-    def log(self, text: str) -> None:
-        """Note something in the log of the day: `memory/YYYY-MM-DD.md` of the workspace shows it.
-
-        >>> agent.log("The hotel has no rooms in May.")
-
-        Inside a step it lands with the step.
-        """
-        from ..workspace.home import log
-
-        drive_sync(self._engine.store, log(self._engine, text))
-
-    def bootstrap(self, budget: int = 10_000, *, tokens: Tokens | None = None) -> Bootstrap:
-        """What to read when waking up, from the workspace that was opened last, or the nearest one.
-
-        >>> print(agent.bootstrap())
-        """
-        return (self._workspace()).bootstrap(budget, tokens=tokens)
-
-    def handoff(self) -> AgentHandoff:
-        """What this agent was doing, has decided and why, what is pending and in doubt. `str()` of it is Markdown.
-
-        >>> print(agent.handoff())
-
-        If a workspace is open it is written to HANDOFF.md. SIGTERM writes that by itself, as every end of a run does.
-        """
-        from ..handoff.desk import AgentHandoff
-
-        engine = self._engine
-        if engine.home is not None:
-            (self._workspace()).handoff()
-        self._read(engine.ensure_agent)
-        return self._read(lambda: AgentHandoff(engine.store, engine.name, engine.stream))
-
-    def _workspace(self) -> Workspace:
-        from .workspace import Workspace
-
-        home = self._engine.home
-        return self.workspace() if home is None else Workspace(self._engine, home)
 
     def worker(self, *, queues: Sequence[str] | None = None, concurrency: int = TASKS_AT_ONCE) -> Worker:
         """A worker in this process: `agent.worker().run()` does what is queued until `drain()` is called.
@@ -381,9 +326,6 @@ class Agent:
         if run is not None:
             runs.must_exist(self._engine.store, self._engine.name, run)
         return self._engine.store, self._engine.name, run or ""
-
-    def _read(self, call: Callable[[], R]) -> R:
-        return drive_sync(self._engine.store, reading(call))
 
     def autosave(
         self,

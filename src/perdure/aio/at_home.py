@@ -1,0 +1,72 @@
+"""What an agent does with its workspace: open it, log, wake up, hand over."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from .face import AsyncFace
+
+if TYPE_CHECKING:
+    from ..handoff.desk import AgentHandoff
+    from ..tokens import Tokens
+    from ..workspace.boot import Bootstrap
+    from .workspace import AsyncWorkspace
+
+
+class AsyncAtHome(AsyncFace):
+    """The part of an agent that has to do with the files that people read. It is loaded when it is first used."""
+
+    async def workspace(self, path: str | os.PathLike[str] | None = None, *, git: bool | None = None) -> AsyncWorkspace:
+        """A folder of files that people read and edit, in step with what this agent knows and does.
+
+        >>> workspace = await agent.workspace("~/travel")
+
+        `SOUL.md`, `USER.md`, `AGENTS.md`, `MEMORY.md`, a log for each day, tasks, contexts, `PROGRESS.md` and
+        `HANDOFF.md`. It is made when it is not there; without a path it is the nearest one above the working folder.
+        In a git repository progress is committed; `git=True` makes it one, `git=False` leaves git alone.
+        """
+        from ..workspace.home import nearest, opened
+        from .workspace import AsyncWorkspace
+
+        home = await self._do(opened(self._engine, nearest(path), git))
+        return AsyncWorkspace(self._engine, home)
+
+    async def log(self, text: str) -> None:
+        """Note something in the log of the day: `memory/YYYY-MM-DD.md` of the workspace shows it.
+
+        >>> await agent.log("The hotel has no rooms in May.")
+
+        Inside a step it lands with the step.
+        """
+        from ..workspace.home import log
+
+        await self._do(log(self._engine, text))
+
+    async def bootstrap(self, budget: int = 10_000, *, tokens: Tokens | None = None) -> Bootstrap:
+        """What to read when waking up, from the workspace that was opened last, or the nearest one.
+
+        >>> print(await agent.bootstrap())
+        """
+        return await (await self._workspace()).bootstrap(budget, tokens=tokens)
+
+    async def handoff(self) -> AgentHandoff:
+        """What this agent was doing, has decided and why, what is pending and in doubt. `str()` of it is Markdown.
+
+        >>> print(await agent.handoff())
+
+        If a workspace is open it is written to HANDOFF.md. SIGTERM writes that by itself, as every end of a run does.
+        """
+        from ..handoff.desk import AgentHandoff
+
+        engine = self._engine
+        if engine.home is not None:
+            await (await self._workspace()).handoff()
+        await self._read(engine.ensure_agent)
+        return await self._read(lambda: AgentHandoff(engine.store, engine.name, engine.stream))
+
+    async def _workspace(self) -> AsyncWorkspace:
+        from .workspace import AsyncWorkspace
+
+        home = self._engine.home
+        return await self.workspace() if home is None else AsyncWorkspace(self._engine, home)
