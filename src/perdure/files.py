@@ -58,6 +58,10 @@ def written_aside(
         with _synced(aside, mode, folder) as file:
             yield file
         _name(aside, path, new, folder)
+    except OSError as error:
+        if error.filename == aside:
+            error.filename = os.fspath(path)  # the name that people know
+        raise
     finally:
         with suppress(FileNotFoundError):  # as it should be
             os.unlink(aside, dir_fd=folder)

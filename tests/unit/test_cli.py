@@ -184,6 +184,7 @@ def test_no_command_makes_a_store_by_looking_for_it(
     missing = tmp_path / "missing.db"
     more = {
         "artifacts": ["ls"],
+        "workspace": ["show"],
         "show": ["x"],
         "timeline": ["x"],
         "answer": ["x", "--retry"],

@@ -21,7 +21,7 @@ from ..workspace.layout import MARKER
 from ..workspace.root import Root
 from ..workspace.syncing import Synced, marker_of
 from .output import Output, clean, counted
-from .stores import acting_as, agent_option, common, existing_store, one_agent, said_again
+from .stores import acting_as, agent_option, common, existing_store, one_agent, said_again, url_of
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -171,6 +171,8 @@ def _at_home(
     quietly: bool = False,
 ) -> Iterator[tuple[Engine, Home]]:
     """The agent of a workspace, and the folder, in step; with `quietly` that is left to the caller."""
+    if url is not None and not new:
+        url_of(url)  # a store that is named must be there: nobody makes one by looking for it
     path = nearest(folder)
     root = Root(path)
     known = marker_of(root) if os.path.exists(os.path.join(root.path, MARKER)) else None

@@ -74,6 +74,7 @@ def opened(engine: Engine, path: str, use_git: bool | None) -> Protocol[Home]:
 
 def in_step(engine: Engine, home: Home, message: str = "", only: Only = lambda path: True) -> Protocol[Synced]:
     """Bring the folder in step, and commit it when something significant has changed."""
+    yield Read(home.root.make)  # somebody may have removed it: then all of it is written again
     synced: Synced = yield from sync(engine, home.root, only)
     told = message or _message(synced)
     if home.git is False or not told:
