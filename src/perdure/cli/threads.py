@@ -13,7 +13,8 @@ from ..threads import listing
 from ..threads.listing import PointInfo, ThreadInfo
 from ..threads.writing import Sealed
 from ..trees import Change
-from .output import Output, Unreadable, ago, clean, counted, shown
+from ..trees.tolerant import Unreadable
+from .output import Output, ago, clean, counted, shown
 from .stores import acting_as, agent_option, agents_meant, common, existing_store, must_be_one, url_of
 
 if TYPE_CHECKING:
