@@ -63,7 +63,7 @@ def finish(example: str, folder: Path, *arguments: str) -> list[str]:
 
 def test_every_example_is_tested() -> None:
     names = ["01_coding_agent.py", "02_async.py", "03_in_doubt.py", "04_each_items.py", "10_workers.py"]
-    names += ["langgraph_agent.py", *PROGRAMS]
+    names += ["11_sessions.py", "langgraph_agent.py", *PROGRAMS]
     assert sorted(path.name for path in EXAMPLES.glob("*.py")) == sorted(names)
 
 
