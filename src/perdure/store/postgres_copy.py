@@ -14,8 +14,8 @@ import apsw
 
 from ..clock import Clock
 from ..failpoints import Site
-from ..words import spaced
 from ..files import put_in_place
+from ..words import spaced
 from .base import Rows, Script, Statement, Unit
 from .forking import disconnect, inside
 from .sqlite_file import connect, create_or_migrate, prepare_file, translate
