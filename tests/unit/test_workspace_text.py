@@ -32,7 +32,8 @@ def test_what_one_side_has_added_is_there(base: list[str], ours: list[str], thei
     there = merged.text.splitlines()
     new = {*ours, *theirs} - {*base}
     assert new <= {*there}
-    assert {*base} & {*ours} & {*theirs} <= {*there}, "what nobody has removed stays"
+    once = {line for line in base if all(lines.count(line) == 1 for lines in (base, ours, theirs))}
+    assert once <= {*there}, "what nobody has removed stays"
     assert {*there} <= {*base, *ours, *theirs, *(mark.strip() for mark in MARKS)}, "nothing is made up"
     assert merged.conflict == (OURS in merged.text)
     alone = merge(None, *texts[1:])
@@ -52,15 +53,21 @@ def test_both_versions_are_kept_where_they_contradict_each_other() -> None:
     assert merge(long, "first\n" + long, long + "last\n").text == "first\n" + long + "last\n"
 
 
+MARKED = ["- [ ] a", "- [x] b", "# Goal", "## Next action", "Blockers: none of ours", "\\# c", "\\", "\\d+", "Goal:"]
 TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), min_size=1, max_size=12)
 SAID = TEXT.filter(lambda it: it.strip().rstrip(".").casefold() not in ("", "none", "nothing", "n/a", "-"))
-
-
-SEVERAL = st.lists(SAID, max_size=3)
-ITEMS = SEVERAL.map(tuple)
+LINE = SAID | st.sampled_from(MARKED)
+ITEMS = st.lists(SAID, max_size=3).map(tuple)
 ALL = st.builds(
-    Progress, TEXT, SAID, ITEMS, ITEMS, blockers=ITEMS, next_action=SAID, context=SEVERAL.map("\n".join)
-)  # fmt: skip
+    Progress,
+    TEXT,
+    LINE,
+    ITEMS,
+    ITEMS,
+    blockers=ITEMS,
+    next_action=LINE,
+    context=st.lists(LINE, max_size=3).map("\n".join),
+)
 
 
 @settings(max_examples=60)

@@ -57,9 +57,14 @@ def one_line(text: str) -> str:
 
 
 def _text(text: str) -> list[str]:
-    """Its lines; none of them can be taken for a heading of the page."""
+    """Its lines; none of them can be taken for anything else on the page."""
     lines = text.strip().split("\n") if text.strip() else []
-    return [f"\\{line}" if line.lstrip().startswith("#") or _label_of(line) else line for line in lines]
+    return [f"\\{line}" if _is_marked(line) else line for line in lines]
+
+
+def _is_marked(line: str) -> bool:
+    """Whether a line would be taken for a heading or a box, or is one that would not, for a stroke before it."""
+    return line.lstrip().startswith(("#", "\\")) or bool(_BOX.fullmatch(line)) or _label_of(line) is not None
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
@@ -100,12 +105,14 @@ class _Section:
             self._part = label[0]
             if label[1]:
                 self._item(label[1])
+        elif line.startswith("\\") and _is_marked(line[1:]):
+            self._item(line[1:], plain=True)
         else:
-            self._item(line.removeprefix("\\"))
+            self._item(line)
 
-    def _item(self, line: str) -> None:
+    def _item(self, line: str, plain: bool = False) -> None:
         box, bullet = _BOX.fullmatch(line), _BULLET.fullmatch(line)
-        if box is not None and self._part != "context":
+        if box is not None and not plain and self._part != "context":
             (self._done if box[1] in "xX" else self._left).append(box[2].strip())
         elif self._part == "done":
             self._done.append(bullet[1].strip() if bullet is not None else line.strip())
