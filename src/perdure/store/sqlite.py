@@ -250,9 +250,12 @@ class SqliteStore(Store):
 
     def _statement(self, statement: Statement) -> Rows:
         name, told = statement.name, self._told
+        text = _TEXT[name]
+        if not text:
+            return []
         told.clear()
         try:
-            cursor = self._cursor.execute(_TEXT[name], statement.args)
+            cursor = self._cursor.execute(text, statement.args)
             rows = cursor.fetchall() if name in _RETURNS else told.copy()
         except apsw.ConstraintError as error:
             # Only a writer that is not alone can meet a row that it believed absent.

@@ -1,7 +1,7 @@
 """Named SQL: one `queries.sql` per dialect, the same names and parameters in each.
 
 A statement begins with `-- name: put_meta(key, value)` and a line that says why it exists. Arguments are bound
-by position in the order of the header; the text names them.
+by position in the order of the header; the text names them. What one dialect has nothing to do for has no text there.
 """
 
 from __future__ import annotations

@@ -404,7 +404,6 @@ SELECT owner, namespace, key, value, version, at FROM state ORDER BY owner, name
 
 -- name: lock_space(owner, namespace)
 -- One change of a namespace at a time: here the transaction has the write lock anyway.
-SELECT :owner, :namespace;
 
 -- name: set_entry(owner, namespace, key, value, version, revision, at, expires, created, lasts)
 -- Fold of a StateChange; the newest wins in whatever order the streams are folded.
@@ -1051,7 +1050,6 @@ SELECT owner, run, name, number, value, by, at FROM signals ORDER BY owner, run,
 
 -- name: lock_journal()
 -- Nobody else writes while the views are made anew: here the transaction has the write lock anyway.
-SELECT 1;
 
 -- name: clear_agents()
 -- Rebuild starts from nothing.
@@ -1179,11 +1177,9 @@ INSERT INTO task_waits (what, stream) VALUES (:what, :stream) ON CONFLICT DO NOT
 
 -- name: lock_task(stream)
 -- Before somebody looks whether a parked run is to be woken: here the transaction has the write lock anyway.
-SELECT :stream;
 
 -- name: lock_awaited(owner, agent, run)
 -- The same for the run that a parked one waits for.
-SELECT :owner, :agent, :run;
 
 -- name: wake_task(what)
 -- Fold of an answer or an event: a run that waits for it may go on.
