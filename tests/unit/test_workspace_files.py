@@ -271,6 +271,13 @@ def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
     told = json.loads(capsys.readouterr().out)
     assert told["tokens"] <= told["budget"] == 60
     assert told["dropped"]
+    monkeypatch.chdir(tmp_path)  # where there is no folder, the journal has it all
+    assert main(["bootstrap", "--store", "s.db"]) == 0
+    assert capsys.readouterr().out == page
+    Path("s.db").rename("moved.db")
+    assert main(["bootstrap", "--path", "home"]) == 2
+    assert "s.db" in capsys.readouterr().err
+    assert not Path("s.db").exists(), "nobody makes another one by looking for it"
 
 
 def test_a_killed_process_leaves_the_lock(home: Path, agent: Agent) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perdure.tokens import estimated
-from perdure.workspace.boot import bootstrap
+from perdure.workspace.boot import bootstrap, sections_of
 from perdure.workspace.documents import Document, Shelf
 from perdure.workspace.layout import checked_path, is_active
 from perdure.workspace.merging import BETWEEN, OURS, THEIRS, merge, merge_notes
@@ -99,7 +99,7 @@ def test_the_identity_comes_first_and_a_long_memory_pushes_nothing_out() -> None
     documents["memory/2026-05-02.md"] = Document("".join(f"- {number} happened\n" for number in range(2000)))
     documents |= {"memory/2026-05-01.md": Document("yesterday\n"), "memory/2026-04-30.md": Document("too old\n")}
     documents |= {"tasks/a.md": Document("- [ ] to do\n"), "tasks/b.md": Document("- [x] over\n")}
-    woken = bootstrap(Shelf(1, documents, "", ""), date(2026, 5, 2), 1000)
+    woken = bootstrap(sections_of(Shelf(1, documents, "", ""), date(2026, 5, 2)), 1000)
     assert woken.tokens <= 1000
     assert [it.path for it in woken.sections] == [
         "SOUL.md", "USER.md", "AGENTS.md", "MEMORY.md", "memory/2026-05-01.md", "memory/2026-05-02.md", "tasks/a.md",

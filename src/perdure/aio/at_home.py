@@ -26,10 +26,10 @@ class AsyncAtHome(AsyncFace):
         `HANDOFF.md`. It is made when it is not there; without a path it is the nearest one above the working folder.
         In a git repository progress is committed; `git=True` makes it one, `git=False` leaves git alone.
         """
-        from ..workspace.home import nearest, opened
+        from ..workspace.home import meant, opened
         from .workspace import AsyncWorkspace
 
-        home = await self._do(opened(self._engine, nearest(path), git))
+        home = await self._do(opened(self._engine, meant(path), git))
         return AsyncWorkspace(self._engine, home)
 
     async def log(self, text: str) -> None:
@@ -47,8 +47,13 @@ class AsyncAtHome(AsyncFace):
         """What to read when waking up, from the workspace that was opened last, or the nearest one.
 
         >>> print(await agent.bootstrap())
+
+        Where there is no folder of this agent it is what the journal has of it.
         """
-        return await (await self._workspace()).bootstrap(budget, tokens=tokens)
+        from ..workspace.home import at_home, booted
+
+        home = await self._do(at_home(self._engine))
+        return await self._do(booted(self._engine, home, budget, tokens))
 
     async def handoff(self) -> AgentHandoff:
         """What this agent was doing, has decided and why, what is pending and in doubt. `str()` of it is Markdown.
@@ -57,16 +62,8 @@ class AsyncAtHome(AsyncFace):
 
         If a workspace is open it is written to HANDOFF.md. SIGTERM writes that by itself, as every end of a run does.
         """
-        from ..handoff.desk import AgentHandoff
+        from ..handoff.desk import desk_of
+        from ..workspace.home import handed_over
 
-        engine = self._engine
-        if engine.home is not None:
-            await (await self._workspace()).handoff()
-        await self._read(engine.ensure_agent)
-        return await self._read(lambda: AgentHandoff(engine.store, engine.name, engine.stream))
-
-    async def _workspace(self) -> AsyncWorkspace:
-        from .workspace import AsyncWorkspace
-
-        home = self._engine.home
-        return await self.workspace() if home is None else AsyncWorkspace(self._engine, home)
+        await self._do(handed_over(self._engine, self._engine.home))
+        return await self._read(lambda: desk_of(self._engine))

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from datetime import date
 
 from ..engine import Engine
-from ..handoff.desk import AgentHandoff
+from ..handoff.desk import desk_of
 from ..limits import LOG_DAYS
 from ..state import waiting_room
 from ..tokens import Tokens
 from ..workspace import documents
 from ..workspace.boot import BUDGET, Bootstrap
 from ..workspace.documents import FileVersion
-from ..workspace.home import Home, booted, compact, in_step, log, must_have_context, standing
+from ..workspace.home import Home, booted, compact, handed_over, in_step, log, must_have_context, shown, standing
 from ..workspace.layout import CONTEXTS, HANDOFF, TASKS, checked_path, path_in
 from ..workspace.progress import Progress, gather
 from ..workspace.syncing import Synced
@@ -64,8 +64,7 @@ class AsyncWorkspace(AsyncFace):
 
     async def read(self, path: str) -> str | None:
         """The text of a file; None when it is not there. Edits that were not synced yet are synced first."""
-        checked_path(path)
-        await self._in_step()
+        await self._in_step(checked_path(path))
         found = await self._read(lambda: documents.shelf_of(self._engine))
         return found.documents[path].text if path in found.documents else None
 
@@ -75,7 +74,7 @@ class AsyncWorkspace(AsyncFace):
         >>> await workspace.write("MEMORY.md", "The user prefers trains.")
         """
         await self._do(documents.write(self._engine, path, text))
-        await self._in_step()
+        await self._in_step(path)
 
     async def append(self, path: str, text: str) -> None:
         """Add lines to the end of a file. Inside a step they land with the step.
@@ -83,12 +82,12 @@ class AsyncWorkspace(AsyncFace):
         >>> await workspace.append("MEMORY.md", "- The user prefers trains.")
         """
         await self._do(documents.append(self._engine, path, text))
-        await self._in_step()
+        await self._in_step(path)
 
     async def delete(self, path: str) -> None:
         """Remove a file; the journal keeps what it was."""
         await self._do(documents.write(self._engine, path, None))
-        await self._in_step()
+        await self._in_step(path)
 
     async def history(self, path: str) -> list[FileVersion]:
         """Everything that a file has been, oldest first, whoever wrote it."""
@@ -130,13 +129,11 @@ class AsyncWorkspace(AsyncFace):
     async def progress(self) -> list[Progress]:
         """How far everything is, as PROGRESS.md shows it."""
         await self._in_step()
-        engine = self._engine
-        desk = await self._read(lambda: AgentHandoff(engine.store, engine.name, engine.stream))
-        return await self._read(lambda: gather(desk, engine.store, engine.stream))
+        return await self._read(lambda: gather(desk_of(self._engine)))
 
     async def handoff(self) -> str:
         """Write HANDOFF.md: what the agent was doing, has decided, what is pending and in doubt; returns its text."""
-        await self._do(in_step(self._engine, self._home, "Handed over"))
+        await self._do(handed_over(self._engine, self._home))
         return await self.read(HANDOFF) or ""
 
     async def compact(
@@ -148,10 +145,9 @@ class AsyncWorkspace(AsyncFace):
         """
         return await self._do(compact(self._engine, self._home, days, consolidate))
 
-    async def _in_step(self) -> None:
-        """Not inside a step: what it writes lands later."""
-        if waiting_room(self._engine) is None:
-            await self._do(in_step(self._engine, self._home))
+    async def _in_step(self, under: str = "") -> None:
+        """One file, or all of them."""
+        await self._do(shown(self._engine, self._home, under=under))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.path!r} of {self._engine.name!r}>"

@@ -16,10 +16,10 @@ from ..run.requests import Protocol, drive_sync
 from ..store import file_of, is_embedded, locate
 from ..workspace import documents
 from ..workspace.boot import BUDGET, Section
-from ..workspace.home import Home, booted, in_step, log, must_have_context, nearest, opened, standing
+from ..workspace.home import Home, booted, in_step, log, meant, must_have_context, nearest, opened, standing
 from ..workspace.layout import MARKER
 from ..workspace.root import Root
-from ..workspace.syncing import Synced, marker_of
+from ..workspace.syncing import Marker, Synced, marker_of
 from .output import Output, clean, counted
 from .stores import acting_as, agent_option, common, existing_store, one_agent, said_again, url_of
 
@@ -48,7 +48,10 @@ def bootstrap(budget: int, folder: str | None, agent: str | None, url: str | Non
     files are brought in step before. What did not fit is said on standard error; tokens are estimated.
     """
     out = Output(as_json)
-    with _at_home(folder, agent, url) as (engine, home):
+    # Who says which agent is meant gets what the journal has of it where there is no folder.
+    path = nearest() if folder is None and (agent or url) else meant(folder)
+    with _agent_of(path, agent, url) as engine:
+        home = _done(engine, opened(engine, path, None)) if path is not None else None
         found = _done(engine, booted(engine, home, budget))
     if as_json:
         sections = [{name: getattr(it, name) for name in Section.__struct_fields__} for it in found.sections]
@@ -93,8 +96,9 @@ def init(path: str, use_git: bool | None, agent: str | None, url: str | None, as
 def sync(folder: str | None, agent: str | None, url: str | None, as_json: bool) -> int:
     """Bring the files and the journal in step, and say what has changed."""
     out = Output(as_json)
-    with _at_home(folder, agent, url, quietly=True) as (engine, home):
-        synced: Synced = _done(engine, in_step(engine, home))
+    path = meant(folder)
+    with _agent_of(path, agent, url) as engine:
+        synced: Synced = _done(engine, in_step(engine, Home(Root(path))))
     if as_json:
         out.json(_shown(synced))
         return 0
@@ -162,32 +166,26 @@ def _done(engine: Engine, protocol: Protocol[T]) -> T:
 
 @contextmanager
 def _at_home(
-    folder: str | None,
-    agent: str | None,
-    url: str | None,
-    use_git: bool | None = None,
-    *,
-    new: bool = False,
-    quietly: bool = False,
+    folder: str | None, agent: str | None, url: str | None, use_git: bool | None = None, *, new: bool = False
 ) -> Iterator[tuple[Engine, Home]]:
-    """The agent of a workspace, and the folder, in step; with `quietly` that is left to the caller."""
-    if url is not None and not new:
-        url_of(url)  # a store that is named must be there: nobody makes one by looking for it
-    path = nearest(folder)
-    root = Root(path)
-    known = marker_of(root) if os.path.exists(os.path.join(root.path, MARKER)) else None
-    meant = url or os.environ.get("PERDURE_URL")
-    if not meant and known is not None and is_embedded(known.store) and os.path.exists(file_of(known.store) or ""):
-        meant = known.store
-    if not new and known is None:  # a folder is not made one unasked
-        hint = f"make it one: `perdure workspace init {root.path}`"
-        raise WorkspaceNotFound(f"{root.path} is no workspace", hint=hint)
-    name = agent or (known.agent if known is not None else "") or _only_agent(meant)
-    with acting_as(name, locate(meant)) as engine:
-        home = Home(root, use_git)
-        if not quietly:
-            home = _done(engine, opened(engine, path, use_git))
-        yield engine, home
+    """The agent of a workspace, and the folder, in step."""
+    path = meant(folder)
+    with _agent_of(path, agent, url, new=new) as engine:
+        yield engine, _done(engine, opened(engine, path, use_git))
+
+
+@contextmanager
+def _agent_of(path: str | None, agent: str | None, url: str | None, *, new: bool = False) -> Iterator[Engine]:
+    """The agent that is meant: that of the folder, if there is one, else the named or only one of the store."""
+    marker = marker_of(Root(path)) if path is not None and os.path.exists(os.path.join(path, MARKER)) else Marker()
+    if path is not None and not marker.agent and not new:  # a folder is not made one unasked
+        hint = f"make it one: `perdure workspace init {path}`"
+        raise WorkspaceNotFound(f"{path} is no workspace", hint=hint)
+    chosen = url or os.environ.get("PERDURE_URL") or marker.store or None
+    if not new:
+        url_of(chosen)  # it must be there: nobody makes one by looking for it
+    with acting_as(agent or marker.agent or _only_agent(chosen), locate(chosen)) as engine:
+        yield engine
 
 
 def _only_agent(url: str | None) -> str:

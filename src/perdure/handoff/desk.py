@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from .. import records as r
 from ..clock import moment_text
@@ -17,9 +18,18 @@ from ..workflows.reading import Reader
 from ..workflows.shown import label
 from . import Handoff, code, handoff_of, is_decision, value
 
+if TYPE_CHECKING:
+    from ..engine import Engine
+
 RUNS_TOLD = 5
 """Runs of an agent that are told in full; of the others there is a line."""
 TITLE = "# Handoff: "
+
+
+def desk_of(engine: Engine) -> AgentHandoff:
+    """That of an agent that is at work here."""
+    engine.ensure_agent()
+    return AgentHandoff(engine.store, engine.name, engine.stream)
 
 
 class AgentHandoff:
@@ -29,7 +39,7 @@ class AgentHandoff:
     """
 
     def __init__(self, store: Store, agent: str, owner: int) -> None:
-        self._store, self.agent, self._owner, self._unpack = store, agent, owner, tolerant(store)
+        self.store, self.agent, self.owner, self._unpack = store, agent, owner, tolerant(store)
         self._runs = list_runs(store, agent)
         self.left = [run for run in self._runs if not run.status.over]
         """The runs that are not over, the one that changed last first."""
@@ -41,7 +51,7 @@ class AgentHandoff:
         return f"<AgentHandoff of {self.agent!r}: {len(self.left)} runs are not over>"
 
     def __str__(self) -> str:
-        return self.markdown(self._store.clock.wall_ms())
+        return self.markdown(self.store.clock.wall_ms())
 
     def markdown(self, at: int = 0) -> str:
         """The page of the agent, and those of the runs that it has not finished.
@@ -60,7 +70,7 @@ class AgentHandoff:
             lines += ["", f"## {title}", "", *part] if part else []
         over = len(self._runs) - len(self.left)
         lines += ["", f"{over} more {'run is' if over == 1 else 'runs are'} over."] if over else []
-        usage = usage_of(usage_lines(self._store, self.agent))
+        usage = usage_of(usage_lines(self.store, self.agent))
         lines += ["", "## Cost", "", str(usage)] if usage.calls else []
         return "\n".join([*lines, *(f"\n{brief.markdown(2, at)}".rstrip() for brief in self.briefs)]) + "\n"
 
@@ -78,28 +88,28 @@ class AgentHandoff:
                 yield f"- run {code(brief.summary.id)} waits: {question.kind} {code(question.text)}"
 
     def _workflows(self) -> Iterator[str]:
-        reader = Reader(self._store, unpack=self._unpack)
+        reader = Reader(self.store, unpack=self._unpack)
         for plan in (reader.bare(which) for which in reader.listed(self.agent)):
             if left := plan.possible():
                 yield f"- {code(plan.name)}: {plan.done} of {len(plan.steps)} steps done, next {code(label(left[0]))}"
 
     def _spaces(self) -> list[str]:
-        rows = self._store.read("spaces_in_use", (self._owner, self._store.clock.wall_ms()))
+        rows = self.store.read("spaces_in_use", (self.owner, self.store.clock.wall_ms()))
         shown = [(name, keys) for name, _, keys, _ in rows if not name.startswith(OURS)]
         return [f"- {code(name)}: {keys} {'key' if keys == 1 else 'keys'}" for name, keys in shown]
 
     def _checkpoints(self) -> list[str]:
         newest: dict[str, tuple[int, int]] = {}
-        for name, version, _, _, at in self._store.read("checkpoints_of", (self._owner,)):
+        for name, version, _, _, at in self.store.read("checkpoints_of", (self.owner,)):
             newest[name] = version, at
         lines = [f"- {code(name)}: version {version} of {moment_text(at)}" for name, (version, at) in newest.items()]
         return lines[-10:]
 
     def _decisions(self) -> list[str]:
-        kinds = tuple(kind for kind in known_kinds(self._store, [self._owner]) if is_decision(kind))
+        kinds = tuple(kind for kind in known_kinds(self.store, [self.owner]) if is_decision(kind))
         if not kinds:
             return []
-        book = Book(self._store, self._owner, self.agent, Kinds(), self._unpack)
+        book = Book(self.store, self.owner, self.agent, Kinds(), self._unpack)
         pages = Pages(lambda: book, Asked(kinds, last=10, typed=False))
         found = [event for page in iter(pages.turn, []) for event in page]
         return [

@@ -27,10 +27,10 @@ class AtHome(Face):
         `HANDOFF.md`. It is made when it is not there; without a path it is the nearest one above the working folder.
         In a git repository progress is committed; `git=True` makes it one, `git=False` leaves git alone.
         """
-        from ..workspace.home import nearest, opened
+        from ..workspace.home import meant, opened
         from .workspace import Workspace
 
-        home = self._do(opened(self._engine, nearest(path), git))
+        home = self._do(opened(self._engine, meant(path), git))
         return Workspace(self._engine, home)
 
     def log(self, text: str) -> None:
@@ -48,8 +48,13 @@ class AtHome(Face):
         """What to read when waking up, from the workspace that was opened last, or the nearest one.
 
         >>> print(agent.bootstrap())
+
+        Where there is no folder of this agent it is what the journal has of it.
         """
-        return (self._workspace()).bootstrap(budget, tokens=tokens)
+        from ..workspace.home import at_home, booted
+
+        home = self._do(at_home(self._engine))
+        return self._do(booted(self._engine, home, budget, tokens))
 
     def handoff(self) -> AgentHandoff:
         """What this agent was doing, has decided and why, what is pending and in doubt. `str()` of it is Markdown.
@@ -58,16 +63,8 @@ class AtHome(Face):
 
         If a workspace is open it is written to HANDOFF.md. SIGTERM writes that by itself, as every end of a run does.
         """
-        from ..handoff.desk import AgentHandoff
+        from ..handoff.desk import desk_of
+        from ..workspace.home import handed_over
 
-        engine = self._engine
-        if engine.home is not None:
-            (self._workspace()).handoff()
-        self._read(engine.ensure_agent)
-        return self._read(lambda: AgentHandoff(engine.store, engine.name, engine.stream))
-
-    def _workspace(self) -> Workspace:
-        from .workspace import Workspace
-
-        home = self._engine.home
-        return self.workspace() if home is None else Workspace(self._engine, home)
+        self._do(handed_over(self._engine, self._engine.home))
+        return self._read(lambda: desk_of(self._engine))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Sequence
-from datetime import date
+from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,6 +14,7 @@ from .. import records as r
 from .. import state
 from ..errors import PerdureError, VersionConflict, WorkspaceNotFound
 from ..failpoints import Site
+from ..handoff.desk import RUNS_TOLD
 from ..journal.landing import Unchanged
 from ..limits import LOG_DAYS
 from ..run.core import RunCore
@@ -22,14 +23,15 @@ from ..runs import must_exist, summary_of
 from ..state import waiting_room
 from ..tokens import Tokens
 from . import git
-from .boot import BUDGET, Bootstrap, bootstrap
-from .documents import SPACE, ask, encoded, shelf_of
+from .boot import BUDGET, Bootstrap, Section, bootstrap, sections_of
+from .documents import SPACE, Document, ask, encoded, shelf_of
 from .layout import ARCHIVE, CONTEXTS, GENERATED, LOGS, MARKER, MEMORY, PROGRESS, TASKS, day_of, named, path_in
-from .logs import Consolidate, consolidated, old_logs, today
+from .logs import Consolidate, consolidated, logged_since, old_logs, today, with_lines
 from .logs import log as note_log
-from .progress_text import one_line
+from .progress import all_said
+from .progress_text import one_line, render
 from .root import Root
-from .syncing import Only, Synced, files_in, marker_of, sync
+from .syncing import Synced, files_in, marker_of, sync
 
 if TYPE_CHECKING:
     from ..engine import Engine
@@ -43,16 +45,30 @@ class Home(msgspec.Struct, frozen=True):
     """Whether changes are committed: True makes a repository, False leaves one alone, None uses one that is there."""
 
 
-def nearest(path: str | os.PathLike[str] | None = None) -> str:
-    """The folder that is meant: the named one, else the nearest workspace above the working folder."""
-    if path is not None:
-        return os.fspath(path)
+def nearest() -> str | None:
+    """The nearest workspace: the working folder or one above it."""
     folder, above = os.getcwd(), ""
     while folder != above:
         if os.path.isfile(os.path.join(folder, MARKER)):
             return folder
         above, folder = folder, os.path.dirname(folder)
-    raise WorkspaceNotFound(f"neither {os.getcwd()} nor a folder above it is a workspace")
+    return None
+
+
+def meant(path: str | os.PathLike[str] | None = None) -> str:
+    """The folder that is meant: the named one, else the nearest workspace."""
+    found = os.fspath(path) if path is not None else nearest()
+    if found is None:
+        raise WorkspaceNotFound(f"neither {os.getcwd()} nor a folder above it is a workspace")
+    return found
+
+
+def at_home(engine: Engine) -> Protocol[Home | None]:
+    """The folder that is open, else the nearest one if it is this agent's."""
+    path = nearest() if engine.home is None else None
+    if path is None or (yield Read(marker_of, (Root(path),))).agent != engine.name:
+        return engine.home
+    return (yield from opened(engine, path, None))
 
 
 def opened(engine: Engine, path: str, use_git: bool | None) -> Protocol[Home]:
@@ -72,10 +88,10 @@ def opened(engine: Engine, path: str, use_git: bool | None) -> Protocol[Home]:
     return home
 
 
-def in_step(engine: Engine, home: Home, message: str = "", only: Only = lambda path: True) -> Protocol[Synced]:
+def in_step(engine: Engine, home: Home, message: str = "", under: str = "") -> Protocol[Synced]:
     """Bring the folder in step, and commit it when something significant has changed."""
     yield Read(home.root.make)  # somebody may have removed it: then all of it is written again
-    synced: Synced = yield from sync(engine, home.root, only)
+    synced: Synced = yield from sync(engine, home.root, under)
     told = message or _message(synced)
     if home.git is False or not told:
         return synced
@@ -102,18 +118,27 @@ def _message(synced: Synced) -> str:
 # -- what an agent does with it ---------------------------------------------------------------------------------------
 
 
+def shown(engine: Engine, home: Home | None, message: str = "", under: str = "") -> Protocol[None]:
+    """The files show what was written, if there are any. Inside a step nothing has landed yet: then they do later."""
+    if home is not None and waiting_room(engine) is None:
+        yield from in_step(engine, home, message, under)
+
+
 def log(engine: Engine, text: str) -> Protocol[None]:
-    """`agent.log`: noted in the journal, and shown in the file of the day, if there is a folder."""
+    """`agent.log`: noted in the journal, and shown in the file of the day."""
     yield from note_log(engine, text)
-    if engine.home is not None and waiting_room(engine) is None:
-        yield from in_step(engine, engine.home, only=lambda path: path.startswith(f"{LOGS}/"))
+    yield from shown(engine, engine.home, under=f"{LOGS}/")
 
 
 def reported(engine: Engine, what: dict[str, Any], run: str) -> Protocol[None]:
-    """After `run.progress`: the file shows it, unless it waits for the end of a step."""
-    if engine.home is not None and waiting_room(engine) is None:
-        done = f"Done: {'; '.join(map(one_line, what['done']))}" if what.get("done") else ""
-        yield from in_step(engine, engine.home, f"{done} ({one_line(run)})" if done else "", lambda it: it == PROGRESS)
+    """After `run.progress`: the file shows it."""
+    done = f"Done: {'; '.join(map(one_line, what['done']))} ({one_line(run)})" if what.get("done") else ""
+    yield from shown(engine, engine.home, done, PROGRESS)
+
+
+def handed_over(engine: Engine, home: Home | None) -> Protocol[None]:
+    """`agent.handoff`: all files say how it stands now."""
+    yield from shown(engine, home, "Handed over")
 
 
 def run_ended(run: RunCore, error: BaseException | None) -> Protocol[None]:
@@ -134,11 +159,31 @@ def _ending(run: RunCore, error: BaseException | None) -> str:
     return f"{status}: {type(error).__name__}" if status == r.Status.FAILED else str(status)
 
 
-def booted(engine: Engine, home: Home, budget: int = BUDGET, tokens: Tokens | None = None) -> Protocol[Bootstrap]:
-    """What an agent reads when it wakes up, in step with the files and with old logs put away."""
-    yield from compact(engine, home)
-    shelf = yield Read(shelf_of, (engine,))
-    return bootstrap(shelf, today(engine), budget, tokens)
+def booted(
+    engine: Engine, home: Home | None, budget: int = BUDGET, tokens: Tokens | None = None
+) -> Protocol[Bootstrap]:
+    """What an agent reads when it wakes up; with a folder, in step with its files, and with old logs put away."""
+    if home is not None:
+        yield from compact(engine, home)
+    sections = yield Read(waking, (engine, tokens))
+    if not sections:
+        raise WorkspaceNotFound(f"agent {engine.name!r} has no workspace, and there is none above {os.getcwd()}")
+    return bootstrap(sections, budget, tokens)
+
+
+def waking(engine: Engine, tokens: Tokens | None = None) -> tuple[Section, ...]:
+    """The same whole, from the journal alone: it is there on a host that has no folder of the agent, too."""
+    if not engine.is_known():
+        return ()
+    shelf, now = shelf_of(engine), today(engine)
+    documents = dict(shelf.documents)
+    for path, lines in logged_since(engine, shelf.logged, now - timedelta(days=1)).lines.items():
+        before = documents.get(path)
+        documents[path] = Document(with_lines(before.text if before is not None else None, path, lines))
+    if PROGRESS not in documents:  # no folder has shown any yet
+        said = all_said(engine.store, engine.name, engine.stream)
+        documents[PROGRESS] = Document(render([*said.values()][-RUNS_TOLD:]))
+    return sections_of(msgspec.structs.replace(shelf, documents=documents), now, tokens)
 
 
 def compact(

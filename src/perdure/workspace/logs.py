@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import date, datetime
+from datetime import date, datetime, time
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from ..clock import moment
 from ..errors import ValueTooLarge
-from ..events.positions import BEGINNING, placed, read_token, settled_end
+from ..events.positions import BEGINNING, Position, at_time, placed, read_token, settled_end
 from ..events.reading import Book, Event, book_of
 from ..events.writing import append
 from ..limits import EVENTS_OF_PAGE_MAX, LOG_CHARACTERS_MAX, LOG_DAYS
@@ -44,22 +44,29 @@ class Logged(msgspec.Struct, frozen=True):
     """The position of the last of them."""
 
 
-def logged_since(engine: Engine, position: str) -> Logged:
-    """What has been logged after a position. What may still appear before something that is there is left for later."""
+def logged_since(engine: Engine, position: str, day: date | None = None) -> Logged:
+    """What has been logged after a position, from a `day` on if that is later.
+
+    What may still appear before something that is there is left for later.
+    """
     book, lines, upto = book_of(engine), dict[str, str](), position
     if book is None:
         return Logged(lines, upto)
-    while events := _page(book, upto):
+    after = max(
+        placed(book.store, book.owner, read_token(position)),
+        at_time(book.store, book.owner, datetime.combine(day, time()).astimezone()) if day is not None else BEGINNING,
+    )
+    while events := _page(book, after):
         for event in events:
             path = log_of(_local(event.at).date())
             lines[path] = lines.get(path, "") + _line(event)
         upto = events[-1].position
+        after = read_token(upto)
     return Logged(lines, upto)
 
 
-def _page(book: Book, after: str) -> list[Event]:
-    since = placed(book.store, book.owner, read_token(after)) if after else BEGINNING
-    rows = book.rows((KIND,), 0, since, settled_end(book.store), EVENTS_OF_PAGE_MAX)
+def _page(book: Book, after: Position) -> list[Event]:
+    rows = book.rows((KIND,), 0, after, settled_end(book.store), EVENTS_OF_PAGE_MAX)
     return book.events(rows, typed=False)
 
 

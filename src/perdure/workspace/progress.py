@@ -122,9 +122,9 @@ def all_said(store: Store, agent: str, owner: int) -> dict[str, Progress]:
 # -- what is known ----------------------------------------------------------------------------------------------------
 
 
-def gather(desk: AgentHandoff, store: Store, owner: int, also: Sequence[Said] = ()) -> list[Progress]:
+def gather(desk: AgentHandoff, also: Sequence[Said] = ()) -> list[Progress]:
     """How far everything is that an agent has begun: the agent itself, its runs, its workflows."""
-    spoken = all_said(store, desk.agent, owner)
+    store, spoken = desk.store, all_said(desk.store, desk.agent, desk.owner)
     for name, what in also:
         spoken[name] = spoken.get(name, Progress(name)).changed(what)
     plans = list(_plans(store, desk.agent))

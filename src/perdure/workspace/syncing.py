@@ -8,7 +8,7 @@ could be, and the next round does the rest.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,7 +17,7 @@ from .. import records as r
 from .. import state
 from ..errors import StoreBusy, VersionConflict
 from ..failpoints import Site
-from ..handoff.desk import AgentHandoff
+from ..handoff.desk import desk_of
 from ..journal.landing import Settled, Unchanged, Wanted
 from ..limits import ASIDE_SECONDS, LOCK_SECONDS_MAX
 from ..objects import pack
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 TRIES = 20
 """Rounds, when others change the documents or the files at the same time."""
 POLL_SECONDS = 0.02
-Only = Callable[[str], bool]
 
 
 class Synced(msgspec.Struct, frozen=True):
@@ -108,13 +107,15 @@ class Round(msgspec.Struct, frozen=True):
     said: tuple[Said, ...]
 
 
-def sync(engine: Engine, root: Root, only: Only = lambda path: True) -> Protocol[Synced]:
-    """Bring a folder and the journal in step; `only` some files, if not all."""
+def sync(engine: Engine, root: Root, under: str = "") -> Protocol[Synced]:
+    """Bring a folder and the journal in step; of all files those whose path begins like that."""
+    if under.startswith(f"{LOGS}/"):
+        under = f"{LOGS}/"  # one position in the events says what is in all of them
     yield Read(engine.ensure_agent)
     lock = yield from _locked(root)
     try:
         for _ in range(TRIES):
-            plan: Round = yield Read(_planned, (engine, root, only))
+            plan: Round = yield Read(_planned, (engine, root, under))
             asks: Sequence[Wanted] = yield Read(_asks, (engine, plan))
             try:
                 if asks:
@@ -157,17 +158,17 @@ def files_in(root: Root) -> list[str]:
     return paths + [path for folder in FOLDERS for name in root.names(folder) if is_path(path := f"{folder}/{name}")]
 
 
-def _planned(engine: Engine, root: Root, only: Only) -> Round:
+def _planned(engine: Engine, root: Root, under: str) -> Round:
     shelf, marker = shelf_of(engine), marker_of(root)
     if marker.agent not in ("", engine.name):
         marker = Marker()  # it was another agent's: what it was in step with is none of ours
     there, logged = files_in(root), Logged({}, shelf.logged)
-    if only(f"{LOGS}/"):
+    if f"{LOGS}/".startswith(under):
         logged = logged_since(engine, shelf.logged)
     wanted = {*there, *marker.base, *shelf.documents, *logged.lines, *IDENTITY, MEMORY, *GENERATED}
-    files = {path: _file(root, path) for path in sorted(wanted) if is_path(path) and only(path)}
+    files = {path: _file(root, path) for path in sorted(wanted) if is_path(path) and path.startswith(under)}
     said = tuple(_edits(engine, shelf, marker, files))
-    made = _made(engine, shelf, said) if {*files} & {*GENERATED} else {}
+    made = _made(engine, {*files} & {*GENERATED}, said)
     looks = (_Look(engine, path, files[path], shelf, marker) for path in files)
     changes = tuple(look.change(logged.lines.get(look.path, ""), made.get(look.path)) for look in looks)
     return Round(shelf, marker, changes, logged, said)
@@ -187,13 +188,13 @@ def _edits(engine: Engine, shelf: Shelf, marker: Marker, files: dict[str, str | 
             yield from edits(base if base is not None else known.text if known is not None else "", file)
 
 
-def _made(engine: Engine, shelf: Shelf, said: Sequence[Said]) -> dict[str, str]:
-    """The files that are made from the journal, as they are now."""
-    desk = AgentHandoff(engine.store, engine.name, engine.stream)
-    return {
-        PROGRESS: render(gather(desk, engine.store, engine.stream, said)),
-        HANDOFF: desk.markdown(),
-    }
+def _made(engine: Engine, wanted: set[str], said: Sequence[Said]) -> dict[str, str]:
+    """The files that are made from the journal, as they are now; those that are wanted."""
+    if not wanted:
+        return {}
+    desk = desk_of(engine)
+    makers = {PROGRESS: lambda: render(gather(desk, said)), HANDOFF: desk.markdown}
+    return {path: makers[path]() for path in wanted}
 
 
 def _base(engine: Engine, path: str, known: Document | None, marker: Marker) -> str | None:
