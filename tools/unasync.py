@@ -53,6 +53,7 @@ PAIRS: Pairs = [
     ("src/perdure/aio/workflows.py", "src/perdure/sync/workflows.py"),
     ("src/perdure/aio/tasks.py", "src/perdure/sync/tasks.py"),
     ("src/perdure/aio/threads.py", "src/perdure/sync/threads.py"),
+    ("src/perdure/aio/memory.py", "src/perdure/sync/memory.py"),
     ("src/perdure/aio/worker.py", "src/perdure/sync/worker.py"),
     ("src/perdure/aio/workspace.py", "src/perdure/sync/workspace.py"),
 ]

@@ -59,7 +59,8 @@
     │   ├── ThreadNotFound           PD413  no thread of that id, or no such checkpoint of it
     │   ├── ThreadConflict           PD414  another writer has gone on with the thread meanwhile
     │   ├── ThreadDeleted            PD415  the thread was deleted while somebody was at work on it
-    │   └── EventsFolded             PD421  the events of that time are in an archive
+    │   ├── EventsFolded             PD421  the events of that time are in an archive
+    │   └── MemoryNotFound           PD430  no memory of that id, or it was forgotten
     ├── WorkspaceProblem             the folder that people read
     │   ├── WorkspaceNotFound        PD601  no workspace here
     │   └── PathRefused              PD602  no file of a workspace, or a link out of it
@@ -540,6 +541,13 @@ class ThreadDeleted(CallProblem):
 
     code = "PD415"
     hint = "start again without a checkpoint id: the thread begins anew"
+
+
+class MemoryNotFound(CallProblem, LookupError):
+    """There is no memory of that id, or it was forgotten."""
+
+    code = "PD430"
+    hint = "`perdure memory list` shows which there are; what was forgotten cannot be brought back"
 
 
 class ArtifactNotFound(CallProblem, LookupError):

@@ -54,6 +54,7 @@ class Site(StrEnum):
     REPLAY = "event.replay"
     WORKFLOW = "workflow.write"
     THREAD = "thread.write"
+    MEMORY = "memory.write"
     SEAL = "stream.seal"
     COLLECT = "objects.collect"
     SHRINK = "store.shrink"

@@ -200,3 +200,12 @@ PROGRESS_ITEMS_MAX = 200
 
 GIT_SECONDS_MAX = 30.0
 """For one command of git: who works is not held up by it for ever."""
+
+MEMORY_CHARACTERS_MAX = 1_000_000
+"""Of one memory: longer things are artifacts."""
+
+MEMORY_TAGS_MAX = 100
+"""Of one memory."""
+
+MEMORIES_COMPARED_MAX = 200
+"""With how many that are about the same thing a new memory is compared, newest first."""

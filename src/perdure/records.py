@@ -11,7 +11,16 @@ from enum import IntEnum
 
 import msgspec
 
-from . import fold_records, fork_records, order_records, plan_records, task_records, thread_records
+from . import (
+    fold_records,
+    fork_records,
+    memory_records,
+    order_records,
+    plan_records,
+    task_records,
+    thread_records,
+    version_records,
+)
 from .errors import JournalDamaged, StoreTooNew
 from .process import Holder
 
@@ -39,6 +48,14 @@ Want = task_records.Want
 ThreadPut = thread_records.ThreadPut
 ThreadWrote = thread_records.ThreadWrote
 ThreadDropped = thread_records.ThreadDropped
+CheckpointMade = version_records.CheckpointMade
+CheckpointDropped = version_records.CheckpointDropped
+ArtifactSaved = version_records.ArtifactSaved
+ArtifactDropped = version_records.ArtifactDropped
+MemoryKept = memory_records.MemoryKept
+MemorySeen = memory_records.MemorySeen
+MemoryWithdrawn = memory_records.MemoryWithdrawn
+MemoryForgotten = memory_records.MemoryForgotten
 Usage = fold_records.Usage
 Saved = fold_records.Saved
 Carried = fold_records.Carried
@@ -94,49 +111,6 @@ class StateChange(Record, frozen=True, tag=1):
     """Milliseconds for which it is to be seen after somebody has last read it; 0 when reading does not matter."""
     since: int = 0
     """Of a change that only moves `expires`, because somebody has read it: when the value was set. It is no version."""
-
-
-class CheckpointMade(Record, frozen=True, tag=2):
-    """A named snapshot; `value` is a packed tree. Versions are counted for each name."""
-
-    owner: int
-    name: str
-    version: int
-    value: bytes
-    labels: tuple[str, ...] = ()
-    meta: bytes = b""
-
-
-class CheckpointDropped(Record, frozen=True, tag=3):
-    """It is not wanted any more, and what only it refers to may be collected."""
-
-    owner: int
-    name: str
-    version: int
-
-
-class ArtifactSaved(Record, frozen=True, tag=4):
-    """A version of an artifact; `value` is the packed tree of its bytes. Versions are counted for each name."""
-
-    owner: int
-    name: str
-    version: int
-    value: bytes
-    size: int
-    digest: bytes
-    """SHA-256 of all bytes."""
-    kind: str
-    """What it is read back as: `bytes`, `file`, `array` or `arrays`."""
-    labels: tuple[str, ...] = ()
-    note: str = ""
-
-
-class ArtifactDropped(Record, frozen=True, tag=5):
-    """It is not wanted any more, and what only it refers to may be collected."""
-
-    owner: int
-    name: str
-    version: int
 
 
 class Happened(Record, frozen=True, tag=6):
@@ -434,6 +408,10 @@ class Kind(IntEnum):
     CLEANUP_BEGAN = 68
     FORKED = 70
     UNDONE = 71
+    MEMORY_KEPT = 90
+    MEMORY_SEEN = 91
+    MEMORY_WITHDRAWN = 92
+    MEMORY_FORGOTTEN = 93
 
 
 CLASS_OF: dict[int, type[Record]] = {
@@ -470,6 +448,10 @@ CLASS_OF: dict[int, type[Record]] = {
     Kind.CLEANUP_BEGAN: CleanupBegan,
     Kind.FORKED: Forked,
     Kind.UNDONE: Undone,
+    Kind.MEMORY_KEPT: MemoryKept,
+    Kind.MEMORY_SEEN: MemorySeen,
+    Kind.MEMORY_WITHDRAWN: MemoryWithdrawn,
+    Kind.MEMORY_FORGOTTEN: MemoryForgotten,
 }
 KIND_OF: dict[type[Record], int] = {record: int(kind) for kind, record in CLASS_OF.items()}
 _DECODERS = {kind: msgspec.msgpack.Decoder(record) for kind, record in CLASS_OF.items()}

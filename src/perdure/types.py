@@ -16,6 +16,7 @@ from .codec.restored import Restored
 from .events.reading import Event
 from .handoff import Handoff
 from .handoff.desk import AgentHandoff
+from .memory.found import Memory, Recalled
 from .orders import RunOrder
 from .retention import GcReport
 from .run.history import Stays
@@ -48,8 +49,10 @@ __all__ = [
     "Fork",
     "GcReport",
     "Handoff",
+    "Memory",
     "Progress",
     "Question",
+    "Recalled",
     "Restored",
     "RunDiff",
     "RunInfo",

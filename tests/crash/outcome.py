@@ -67,6 +67,8 @@ async def report(cast: Cast) -> None:
     saved = await out(cast.agent.artifacts.list())
     found["artifacts"] = [[it.name, it.version, it.digest] for it in saved]
     found["loaded"] = not saved or await out(cast.agent.artifacts.load("plan")) == WEIGHTS
+    known = await out(cast.agent.memory.list(all=True))
+    found["memories"] = sorted([it.text, it.step, len(it.meta), it.place] for it in known)
     flows = await out(cast.agent.workflows.list())
     found["workflow"] = [[it.step, it.status, it.claimed_by] for flow in flows for it in flow.steps]
     found["views that differ from the journal"] = [str(one) for one in rebuild.check(store)]

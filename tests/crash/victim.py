@@ -97,6 +97,7 @@ async def read_and_think(cast: Cast, run: Any) -> None:
         await out(cast.agent.state.set("trip", "plan", LARGE, if_version=0))
         await out(cast.agent.checkpoint.create("planned", {"plan": LARGE, "next": subject}))
         await out(cast.agent.artifacts.save("plan", WEIGHTS))
+        await out(cast.agent.memory.remember(f"planned {subject}", kind="episodic"))
         return LARGE
 
     async def flaky() -> str:
@@ -146,6 +147,10 @@ async def write_in_the_open(cast: Cast, run: Any) -> None:
     assert await out(cast.agent.checkpoint.delete("spare")) >= 1  # and those of earlier starts
     await out(cast.agent.artifacts.save("spare", LARGE.encode()))
     assert await out(cast.agent.artifacts.delete("spare")) >= 1
+    await out(cast.agent.memory.remember("The traveller likes trains", about="traveller", meta={"why": LARGE}))
+    assert [it.text for it in await out(cast.agent.memory.recall("who likes trains?", k=1))] == [
+        "The traveller likes trains"
+    ]
     await out(cast.agent.send_event(run.id, "go", {"token": run.state["token"]}))
     assert "token" in await out(run.wait_event("go"))
     await out(run.sleep(datetime.fromtimestamp(0, UTC)))  # over: how often it starts must not depend on time

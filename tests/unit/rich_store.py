@@ -144,6 +144,7 @@ def _keep(agent: Agent) -> None:
     agent.workflows.create("report", ["search", "think", "send"])
     agent.send_event("later", "paid", {"euro": 7}, by="ann")
     _converse(agent)
+    _know(agent)
     _hand_over(agent)
 
 
@@ -164,6 +165,15 @@ def _converse(agent: Agent) -> None:
     agent.threads.copy("talk", "gone")
     agent.threads.prune("talk", keep_last=2)
     agent.threads.delete("gone")
+
+
+def _know(agent: Agent) -> None:
+    """Memories: a large one, one that was known, one that took another's place, one against another."""
+    agent.memory.remember(LARGE[:8] + NOISE.hex(), kind="episodic", user="ann", tags=["a", "b"], meta={"page": LARGE})
+    city = agent.memory.remember("Ann lives in Paris", about="ann", valid_from="2020-01-01")
+    agent.memory.remember("Ann lives in Paris!", about="ann", source="mail")
+    agent.memory.remember("Ann lives in Rome", about="ann", trust=0.2)
+    agent.memory.remember("Ann moved to Oslo", about="ann", supersedes=city, derived_from=city)
 
 
 def _hand_over(agent: Agent) -> None:

@@ -61,7 +61,7 @@ def test_every_view_and_every_column_is_compared(raw: apsw.Connection) -> None:
 
 
 def another(value: object) -> object:
-    if isinstance(value, int):
+    if isinstance(value, int | float):
         return value + 1
     return value + b"x" if isinstance(value, bytes) else f"{value}x"
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ..retention import GcReport
     from .artifacts import AsyncArtifacts
     from .events import AsyncEvents
+    from .memory import AsyncMemories
     from .tasks import AsyncQueues, AsyncTask
     from .threads import AsyncThreads
     from .worker import AsyncWorker
@@ -93,6 +94,13 @@ class AsyncAgent(AsyncAtHome):
         from .events import AsyncEvents
 
         return AsyncEvents(self._engine)
+
+    @property
+    def memory(self) -> AsyncMemories:
+        """What this agent knows beyond a run."""
+        from .memory import AsyncMemories
+
+        return AsyncMemories(self._engine)
 
     @property
     def threads(self) -> AsyncThreads:

@@ -10,6 +10,7 @@ from ..errors import AlreadyAnswered
 from ..plan_records import encode_part
 from ..store.base import Statement
 from ..task_records import NEVER, event_wanted
+from .fold_memories import FOLDS as _OF_MEMORIES
 
 RUN_STATE = ""
 """The namespace of `run.state`; named ones belong to the agent."""
@@ -38,6 +39,8 @@ VIEWS = (
     "thread_lives",
     "thread_points",
     "thread_writes",
+    "memories",
+    "memory_marks",
 )
 """Every table that `rebuild` can make anew from the journal."""
 
@@ -377,4 +380,5 @@ _FOLDS: dict[type[r.Record], Fold] = {
     r.Folded: _folded,
     r.Forked: _forked,
     r.Undone: _undone,
+    **_OF_MEMORIES,
 }

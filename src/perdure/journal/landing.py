@@ -14,6 +14,7 @@ from ..store.base import Script, Statement, Store, decide
 from .append import Append, Head, Signer
 from .documents import Document, documents_of, state_place
 from .marks import Mark, decided_marks
+from .memories import Keep, Told, decided_memories
 from .plans import Draft, Move, decided_moves
 from .puts import Put, decided_puts
 from .signals import Signal, numbered
@@ -70,7 +71,7 @@ class Unchanged(msgspec.Struct, frozen=True):
     revision: int
 
 
-Wanted = Ask | Unchanged | Mark | Put | Signal | Draft | Move | Start | Again | Settled
+Wanted = Ask | Unchanged | Mark | Put | Signal | Draft | Move | Start | Again | Settled | Keep | Told
 """What is to be written to an agent."""
 
 
@@ -97,7 +98,10 @@ _NOTHING = Entry()
 
 
 class Land(Append):
-    """Entries, the first of which carries what is written to agents, decided inside the transaction."""
+    """Entries, the first of which carries what is written to agents, decided inside the transaction.
+
+    Memories are entries of their own, behind the first.
+    """
 
     __slots__ = ("_asks", "_entries", "_made", "_store", "landed")
 
@@ -137,9 +141,15 @@ class Land(Append):
                 made += also
         self.landed = tuple(landed)
         first, *rest = self._entries
-        if not landed and isinstance(first, records.Landed):
+        memories: list[records.Record] = []
+        if about := [ask for ask in self._asks if isinstance(ask, Keep | Told)]:
+            memories, also = yield from decided_memories(about, self._store, first)
+            made += also
+        says = landed or not isinstance(first, records.Landed)
+        entries = [msgspec.structs.replace(first, landed=self.landed)] if says else []
+        if not entries and not memories:
             return self.head.seq
-        self.bring([msgspec.structs.replace(first, landed=self.landed), *rest])
+        self.bring([*entries, *memories, *rest])
         self.objects = made
         return (yield from super().script())
 

@@ -40,6 +40,11 @@ _WORKFLOW_STEP_COLUMNS = "owner name version step revision status standing at"
 _TASK_COLUMNS = "owner run stream task queue priority key state ready_at attempts died again input digest parent at"
 _POINT_COLUMNS = "owner thread ns id life parent run stream seq at dropped"
 _WRITE_COLUMNS = "owner thread ns id stream seq life"
+_MEMORY_COLUMNS = (
+    "owner id stream seq kind about person source writer run step tags trust importance valid_from valid_to recorded "
+    "expires thread place sketch text meta ended replaced times"
+)
+_MEMORY_MARK_COLUMNS = "owner id what other stream seq at valid source trust"
 TABLES = {
     "agents": View("all_agents", ("name", "stream", "public_key", "at"), 1, "clear_agents"),
     "runs": View("all_runs", tuple(_RUN_COLUMNS.split()), 1, "clear_runs"),
@@ -64,6 +69,8 @@ TABLES = {
     "thread_lives": View("all_thread_lives", ("owner", "thread", "life", "whole", "floor"), 2, "clear_thread_lives"),
     "thread_points": View("all_thread_points", tuple(_POINT_COLUMNS.split()), 4, "clear_thread_points"),
     "thread_writes": View("all_thread_writes", tuple(_WRITE_COLUMNS.split()), 6, "clear_thread_writes"),
+    "memories": View("all_memories", tuple(_MEMORY_COLUMNS.split()), 2, "clear_memories"),
+    "memory_marks": View("all_memory_marks", tuple(_MEMORY_MARK_COLUMNS.split()), 6, "clear_memory_marks"),
 }
 assert tuple(TABLES) == VIEWS
 

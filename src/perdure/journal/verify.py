@@ -37,7 +37,7 @@ ENDS = frozenset({r.Kind.RUN_FINISHED, r.Kind.RUN_FAILED, r.Kind.RUN_INTERRUPTED
 FIRST_OF: dict[str, tuple[type[r.Record], ...]] = {
     "agent": (r.AgentCreated,),
     "run": (r.RunStarted, r.Forked),
-    "process": (r.Answered, r.Landed),
+    "process": (r.Answered, r.Landed, r.MemoryKept, r.MemorySeen, r.MemoryWithdrawn, r.MemoryForgotten),
 }
 """What a stream of each kind begins with."""
 

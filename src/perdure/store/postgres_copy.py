@@ -76,6 +76,12 @@ _VIEWS = {
     "dropped) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     "all_thread_writes": "INSERT INTO thread_writes (owner, thread, ns, id, stream, seq, life) "
     "VALUES (?, ?, ?, ?, ?, ?, ?)",
+    "all_memories": "INSERT INTO memories (owner, id, stream, seq, kind, about, person, source, writer, run, step, "
+    "tags, trust, importance, valid_from, valid_to, recorded, expires, thread, place, sketch, text, meta, ended, "
+    "replaced, times) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    "all_memory_marks": "INSERT INTO memory_marks (owner, id, what, other, stream, seq, at, valid, source, trust) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    "all_memory_uses": "INSERT INTO memory_uses (owner, id, uses, last) VALUES (?, ?, ?, ?)",
     "all_seals": "INSERT INTO seals (stream, seq, chain, streams, public_key, signature) VALUES (?, ?, ?, ?, ?, ?)",
 }
 """By the query that reads them."""

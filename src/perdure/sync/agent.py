@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ..retention import GcReport
     from .artifacts import Artifacts
     from .events import Events
+    from .memory import Memories
     from .tasks import Queues, Task
     from .threads import Threads
     from .worker import Worker
@@ -94,6 +95,13 @@ class Agent(AtHome):
         from .events import Events
 
         return Events(self._engine)
+
+    @property
+    def memory(self) -> Memories:
+        """What this agent knows beyond a run."""
+        from .memory import Memories
+
+        return Memories(self._engine)
 
     @property
     def threads(self) -> Threads:

@@ -1618,3 +1618,147 @@ ORDER BY at DESC, namespace, key LIMIT :count OFFSET :skipped;
 SELECT namespace, key, value, version, at, expires, created, lasts FROM entries
 WHERE owner = :owner AND (namespace, key) IN (SELECT it ->> 0, it ->> 1 FROM jsonb_array_elements(:which::jsonb) AS it)
   AND length(value) > 0 AND (expires = 0 OR expires > :now);
+
+-- name: put_memory(owner, id, stream, seq, kind, about, person, source, writer, run, step, tags, trust, importance, valid_from, valid_to, recorded, expires, thread, place, sketch, text, meta)
+-- Fold of MemoryKept. What is said of it elsewhere is looked up by `settle_memory`.
+INSERT INTO memories (owner, id, stream, seq, kind, about, person, source, writer, run, step, tags, trust, importance,
+    valid_from, valid_to, recorded, expires, thread, place, sketch, text, meta, ended, replaced, times)
+VALUES (:owner, :id, :stream, :seq, :kind, :about, :person, :source, :writer, :run, :step, :tags, :trust, :importance,
+    :valid_from, :valid_to, :recorded, :expires, :thread, :place, :sketch, :text, :meta, 0, 0, 1);
+
+-- name: mark_memory(owner, id, what, other, stream, seq, at, valid, source, trust)
+-- Fold of what an entry says of a memory, which may be folded later than the entry.
+INSERT INTO memory_marks (owner, id, what, other, stream, seq, at, valid, source, trust)
+VALUES (:owner, :id, :what, :other, :stream, :seq, :at, :valid, :source, :trust)
+ON CONFLICT (owner, id, what, other, stream, seq) DO NOTHING;
+
+-- name: settle_memory(owner, id)
+-- What the marks of a memory come to, in whatever order they and it are folded.
+UPDATE memories SET
+    ended = coalesce((SELECT min(at) FROM memory_marks AS k WHERE k.owner = :owner AND k.id = :id
+        AND (k.what = 'withdrawn' OR (k.what = 'superseded' AND NOT EXISTS (SELECT 1 FROM memory_marks AS w
+            WHERE w.owner = :owner AND w.id = k.other AND w.what = 'withdrawn')))), 0),
+    replaced = coalesce((SELECT min(CASE k.what WHEN 'withdrawn' THEN 1 ELSE k.valid END) FROM memory_marks AS k
+        WHERE k.owner = :owner AND k.id = :id
+        AND (k.what = 'withdrawn' OR (k.what = 'superseded' AND NOT EXISTS (SELECT 1 FROM memory_marks AS w
+            WHERE w.owner = :owner AND w.id = k.other AND w.what = 'withdrawn')))), 0),
+    times = 1 + (SELECT count(*) FROM memory_marks AS k WHERE k.owner = :owner AND k.id = :id AND k.what = 'again'
+        AND NOT EXISTS (SELECT 1 FROM memory_marks AS w
+            WHERE w.owner = :owner AND w.id = k.other AND w.what = 'withdrawn'))
+WHERE owner = :owner AND id = :id;
+
+-- name: drop_memory_at(stream, seq)
+-- Fold of MemoryForgotten: what an erased entry had.
+DELETE FROM memories WHERE stream = :stream AND seq = :seq;
+
+-- name: drop_marks_at(stream, seq)
+-- Fold of MemoryForgotten: what an erased entry said of others.
+DELETE FROM memory_marks WHERE stream = :stream AND seq = :seq;
+
+-- name: drop_memory_uses(owner, id)
+-- Of what was forgotten.
+DELETE FROM memory_uses WHERE owner = :owner AND id = :id;
+
+-- name: erase_event(stream, seq, digest)
+-- Takes the body of an entry away; its digest stays, so that the chain still verifies.
+UPDATE events SET body = NULL, digest = :digest WHERE stream = :stream AND seq = :seq AND body IS NOT NULL;
+
+-- name: last_place(owner, thread)
+-- The number of what was last said in a thread.
+SELECT coalesce(max(place), 0) FROM memories WHERE owner = :owner AND thread = :thread;
+
+-- name: memories_alike(owner, person, kind, about, sketch, now, count)
+-- What counts now and may say the same as a new one, or the opposite.
+SELECT id, about, source, trust, sketch, text FROM memories
+WHERE owner = :owner AND person = :person AND kind = :kind AND ended = 0 AND (expires = 0 OR expires > :now)
+  AND ((about = :about AND about <> '') OR sketch = :sketch) ORDER BY recorded DESC, id DESC LIMIT :count;
+
+-- name: memories_by_id(owner, ids)
+-- Some of them, whatever has become of them; ids are a list in JSON.
+SELECT m.id, m.stream, m.seq, m.kind, m.about, m.person, m.source, m.writer, m.run, m.step, m.tags, m.trust,
+       m.importance, m.valid_from, m.valid_to, m.recorded, m.expires, m.thread, m.place, m.sketch, m.text, m.meta,
+       m.ended, m.replaced, m.times, coalesce(u.uses, 0), coalesce(u.last, 0)
+FROM memories AS m LEFT JOIN memory_uses AS u ON u.owner = m.owner AND u.id = m.id
+WHERE m.owner = :owner AND m.id IN (SELECT value FROM jsonb_array_elements_text(:ids::jsonb));
+
+-- name: memories_again(owner, ids)
+-- Which memories were asked for once more under these ids.
+SELECT other, id FROM memory_marks WHERE owner = :owner AND what = 'again' AND other IN (SELECT value FROM jsonb_array_elements_text(:ids::jsonb));
+
+-- name: marks_of(owner, ids)
+-- What is said of memories, and what they say of others.
+SELECT id, what, other, at, valid, source, trust, stream, seq FROM memory_marks
+WHERE owner = :owner AND (id IN (SELECT value FROM jsonb_array_elements_text(:ids::jsonb)) OR other IN (SELECT value FROM jsonb_array_elements_text(:ids::jsonb)))
+ORDER BY at, stream, seq, id, what, other;
+
+-- name: memories_page(owner, kind, person, source, run, min_trust, since, until, tags, all, known, moment, past, count)
+-- The newest that pass a filter; `past` is 1 when `moment` is not now.
+SELECT m.id, m.stream, m.seq, m.kind, m.about, m.person, m.source, m.writer, m.run, m.step, m.tags, m.trust,
+       m.importance, m.valid_from, m.valid_to, m.recorded, m.expires, m.thread, m.place, m.sketch, m.text, m.meta,
+       m.ended, m.replaced, m.times, coalesce(u.uses, 0), coalesce(u.last, 0)
+FROM memories AS m LEFT JOIN memory_uses AS u ON u.owner = m.owner AND u.id = m.id
+WHERE m.owner = :owner
+  AND (:kind::text = '' OR m.kind = :kind::text) AND (:person::text = '' OR m.person = :person::text)
+  AND (:source::text = '' OR m.source = :source::text) AND (:run::text = '' OR m.run = :run::text) AND m.trust >= :min_trust::double precision
+  AND m.valid_from >= :since::bigint AND m.valid_from < :until::bigint AND (:tags::text = '[]' OR m.tags::jsonb @> :tags::jsonb)
+  AND (:all::bigint = 1 OR (m.recorded <= :known::bigint AND (m.ended = 0 OR m.ended > :known::bigint OR m.replaced > :moment::bigint)
+    AND (m.expires = 0 OR m.expires > :moment::bigint)
+    AND (m.valid_to = 0 OR m.valid_to > :moment::bigint OR (:past::bigint = 0 AND m.kind = 'episodic'))
+    AND (:past::bigint = 0 OR m.valid_from <= :moment::bigint)))
+ORDER BY m.recorded DESC, m.id DESC LIMIT :count;
+
+-- name: memories_about(owner, about, kind, person, source, run, min_trust, since, until, tags, all, known, moment, past, count)
+-- The same of what is about something.
+SELECT m.id, m.stream, m.seq, m.kind, m.about, m.person, m.source, m.writer, m.run, m.step, m.tags, m.trust,
+       m.importance, m.valid_from, m.valid_to, m.recorded, m.expires, m.thread, m.place, m.sketch, m.text, m.meta,
+       m.ended, m.replaced, m.times, coalesce(u.uses, 0), coalesce(u.last, 0)
+FROM memories AS m LEFT JOIN memory_uses AS u ON u.owner = m.owner AND u.id = m.id
+WHERE m.owner = :owner AND m.about = :about::text AND m.about <> ''
+  AND (:kind::text = '' OR m.kind = :kind::text) AND (:person::text = '' OR m.person = :person::text)
+  AND (:source::text = '' OR m.source = :source::text) AND (:run::text = '' OR m.run = :run::text) AND m.trust >= :min_trust::double precision
+  AND m.valid_from >= :since::bigint AND m.valid_from < :until::bigint AND (:tags::text = '[]' OR m.tags::jsonb @> :tags::jsonb)
+  AND (:all::bigint = 1 OR (m.recorded <= :known::bigint AND (m.ended = 0 OR m.ended > :known::bigint OR m.replaced > :moment::bigint)
+    AND (m.expires = 0 OR m.expires > :moment::bigint)
+    AND (m.valid_to = 0 OR m.valid_to > :moment::bigint OR (:past::bigint = 0 AND m.kind = 'episodic'))
+    AND (:past::bigint = 0 OR m.valid_from <= :moment::bigint)))
+ORDER BY m.recorded DESC, m.id DESC LIMIT :count;
+
+-- name: memories_together(owner, thread, first, last)
+-- What was said before and after something, in its order.
+SELECT m.id, m.stream, m.seq, m.kind, m.about, m.person, m.source, m.writer, m.run, m.step, m.tags, m.trust,
+       m.importance, m.valid_from, m.valid_to, m.recorded, m.expires, m.thread, m.place, m.sketch, m.text, m.meta,
+       m.ended, m.replaced, m.times, coalesce(u.uses, 0), coalesce(u.last, 0)
+FROM memories AS m LEFT JOIN memory_uses AS u ON u.owner = m.owner AND u.id = m.id
+WHERE m.owner = :owner AND m.thread = :thread AND m.place >= :first AND m.place <= :last ORDER BY m.place, m.id;
+
+-- name: count_memories(owner)
+-- How many there are, and how many of them count.
+SELECT count(*), coalesce(sum(CASE WHEN ended = 0 THEN 1 ELSE 0 END), 0) FROM memories WHERE owner = :owner;
+
+-- name: use_memory(owner, id, uses, last)
+-- A memory was of use.
+INSERT INTO memory_uses (owner, id, uses, last) VALUES (:owner, :id, :uses, :last)
+ON CONFLICT (owner, id) DO UPDATE SET uses = memory_uses.uses + excluded.uses, last = greatest(memory_uses.last, excluded.last);
+
+-- name: all_memories()
+-- For rebuild.
+SELECT owner, id, stream, seq, kind, about, person, source, writer, run, step, tags, trust, importance, valid_from,
+    valid_to, recorded, expires, thread, place, sketch, text, meta, ended, replaced, times
+FROM memories ORDER BY owner, id;
+
+-- name: all_memory_marks()
+-- For rebuild.
+SELECT owner, id, what, other, stream, seq, at, valid, source, trust FROM memory_marks
+ORDER BY owner, id, what, other, stream, seq;
+
+-- name: all_memory_uses()
+-- For copies.
+SELECT owner, id, uses, last FROM memory_uses ORDER BY owner, id;
+
+-- name: clear_memories()
+-- Rebuild starts from nothing.
+DELETE FROM memories;
+
+-- name: clear_memory_marks()
+-- Rebuild starts from nothing.
+DELETE FROM memory_marks;

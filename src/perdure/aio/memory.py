@@ -1,0 +1,177 @@
+"""`agent.memory`: what an agent knows beyond a run."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ..durations import Duration
+from ..memory import given, keeping, reading
+from ..memory.found import EVER, Memory, Query, Recalled
+from ..memory.given import When
+from ..memory.recalling import recall
+from .face import AsyncFace
+
+Ids = str | Memory | Iterable[str | Memory]
+
+
+class AsyncMemories(AsyncFace):
+    """What an agent knows: kept, found again by words, meaning and time, replaced, forgotten.
+
+    >>> await agent.memory.remember("Alice prefers aisle seats", about="alice", user="alice")
+    >>> (await agent.memory.recall("which seat does Alice like?"))[0].text
+    'Alice prefers aisle seats'
+
+    Remembered inside a step, an effect or an item, it lands with it, once; in the open it is durable when the call
+    returns. What a step remembers is found from its end on.
+    """
+
+    async def remember(
+        self,
+        text: str,
+        *,
+        kind: str = "semantic",
+        about: str | None = None,
+        user: str | None = None,
+        tags: str | Iterable[str] = (),
+        source: str | None = None,
+        trust: float | str = 1.0,
+        importance: float = 0.5,
+        valid_from: When | None = None,
+        valid_to: When | None = None,
+        supersedes: Ids = (),
+        ttl: Duration | None = None,
+        meta: Mapping[str, Any] | None = None,
+        thread: str | None = None,
+        derived_from: Ids = (),
+        writer: str | None = None,
+    ) -> Memory:
+        """Keep something, and return it with its id.
+
+        `kind` is "semantic" (what is so), "episodic" (what happened) or "procedural" (how to do something). `about`
+        and `user` say what and whom it is about, `source` where it comes from, and `trust`, from 0 to 1, how far that
+        is to be believed. It holds from `valid_from` to `valid_to`; what it `supersedes` holds until then, and can
+        still be read. After `ttl` it is not found any more. What is `derived_from` others is trusted no more than they
+        are. What was said together in one `thread` is found together.
+
+        The same fact again makes no second memory: the first one is counted.
+        """
+        wished = given.wish_of(
+            text,
+            kind=kind,
+            about=about,
+            user=user,
+            tags=tags,
+            source=source,
+            trust=trust,
+            importance=importance,
+            valid_from=valid_from,
+            valid_to=valid_to,
+            supersedes=supersedes,
+            ttl=ttl,
+            meta=meta,
+            thread=thread,
+            derived_from=derived_from,
+            writer=writer,
+        )
+        return (await self._do(keeping.remember(self._engine, [wished])))[0]
+
+    async def remember_all(self, memories: Iterable[str | Mapping[str, Any]], **common: Any) -> builtins.list[Memory]:
+        """Keep many in one commit, all or none: texts, or dicts with `text` and what `remember` takes.
+
+        >>> await agent.memory.remember_all(["Hi!", {"text": "Hello Alice", "user": "alice"}], kind="episodic")
+        """
+        wishes = [
+            given.wish_of(it, **common) if isinstance(it, str) else given.wish_of(**{**common, **it}) for it in memories
+        ]
+        return await self._do(keeping.remember(self._engine, wishes))
+
+    async def recall(
+        self,
+        query: str,
+        k: int = 5,
+        *,
+        kind: str | None = None,
+        about: str | None = None,
+        user: str | None = None,
+        tags: str | Iterable[str] = (),
+        source: str | None = None,
+        since: When | None = None,
+        until: When | None = None,
+        as_of: When | None = None,
+        known_at: When | None = None,
+        min_trust: float | str = 0.0,
+        around: int = 0,
+    ) -> builtins.list[Recalled]:
+        """The `k` memories that answer a question best, the best first; each says its `.score` and `.why`.
+
+        `since` and `until` are about the memory's own time. `as_of` looks at what held then, and `known_at` only at
+        what was recorded by then. `min_trust` leaves out what is trusted less. With `around=2` each result also has
+        the two memories that were said before it and after it, in `.around`.
+        """
+        asked = _query(kind, about, user, tags, source, since, until, as_of, known_at, min_trust)
+        return await self._do(recall(self._engine, given.asking(asked, query, k, around)))
+
+    async def get(self, id: str | Memory) -> Memory:
+        """One memory, also one that was superseded; `MemoryNotFound` when there is none, or it was forgotten."""
+        [wanted] = given.read_ids(id, "id")
+        return await self._read(lambda: reading.get(self._engine, wanted))
+
+    async def list(
+        self,
+        *,
+        kind: str | None = None,
+        about: str | None = None,
+        user: str | None = None,
+        tags: str | Iterable[str] = (),
+        source: str | None = None,
+        since: When | None = None,
+        until: When | None = None,
+        as_of: When | None = None,
+        known_at: When | None = None,
+        min_trust: float | str = 0.0,
+        all: bool = False,
+        limit: int | None = None,
+    ) -> builtins.list[Memory]:
+        """Memories that pass a filter, the newest first; with `all`, also what does not count any more."""
+        asked = _query(kind, about, user, tags, source, since, until, as_of, known_at, min_trust, all)
+        count = EVER if limit is None else given.read_count(limit, "limit")
+        return await self._read(lambda: reading.listed(self._engine, asked, count))
+
+    async def history(self, about: str, *, user: str | None = None) -> builtins.list[Memory]:
+        """All that was ever known about something, in the order of its own time, with what took its place.
+
+        >>> for fact in await agent.memory.history("alice.city"):
+        ...     print(fact.valid_from.date(), fact.text, fact.superseded_by)
+        """
+        names = given.read_name(about, "about"), given.read_name(user, "user")
+        return await self._read(lambda: reading.history(self._engine, *names))
+
+
+def _query(
+    kind: str | None,
+    about: str | None,
+    user: str | None,
+    tags: str | Iterable[str],
+    source: str | None,
+    since: When | None,
+    until: When | None,
+    as_of: When | None,
+    known_at: When | None,
+    min_trust: float | str,
+    all: bool = False,
+) -> Query:
+    return Query(
+        kind=given.read_kind(kind, empty=True),
+        about=given.read_name(about, "about"),
+        user=given.read_name(user, "user"),
+        source=given.read_name(source, "source"),
+        tags=given.read_tags(tags),
+        since=given.read_when(since, "since") or -EVER,
+        until=given.read_when(until, "until") or EVER,
+        as_of=given.read_when(as_of, "as_of"),
+        known_at=given.read_when(known_at, "known_at"),
+        min_trust=given.read_trust(min_trust),
+        all=all,
+    )

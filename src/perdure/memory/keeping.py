@@ -1,0 +1,148 @@
+"""Remembering: now, or with the step, effect or item around the caller."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from .. import objects, state
+from .. import records as r
+from ..clock import moment
+from ..errors import MemoryNotFound
+from ..failpoints import Site
+from ..journal.append import Head, Signer
+from ..journal.landing import Land
+from ..journal.memories import ALONE, Keep
+from ..run.open_stream import in_the_open
+from ..run.requests import Protocol, Read
+from ..run.scope import current
+from . import pieces
+from .facts import Judge, sketch_of
+from .found import TRUSTED, Memory
+from .given import Wish
+from .reading import by_id
+
+if TYPE_CHECKING:
+    from ..engine import Engine
+
+
+def remember(engine: Engine, wishes: Sequence[Wish]) -> Protocol[list[Memory]]:
+    """Keep memories, all or none. One that was known already is counted, and comes back as it is."""
+    if not wishes:
+        return []
+    keeps: list[Keep] = yield Read(_asked, (engine, wishes))
+    room = state.waiting_room(engine)
+    if room is not None:
+        room.asks += keeps
+        now = engine.store.clock.wall_ms()
+        return [_promised(it.kept, wish, now) for it, wish in zip(keeps, wishes, strict=True)]
+
+    def make(head: Head, signer: Signer | None) -> Land:
+        return Land(Site.MEMORY, head, [r.Landed(())], engine.store, keeps, signer=signer)
+
+    yield from in_the_open(engine, make)
+    ids = [it.kept.id for it in keeps]
+    found: dict[str, Memory] = yield Read(by_id, (engine, ids))
+    return [found[which] for which in ids if which in found]  # one may be forgotten by somebody else at this moment
+
+
+def _asked(engine: Engine, wishes: Sequence[Wish]) -> list[Keep]:
+    engine.ensure_agent()
+    named_ids = [which for wish in wishes for which in (*wish.supersedes, *wish.derived_from)]
+    known = by_id(engine, named_ids) if named_ids else {}
+    return [
+        _keep(engine, wish, _found(engine, wish.supersedes, known), _found(engine, wish.derived_from, known))
+        for wish in wishes
+    ]
+
+
+def _found(engine: Engine, ids: Sequence[str], known: Mapping[str, Memory]) -> list[Memory]:
+    for which in ids:
+        if which not in known:
+            raise MemoryNotFound(f"agent {engine.name!r} has no memory {which!r}")
+    return [known[which] for which in ids]
+
+
+def _keep(engine: Engine, wish: Wish, replaced: Sequence[Memory], origins: Sequence[Memory]) -> Keep:
+    store, frame = engine.store, current()
+    run = frame.run.id if frame is not None and frame.run.store is store else ""
+    now = store.clock.wall_ms()
+    value, made = objects.pack(store, wish.text, "memory")
+    meta, more = objects.pack(store, dict(wish.meta), "meta") if wish.meta else (b"", ())
+    # Trust never rises by being told again in other words.
+    trust = min([wish.trust, *(it.trust for it in origins)])
+    # Nor does what is not trusted take the place of what is: it stands against it.
+    outweighed = [it.id for it in replaced if trust < TRUSTED <= it.trust]
+    which, sketch = new_id(engine), sketch_of(store.secret, wish.text)
+    thread, place = _thread(wish, which, run, now)
+    kept = r.MemoryKept(
+        engine.stream,
+        which,
+        wish.kind,
+        value,
+        wish.about,
+        wish.user,
+        wish.tags,
+        wish.source,
+        trust,
+        wish.importance,
+        wish.valid_from or now,
+        wish.valid_to,
+        now + int(wish.ttl * 1000) if wish.ttl else 0,
+        tuple(dict.fromkeys(it.id for it in replaced if it.id not in outweighed)),
+        tuple(outweighed),
+        tuple(dict.fromkeys(it.id for it in origins)),
+        meta,
+        run,
+        "",
+        wish.writer or engine.name,
+        thread,
+        place,
+        sketch,
+    )
+    cut = pieces.cut(engine, wish.text)
+    judge = Judge(wish.text, wish.about, trust, sketch)
+    return Keep(kept, (*made, *more), judge, lambda it: pieces.indexed(it, cut), compares=wish.kind != "episodic")
+
+
+def _thread(wish: Wish, which: str, run: str, now: int) -> tuple[str, int]:
+    """What it was said together with: what happens in one run, or to one person on one day; a fact stands alone."""
+    if wish.thread:
+        return wish.thread, 0
+    if wish.kind != "episodic":
+        return which, ALONE
+    if run:
+        return f"run {run}", 0
+    day = moment(wish.valid_from or now).date().isoformat()
+    return " ".join(part for part in (wish.user, wish.source, day) if part), 0
+
+
+def new_id(engine: Engine) -> str:
+    """By time, so that neighbours in time are neighbours in the store; and nobody can guess it."""
+    return f"m{engine.store.clock.wall_ms():011x}{engine.store.clock.salt()[:6].hex()}"
+
+
+def _promised(kept: r.MemoryKept, wish: Wish, now: int) -> Memory:
+    """What it will be when it lands, as far as that is known before."""
+    return Memory(
+        id=kept.id,
+        text=wish.text,
+        kind=kept.kind,
+        about=kept.about,
+        user=kept.user,
+        tags=kept.tags,
+        source=kept.source,
+        trust=kept.trust,
+        importance=kept.importance,
+        valid_from=moment(kept.valid_from),
+        valid_to=moment(kept.valid_to) if kept.valid_to else None,
+        recorded=moment(now),
+        expires=moment(kept.expires) if kept.expires else None,
+        meta=dict(wish.meta or {}),
+        supersedes=kept.supersedes,
+        contradicts=kept.contradicts,
+        derived_from=kept.derived,
+        run=kept.run,
+        writer=kept.writer,
+        thread=kept.thread,
+    )

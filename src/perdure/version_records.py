@@ -1,0 +1,48 @@
+"""The records of what has named versions: checkpoints and artifacts."""
+
+from __future__ import annotations
+
+from .plan_records import Record
+
+
+class CheckpointMade(Record, frozen=True, tag=2):
+    """A named snapshot; `value` is a packed tree. Versions are counted for each name."""
+
+    owner: int
+    name: str
+    version: int
+    value: bytes
+    labels: tuple[str, ...] = ()
+    meta: bytes = b""
+
+
+class CheckpointDropped(Record, frozen=True, tag=3):
+    """It is not wanted any more, and what only it refers to may be collected."""
+
+    owner: int
+    name: str
+    version: int
+
+
+class ArtifactSaved(Record, frozen=True, tag=4):
+    """A version of an artifact; `value` is the packed tree of its bytes. Versions are counted for each name."""
+
+    owner: int
+    name: str
+    version: int
+    value: bytes
+    size: int
+    digest: bytes
+    """SHA-256 of all bytes."""
+    kind: str
+    """What it is read back as: `bytes`, `file`, `array` or `arrays`."""
+    labels: tuple[str, ...] = ()
+    note: str = ""
+
+
+class ArtifactDropped(Record, frozen=True, tag=5):
+    """It is not wanted any more, and what only it refers to may be collected."""
+
+    owner: int
+    name: str
+    version: int
