@@ -31,6 +31,10 @@ def _call(call: r.Call) -> str:
     return clean(f"{call.scope}{call.name}")
 
 
+def _memories(ids: Sequence[str]) -> str:
+    return f"memory {ids[0]}" if len(ids) == 1 else f"{len(ids)} memories"
+
+
 def _took(microseconds: int) -> str:
     return f"{microseconds / 1e6:.1f} s" if microseconds >= 1_000_000 else f"{microseconds / 1e3:.1f} ms"
 
@@ -159,6 +163,10 @@ class _Teller:
         spared = "; ".join([_took(sum(one.took_us for one in it.saved)), *called])
         return f"went on past {steps} without running them again: {spared}"
 
+    def remembered(self, it: r.MemoryKept) -> str:
+        about = f" about {shown(it.about)}" if it.about else ""
+        return f"{it.kind} memory {it.id}{about}: {self._value(it.value)}"
+
     def wait_ended(self, it: r.WaitEnded) -> str:
         by = f", says {clean(it.by)}" if it.by else ""
         return f"{_ENDS[it.how]} {self._value(it.value)}{by}" if it.value else _ENDS[it.how]
@@ -188,6 +196,10 @@ _WORDS: dict[type[r.Record], Callable[[_Teller, Any], str]] = {
     r.RunFailed: lambda teller, it: f"failed{', is tried again' if it.again_at else ''}: {clean(it.text)}",
     r.TaskParked: lambda teller, it: "parked: its worker has left it",
     TaskTried: lambda teller, it: "tried with no other suspect beside it: workers have died here",
+    r.MemoryKept: _Teller.remembered,
+    r.MemorySeen: lambda teller, it: f"memory {it.id} once more",
+    r.MemoryWithdrawn: lambda teller, it: f"{_memories(it.ids)} withdrawn by {clean(it.by)}: {clean(it.reason)}",
+    r.MemoryForgotten: lambda teller, it: f"{_memories(it.ids)} forgotten by {clean(it.by)}: {clean(it.reason)}",
     r.RunInterrupted: lambda teller, it: f"interrupted: {clean(it.reason)}",
     r.RunCancelled: lambda teller, it: f"cancelled {clean(told_by(it))}",
     r.RunPaused: lambda teller, it: f"paused {clean(told_by(it))}",

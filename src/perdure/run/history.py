@@ -96,7 +96,8 @@ class Stays(msgspec.Struct, frozen=True):
 
     seq: int
     kind: str
-    """`effect`; or what was written to the agent: `state`, `checkpoint`, `artifact`, `event`, `workflow`, `signal`."""
+    """`effect`; or what was written to the agent: `state`, `checkpoint`, `artifact`, `event`, `workflow`, `signal`,
+    `memory`."""
     what: str
 
     def __str__(self) -> str:
@@ -116,6 +117,8 @@ def stays_after(events: Sequence[r.Event], cut: int, apart: Mapping[int, object]
         writes = (it.write,) if isinstance(it, r.Wrote) else getattr(it, "writes", ())
         found += [Stays(event.seq, "event", write.key) for write in writes if write.op == r.Op.EVENT]
         found += [Stays(event.seq, *_in_words(landed)) for landed in getattr(it, "landed", ())]
+        if isinstance(it, r.MemoryKept | r.MemorySeen):
+            found.append(Stays(event.seq, "memory", it.id))
     return found
 
 

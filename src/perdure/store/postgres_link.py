@@ -201,6 +201,8 @@ def _encoded(args: tuple[Any, ...]) -> tuple[list[bytes | None], tuple[int, ...]
             values.append(value)
         elif isinstance(value, str):
             values.append(value.encode())
+        elif type(value) is float:
+            values.append(repr(value).encode())
         else:
             values.append(b"%d" % value)
     return values, _kinds(tuple([type(value) for value in args]))
