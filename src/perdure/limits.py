@@ -193,7 +193,10 @@ LOG_CHARACTERS_MAX = 100_000
 """Of one line of a daily log."""
 
 LOG_DAYS = 14
-"""How long the log of a day stays among the others; then it is archived."""
+"""How long the log of a day stays among the others; then it is consolidated and archived."""
+
+LOG_ITEMS_KEPT = 7
+"""What MEMORY.md gets of an old log when nobody says how to consolidate it."""
 
 PROGRESS_ITEMS_MAX = 200
 """Of a list in PROGRESS.md."""

@@ -301,7 +301,7 @@ def test_sigterm_writes_the_handoff(store_url: str, tmp_path: Path, colour: str)
     assert "no run is unfinished" in str(agent.handoff())
 
 
-def test_old_logs_are_put_away(store_url: str, tmp_path: Path) -> None:
+def test_old_logs_are_consolidated_and_put_away(store_url: str, tmp_path: Path) -> None:
     agent, home = agent_at(store_url), tmp_path / "home"
     workspace = agent.workspace(home)
     for day in ("2026-01-01", "2026-01-02"):
@@ -317,5 +317,11 @@ def test_old_logs_are_put_away(store_url: str, tmp_path: Path) -> None:
     assert kept == [("2026-01-01", "on 2026-01-01\n"), ("2026-01-02", "on 2026-01-02\n")]
     assert "today" in the_log(home)
     assert text(home, "memory/archive/2026-01-02.md") == "on 2026-01-02\n"
-    assert "## 2026-01-02\n\nlearned on 2026-01-02\n" in text(home, "MEMORY.md")
+    assert "\n\n## 2026-01-02\n\nlearned on 2026-01-02\n" in text(home, "MEMORY.md")
     assert workspace.compact() == ()
+    said = ["chose the train to Oslo,\n  which is cheaper", "paid the invoice of Ann", *["looked at the mail"] * 20]
+    edit(home, "memory/2026-01-02.md", lambda _: "# Friday\n\n" + "".join(f"- {one}\n" for one in said))
+    assert "today" in str(agent.bootstrap()), "which puts old logs away by itself"
+    assert text(home, "MEMORY.md").endswith(f"## 2026-01-02\n\n- {said[0]}\n- {said[1]}\n- {said[2]}\n")
+    assert text(home, "memory/archive/2026-01-02.md").startswith("on 2026-01-02\n# Friday\n"), "nothing is lost"
+    assert "today" in the_log(home)

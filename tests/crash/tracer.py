@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,21 +26,28 @@ class Tracer:
     def run(self, scene: Scene, *, inject: str = "") -> tuple[int, str]:
         """The exit code and the trace. `inject` is what strace calls it: `fdatasync:error=EIO:when=3`."""
         trace = scene.folder / "trace.txt"
-        # Not with --seccomp-bpf, which is quicker: strace 6.1 then makes calls fail, but sends no signals.
-        options = ["-f", "-qq", "-y", "-o", str(trace), "-e", f"trace={','.join(WRITES + SYNCS)}"]
-        if inject:
-            options += ["-e", f"inject={inject}"]
         child = scene.start({"CRASH_TRACED": "1"})
-        _wait_until(lambda: "\nState:\tT" in _status(child.pid))
-        with subprocess.Popen([self._program, *options, "-p", str(child.pid)], stderr=subprocess.PIPE) as strace:
-            try:
-                _wait_until(lambda: "\nTracerPid:\t0\n" not in _status(child.pid) or strace.poll() is not None)
-                child.send(signal.SIGCONT)
-                code = child.wait()
-            finally:
-                strace.terminate()  # it has ended with its victim, or never got hold of it
+        with traced(self._program, child.pid, trace, WRITES + SYNCS, inject):
+            code = child.wait()
         assert code != 1, f"an error without a type of ours:\n{child.output()}"
         return code, trace.read_text()
+
+
+@contextmanager
+def traced(program: str, pid: int, trace: Path, calls: Sequence[str], inject: str = "") -> Iterator[None]:
+    """Let a process go on that has stopped itself, or is about to: from then on its calls are traced."""
+    # Not with --seccomp-bpf, which is quicker: strace 6.1 then makes calls fail, but sends no signals.
+    options = ["-f", "-qq", "-y", "-o", str(trace), "-e", f"trace={','.join(calls)}"]
+    if inject:
+        options += ["-e", f"inject={inject}"]
+    _wait_until(lambda: "\nState:\tT" in _status(pid))
+    with subprocess.Popen([program, *options, "-p", str(pid)], stderr=subprocess.PIPE) as strace:
+        try:
+            _wait_until(lambda: "\nTracerPid:\t0\n" not in _status(pid) or strace.poll() is not None)
+            os.kill(pid, signal.SIGCONT)
+            yield
+        finally:
+            strace.terminate()  # it has ended with its victim, or never got hold of it
 
 
 def _wait_until(ready: Callable[[], bool]) -> None:

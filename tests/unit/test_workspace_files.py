@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import stat
 import subprocess
@@ -24,9 +23,6 @@ from perdure.errors import PathRefused, WorkspaceNotFound
 from perdure.workspace.root import Root
 
 from ..conformance.kit import in_child
-
-WRITES = ("write", "fsync", "rename", "renameat", "renameat2", "unlink", "unlinkat", "mkdir", "mkdirat", "openat")
-
 
 pytestmark = pytest.mark.filterwarnings("ignore::perdure.errors.StoreMovedWarning")
 
@@ -123,83 +119,6 @@ def test_a_folder_that_is_swapped_for_a_link_is_not_followed(tmp_path: Path) -> 
         os.waitpid(pid, 0)
     assert min(seen["written"], seen["refused"]) > 20, "both were seen"
     assert [(path.name, path.read_text()) for path in outside.iterdir()] == [("a.md", "outside")]
-
-
-# -- killed -----------------------------------------------------------------------------------------------------------
-
-
-def test_killed_at_every_system_call_that_writes(home: Path, agent: Agent, tmp_path: Path, strace: str) -> None:
-    """No file is ever torn or empty, and the next start is in step."""
-    agent.workspace(home, git=False)
-    agent.close()
-    before, changed = {path.name: path.read_text() for path in home.glob("*.md")}, ("new soul\n", "edited\n")
-    places = _places(strace, _prepared(tmp_path / "clean", home, tmp_path / "store.db"))
-    assert {name for name, _ in places} >= {"openat", "write", "fsync"}
-    assert len(places) >= 10, "two files, each made, written, synced and renamed"
-    for place, (name, nth) in enumerate(places):
-        copy = _prepared(tmp_path / str(place), home, tmp_path / "store.db")
-        _traced(strace, copy, f"{name}:signal=KILL:when={nth}")
-        for path in (copy / "home").glob("*.md"):
-            # What is made of the journal may have been made anew; it has a first and a last line.
-            found, made = path.read_text(), path.name in ("PROGRESS.md", "HANDOFF.md")
-            whole = found.startswith("# ") and found.endswith("\n") if made else found in (before[path.name], *changed)
-            assert whole, f"{path.name} after {name} {nth}: {found!r}"
-        again = Agent("tester", store=copy / "store.db")
-        space = again.workspace(copy / "home", git=False)
-        assert (space.read("SOUL.md"), space.read("USER.md")) == changed
-        again.close()
-
-
-def _prepared(folder: Path, home: Path, store: Path) -> Path:
-    """A folder in which a person and the agent have changed something since they were last in step."""
-    folder.mkdir()
-    shutil.copytree(home, folder / "home")
-    for file in store.parent.glob("store.db*"):
-        (shutil.copytree if file.is_dir() else shutil.copy)(file, folder / file.name)
-    (folder / "home/USER.md").write_text("edited\n")
-    agent = Agent("tester", store=folder / "store.db")
-    agent.state.set("perdure:workspace", "SOUL.md", {"text": "new soul\n"})
-    agent.close()
-    return folder
-
-
-def _traced(strace: str, folder: Path, inject: str = "") -> str:
-    """Sync in a child that is traced from then on."""
-
-    def program() -> None:
-        agent = Agent("tester", store=folder / "store.db")
-        agent.state.get("a", "b")
-        os.kill(os.getpid(), signal.SIGSTOP)
-        agent.workspace(folder / "home", git=False)
-
-    pid = os.fork()
-    if pid == 0:
-        try:
-            program()
-        finally:
-            os._exit(0)
-    os.waitpid(pid, os.WUNTRACED)
-    options = ["-f", "-qq", "-y", "-o", str(folder / "trace"), "-e", f"trace={','.join(WRITES)}"]
-    options += ["-e", f"inject={inject}"] if inject else []
-    with subprocess.Popen([strace, *options, "-p", str(pid)], stderr=subprocess.PIPE) as tracer:
-        while "\nTracerPid:\t0\n" in Path(f"/proc/{pid}/status").read_text() and tracer.poll() is None:
-            pass
-        os.kill(pid, signal.SIGCONT)
-        _, status = os.waitpid(pid, 0)
-        tracer.terminate()
-    assert os.WIFSIGNALED(status) == bool(inject), f"{inject}: {status}"
-    return (folder / "trace").read_text()
-
-
-def _places(strace: str, folder: Path) -> list[tuple[str, int]]:
-    """The calls that change something in the folder: which, and the how manieth of its name."""
-    seen, found = Counter[str](), list[tuple[str, int]]()
-    for line in (line.split(maxsplit=1)[1] for line in _traced(strace, folder).splitlines()):
-        name = line.partition("(")[0]
-        seen[name] += 1
-        if f"{folder}/home" in line and (name != "openat" or "O_CREAT" in line):
-            found.append((name, seen[name]))
-    return found
 
 
 # -- git --------------------------------------------------------------------------------------------------------------

@@ -16,10 +16,11 @@ from ..run.requests import Protocol, drive_sync
 from ..store import file_of, is_embedded, locate
 from ..workspace import documents
 from ..workspace.boot import BUDGET, Section
-from ..workspace.home import Home, booted, in_step, log, meant, must_have_context, nearest, opened, standing
+from ..workspace.home import Home, folder_meant, in_step, log, must_have_context, nearest, opened, standing
 from ..workspace.layout import MARKER
 from ..workspace.root import Root
 from ..workspace.syncing import Marker, Synced, marker_of
+from ..workspace.waking import booted
 from .output import Output, clean, counted
 from .stores import acting_as, agent_option, common, existing_store, one_agent, said_again, url_of
 
@@ -49,7 +50,7 @@ def bootstrap(budget: int, folder: str | None, agent: str | None, url: str | Non
     """
     out = Output(as_json)
     # Who says which agent is meant gets what the journal has of it where there is no folder.
-    path = nearest() if folder is None and (agent or url) else meant(folder)
+    path = nearest() if folder is None and (agent or url) else folder_meant(folder)
     with _agent_of(path, agent, url) as engine:
         home = _done(engine, opened(engine, path, None)) if path is not None else None
         found = _done(engine, booted(engine, home, budget))
@@ -96,7 +97,7 @@ def init(path: str, use_git: bool | None, agent: str | None, url: str | None, as
 def sync(folder: str | None, agent: str | None, url: str | None, as_json: bool) -> int:
     """Bring the files and the journal in step, and say what has changed."""
     out = Output(as_json)
-    path = meant(folder)
+    path = folder_meant(folder)
     with _agent_of(path, agent, url) as engine:
         synced: Synced = _done(engine, in_step(engine, Home(Root(path))))
     if as_json:
@@ -169,7 +170,7 @@ def _at_home(
     folder: str | None, agent: str | None, url: str | None, use_git: bool | None = None, *, new: bool = False
 ) -> Iterator[tuple[Engine, Home]]:
     """The agent of a workspace, and the folder, in step."""
-    path = meant(folder)
+    path = folder_meant(folder)
     with _agent_of(path, agent, url, new=new) as engine:
         yield engine, _done(engine, opened(engine, path, use_git))
 

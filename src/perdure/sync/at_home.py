@@ -27,10 +27,10 @@ class AtHome(Face):
         `HANDOFF.md`. It is made when it is not there; without a path it is the nearest one above the working folder.
         In a git repository progress is committed; `git=True` makes it one, `git=False` leaves git alone.
         """
-        from ..workspace.home import meant, opened
+        from ..workspace.home import folder_meant, opened
         from .workspace import Workspace
 
-        home = self._do(opened(self._engine, meant(path), git))
+        home = self._do(opened(self._engine, folder_meant(path), git))
         return Workspace(self._engine, home)
 
     def log(self, text: str) -> None:
@@ -51,7 +51,8 @@ class AtHome(Face):
 
         Where there is no folder of this agent it is what the journal has of it.
         """
-        from ..workspace.home import at_home, booted
+        from ..workspace.home import at_home
+        from ..workspace.waking import booted
 
         home = self._do(at_home(self._engine))
         return self._do(booted(self._engine, home, budget, tokens))

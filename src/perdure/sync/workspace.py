@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable
-from datetime import date
 
 from ..engine import Engine
 from ..handoff.desk import desk_of
@@ -15,10 +13,12 @@ from ..tokens import Tokens
 from ..workspace import documents
 from ..workspace.boot import BUDGET, Bootstrap
 from ..workspace.documents import FileVersion
-from ..workspace.home import Home, booted, compact, handed_over, in_step, log, must_have_context, shown, standing
+from ..workspace.home import Home, handed_over, in_step, log, must_have_context, shown, standing
 from ..workspace.layout import CONTEXTS, HANDOFF, TASKS, checked_path, path_in
+from ..workspace.old_logs import Consolidate, compact
 from ..workspace.progress import Progress, gather
 from ..workspace.syncing import Synced
+from ..workspace.waking import booted
 from .face import Face
 
 
@@ -137,12 +137,11 @@ class Workspace(Face):
         self._do(handed_over(self._engine, self._home))
         return self.read(HANDOFF) or ""
 
-    def compact(
-        self, *, days: int = LOG_DAYS, consolidate: Callable[[date, str], str] | None = None
-    ) -> tuple[str, ...]:
+    def compact(self, *, days: int = LOG_DAYS, consolidate: Consolidate | None = None) -> tuple[str, ...]:
         """Put logs of more than so many days ago into `memory/archive/`; returns which.
 
-        `consolidate(day, text)` says what of a day is worth keeping: that is added to MEMORY.md.
+        `consolidate(day, text)` says what of a day is worth keeping: that is added to MEMORY.md. Without it, it is the
+        few items of the log that say most.
         """
         return self._do(compact(self._engine, self._home, days, consolidate))
 

@@ -52,6 +52,9 @@ _SHARES = {
 """Of the budget: so much each may have, whatever the others want. What one does not need, the first of the others gets:
 a long MEMORY.md must not push out what was going on."""
 
+_BEGINNING = {Part.DAYS: 0.0, Part.MEMORY: 0.5}
+"""Of a part that is cut, how much of what is kept is its beginning, and not its end, where news are. Else all of it."""
+
 LEAST = 40
 """Tokens with which a file can say something."""
 
@@ -135,16 +138,15 @@ def _shown(path: str, text: str) -> str:
 
 
 def _cut(it: Section, room: int, count: Tokens) -> Section:
-    """As many whole lines as fit, the first ones, or of a log the last; and a line that says what is missing."""
+    """As many whole lines as fit, from its beginning and its end; and a line that says what is missing between."""
     if it.tokens <= room:
         return it
     _, *lines = it.text.rstrip().split("\n")
 
     def made(kept: int) -> str:
+        first = round(kept * _BEGINNING.get(it.part, 1.0))
         said = f"[... {len(lines) - kept} more lines are in {it.path}]"
-        newest = it.part == Part.DAYS
-        part = lines[len(lines) - kept :] if newest else lines[:kept]
-        return _shown(it.path, "\n".join([said, *part] if newest else [*part, said]))
+        return _shown(it.path, "\n".join([*lines[:first], said, *lines[len(lines) - kept + first :]]))
 
     low, high = 0, len(lines)
     while low < high:  # the text grows with its lines, so the last that fits is found by halving

@@ -1,35 +1,25 @@
-"""The workspace of an agent at work: when its files are brought in step, committed, archived, and read at the start."""
+"""The workspace of an agent at work: when its files are brought in step, and what git is told."""
 
 from __future__ import annotations
 
 import os
 import warnings
 from collections.abc import Sequence
-from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from .. import records as r
-from .. import state
-from ..errors import PerdureError, VersionConflict, WorkspaceNotFound
-from ..failpoints import Site
-from ..handoff.desk import RUNS_TOLD
-from ..journal.landing import Unchanged
-from ..limits import LOG_DAYS
+from ..errors import PerdureError, WorkspaceNotFound
 from ..run.core import RunCore
 from ..run.requests import Protocol, Read
 from ..runs import must_exist, summary_of
 from ..state import waiting_room
-from ..tokens import Tokens
 from . import git
-from .boot import BUDGET, Bootstrap, Section, bootstrap, sections_of
-from .documents import SPACE, Document, ask, encoded, shelf_of
-from .layout import ARCHIVE, CONTEXTS, GENERATED, LOGS, MARKER, MEMORY, PROGRESS, TASKS, day_of, named, path_in
-from .logs import Consolidate, consolidated, logged_since, old_logs, today, with_lines
+from .documents import shelf_of
+from .layout import ARCHIVE, CONTEXTS, GENERATED, LOGS, MARKER, PROGRESS, TASKS, named, path_in
 from .logs import log as note_log
-from .progress import all_said
-from .progress_text import one_line, render
+from .progress_text import one_line
 from .root import Root
 from .syncing import Synced, files_in, marker_of, sync
 
@@ -55,7 +45,7 @@ def nearest() -> str | None:
     return None
 
 
-def meant(path: str | os.PathLike[str] | None = None) -> str:
+def folder_meant(path: str | os.PathLike[str] | None = None) -> str:
     """The folder that is meant: the named one, else the nearest workspace."""
     found = os.fspath(path) if path is not None else nearest()
     if found is None:
@@ -157,66 +147,6 @@ def run_ended(run: RunCore, error: BaseException | None) -> Protocol[None]:
 def _ending(run: RunCore, error: BaseException | None) -> str:
     status = summary_of(run.store, must_exist(run.store, run.engine.name, run.id)).status
     return f"{status}: {type(error).__name__}" if status == r.Status.FAILED else str(status)
-
-
-def booted(
-    engine: Engine, home: Home | None, budget: int = BUDGET, tokens: Tokens | None = None
-) -> Protocol[Bootstrap]:
-    """What an agent reads when it wakes up; with a folder, in step with its files, and with old logs put away."""
-    if home is not None:
-        yield from compact(engine, home)
-    sections = yield Read(waking, (engine, tokens))
-    if not sections:
-        raise WorkspaceNotFound(f"agent {engine.name!r} has no workspace, and there is none above {os.getcwd()}")
-    return bootstrap(sections, budget, tokens)
-
-
-def waking(engine: Engine, tokens: Tokens | None = None) -> tuple[Section, ...]:
-    """The same whole, from the journal alone: it is there on a host that has no folder of the agent, too."""
-    if not engine.is_known():
-        return ()
-    shelf, now = shelf_of(engine), today(engine)
-    documents = dict(shelf.documents)
-    for path, lines in logged_since(engine, shelf.logged, now - timedelta(days=1)).lines.items():
-        before = documents.get(path)
-        documents[path] = Document(with_lines(before.text if before is not None else None, path, lines))
-    if PROGRESS not in documents:  # no folder has shown any yet
-        said = all_said(engine.store, engine.name, engine.stream)
-        documents[PROGRESS] = Document(render([*said.values()][-RUNS_TOLD:]))
-    return sections_of(msgspec.structs.replace(shelf, documents=documents), now, tokens)
-
-
-def compact(
-    engine: Engine, home: Home, days: int = LOG_DAYS, consolidate: Consolidate | None = None
-) -> Protocol[tuple[str, ...]]:
-    """Put logs away that are older than some days; what `consolidate` makes of each goes to MEMORY.md."""
-    if type(days) is not int or days < 1:
-        raise ValueError(f"days={days!r}: a number from 1")
-    yield from in_step(engine, home)
-    shelf = yield Read(shelf_of, (engine,))
-    moved = list[str]()
-    for path in old_logs(shelf.documents, today(engine), days):
-        day, text = day_of(path), shelf.documents[path].text
-        assert day is not None
-        kept = (yield Read(consolidate, (day, text))) if consolidate is not None else ""
-        yield from _put_away(engine, home, path, day, text, str(kept or ""))
-        moved.append(path)
-    if moved:
-        yield from in_step(engine, home, f"Archived {len(moved)} old {'log' if len(moved) == 1 else 'logs'}")
-    return tuple(moved)
-
-
-def _put_away(engine: Engine, home: Home, path: str, day: date, text: str, kept: str) -> Protocol[None]:
-    """The archive is on disk before the document goes; what is kept of it lands in the same commit."""
-    shelf = yield Read(shelf_of, (engine,))
-    if path not in shelf.documents or shelf.documents[path].text != text:
-        raise VersionConflict(f"{path} was edited while it was put away", hint="try again")
-    yield Read(home.root.write, (f"{LOGS}/{ARCHIVE}/{day.isoformat()}.md", encoded(text)))
-    asks = [ask(engine, path, None)]
-    if kept.strip():
-        memory = shelf.documents[MEMORY].text if MEMORY in shelf.documents else ""
-        asks.append(ask(engine, MEMORY, {"text": consolidated(memory, day, kept)}))
-    yield from state.land(engine, Site.STATE, [Unchanged((engine.stream, SPACE), shelf.revision), *asks])
 
 
 class Standing(msgspec.Struct, frozen=True):

@@ -44,6 +44,12 @@ def log_of(day: date) -> str:
     return f"{LOGS}/{day.isoformat()}.md"
 
 
+def archive_of(path: str) -> str:
+    """Where the log of a day is when it has become old."""
+    folder, _, name = path.rpartition("/")
+    return f"{folder}/{ARCHIVE}/{name}"
+
+
 def day_of(path: str) -> date | None:
     """The day of a log; of another file none."""
     folder, _, name = path.rpartition("/")

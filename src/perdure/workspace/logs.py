@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from datetime import date, datetime, time
 from typing import TYPE_CHECKING
 
@@ -13,17 +12,14 @@ from ..errors import ValueTooLarge
 from ..events.positions import BEGINNING, Position, at_time, placed, read_token, settled_end
 from ..events.reading import Book, Event, book_of
 from ..events.writing import append
-from ..limits import EVENTS_OF_PAGE_MAX, LOG_CHARACTERS_MAX, LOG_DAYS
+from ..limits import EVENTS_OF_PAGE_MAX, LOG_CHARACTERS_MAX
 from ..run.requests import Protocol
-from .documents import Document
 from .layout import day_of, log_of
 
 if TYPE_CHECKING:
     from ..engine import Engine
 
 KIND = "perdure:log"
-Consolidate = Callable[[date, str], str]
-"""Given a day and its log, what is worth keeping of it; nothing is an empty text."""
 
 
 def log(engine: Engine, text: str) -> Protocol[None]:
@@ -94,20 +90,3 @@ def with_lines(before: str | None, path: str, lines: str) -> str:
         day = day_of(path)
         before = f"# {day.isoformat() if day is not None else path}\n\n"
     return before + ("" if not before or before.endswith("\n") else "\n") + lines
-
-
-# -- old ones ---------------------------------------------------------------------------------------------------------
-
-
-def old_logs(documents: Mapping[str, Document], now: date, days: int = LOG_DAYS) -> list[str]:
-    """The logs of days that are so many days past."""
-    found = [(path, day) for path in documents if (day := day_of(path)) is not None]
-    return sorted(path for path, day in found if (now - day).days > days)
-
-
-def consolidated(memory: str, day: date, kept: str) -> str:
-    """MEMORY.md with what is kept of a day."""
-    if not kept.strip():
-        return memory
-    gap = "" if not memory or memory.endswith("\n\n") else "\n" if memory.endswith("\n") else "\n\n"
-    return f"{memory}{gap}## {day.isoformat()}\n\n{kept.strip()}\n"

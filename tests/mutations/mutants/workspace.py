@@ -7,16 +7,25 @@ from tests.mutations.mutant import mutant
 SPACE = "conformance/test_workspace.py::"
 TEXT = "unit/test_workspace_text.py::"
 FILES = "unit/test_workspace_files.py::"
+CRASH = "crash/test_workspace.py::"
 
 OF_WORKSPACES = (
     mutant(
         "a-file-is-written-in-place",
         "who is killed while he writes a file leaves half of it, or nothing",
-        FILES + "test_killed_at_every_system_call_that_writes",
+        CRASH + "test_killed_at_every_system_call_that_changes_a_file",
         "files.py",
         "        with _synced(aside, PRIVATE, folder) as file:\n            file.write(data)\n",
         "        with open(os.open(name, os.O_WRONLY | os.O_TRUNC, dir_fd=folder), 'wb') as file:\n"
         "            file.write(data)\n        return data\n",
+    ),
+    mutant(
+        "a-file-gets-its-name-before-it-is-on-disk",
+        "a power cut after a rename leaves an empty file under a name that people know",
+        CRASH + "test_a_file_is_on_disk_before_it_gets_its_name",
+        "files.py",
+        "        yield file\n        file.flush()\n        os.fsync(file.fileno())\n",
+        "        yield file\n",
     ),
     mutant(
         "what-is-saved-meanwhile-is-not-looked-at",

@@ -1,0 +1,146 @@
+"""The files of a workspace: SIGKILL at every system call that changes one, and a power cut after any of them."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+import pytest
+
+from perdure import Agent
+from tests.conformance.kit import forked
+from tests.crash.tracer import traced
+
+pytestmark = [pytest.mark.stores("sqlite"), pytest.mark.filterwarnings("ignore::perdure.errors.StoreMovedWarning")]
+
+CHANGES = ("write", "rename", "renameat", "renameat2", "link", "linkat", "unlink", "unlinkat", "mkdir", "mkdirat")
+CALLS = (*CHANGES, "openat", "fsync")
+GENERATED = ("PROGRESS.md", "HANDOFF.md")
+OLD_LOG = "- a line of an old log\n"
+
+
+class Call(NamedTuple):
+    """A system call of a clean run: the nth of its name, which is how strace counts."""
+
+    name: str
+    nth: int
+    line: str
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """In memory: what survives SIGKILL is in the page cache, and syncs are quick there."""
+    with TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as path:
+        yield Path(path)
+
+
+@pytest.fixture
+def begun(folder: Path) -> Path:
+    """A folder in which people and the agent have changed something since they were last in step."""
+    store, home = folder / "begun/store.db", folder / "begun/home"
+    with closing(Agent("tester", store=store)) as agent:
+        space = agent.workspace(home, git=False)
+        space.write("memory/2026-01-01.md", OLD_LOG)
+        space.task("over", "- [x] this one\n")
+    (home / "USER.md").write_text("edited\n")
+    with closing(Agent("tester", store=store)) as agent:
+        agent.state.set("perdure:workspace", "SOUL.md", {"text": "new soul\n"})
+        agent.state.delete("perdure:workspace", "tasks/over.md")
+    return folder / "begun"
+
+
+def work(place: Path) -> None:
+    """Everything that is ever done to files: made, replaced, removed, put away."""
+    agent = Agent("tester", store=place / "store.db")
+    agent.state.get("a", "b")
+    os.kill(os.getpid(), signal.SIGSTOP)
+    space = agent.workspace(place / "home", git=False)
+    space.task("new", "- [ ] this one\n")
+    space.compact()
+
+
+def played(strace: str, begun: Path, place: Path, inject: str = "") -> tuple[int, str]:
+    """The wait status of a process that does it in a copy of the folder, and its trace."""
+    shutil.copytree(begun, place)
+    pid = forked(lambda: work(place))
+    with traced(strace, pid, place / "trace", CALLS, inject):
+        _, status = os.waitpid(pid, 0)
+    return status, (place / "trace").read_text()
+
+
+def calls_in(trace: str, home: Path) -> list[Call]:
+    """Those that have to do with the folder, in order."""
+    seen, found = Counter[str](), list[Call]()
+    for line in (line.split(maxsplit=1)[1] for line in trace.splitlines()):
+        name = line.partition("(")[0]
+        seen[name] += 1
+        if str(home) in line and (name != "openat" or "O_CREAT" in line):
+            found.append(Call(name, seen[name], line))
+    return found
+
+
+def texts(place: Path) -> dict[str, str]:
+    home = place / "home"
+    return {str(path.relative_to(home)): path.read_text() for path in home.rglob("*.md")}
+
+
+def test_killed_at_every_system_call_that_changes_a_file(strace: str, begun: Path, folder: Path) -> None:
+    """Each file is what it was, or what it is to be: never torn, never empty. The next start does the rest."""
+    status, trace = played(strace, begun, folder / "clean")
+    assert status == 0
+    calls = [call for call in calls_in(trace, folder / "clean/home") if call.name != "fsync"]  # which changes nothing
+    assert {call.name for call in calls} >= {"openat", "write", "renameat2", "unlinkat", "mkdirat"}
+    before, after = texts(begun), texts(folder / "clean")
+    assert after["SOUL.md"] == "new soul\n" and after["memory/archive/2026-01-01.md"] == OLD_LOG
+    assert {*before} - {*after} == {"tasks/over.md", "memory/2026-01-01.md"}
+    for number, call in enumerate(calls):
+        place = folder / str(number)
+        status, _ = played(strace, begun, place, f"{call.name}:signal=KILL:when={call.nth}")
+        assert os.WIFSIGNALED(status), f"it was not killed at {call}"
+        found = texts(place)
+        torn = {path: text for path, text in found.items() if not _is_whole(path, text, before, after)}
+        assert torn == {}, f"after {call}"
+        assert OLD_LOG in (found.get("memory/2026-01-01.md"), found.get("memory/archive/2026-01-01.md"))
+        with closing(Agent("tester", store=place / "store.db")) as agent:
+            space = agent.workspace(place / "home", git=False)
+            space.task("new", "- [ ] this one\n")
+            space.compact()
+        assert _by_people(texts(place)) == _by_people(after), f"the next start, after {call}"
+        shutil.rmtree(place)
+
+
+def _is_whole(path: str, text: str, before: dict[str, str], after: dict[str, str]) -> bool:
+    if path in GENERATED:  # made anew, they say another time
+        return text.startswith("# ") and text.endswith("\n")
+    return text in (before.get(path), after.get(path))
+
+
+def _by_people(found: dict[str, str]) -> dict[str, str]:
+    return {path: text for path, text in found.items() if path not in GENERATED}
+
+
+def test_a_file_is_on_disk_before_it_gets_its_name(strace: str, begun: Path, folder: Path) -> None:
+    """A power cut leaves a whole file under each name: data is synced before a rename, the folder after it."""
+    _, trace = played(strace, begun, folder / "clean")
+    unsynced, unnamed, named = set[str](), set[str](), 0
+    for call in calls_in(trace, folder / "clean/home"):
+        paths = [path for path in re.findall(r"<([^>]+)>", call.line) if path.startswith(str(folder))]
+        if call.name == "write":
+            unsynced.add(paths[0])
+        elif call.name == "fsync":
+            unsynced.discard(paths[0])
+            unnamed.discard(paths[0])
+        elif call.name.startswith(("rename", "link")):
+            assert f"{paths[0]}/{call.line.split(chr(34))[1]}" not in unsynced, call.line
+            unnamed.add(paths[-1])
+            named += 1
+    assert (unsynced, unnamed) == (set(), set())
+    assert named >= 6
