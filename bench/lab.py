@@ -121,7 +121,8 @@ def run(command: list[str], environment: dict[str, str] | None = None, *, second
 
 def clean_environment() -> dict[str, str]:
     """Ours, without settings of whoever measures; the code is that of this repository, installed or not."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("PERDURE_")}
+    # An installed package has its bytecode: who forbids Python to keep it would measure the compiler.
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PERDURE_", "PYTHONDONT"))}
     return kept | {"PYTHONPATH": str(ROOT / "src")}
 
 
