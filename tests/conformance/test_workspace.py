@@ -323,5 +323,10 @@ def test_old_logs_are_consolidated_and_put_away(store_url: str, tmp_path: Path) 
     edit(home, "memory/2026-01-02.md", lambda _: "# Friday\n\n" + "".join(f"- {one}\n" for one in said))
     assert "today" in str(agent.bootstrap()), "which puts old logs away by itself"
     assert text(home, "MEMORY.md").endswith(f"## 2026-01-02\n\n- {said[0]}\n- {said[1]}\n- {said[2]}\n")
+    recalled = agent.memory.recall("train")
+    assert [(it.text, it.source) for it in recalled][:1] == [
+        ("chose the train to Oslo,\n  which is cheaper", "memory/2026-01-02.md")
+    ]
+    assert recalled[0].valid_from.date() == date(2026, 1, 2)
     assert text(home, "memory/archive/2026-01-02.md").startswith("on 2026-01-02\n# Friday\n"), "nothing is lost"
     assert "today" in the_log(home)

@@ -48,6 +48,8 @@ def begun(folder: Path) -> Path:
     store, home = folder / "begun/store.db", folder / "begun/home"
     with closing(Agent("tester", store=store)) as agent:
         space = agent.workspace(home, git=False)
+        space.write("memory/2025-12-31.md", "- an older one\n")
+        space.compact()  # now all that it needs is imported, and later processes open the same files in the same order
         space.write("memory/2026-01-01.md", OLD_LOG)
         space.task("over", "- [x] this one\n")
     (home / "USER.md").write_text("edited\n")

@@ -30,7 +30,7 @@ def remember(engine: Engine, wishes: Sequence[Wish]) -> Protocol[list[Memory]]:
     """Keep memories, all or none. One that was known already is counted, and comes back as it is."""
     if not wishes:
         return []
-    keeps: list[Keep] = yield Read(_asked, (engine, wishes))
+    keeps: list[Keep] = yield Read(asked, (engine, wishes))
     room = state.waiting_room(engine)
     if room is not None:
         room.asks += keeps
@@ -46,7 +46,8 @@ def remember(engine: Engine, wishes: Sequence[Wish]) -> Protocol[list[Memory]]:
     return [found[which] for which in ids if which in found]  # one may be forgotten by somebody else at this moment
 
 
-def _asked(engine: Engine, wishes: Sequence[Wish]) -> list[Keep]:
+def asked(engine: Engine, wishes: Sequence[Wish]) -> list[Keep]:
+    """What keeps them when it lands, with whatever else lands then."""
     engine.ensure_agent()
     named_ids = [which for wish in wishes for which in (*wish.supersedes, *wish.derived_from)]
     known = by_id(engine, named_ids) if named_ids else {}
