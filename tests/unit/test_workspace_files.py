@@ -169,9 +169,7 @@ def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
     monkeypatch.chdir(tmp_path)
     assert main(["bootstrap"]) == 2
     assert "perdure workspace init" in capsys.readouterr().err
-    assert main(["workspace", "init", "home"]) == 2
-    assert "--agent" in capsys.readouterr().err
-    assert main(["workspace", "init", "home", "--agent", "tester", "--store", "s.db", "--json"]) == 0
+    assert main(["workspace", "init", "home", "--store", "s.db", "--json"]) == 0
     assert "SOUL.md" in json.loads(capsys.readouterr().out)["files"]
     monkeypatch.chdir(tmp_path / "home")  # from here on the folder says whose it is, and where its store is
     Path("contexts").mkdir()
@@ -193,6 +191,10 @@ def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
     monkeypatch.chdir(tmp_path)  # where there is no folder, the journal has it all
     assert main(["bootstrap", "--store", "s.db"]) == 0
     assert capsys.readouterr().out == page
+    assert main(["workspace", "init", "other", "--store", "s.db", "--agent", "other"]) == 0
+    assert "other is the workspace of other" in capsys.readouterr().out
+    assert main(["workspace", "init", "third", "--store", "s.db"]) == 2
+    assert "--agent" in capsys.readouterr().err
     Path("s.db").rename("moved.db")
     assert main(["bootstrap", "--path", "home"]) == 2
     assert "s.db" in capsys.readouterr().err

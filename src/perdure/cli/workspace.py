@@ -79,7 +79,8 @@ def workspace() -> None:
 def init(path: str, use_git: bool | None, agent: str | None, url: str | None, as_json: bool) -> int:
     """Make PATH, or this folder, the workspace of an agent.
 
-    Files that are there are taken over as they are. The store is made, if there is none yet.
+    Files that are there are taken over as they are. The store is made, if there is none yet, and the agent, which is
+    called like the folder then unless you say how.
     """
     out = Output(as_json)
     with _at_home(path, agent, url, use_git, new=True) as (engine, home):
@@ -177,7 +178,7 @@ def _at_home(
 
 @contextmanager
 def _agent_of(path: str | None, agent: str | None, url: str | None, *, new: bool = False) -> Iterator[Engine]:
-    """The agent that is meant: that of the folder, if there is one, else the named or only one of the store."""
+    """The agent that is meant: the named one, that of the folder, the only one of the store, else a new one."""
     marker = marker_of(Root(path)) if path is not None and os.path.exists(os.path.join(path, MARKER)) else Marker()
     if path is not None and not marker.agent and not new:  # a folder is not made one unasked
         hint = f"make it one: `perdure workspace init {path}`"
@@ -185,16 +186,16 @@ def _agent_of(path: str | None, agent: str | None, url: str | None, *, new: bool
     chosen = url or os.environ.get("PERDURE_URL") or marker.store or None
     if not new:
         url_of(chosen)  # it must be there: nobody makes one by looking for it
-    with acting_as(agent or marker.agent or _only_agent(chosen), locate(chosen)) as engine:
+    name = agent or marker.agent or _only_agent(chosen) or (os.path.basename(os.path.realpath(path)) if path else "")
+    with acting_as(name, locate(chosen)) as engine:
         yield engine
 
 
-def _only_agent(url: str | None) -> str:
+def _only_agent(url: str | None) -> str | None:
+    """The agent of a store that has one; of a store that has several, somebody must say which."""
     located = locate(url)
     if is_embedded(located) and not os.path.exists(file_of(located) or ""):
-        raise click.UsageError("there is no agent yet: name it with --agent")
+        return None
     with existing_store(url) as store:
         found = one_agent(store, None)
-    if found is None:
-        raise click.UsageError("there is no agent in this store yet: name it with --agent")
-    return found[0]
+    return found[0] if found is not None else None
