@@ -87,9 +87,10 @@ def test_edits_of_progress() -> None:
 
 
 def test_the_file_of_other_harnesses_is_read() -> None:
-    page = "Session 3\n\nCompleted:\n- login page\n2. [x] tests\n\nNext steps: fix the logout\n\n**Blockers:** none\n"
-    [told] = parse(page)
-    assert (told.done, told.next_action, told.blockers) == (("login page", "tests"), "fix the logout", ())
+    page = "Session 3\n\nCompleted:\n- login page\n2. [x] tests\n\n## In progress\n- docs\n- [x] icons\n"
+    [told] = parse(f"{page}\nNext steps: fix the logout\n\n**Blockers:** none\n")
+    assert (told.done, told.left) == (("login page", "tests", "icons"), ("docs",))
+    assert (told.next_action, told.blockers) == ("fix the logout", ())
     assert told.context == "Session 3"
 
 

@@ -14,7 +14,6 @@ from .layout import (
     AGENTS,
     CONTEXTS,
     MEMORY,
-    OLD_PROGRESS,
     PROGRESS,
     SOUL,
     TASKS,
@@ -113,7 +112,7 @@ def sections_of(shelf: Shelf, today: date, tokens: Tokens | None = None) -> tupl
     wanted += [(log_of(day), Part.DAYS) for day in (today - timedelta(days=1), today)]
     tasks = sorted(path for path in documents if path.startswith(f"{TASKS}/"))
     wanted += [(path, Part.TASKS) for path in tasks if is_active(documents[path])]
-    wanted += [(path, Part.PROGRESS) for path in (PROGRESS, OLD_PROGRESS) if documents.get(path) != NOTHING]
+    wanted += [(PROGRESS, Part.PROGRESS)] if documents.get(PROGRESS) != NOTHING else []
     shown = [(path, part, _shown(path, documents[path])) for path, part in wanted if path in documents]
     return tuple(Section(path, part, text, count(text)) for path, part, text in shown)
 

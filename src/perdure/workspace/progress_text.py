@@ -21,7 +21,8 @@ _PARTS = {
     "context": ("context", "notes", "important context"),
 }
 """The headings that people use for each part; the first is ours."""
-_PART_OF = {heading: part for part, headings in _PARTS.items() for heading in headings}
+_LEFT = ("in progress", "to do", "todo", "remaining", "pending", "open")
+_PART_OF = {heading: part for part, headings in {**_PARTS, "left": _LEFT}.items() for heading in headings}
 
 _HEADING = re.compile(r"(#{1,6})\s+(.*?)\s*#*\s*")
 _LABEL = re.compile(r"(?:[-*]\s+)?(?:\*\*)?([A-Za-z][A-Za-z ]{2,30}?)(?:\*\*)?:(?:\*\*)?\s*(.*)")
@@ -92,7 +93,8 @@ class _Section:
         self._part = "context"
         self._done: list[str] = []
         self._left: list[str] = []
-        self._lines: dict[str, list[str]] = {part: [] for part in _PARTS}
+        self._blockers: list[str] = []
+        self._lines: dict[str, list[str]] = {part: [] for part in ("goal", "next_action", "context")}
 
     def take(self, line: str, heading: re.Match[str] | None) -> None:
         """One more line of it."""
@@ -114,20 +116,19 @@ class _Section:
         box, bullet = _BOX.fullmatch(line), _BULLET.fullmatch(line)
         if box is not None and not plain and self._part != "context":
             (self._done if box[1] in "xX" else self._left).append(box[2].strip())
-        elif self._part == "done":
-            self._done.append(bullet[1].strip() if bullet is not None else line.strip())
-        elif self._part == "blockers":
-            self._lines["blockers"].append(bullet[1].strip() if bullet is not None else line.strip())
+        elif self._part in ("done", "left", "blockers"):
+            items = {"done": self._done, "left": self._left}.get(self._part, self._blockers)
+            items.append(bullet[1].strip() if bullet is not None else line.strip())
         else:
             self._lines[self._part].append(line.rstrip())
 
     def made(self, run: str) -> Progress:
         """All of it."""
-        texts = {part: "\n".join(self._lines[part]).strip() for part in ("goal", "next_action", "context")}
+        texts = {part: "\n".join(lines).strip() for part, lines in self._lines.items()}
         plain = {part: "" if _says_nothing(text) else text for part, text in texts.items()}
-        blockers = tuple(one for one in self._lines["blockers"] if not _says_nothing(one))
-        done = tuple(one for one in self._done if not _says_nothing(one))
-        return Progress(run, done=done, left=tuple(filter(None, self._left)), blockers=blockers, **plain)
+        lists = (self._done, self._left, self._blockers)
+        done, left, blockers = (tuple(one for one in items if not _says_nothing(one)) for items in lists)
+        return Progress(run, done=done, left=left, blockers=blockers, **plain)
 
 
 def _label_of(line: str) -> tuple[str, str] | None:
