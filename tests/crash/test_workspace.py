@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import pytest
 
-from perdure import Agent
-from tests.conformance.kit import forked
+from perdure import Agent, failpoints
+from tests.conformance.kit import forked, in_child
 from tests.crash.tracer import traced
 
 pytestmark = [pytest.mark.stores("sqlite"), pytest.mark.filterwarnings("ignore::perdure.errors.StoreMovedWarning")]
@@ -59,20 +59,27 @@ def begun(folder: Path) -> Path:
     return folder / "begun"
 
 
-def work(place: Path) -> None:
+def work(place: Path, *, stopped: bool = False, in_a_run: bool = False) -> None:
     """Everything that is ever done to files: made, replaced, removed, put away."""
     agent = Agent("tester", store=place / "store.db")
     agent.state.get("a", "b")
-    os.kill(os.getpid(), signal.SIGSTOP)
+    if stopped:
+        os.kill(os.getpid(), signal.SIGSTOP)
     space = agent.workspace(place / "home", git=False)
+    if in_a_run:
+        learn = agent.step(name="learn")(lambda: space.append("MEMORY.md", "- learned"))
+        with agent.run("r") as run:
+            learn()
+            run.progress(done="half of it")
     space.task("new", "- [ ] this one\n")
     space.compact()
+    agent.close()
 
 
 def played(strace: str, begun: Path, place: Path, inject: str = "") -> tuple[int, str]:
     """The wait status of a process that does it in a copy of the folder, and its trace."""
     shutil.copytree(begun, place)
-    pid = forked(lambda: work(place))
+    pid = forked(lambda: work(place, stopped=True))
     with traced(strace, pid, place / "trace", CALLS, inject):
         _, status = os.waitpid(pid, 0)
     return status, (place / "trace").read_text()
@@ -107,26 +114,52 @@ def test_killed_at_every_system_call_that_changes_a_file(strace: str, begun: Pat
         place = folder / str(number)
         status, _ = played(strace, begun, place, f"{call.name}:signal=KILL:when={call.nth}")
         assert os.WIFSIGNALED(status), f"it was not killed at {call}"
-        found = texts(place)
-        torn = {path: text for path, text in found.items() if not _is_whole(path, text, before, after)}
-        assert torn == {}, f"after {call}"
-        assert OLD_LOG in (found.get("memory/2026-01-01.md"), found.get("memory/archive/2026-01-01.md"))
-        with closing(Agent("tester", store=place / "store.db")) as agent:
-            space = agent.workspace(place / "home", git=False)
-            space.task("new", "- [ ] this one\n")
-            space.compact()
-        assert _by_people(texts(place)) == _by_people(after), f"the next start, after {call}"
-        shutil.rmtree(place)
+        judge(place, before, after, str(call))
+
+
+def test_killed_at_every_failpoint(begun: Path, folder: Path) -> None:
+    shutil.copytree(begun, folder / "clean")
+    reached: list[str] = []
+    failpoints.arm(lambda site, moment: reached.append(f"{site}:{moment}"))
+    try:
+        work(folder / "clean", in_a_run=True)
+    finally:
+        failpoints.arm(None)
+    before, after = texts(begun), texts(folder / "clean")
+    assert after["MEMORY.md"].count("- learned\n") == 1
+    assert {*reached} >= {"state.write:begun", "step.done:written", "run.write:before", "run.end:after"}
+    seen = Counter[str]()
+    # Not those at which a process comes and goes: no file is written between them.
+    for number, failpoint in enumerate(it for it in reached if not it.startswith(("store.", "stream.", "holder."))):
+        seen[failpoint] += 1
+        place, hook = folder / str(number), failpoints.kill_at(f"{failpoint}#{seen[failpoint]}")
+        shutil.copytree(begun, place)
+
+        def doomed(place: Path = place, hook: failpoints.Hook = hook) -> None:
+            failpoints.arm(hook)
+            work(place, in_a_run=True)
+
+        assert os.WIFSIGNALED(in_child(doomed)), f"it was not killed at {failpoint}"
+        judge(place, before, after, failpoint, in_a_run=True)
+
+
+def judge(place: Path, before: dict[str, str], after: dict[str, str], where: str, *, in_a_run: bool = False) -> None:
+    """Every file is whole, the old log is somewhere, and the next start comes to the same end."""
+    found = texts(place)
+    assert {path: text for path, text in found.items() if not _is_whole(path, text, before, after)} == {}, where
+    assert OLD_LOG in (found.get("memory/2026-01-01.md"), found.get("memory/archive/2026-01-01.md"))
+    work(place, in_a_run=in_a_run)
+    ended = {path: text for path, text in texts(place).items() if path not in GENERATED}
+    assert ended == {path: text for path, text in after.items() if path not in GENERATED}, where
+    shutil.rmtree(place)
 
 
 def _is_whole(path: str, text: str, before: dict[str, str], after: dict[str, str]) -> bool:
     if path in GENERATED:  # made anew, they say another time
         return text.startswith("# ") and text.endswith("\n")
+    if path == "MEMORY.md":  # which gets one line after the other
+        return text in {before[path], f"{before[path]}- learned\n", after[path]}
     return text in (before.get(path), after.get(path))
-
-
-def _by_people(found: dict[str, str]) -> dict[str, str]:
-    return {path: text for path, text in found.items() if path not in GENERATED}
 
 
 def test_a_file_is_on_disk_before_it_gets_its_name(strace: str, begun: Path, folder: Path) -> None:
