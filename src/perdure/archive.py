@@ -22,7 +22,7 @@ from .journal import chain
 from .journal.walk import pages
 from .keys import signed_by
 from .objects import packed_in
-from .records import decode
+from .records import Kind, decode
 from .store import file_of, is_embedded
 from .store.base import Store
 
@@ -106,6 +106,10 @@ def folder_of(store: Store) -> str:
     return os.path.join(home, store.identity if not is_embedded(store.url) else "memory")
 
 
+_STAYS = frozenset({Kind.MEMORY_KEPT, Kind.MEMORY_SEEN})
+"""Entries that are not folded: the archive only has their digests, so that what is forgotten is nowhere else."""
+
+
 # -- writing ----------------------------------------------------------------------------------------------------------
 
 
@@ -159,7 +163,10 @@ def _entries(store: Store, header: Header) -> Iterator[Entry]:
         for seq, kind, at, body, link, digest in page:
             if seq > header.upto:
                 return
-            yield Entry(seq, kind, at, body, link.hex(), digest)
+            if kind in _STAYS and body is not None:
+                yield Entry(seq, kind, at, None, link.hex(), chain.body_digest(body))
+            else:
+                yield Entry(seq, kind, at, body, link.hex(), digest)
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------

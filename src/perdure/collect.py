@@ -64,12 +64,28 @@ class Filter:
             yield int.from_bytes(identity[8 * word : 8 * word + 8], "big") & self._mask
 
 
+class Watched:
+    """Remembers some ids, exactly; others are nobody's concern."""
+
+    def __init__(self, ids: Iterable[bytes]) -> None:
+        self._watched = frozenset(ids)
+        self._seen: set[bytes] = set()
+
+    def add(self, identity: bytes) -> None:
+        """Remember it, if it is one of them."""
+        if identity in self._watched:
+            self._seen.add(identity)
+
+    def __contains__(self, identity: bytes) -> bool:
+        return identity in self._seen
+
+
 class Marks:
     """What is referred to, and how far the streams were read to know that."""
 
-    def __init__(self, store: Store, dropped: Iterable[Dropped], grace: float) -> None:
+    def __init__(self, store: Store, dropped: Iterable[Dropped], grace: float, watched: Watched | None = None) -> None:
         self._store = store
-        self._used = Filter(store.read("count_objects")[0][0])
+        self._used = watched or Filter(store.read("count_objects")[0][0])
         self._opened: set[bytes] = set()
         """Nodes of trees that were looked into: exact, because what is below a node is marked through it alone."""
         self._heads: dict[int, int] = {}
@@ -120,9 +136,10 @@ def marked(
     dropped: Iterable[Dropped] = (),
     forgotten: Forgotten | None = None,
     grace: float = UPLOAD_GRACE_SECONDS,
+    watched: Watched | None = None,
 ) -> Marks:
     """Everything that is referred to now; without some checkpoints and entries, for who asks what would be if."""
-    marks = Marks(store, dropped, grace)
+    marks = Marks(store, dropped, grace, watched)
     read_through(store, marks.catch_up(store.read("stream_heads"), forgotten, progress))
     return marks
 
@@ -176,17 +193,23 @@ class Sweep(Unit[Collected]):
         self._found = found
 
     def script(self) -> Script[Collected]:
-        # The locks first, then the look at what is new: a commit that has written one of these objects again has either
-        # ended, and is seen; or has it locked, and we leave it alone; or waits for us, and writes it anew.
-        ids = b"".join(identity for identity, _ in self._found)
-        [rows] = yield [Statement("lock_objects", (ids,))]
-        # Uploads before the journal: what leaves the first goes to the second.
-        [pending, heads] = yield [Statement("pending_among", (ids,)), Statement("stream_heads")]
-        yield from self._marks.catch_up(heads)
-        ours = {bytes(identity) for (identity,) in rows} - {bytes(identity) for (identity,) in pending}
-        gone = [(identity, size) for identity, size in self._found if identity in ours and identity not in self._marks]
+        unused = set((yield from still_unused(self._marks, [identity for identity, _ in self._found])))
+        gone = [(identity, size) for identity, size in self._found if identity in unused]
         yield [Statement("drop_object", (identity,)) for identity, _ in gone]
         return Collected(len(gone), sum(size for _, size in gone))
+
+
+def still_unused(marks: Marks, ids: Sequence[bytes]) -> Script[list[bytes]]:
+    """Those of some objects that nobody refers to, locked until the end of the transaction."""
+    # The locks first, then the look at what is new: a commit that has written one of these objects again has either
+    # ended, and is seen; or has it locked, and we leave it alone; or waits for us, and writes it anew.
+    joined = b"".join(ids)
+    [rows] = yield [Statement("lock_objects", (joined,))]
+    # Uploads before the journal: what leaves the first goes to the second.
+    [pending, heads] = yield [Statement("pending_among", (joined,)), Statement("stream_heads")]
+    yield from marks.catch_up(heads)
+    ours = {bytes(identity) for (identity,) in rows} - {bytes(identity) for (identity,) in pending}
+    return [identity for identity in ids if identity in ours and identity not in marks]
 
 
 assert ID_BYTES == 8 * _WORDS

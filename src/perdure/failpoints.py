@@ -55,6 +55,7 @@ class Site(StrEnum):
     WORKFLOW = "workflow.write"
     THREAD = "thread.write"
     MEMORY = "memory.write"
+    FORGET = "memory.forget"
     SEAL = "stream.seal"
     COLLECT = "objects.collect"
     SHRINK = "store.shrink"

@@ -212,3 +212,6 @@ MEMORY_TAGS_MAX = 100
 
 MEMORIES_COMPARED_MAX = 200
 """With how many that are about the same thing a new memory is compared, newest first."""
+
+TRACES_MAX = 10_000
+"""Other places of a forgotten text that are listed."""

@@ -151,6 +151,8 @@ async def write_in_the_open(cast: Cast, run: Any) -> None:
     assert [it.text for it in await out(cast.agent.memory.recall("who likes trains?", k=1))] == [
         "The traveller likes trains"
     ]
+    await out(cast.agent.memory.remember(f"Spare thoughts {LARGE}", source="spare"))
+    assert (await out(cast.agent.memory.forget(source="spare"))).count == 1
     await out(cast.agent.send_event(run.id, "go", {"token": run.state["token"]}))
     assert "token" in await out(run.wait_event("go"))
     await out(run.sleep(datetime.fromtimestamp(0, UTC)))  # over: how often it starts must not depend on time

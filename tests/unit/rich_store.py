@@ -173,6 +173,7 @@ def _know(agent: Agent) -> None:
     city = agent.memory.remember("Ann lives in Paris", about="ann", valid_from="2020-01-01")
     agent.memory.remember("Ann lives in Paris!", about="ann", source="mail")
     agent.memory.remember("Ann lives in Rome", about="ann", trust=0.2)
+    agent.memory.forget(agent.memory.remember("Ann was in Rome", about="ann", user="ann", supersedes=city))
     agent.memory.remember("Ann moved to Oslo", about="ann", supersedes=city, derived_from=city)
 
 

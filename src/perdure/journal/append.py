@@ -176,7 +176,7 @@ def walk_events(head: Head, rows: Iterable[Row], folded: Folded | None = None) -
     for seq, kind, at, body, stored, digest in rows:
         if folded is not None and kept is not None:
             if seq <= folded.upto:
-                yield _kept(stream, (seq, kind, at, body, stored, digest), kept)
+                yield from _kept(stream, (seq, kind, at, body, stored, digest), kept)
                 continue
             if kept:
                 raise JournalDamaged(f"entry {min(kept)} of stream {stream} is missing")
@@ -199,12 +199,14 @@ def first_of_fork(kind: int, body: bytes | None) -> int:
     return record.cut + 1 if isinstance(record, Forked) else 0
 
 
-def _kept(stream: int, row: Row, kept: dict[int, bytes]) -> Event:
+def _kept(stream: int, row: Row, kept: dict[int, bytes]) -> Iterator[Event]:
+    """An entry that was kept; nothing, when it was erased since."""
     seq, kind, at, body, stored, digest = row
     covered = chain.body_digest(body) if body is not None else digest
-    if body is None or chain.mark(stream, seq, kind, at, covered, stored) != kept.pop(seq, None):
+    if chain.mark(stream, seq, kind, at, covered, stored) != kept.pop(seq, None):
         raise JournalDamaged(f"entry {seq} of stream {stream} is another than when those around it were folded")
-    return Event(seq, at, decode(kind, body))
+    if body is not None:
+        yield Event(seq, at, decode(kind, body))
 
 
 def read_events(store: str, stream: int, rows: Iterable[Row], folded: Folded | None = None) -> tuple[list[Event], Head]:

@@ -57,6 +57,8 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
     valid_to: datetime | None = None
     recorded: datetime
     expires: datetime | None = None
+    ended: datetime | None = None
+    """Since when it does not count any more, as recorded: superseded or withdrawn."""
     meta: dict[str, Any] = msgspec.field(default_factory=dict)
     supersedes: tuple[str, ...] = ()
     superseded_by: str = ""
@@ -82,7 +84,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def current(self) -> bool:
         """Whether nothing has taken its place."""
-        return not self.superseded_by and not self.withdrawn
+        return self.ended is None
 
     @property
     def trusted(self) -> bool:

@@ -177,3 +177,22 @@ def asking(query: Query, text: object, k: object, around: object) -> Query:
     if type(around) is not int or around < 0:
         raise ValueError(f"around={around!r}: how many of those said before and after each, from 0")
     return msgspec.structs.replace(query, text=text, k=read_count(k, "k"), around=around)
+
+
+def chosen(
+    ids: tuple[str, ...] | None, *, about: object, user: object, source: object, tags: object = (), since: object = None
+) -> Query | None:
+    """Which memories somebody means: some ids, or a filter, which must say something; None for ids."""
+    query = Query(
+        about=read_name(about, "about"),
+        user=read_name(user, "user"),
+        source=read_name(source, "source"),
+        tags=read_tags(tags),
+        all=True,
+    )
+    says = bool(query.about or query.user or query.source or query.tags)
+    if ids is not None and says:
+        raise TypeError("give ids, or a filter, but not both")
+    if ids is None and not says:
+        raise TypeError("say which: an id, or about=, user=, source=, tags=")
+    return query if ids is None else None

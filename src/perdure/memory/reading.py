@@ -132,22 +132,27 @@ def made(engine: Engine, rows: Sequence[Row]) -> list[Memory]:
     return [_made(engine, it, marks.get(it.id) or Marks(), texts) for it in kept]
 
 
+def marks_between(engine: Engine, ids: Sequence[str]) -> list[Row]:
+    """What is said of memories and what they say of others, as the view has it."""
+    rows = [row for part in _parts(ids) for row in engine.store.read("marks_of", (engine.stream, in_json(part)))]
+    return list(dict.fromkeys(tuple(row) for row in rows))
+
+
 def marks_of(engine: Engine, ids: Sequence[str]) -> dict[str, Marks]:
     """What is said of memories, by id."""
     found: dict[str, Marks] = {}
     against: list[tuple[str, str]] = []
-    for part in _parts(ids):
-        for which, what, other, *_ in engine.store.read("marks_of", (engine.stream, in_json(part))):
-            one = found.setdefault(which, Marks())
-            if what == "superseded":
-                one.superseded_by.append(other)
-                found.setdefault(other, Marks()).supersedes.append(which)
-            elif what == "derived":
-                one.derived.append(other)
-            elif what == "withdrawn":
-                one.withdrawn = True
-            elif what == "contradicts":
-                against.append((which, other))
+    for which, what, other, *_ in marks_between(engine, ids):
+        one = found.setdefault(which, Marks())
+        if what == "superseded":
+            one.superseded_by.append(other)
+            found.setdefault(other, Marks()).supersedes.append(which)
+        elif what == "derived":
+            one.derived.append(other)
+        elif what == "withdrawn":
+            one.withdrawn = True
+        elif what == "contradicts":
+            against.append((which, other))
     ended = _ended(engine, [other for pair in against for other in pair])
     for which, other in against:
         if not ended & {which, other}:
@@ -178,6 +183,7 @@ def _made(engine: Engine, it: Kept, marks: Marks, texts: Mapping[bytes, bytes]) 
         valid_to=_moment(it.valid_to) or (_moment(it.replaced) if not marks.withdrawn else None),
         recorded=moment(it.recorded),
         expires=_moment(it.expires),
+        ended=_moment(it.ended),
         meta=objects.unpack(engine.store, it.meta) if it.meta else {},
         supersedes=tuple(marks.supersedes),
         superseded_by=next(iter(marks.superseded_by), "") if it.ended else "",

@@ -108,6 +108,9 @@ class Unit(Generic[T]):
     long: bool = False
     """Whether it may take longer than a transaction usually does."""
 
+    erases: bool = False
+    """Whether what it takes away must not be found in the file either."""
+
     seconds: float | None = None
     """After how long it gives up when the store is away, if that is sooner than usual."""
 
@@ -198,6 +201,13 @@ class Store(ABC):
 
         `progress` is told now and then how much is done, and of how much.
         """
+
+    def scrub(self, texts: Sequence[bytes]) -> str:
+        """See to it that what was erased is not left over in files. Returns what could not be done, and what to do.
+
+        A server keeps what was removed until it is vacuumed, which it does by itself.
+        """
+        return "the server keeps what was removed until its next VACUUM, which it does by itself"
 
     def shrink(self, *, whole: bool = False) -> str:
         """Give empty space back to the file system, if that is quick; with `whole` also if others wait for long.

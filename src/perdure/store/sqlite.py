@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
@@ -30,7 +30,7 @@ from .sqlite_file import (
     translate,
     translated,
 )
-from .sqlite_shrink import shrink
+from .sqlite_shrink import scrub, shrink
 from .turnstile import Turnstile
 
 T = TypeVar("T")
@@ -162,6 +162,9 @@ class SqliteStore(Store):
                 disconnect(source)
         target.execute("PRAGMA journal_mode = DELETE").fetchall()
 
+    def scrub(self, texts: Sequence[bytes]) -> str:
+        return "" if self._one_connection else scrub(self.path, self.durability, texts)
+
     def shrink(self, *, whole: bool = False) -> str:
         return "" if self._one_connection else shrink(self, self.path, self.durability, whole=whole)
 
@@ -199,6 +202,8 @@ class SqliteStore(Store):
         writer, execute = self._writer, self._cursor.execute
         alone = len(batch) == 1
         changes = writer.total_changes()
+        if any(ticket.unit.erases for ticket in batch):
+            writer.pragma("secure_delete", 1)  # from now on, in this process: who erases once may erase again
         self._begin()
         committing = False
         try:

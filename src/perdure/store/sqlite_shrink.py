@@ -6,7 +6,8 @@ nobody else can write meanwhile. So that is done where it takes a moment and is 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import apsw
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 LOG_MILLISECONDS = 1000
 """How long others may have to wait while the log is folded into the file; if readers need it longer, it stays."""
+
+FILE_PIECE_BYTES = 1 << 22
 
 BREATH_OPERATIONS = 100_000
 """Of SQLite's machine: after so many of them Python may have a word, and Ctrl-C is heard."""
@@ -49,6 +52,42 @@ def shrink(store: Store, path: str, durability: str, *, whole: bool) -> str:
             f"nobody else can write"
         )
     return ""
+
+
+def scrub(path: str, durability: str, texts: Sequence[bytes]) -> str:
+    """Leave nothing of what was erased: not in the log, nor in the gaps of pages that SQLite has moved rows out of.
+
+    Returns what could not be done. `texts` are looked for in the bytes of the file; it is written anew if one is there.
+    """
+    with translate(path):
+        connection = within(lambda: patiently(lambda: connect(path, durability, None)))
+        try:
+            if not _in_turn(path, lambda: _log_emptied(connection)):
+                return "somebody reads the store, so that its log is kept; forget it again, or run `perdure gc` later"
+            if not is_in_file(path, texts) or os.path.getsize(path) > VACUUM_BYTES_MAX:
+                return ""
+            _in_turn(path, lambda: _give_back(connection, True))
+        finally:
+            disconnect(connection)
+    return ""
+
+
+def _log_emptied(connection: apsw.Connection) -> bool:
+    connection.set_busy_timeout(LOG_MILLISECONDS)
+    [(busy, _, _)] = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    return not busy
+
+
+def is_in_file(path: str, texts: Sequence[bytes]) -> bool:
+    """Whether one of some texts stands in the bytes of a file."""
+    longest, before = max(map(len, texts), default=0), b""
+    with open(path, "rb") as file:
+        while longest and (piece := file.read(FILE_PIECE_BYTES)):
+            window = before + piece
+            if any(text in window for text in texts if text):
+                return True
+            before = window[-longest:]
+    return False
 
 
 def _give_back(connection: apsw.Connection, anew: bool) -> bool:

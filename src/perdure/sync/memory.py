@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..durations import Duration
-from ..memory import given, keeping, reading
+from ..memory import forgetting, given, keeping, reading
+from ..memory.forgetting import Forgotten
 from ..memory.found import EVER, Memory, Query, Recalled
 from ..memory.given import When
 from ..memory.recalling import recall
@@ -148,6 +149,33 @@ class Memories(Face):
         """
         names = given.read_name(about, "about"), given.read_name(user, "user")
         return self._read(lambda: reading.history(self._engine, *names))
+
+    def forget(
+        self,
+        id: Ids | None = None,
+        *,
+        about: str | None = None,
+        user: str | None = None,
+        source: str | None = None,
+        tags: str | Iterable[str] = (),
+        everywhere: bool = False,
+        reason: str = "",
+        by: str | None = None,
+    ) -> Forgotten:
+        """Erase memories for good: by id, or all about something, of a user, or from a source.
+
+        >>> print(agent.memory.forget(user="alice"))
+        forgot 3 memories; the text is still in 2 other places
+
+        Text, index, vectors, large values and what the journal had are gone when it returns; the chain still
+        verifies. It is done at once, also inside a step, and cannot be undone. `.elsewhere` lists where the text
+        stands too: messages, results of steps, state. `everywhere=True` erases those as well, as far as nobody needs
+        them, and lists what is left and why: steps of finished runs that had it cannot be replayed any more.
+        """
+        ids = None if id is None else given.read_ids(id, "id")
+        chosen = given.chosen(ids, about=about, user=user, source=source, tags=tags)
+        protocol = forgetting.forget(self._engine, ids or (), chosen, everywhere=everywhere, reason=reason, by=by)
+        return self._do(protocol)
 
 
 def _query(

@@ -1606,6 +1606,11 @@ SELECT id, what, other, at, valid, source, trust, stream, seq FROM memory_marks
 WHERE owner = :owner AND (id IN (SELECT value FROM json_each(:ids)) OR other IN (SELECT value FROM json_each(:ids)))
 ORDER BY at, stream, seq, id, what, other;
 
+-- name: marks_from(owner, source)
+-- Memories that were seen again, as a source has said.
+SELECT id, what, other, at, valid, source, trust, stream, seq FROM memory_marks
+WHERE owner = :owner AND what = 'again' AND source = :source ORDER BY at, stream, seq;
+
 -- name: memories_page(owner, kind, person, source, run, min_trust, since, until, tags, all, known, moment, past, count)
 -- The newest that pass a filter; `past` is 1 when `moment` is not now.
 SELECT m.id, m.stream, m.seq, m.kind, m.about, m.person, m.source, m.writer, m.run, m.step, m.tags, m.trust,
