@@ -124,7 +124,7 @@ HOLDERS = (
         "a large value that is still needed is removed",
         OBJECTS + "test_only_what_no_entry_refers_to_is_collected",
         "collect.py",
-        "if identity in ours and identity not in self._marks]",
+        "if identity in ours and identity not in marks]",
         "if identity in ours]",
     ),
     mutant(

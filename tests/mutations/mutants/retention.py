@@ -30,7 +30,7 @@ OF_RETENTION = (
         "a large value vanishes that a commit has begun to refer to since the marks were made",
         RETENTION + "test_what_is_referred_to_again_after_the_look_stays",
         "collect.py",
-        "        yield from self._marks.catch_up(heads)\n",
+        "    yield from marks.catch_up(heads)\n",
         "",
     ),
     mutant(
