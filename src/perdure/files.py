@@ -124,10 +124,15 @@ def _read_when_closed(name: str, folder: int, seconds: float = CLOSED_SECONDS_MA
     except OSError:
         return None  # a link, or gone: nobody has written anything there
     with os.fdopen(descriptor, "rb") as file:
-        until = time.monotonic() + seconds
-        while _has_writer(descriptor) and time.monotonic() < until:
-            time.sleep(0.001)
+        wait_for_writers(descriptor, seconds)
         return file.read() if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
+
+
+def wait_for_writers(descriptor: int, seconds: float = CLOSED_SECONDS_MAX) -> None:
+    """Wait until nobody has a file open for writing, but not for ever: an editor empties it before it writes."""
+    until = time.monotonic() + seconds
+    while _has_writer(descriptor) and time.monotonic() < until:
+        time.sleep(0.001)
 
 
 def _has_writer(descriptor: int) -> bool:

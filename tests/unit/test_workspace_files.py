@@ -8,6 +8,7 @@ import signal
 import stat
 import subprocess
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -240,3 +241,22 @@ def test_nothing_is_lost_that_is_saved_while_files_are_written(home: Path, agent
     assert [line for number in range(120) if (line := f"saved {number}") not in lines] == []
     assert [line for number in range(appended) if (line := f"- appended {number}") not in lines] == []
     assert appended > 3
+
+
+def test_a_file_that_somebody_is_saving_is_read_when_it_is_saved(home: Path, agent: Agent) -> None:
+    """Many editors empty a file, and then write it."""
+    workspace = agent.workspace(home, git=False)
+    emptied = threading.Event()
+
+    def save() -> None:
+        with (home / "SOUL.md").open("w") as file:
+            emptied.set()
+            time.sleep(0.03)
+            file.write("I am calm.\nI am quick.\n")
+
+    thread = threading.Thread(target=save)
+    thread.start()
+    emptied.wait()
+    assert workspace.sync().read == ("SOUL.md",)
+    thread.join()
+    assert [it.text for it in workspace.history("SOUL.md")][1:] == ["I am calm.\nI am quick.\n"]

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from ..errors import PathRefused, ValueTooLarge, WorkspaceNotFound
-from ..files import ASIDE_SUFFIX, exchange_file, make_folder, replace_file
+from ..files import ASIDE_SUFFIX, exchange_file, make_folder, replace_file, wait_for_writers
 from ..limits import WORKSPACE_FILE_BYTES_MAX
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -34,7 +34,7 @@ class Root:
         make_folder(self.path)
 
     def read(self, path: str) -> bytes | None:
-        """What is in a file; None when it is not there."""
+        """What is in a file, when nobody is writing it just now; None when it is not there."""
         with self._folder_of(path) as (folder, name):
             if folder < 0:
                 return None
@@ -47,6 +47,7 @@ class Root:
             with os.fdopen(descriptor, "rb") as file:
                 if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                     raise PathRefused(f"{self._shown(path)} is no ordinary file")
+                wait_for_writers(descriptor)
                 data = file.read(WORKSPACE_FILE_BYTES_MAX + 1)
         if len(data) > WORKSPACE_FILE_BYTES_MAX:
             most = WORKSPACE_FILE_BYTES_MAX // (1024 * 1024)

@@ -36,6 +36,14 @@ OF_WORKSPACES = (
         "            return None\n",
     ),
     mutant(
+        "a-file-is-read-while-somebody-saves-it",
+        "an editor that empties a file before it writes it makes the agent forget who it is",
+        FILES + "test_a_file_that_somebody_is_saving_is_read_when_it_is_saved",
+        "workspace/root.py",
+        "                wait_for_writers(descriptor)\n",
+        "",
+    ),
+    mutant(
         "links-are-followed",
         "who swaps a folder for a link has files written elsewhere",
         FILES + "test_links_lead_nowhere",
