@@ -87,7 +87,14 @@ def test_both_sides_may_change_everything(store_url: str, tmp_path: Path) -> Non
 
 def test_a_log_lands_with_its_step(store_url: str, tmp_path: Path) -> None:
     agent, home = agent_at(store_url), tmp_path / "home"
+    with pytest.raises(WorkspaceNotFound):
+        agent.bootstrap()
     agent.log("before there was a folder")
+    with agent.run("none") as run:
+        run.progress(next_action="find one")
+    woken = agent.bootstrap()
+    assert [it.part for it in woken.sections] == ["days", "progress"]
+    assert "before there was a folder\n" in str(woken) and "find one\n" in str(woken)
     workspace = agent.workspace(home)
 
     @agent.step
