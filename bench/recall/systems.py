@@ -10,7 +10,7 @@ from functools import cache
 import msgspec
 
 from bench.recall.corpus import Corpus
-from perdure.memory import fusion
+from perdure.memory import boards, fusion
 from perdure.memory.meaning import Embedder, Local, Static
 
 Search = Callable[[str], list[int]]
@@ -63,7 +63,7 @@ class Recall:
     def __call__(self, corpus: Corpus, k: int) -> Search:
         alike = self._table().alike if self._table else None
         pieces = pieces_of(corpus)
-        scope = fusion.Scope.of([piece for _, piece in pieces])
+        scope = boards.Scope.of([piece for _, piece in pieces])
         embedder = self._embedder() if self._embedder else None
         table = embedder.embed([text for text, _ in pieces]) if embedder else None
 
@@ -78,9 +78,9 @@ class Recall:
         return search
 
 
-def pieces_of(corpus: Corpus) -> list[tuple[str, fusion.Piece]]:
+def pieces_of(corpus: Corpus) -> list[tuple[str, boards.Piece]]:
     """Every memory, the long ones cut."""
-    made: list[tuple[str, fusion.Piece]] = []
+    made: list[tuple[str, boards.Piece]] = []
     for at, it in enumerate(corpus.memories):
         made += fusion.pieces(it.text, memory=at, place=len(made), day=it.day, thread=it.thread)
     return made

@@ -5,22 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import date, timedelta
 
+import msgspec
+import numpy
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure.memory import fusion, words
+from perdure.memory import boards, fusion, words
 from perdure.memory.times import Span, closeness, spans
 
 TODAY = date(2026, 11, 16)  # a Monday
 
 
 def found(texts: Sequence[str], question: str, *, days: Sequence[date] = (), threads: Sequence[int] = ()) -> list[int]:
-    made: list[fusion.Piece] = []
+    made: list[boards.Piece] = []
     for n, text in enumerate(texts):
         day, thread = (days or [TODAY] * len(texts))[n], (threads or [0] * len(texts))[n]
         made += [it for _, it in fusion.pieces(text, memory=n, place=len(made), day=day, thread=thread)]
-    return [it.memory for it in fusion.rank(fusion.question(question, TODAY), made, fusion.Scope.of(made), 10)]
+    return [it.memory for it in fusion.rank(fusion.question(question, TODAY), made, boards.Scope.of(made), 10)]
 
 
 # Words
@@ -159,7 +161,7 @@ def test_it_says_why() -> None:
     ]
     asked = fusion.question("a train to Lisbon in May", TODAY)
     best = next(
-        it for it in fusion.rank(asked, made, fusion.Scope(100, 3.0, {"train": 1, "lisbon": 1}), 2) if it.memory
+        it for it in fusion.rank(asked, made, boards.Scope(100, 3.0, {"train": 1, "lisbon": 1}), 2) if it.memory
     )
     assert (best.own, best.lent, best.time) == (("train",), ("lisbon",), 1.0)
 
@@ -181,4 +183,31 @@ def test_what_stands_in_counts_less_than_the_word_itself() -> None:
         for _, it in fusion.pieces(t, memory=n, place=9 * n, day=TODAY)
     ]
     asked = fusion.question("trip", TODAY, lambda term: [(words.stem("journey"), 0.8), ("ston", 0.1)])
-    assert [it.memory for it in fusion.rank(asked, made, fusion.Scope.of(made), 9)] == [1, 0]
+    assert [it.memory for it in fusion.rank(asked, made, boards.Scope.of(made), 9)] == [1, 0]
+
+
+# With numpy and without it
+
+
+@st.composite
+def boards_of(draw: st.DrawFn) -> tuple[boards.Question, list[boards.Piece]]:
+    terms = st.sampled_from(["ann", "bo", "trip", "train", "rice", "cat"])
+    made, place = [], 0
+    for n in range(draw(st.integers(0, 30))):
+        place += draw(st.sampled_from([1, 1, 1, 2, 9]))
+        counts = draw(st.dictionaries(terms, st.integers(1, 3), max_size=4))
+        length, asks = draw(st.sampled_from([1, 5, 40, 41])), draw(st.sampled_from([0.0, 0.3, 1.0]))
+        made.append(boards.Piece(n, place, draw(st.integers(0, 1)), counts, length, asks, TODAY))
+    asked = fusion.question(draw(st.sampled_from(["Ann", "a trip by train", "Bo's cat and rice", "?"])), TODAY)
+    alike = {"trip": (("train", 0.7), ("cat", 0.2)), "cat": (("trip", 0.4),)}
+    return msgspec.structs.replace(asked, alike=alike), sorted(made, key=lambda it: (it.thread, it.place))
+
+
+@settings(max_examples=100)
+@given(boards_of())
+def test_with_numpy_it_is_the_same_to_the_last_bit(given: tuple[boards.Question, list[boards.Piece]]) -> None:
+    asked, made = given
+    scope = boards.Scope.of(made)
+    plain, fast = boards.PlainBoard(asked, made, scope), boards.FastBoard(asked, made, scope, numpy)
+    assert plain.by_words() == fast.by_words()
+    assert [plain.found(at, 1.0) for at in range(len(made))] == [fast.found(at, 1.0) for at in range(len(made))]

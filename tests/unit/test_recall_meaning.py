@@ -7,7 +7,7 @@ from datetime import date
 import numpy as np
 import pytest
 
-from perdure.memory import fusion
+from perdure.memory import boards, fusion
 from perdure.memory.meaning import Function, Pieces, Static
 
 
@@ -30,7 +30,7 @@ def test_words_are_cut_into_the_longest_pieces_that_are_known() -> None:
 
 
 def test_names_and_common_words_are_not_embedded() -> None:
-    scope = fusion.Scope(100, 5.0, {"carolin": 60, "pot": 1})
+    scope = boards.Scope(100, 5.0, {"carolin": 60, "pot": 1})
     asked = fusion.question("When did caroline make pots with Melanie?", date(2026, 11, 16))
     assert fusion.meant(asked, scope) == "When did make pots with ?"
     assert fusion.meant(fusion.question("Melanie", date(2026, 11, 16)), scope) == "Melanie"

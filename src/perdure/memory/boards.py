@@ -1,0 +1,296 @@
+"""What each word of a question gives to each piece of memory, with numpy and without it: the same to the last bit.
+
+`fusion.py` says why it is done like this. Without numpy only the pieces are looked at that have a word or are near one;
+with it all of them at once, which a hundred words that stand in for others need.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import date
+from typing import Any, Protocol
+
+import msgspec
+
+from .times import Span, closeness
+from .words import LENGTH, SATURATION, rarity
+
+COMMON = 0.3
+COMMON_FROM = 10
+"""A term that more than this share of the memories have, and so many, is common: a speaker's name, mostly."""
+
+COMMON_WEIGHT = 1.5
+AFTER = (0.5, 0.4, 0.3, 0.2)
+BEFORE = (0.4, 0.3, 0.2)
+"""What a memory lends to the next ones after it, and to those before it."""
+
+LENDS_TERMS = 40
+"""Longer ones neither lend nor are lent to: they speak for themselves, and would have something for everybody."""
+
+ASKING_LENDS = 0.5
+"""So much more does a question lend to what comes next."""
+
+ASKING_LOSES = 0.3
+
+STAND_INS = 20
+"""How many terms may stand in for one."""
+
+
+class Question(msgspec.Struct, frozen=True):
+    """What somebody wants to know, taken apart."""
+
+    text: str
+    terms: tuple[str, ...]
+    spans: tuple[Span, ...]
+    alike: Mapping[str, tuple[tuple[str, float], ...]]
+    """For each term, others that may stand in for it, and how near they are."""
+
+    @property
+    def wanted(self) -> frozenset[str]:
+        """Every term that a memory may be found by."""
+        return frozenset(self.terms).union(other for others in self.alike.values() for other, _ in others)
+
+
+class Piece(msgspec.Struct, frozen=True, gc=False):
+    """A memory, or a part of a long one, as recall sees it."""
+
+    memory: int
+    place: int
+    """Pieces at places that follow each other are neighbours, when they are of one thread."""
+    thread: int
+    counts: Mapping[str, int]
+    """How often it has each term; those that are not asked for may be left out."""
+    length: int
+    asks: float
+    day: date
+    told: tuple[Span, ...] = ()
+    likeness: float = 0.0
+    """The cosine with the question, when there is an embedder."""
+
+
+class Scope(msgspec.Struct, frozen=True):
+    """What is known of all pieces among which is looked: rarity is seen from here."""
+
+    total: int
+    mean: float
+    having: Mapping[str, int]
+
+    @staticmethod
+    def of(pieces: Sequence[Piece]) -> Scope:
+        """Counted from the pieces themselves."""
+        having = Counter(term for piece in pieces for term in piece.counts)
+        return Scope(len(pieces), sum(piece.length for piece in pieces) / max(len(pieces), 1), having)
+
+    def common(self, term: str) -> bool:
+        """Whether so many have it that it tells nobody apart."""
+        return self.having.get(term, 0) > max(COMMON * self.total, COMMON_FROM)
+
+    def rarity(self, term: str) -> float:
+        """How much it says that a piece has it."""
+        return rarity(self.total, self.having.get(term, 0))
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A memory that a question may be about, and why."""
+
+    memory: int
+    score: float
+    own: tuple[str, ...]
+    """Terms that it has itself."""
+    lent: tuple[str, ...]
+    """Terms that those around it have."""
+    time: float
+    meaning: float
+
+
+class Board(Protocol):
+    """The pieces in their order, and what the terms of a question give to each of them."""
+
+    pieces: Sequence[Piece]
+
+    def by_words(self) -> list[float]:
+        """The sum over the terms. The most that any piece has is 1: time and meaning are weighed against it."""
+
+    def found(self, at: int, score: float) -> Found:
+        """What is said of a piece that was chosen."""
+
+
+def board_of(asked: Question, pieces: Sequence[Piece], scope: Scope) -> Board:
+    """With numpy where it is installed."""
+    numpy: Any = None
+    with suppress(ImportError):
+        import numpy
+    return PlainBoard(asked, pieces, scope) if numpy is None else FastBoard(asked, pieces, scope, numpy)
+
+
+class _Started:
+    """What both begin with: where each term is."""
+
+    def __init__(self, asked: Question, pieces: Sequence[Piece], scope: Scope) -> None:
+        self.pieces = pieces
+        self._asked = asked
+        self._scope = scope
+        wanted = asked.wanted
+        self._places: dict[str, list[int]] = {}
+        for at, piece in enumerate(pieces):
+            for term in piece.counts.keys() & wanted:
+                self._places.setdefault(term, []).append(at)
+
+    def _sources(self, term: str) -> Iterator[tuple[str, float]]:
+        """A term and what stands in for it, each with what it is worth at most."""
+        scope = self._scope
+        rare = scope.rarity(term)
+        for other, share in [(term, 1.0), *self._stand_ins(term)]:
+            # A stand-in is worth no more than what it stands in for, and a common word does not become rare by it.
+            if other in self._places:
+                yield other, share * min(rare, scope.rarity(other)) * (SATURATION + 1)
+
+    def _stand_ins(self, term: str) -> list[tuple[str, float]]:
+        if self._scope.common(term):
+            return []
+        return [it for it in self._asked.alike.get(term, ()) if it[0] in self._places][:STAND_INS]
+
+    def _said(self, at: int, score: float, own: Sequence[str], lent: Sequence[str]) -> Found:
+        piece, asked = self.pieces[at], self._asked
+        time = closeness(asked.spans, piece.day, piece.told) if asked.spans else 0.0
+        return Found(piece.memory, score, tuple(own), tuple(lent), time, piece.likeness)
+
+
+class PlainBoard(_Started):
+    """Without numpy."""
+
+    def __init__(self, asked: Question, pieces: Sequence[Piece], scope: Scope) -> None:
+        super().__init__(asked, pieces, scope)
+        self._reached: dict[int, list[tuple[int, float]]] = {}
+        self._own = {term: self._own_of(term) for term in asked.terms}
+        self._best = {term: self._best_of(term) for term in asked.terms}
+
+    def by_words(self) -> list[float]:
+        got = [0.0] * len(self.pieces)
+        for best in self._best.values():
+            for at, value in best.items():
+                got[at] += value * (1 - ASKING_LOSES * self.pieces[at].asks)
+        most = max(got, default=0.0) or 1.0
+        return [value / most for value in got]
+
+    def found(self, at: int, score: float) -> Found:
+        own = [term for term, has in self._own.items() if at in has]
+        lent = [term for term, has in self._best.items() if at in has and at not in self._own[term]]
+        return self._said(at, score, own, lent)
+
+    def _own_of(self, term: str) -> dict[int, float]:
+        """What each piece has of a term itself, or of what stands in for it."""
+        own: dict[int, float] = {}
+        for other, worth in self._sources(term):
+            for at in self._places[other]:
+                piece = self.pieces[at]
+                times = piece.counts[other]
+                value = worth * times / (times + _size(piece.length, self._scope.mean))
+                if value > own.get(at, 0.0):
+                    own[at] = value
+        return own
+
+    def _best_of(self, term: str) -> dict[int, float]:
+        """The best of what each piece has itself and what it is lent."""
+        own = self._own[term]
+        if self._scope.common(term):
+            return {at: COMMON_WEIGHT * value for at, value in own.items()}
+        best = dict(own)
+        for at, value in own.items():
+            for other, share in self._reach(at):
+                lent = value * share
+                if lent > best.get(other, 0.0):
+                    best[other] = lent
+        return best
+
+    def _reach(self, at: int) -> list[tuple[int, float]]:
+        """To whom a piece lends, and how much; worked out once, for all terms."""
+        reached = self._reached.get(at)
+        if reached is None:
+            reached = self._reached[at] = list(_reach(self.pieces, at))
+        return reached
+
+
+class FastBoard(_Started):
+    """With numpy: a row for each term, a column for each piece."""
+
+    def __init__(self, asked: Question, pieces: Sequence[Piece], scope: Scope, numpy: Any) -> None:
+        super().__init__(asked, pieces, scope)
+        self._numpy = numpy
+        self._asks = numpy.array([piece.asks for piece in pieces])
+        self._length = numpy.array([piece.length for piece in pieces], dtype=int)
+        self._own = self._own_of_all()
+        self._best = self._best_of_all()
+
+    def by_words(self) -> list[float]:
+        numpy = self._numpy
+        got = numpy.zeros(len(self.pieces))
+        for row in self._best * (1 - ASKING_LOSES * self._asks):
+            got += row
+        most = got.max(initial=0.0) or 1.0
+        scores: list[float] = (got / most).tolist()
+        return scores
+
+    def found(self, at: int, score: float) -> Found:
+        terms = self._asked.terms
+        own = [term for row, term in enumerate(terms) if self._own[row, at]]
+        lent = [term for row, term in enumerate(terms) if self._best[row, at] and not self._own[row, at]]
+        return self._said(at, score, own, lent)
+
+    def _own_of_all(self) -> Any:
+        numpy = self._numpy
+        size = _size(self._length, self._scope.mean)
+        own = numpy.zeros((len(self._asked.terms), len(self.pieces)))
+        had: dict[str, tuple[Any, Any, Any]] = {}
+        for row, term in zip(own, self._asked.terms, strict=True):
+            for other, worth in self._sources(term):
+                if other not in had:
+                    there = self._places[other]
+                    times = numpy.array([self.pieces[at].counts[other] for at in there])
+                    had[other] = numpy.array(there), times, times + size[there]
+                places, times, weight = had[other]
+                row[places] = numpy.maximum(row[places], worth * times / weight)
+        return own
+
+    def _best_of_all(self) -> Any:
+        numpy, own = self._numpy, self._own
+        best = own.copy()
+        thread = numpy.array([piece.thread for piece in self.pieces], dtype=int)
+        place = numpy.array([piece.place for piece in self.pieces], dtype=int)
+        short = self._length <= LENDS_TERMS
+        for step, share in enumerate(AFTER, 1):
+            joined = short[:-step] & short[step:] & (thread[:-step] == thread[step:])
+            joined &= place[step:] - place[:-step] == step
+            shares = share + ASKING_LENDS * self._asks[:-step] * (step == 1)
+            _lend(numpy, own[:, :-step], shares * joined, best[:, step:])
+            if step <= len(BEFORE):
+                _lend(numpy, own[:, step:], BEFORE[step - 1] * joined, best[:, :-step])
+        common = [self._scope.common(term) for term in self._asked.terms]
+        best[common] = COMMON_WEIGHT * own[common]
+        return best
+
+
+def _lend(numpy: Any, has: Any, shares: Any, best: Any) -> None:
+    numpy.maximum(best, has * shares, out=best)
+
+
+def _size(length: Any, mean: float) -> Any:
+    return SATURATION * (1 - LENGTH + LENGTH * length / (mean or 1.0))
+
+
+def _reach(pieces: Sequence[Piece], at: int) -> Iterator[tuple[int, float]]:
+    here = pieces[at]
+    if here.length > LENDS_TERMS:
+        return
+    for step, share in enumerate(AFTER, 1):
+        if at + step < len(pieces) and _joined(here, pieces[at + step], step):
+            yield at + step, share + ASKING_LENDS * here.asks * (step == 1)
+    for step, share in enumerate(BEFORE, 1):
+        if at >= step and _joined(here, pieces[at - step], -step):
+            yield at - step, share
+
+
+def _joined(here: Piece, there: Piece, step: int) -> bool:
+    return there.length <= LENDS_TERMS and here.thread == there.thread and there.place - here.place == step
