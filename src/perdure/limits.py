@@ -180,6 +180,16 @@ WORD_CHARACTERS_MAX = 64
 VECTOR_DIMENSIONS_MAX = 8192
 """Of an embedding."""
 
+RECALL_ALL = 2000
+"""Pieces of memory that are all compared with a question: when there are more, those that are likely."""
+
+RECALL_EXACT = 20_000
+"""Pieces that a filter may leave for their vectors to be compared one by one."""
+
+RECALL_WORDS = 100
+RECALL_MEANING = 50
+"""Likely ones because of their words, and because of their meaning."""
+
 CANDIDATES = 500
 """What a search looks at first; when a filter leaves too few of them, it looks at all."""
 

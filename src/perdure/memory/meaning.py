@@ -4,19 +4,19 @@
     >>> bool(vectors[0] @ vectors[1] > vectors[0] @ vectors[2])
     True
 
-An embedder is anything with `id`, `dims` and `embed(texts)`. `Static` is in the box: one vector for each piece of a
-word, from a table of 6 MB, and their mean for a text. `Local` runs the small network that the table was made from.
+Both are embedders, as `embedders.py` has them. `Static` is in the box: one vector for each piece of a word, from a
+table of 6 MB, and their mean for a text. `Local` runs the small network that the table was made from.
 """
 
 from __future__ import annotations
 
 import functools
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from importlib import resources
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from perdure.memory.words import stem, terms
+from .words import stem, terms
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,44 +32,6 @@ _FREQUENT = 1e-4
 """Where a piece begins to be called frequent."""
 
 _UNKNOWN, _FIRST, _LAST = "[UNK]", "[CLS]", "[SEP]"
-
-
-class Embedder(Protocol):
-    """What turns texts into vectors.
-
-    `id` names the model and its version: vectors of one are never compared with those of another.
-    `embed` gives an array of len(texts) rows and `dims` columns; their length does not matter.
-    """
-
-    @property
-    def id(self) -> str: ...
-
-    @property
-    def dims(self) -> int: ...
-
-    def embed(self, texts: Sequence[str]) -> Floats: ...
-
-
-class Function:
-    """An embedder made of any function from texts to rows of numbers, such as a call of a provider's client."""
-
-    def __init__(self, function: Callable[[Sequence[str]], Any], *, id: str, dims: int) -> None:
-        self._function = function
-        self.id = id
-        self.dims = dims
-
-    def __repr__(self) -> str:
-        return f"Function(id={self.id!r}, dims={self.dims})"
-
-    def embed(self, texts: Sequence[str]) -> Floats:
-        """What the function says, checked: one row for each text, `dims` numbers in each."""
-        import numpy as np
-
-        made = np.asarray(self._function(texts), np.float32)
-        if made.shape != (len(texts), self.dims):
-            said = f"{self.id}: {len(texts)} texts must give {len(texts)} rows of {self.dims} numbers, not {made.shape}"
-            raise ValueError(said)
-        return unit(made)
 
 
 class Static:

@@ -1,19 +1,20 @@
-"""Looking for memories.
-
-First version: all that pass the filter are ranked by their words, their neighbours and their time.
-"""
+"""Looking for memories: what may be the answer (`candidates.py`), in which order (`fusion.py`), and why."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from ..clock import moment
 from ..run.requests import Protocol, Read
 from . import fusion
-from .found import EVER, Memory, Query, Recalled, Why
-from .reading import listed, together
+from .boards import Found
+from .candidates import Looking
+from .embedders import table
+from .found import Memory, Query, Recalled, Why
+from .reading import by_id, filter_of, listed, together
+from .reembedding import reader_in
 
 if TYPE_CHECKING:
     from ..engine import Engine
@@ -26,24 +27,35 @@ def recall(engine: Engine, query: Query) -> Protocol[list[Recalled]]:
 
 
 def _recall(engine: Engine, query: Query) -> list[Recalled]:
-    there = listed(engine, query, EVER)
+    if not engine.is_known():
+        return []
     if not query.text.strip():
-        return [_result(engine, query, it, 0.0, Why()) for it in there[: query.k]]
-    today = datetime.fromtimestamp(engine.store.clock.wall_ms() / 1000, UTC).date()
-    asked = fusion.question(query.text, today)
-    threads = {thread: number for number, thread in enumerate(sorted({it.thread for it in there}))}
-    pieces = [
-        piece
-        for number, it in enumerate(there)
-        for _, piece in fusion.pieces(
-            it.text, memory=number, place=it.place, day=it.valid_from.date(), thread=threads[it.thread]
-        )
-    ]
-    ranked = fusion.rank(asked, pieces, fusion.Scope.of(pieces), query.k) if pieces else []
-    return [
-        _result(engine, query, there[hit.memory], hit.score, Why(hit.own, hit.lent, hit.time, hit.meaning))
-        for hit in ranked
-    ]
+        return [_result(engine, query, it, 0.0, Why()) for it in listed(engine, query, query.k)]
+    ranked = _ranked(engine, query)
+    there = by_id(engine, [which for which, _ in ranked])
+    # One may have been forgotten since it was found.
+    return [_result(engine, query, there[which], it.score, _why(it)) for which, it in ranked if which in there]
+
+
+def _ranked(engine: Engine, query: Query) -> list[tuple[str, Found]]:
+    reader = reader_in(engine)
+    words = table() if reader.stand_ins else None
+    today = moment(engine.store.clock.wall_ms()).date()
+    asked = fusion.question(query.text, today, words.alike if words else None)
+    filters = (query.about, *filter_of(engine, query))
+    found = Looking(engine, asked, filters, narrow=_narrow(query)).found(reader.embedder)
+    ranked = fusion.rank(asked, found.pieces, found.scope, query.k, meaning=reader.weight)
+    return [(found.memories[it.memory], it) for it in ranked]
+
+
+def _narrow(query: Query) -> bool:
+    """Whether more is asked for than that a memory counts now."""
+    plain = Query(text=query.text, k=query.k, around=query.around)
+    return plain != query
+
+
+def _why(it: Found) -> Why:
+    return Why(it.own, it.lent, round(it.time, 4), round(it.meaning, 4))
 
 
 def _result(engine: Engine, query: Query, it: Memory, score: float, why: Why) -> Recalled:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import struct
 import threading
 import weakref
 from abc import ABC, abstractmethod
@@ -37,6 +38,17 @@ class Statement(msgspec.Struct, frozen=True, gc=False):
     name: str
     args: tuple[Any, ...] = ()
     must: type[PerdureError] | None = None
+
+
+class Floats(bytes):
+    """Numbers of four bytes each: a file keeps them as they are, a server as an array that it can reckon with."""
+
+    __slots__ = ()
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        """The numbers."""
+        return struct.unpack(f"<{len(self) // 4}f", self)
 
 
 def holds(text: str) -> bool:

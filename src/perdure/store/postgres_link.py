@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import os
 import select
+import struct
 import time
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 import msgspec
-from psycopg import OperationalError, pq
+from psycopg import OperationalError, adapters, pq
 from psycopg import abc as psycopg_abc
-from psycopg.adapt import Transformer
+from psycopg.adapt import AdaptersMap, Loader, Transformer
 
 from .. import interrupts
 from . import sql
-from .base import Rows, Statement
+from .base import Floats, Rows, Statement
 from .postgres_errors import Cut, folded, server_error
 
 TEXT = {name: sql.numbered(named, "$").encode() for name, named in sql.load("postgres").items()}
@@ -29,6 +30,19 @@ _NAMES = {name: name.encode() for name in TEXT}
 _BYTES, _SYNC, _ABORTED = 1, pq.ExecStatus.PIPELINE_SYNC, pq.ExecStatus.PIPELINE_ABORTED
 _GOOD = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
 
+
+class _Numbers(Loader):
+    """An array of floats as a file has it: nothing but numbers of four bytes each."""
+
+    format = pq.Format.BINARY
+
+    def load(self, data: psycopg_abc.Buffer) -> bytes:
+        count = max(len(data) - 20, 0) // 8
+        return struct.pack(f"<{count}f", *struct.unpack_from(">" + "4xf" * count, data, 20 if count else 0))
+
+
+_ADAPTERS = AdaptersMap(adapters)
+_ADAPTERS.register_loader("float4[]", _Numbers)
 
 LOOK_UP_SECONDS = 2.0
 """How often who waits looks whether the process was told to end; and how long an answer may take after that."""
@@ -75,7 +89,7 @@ class Link:
         self._prepare = prepare and not pooled
         self._preamble = preamble if pooled else ()
         self._known: set[str] = set()
-        self._reader: psycopg_abc.Transformer = Transformer()
+        self._reader: psycopg_abc.Transformer = Transformer(_ADAPTERS)
         self._owner = os.getpid()
 
     def talk(self, batch: Batch, until: float) -> list[Answer]:
@@ -203,6 +217,8 @@ def _encoded(args: tuple[Any, ...]) -> tuple[list[bytes | None], tuple[int, ...]
             values.append(value.encode())
         elif type(value) is float:
             values.append(repr(value).encode())
+        elif isinstance(value, Floats):
+            values.append(("{" + ",".join(map(repr, value.numbers)) + "}").encode())
         else:
             values.append(b"%d" % value)
     return values, _kinds(tuple([type(value) for value in args]))

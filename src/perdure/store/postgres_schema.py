@@ -8,6 +8,7 @@ from __future__ import annotations
 import secrets
 import time
 import warnings
+from collections.abc import Iterator
 from contextlib import suppress
 
 import msgspec
@@ -171,7 +172,7 @@ def _migrate(link: Link, place: Place, history: tuple[str, ...]) -> None:
     facts = _facts(link, place)
     pending = history[facts.version :] if facts is not None else history
     # One message, however many there are: over a line that is cut again and again it would not come to an end.
-    pieces = [Raw(piece.encode()) for text in pending for piece in text.split(";\n") if piece.strip()]
+    pieces = [Raw(piece.encode()) for text in pending for piece in _statements(text)]
     if pieces:
         _talk(link, place, pieces, begun=True)
     reach(Site.STORE_CREATE, Moment.BEGUN)
@@ -184,6 +185,19 @@ def _migrate(link: Link, place: Place, history: tuple[str, ...]) -> None:
         _talk(link, place, closing, begun=True)
         reach(Site.STORE_CREATE, Moment.WRITTEN)
     _talk(link, place, [_COMMIT], begun=True)
+
+
+def _statements(text: str) -> Iterator[str]:
+    """The parts of a migration. Between two `$$` is the body of a function, which is one piece."""
+    begun = ""
+    for piece in text.split(";\n"):
+        begun += piece
+        if begun.count("$$") % 2:
+            begun += ";\n"
+        else:
+            if begun.strip():
+                yield begun
+            begun = ""
 
 
 def _talk(link: Link, place: Place, batch: Batch, *, begun: bool = False) -> list[Answer]:

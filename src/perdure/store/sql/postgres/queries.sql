@@ -1767,3 +1767,146 @@ DELETE FROM memories;
 -- name: clear_memory_marks()
 -- Rebuild starts from nothing.
 DELETE FROM memory_marks;
+
+-- name: put_piece(owner, memory, part, thread, place, length, asks, day, told, terms)
+-- What a memory is found by, or a part of a long one; its words come with it.
+INSERT INTO pieces (owner, memory, part, thread, place, length, asks, day, told, terms)
+VALUES (:owner, :memory, :part, :thread, :place, :length, :asks, :day, :told, :terms)
+ON CONFLICT (owner, memory, part) DO NOTHING;
+
+-- name: put_missing_piece(owner, memory, part, thread, place, length, asks, day, told, terms)
+-- The same for a memory that was kept without it, unless it is forgotten at this moment.
+INSERT INTO pieces (owner, memory, part, thread, place, length, asks, day, told, terms)
+SELECT owner, id, :part::bigint, :thread::text, :place::bigint, :length::bigint, :asks::bigint, :day::bigint, :told::bytea,
+    :terms::text
+FROM memories WHERE owner = :owner::bigint AND id = :memory::text FOR SHARE ON CONFLICT (owner, memory, part) DO NOTHING;
+
+-- name: put_piece_vector(owner, memory, part, embedder, vector)
+-- What a model has made of a piece, unless that is gone.
+INSERT INTO piece_vectors (piece, owner, embedder, vector) SELECT id, owner, :embedder::text, :vector::real[] FROM pieces
+WHERE owner = :owner::bigint AND memory = :memory::text AND part = :part::bigint FOR SHARE
+ON CONFLICT (piece, embedder) DO NOTHING;
+
+-- name: drop_pieces(owner, memory)
+-- Of a memory that is erased: its words and vectors go with them.
+DELETE FROM pieces WHERE owner = :owner AND memory = :memory;
+
+-- name: pieces_now()
+-- A number that grows with every piece.
+SELECT coalesce((SELECT id FROM pieces ORDER BY id DESC LIMIT 1), 0);
+
+-- name: pieces_known(owner)
+-- How many there are, and how long they are together.
+SELECT count(*), coalesce(sum(length), 0)::bigint FROM pieces WHERE owner = :owner;
+
+-- name: terms_known(owner)
+-- How many pieces have each term.
+SELECT substr(word, length(:owner::bigint::text) + 3), ndoc::bigint
+FROM ts_stat('SELECT words FROM pieces WHERE owner = ' || :owner::bigint);
+
+-- name: matching_pieces(owner, about, kind, person, source, run, min_trust, since, until, tags, all, known, moment, past, count)
+-- Those whose memories pass a filter.
+SELECT p.id FROM memories AS m JOIN pieces AS p ON p.owner = m.owner AND p.memory = m.id
+WHERE m.owner = :owner AND (:kind::text = '' OR m.kind = :kind::text) AND (:about::text = '' OR m.about = :about::text)
+  AND (:person::text = '' OR m.person = :person::text) AND (:source::text = '' OR m.source = :source::text)
+  AND (:run::text = '' OR m.run = :run::text) AND m.trust >= :min_trust::double precision
+  AND m.valid_from >= :since::bigint AND m.valid_from < :until::bigint AND (:tags::text = '[]' OR m.tags::jsonb @> :tags::jsonb)
+  AND (:all::bigint = 1 OR (m.recorded <= :known::bigint AND (m.ended = 0 OR m.ended > :known::bigint OR m.replaced > :moment::bigint)
+    AND (m.expires = 0 OR m.expires > :moment::bigint)
+    AND (m.valid_to = 0 OR m.valid_to > :moment::bigint OR (:past::bigint = 0 AND m.kind = 'episodic'))
+    AND (:past::bigint = 0 OR m.valid_from <= :moment::bigint))) LIMIT :count;
+
+-- name: pieces_among(ids)
+-- Some of them; ids are a list in JSON.
+SELECT p.id, p.memory, p.part, p.thread, p.place, p.length, p.asks, p.day, p.told, p.terms FROM pieces AS p WHERE p.id = ANY (ARRAY(SELECT value::bigint FROM jsonb_array_elements_text(:ids::jsonb)));
+
+-- name: pieces_near(owner, ranges, about, kind, person, source, run, min_trust, since, until, tags, all, known, moment, past)
+-- What was said at some places and passes a filter; ranges are [thread, first, last] in JSON.
+SELECT p.id, p.memory, p.part, p.thread, p.place, p.length, p.asks, p.day, p.told, p.terms
+FROM jsonb_array_elements(:ranges::jsonb) AS it JOIN pieces AS p ON p.owner = :owner::bigint AND p.thread = it ->> 0
+    AND p.place BETWEEN (it ->> 1)::bigint AND (it ->> 2)::bigint
+JOIN memories AS m ON m.owner = p.owner AND m.id = p.memory
+WHERE (:kind::text = '' OR m.kind = :kind::text) AND (:about::text = '' OR m.about = :about::text)
+  AND (:person::text = '' OR m.person = :person::text) AND (:source::text = '' OR m.source = :source::text)
+  AND (:run::text = '' OR m.run = :run::text) AND m.trust >= :min_trust::double precision
+  AND m.valid_from >= :since::bigint AND m.valid_from < :until::bigint AND (:tags::text = '[]' OR m.tags::jsonb @> :tags::jsonb)
+  AND (:all::bigint = 1 OR (m.recorded <= :known::bigint AND (m.ended = 0 OR m.ended > :known::bigint OR m.replaced > :moment::bigint)
+    AND (m.expires = 0 OR m.expires > :moment::bigint)
+    AND (m.valid_to = 0 OR m.valid_to > :moment::bigint OR (:past::bigint = 0 AND m.kind = 'episodic'))
+    AND (:past::bigint = 0 OR m.valid_from <= :moment::bigint)));
+
+-- name: pieces_with_words(words, count)
+-- Those that have some of these words, the best first; words are [word, what it is worth] in JSON.
+SELECT p.id, p.thread, p.place FROM (
+    SELECT having.id AS piece, sum((it ->> 1)::bigint) AS worth
+    FROM jsonb_array_elements(:words::jsonb) AS it
+    JOIN pieces AS having ON having.words @@ ('''' || (it ->> 0) || '''')::tsquery
+    GROUP BY 1 ORDER BY 2 DESC, 1 DESC LIMIT :count::bigint) AS best
+JOIN pieces AS p ON p.id = best.piece ORDER BY best.worth DESC, p.id DESC;
+
+-- name: pieces_of_days(owner, first, last, count)
+-- What was said between two days, the last first.
+SELECT id, thread, place FROM pieces WHERE owner = :owner AND day BETWEEN :first AND :last ORDER BY day DESC LIMIT :count;
+
+-- name: places_of_pieces(ids)
+-- Where some of them are; ids are a list in JSON.
+SELECT id, thread, place FROM pieces WHERE id = ANY (ARRAY(SELECT value::bigint FROM jsonb_array_elements_text(:ids::jsonb)));
+
+-- name: vectors_now()
+-- What is written from now on, or is being written, is seen by `vectors_since` with this number.
+SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint;
+
+-- name: vectors_since(owner, embedder, since)
+-- What has come since then; 0 is all.
+SELECT piece, vector FROM piece_vectors
+WHERE owner = :owner AND embedder = :embedder AND arrival >= :since ORDER BY number;
+
+-- name: vectors_among(embedder, ids)
+-- Those of some pieces; ids are a list in JSON.
+SELECT piece, vector FROM piece_vectors
+WHERE embedder = :embedder::text AND piece = ANY (ARRAY(SELECT value::bigint FROM jsonb_array_elements_text(:ids::jsonb)));
+
+-- name: vector_home()
+-- Whether the store compares vectors itself; empty where it does not.
+SELECT vector_home() WHERE vector_home() IS NOT NULL;
+
+-- name: nearest_pieces(owner, embedder, vector, count)
+-- The nearest, where the store compares vectors itself.
+SELECT piece FROM near_pieces(:owner::bigint, :embedder::text, :vector::real[], :count::bigint);
+
+-- name: nearness_of(embedder, vector, ids)
+-- How near some pieces are, where the store compares vectors itself; ids are a list in JSON.
+SELECT piece, near FROM nearness(:embedder::text, :vector::real[],
+    ARRAY(SELECT value::bigint FROM jsonb_array_elements_text(:ids::jsonb)));
+
+-- name: unread_pieces(owner, embedder, after, count)
+-- Pieces that a model has not read.
+SELECT p.id, p.memory, p.part FROM pieces AS p WHERE p.owner = :owner AND p.id > :after AND NOT EXISTS (
+    SELECT 1 FROM piece_vectors AS v WHERE v.piece = p.id AND v.embedder = :embedder) ORDER BY p.id LIMIT :count;
+
+-- name: vectors_known(owner, embedder)
+-- How many pieces there are, and how many of them a model has read.
+SELECT (SELECT count(*) FROM pieces WHERE owner = :owner),
+    (SELECT count(*) FROM piece_vectors WHERE owner = :owner AND embedder = :embedder);
+
+-- name: memories_without_pieces(owner, after, count)
+-- Memories that were written without an index, by an older program or another store.
+SELECT id FROM memories AS m WHERE owner = :owner AND id > :after AND NOT EXISTS (
+    SELECT 1 FROM pieces AS p WHERE p.owner = m.owner AND p.memory = m.id) ORDER BY id LIMIT :count;
+
+-- name: drop_other_vectors(owner, embedder, count)
+-- What other models have made, once one has read everything.
+DELETE FROM piece_vectors WHERE number IN (
+    SELECT number FROM piece_vectors WHERE owner = :owner AND embedder <> :embedder LIMIT :count) RETURNING number;
+
+-- name: index_vectors(embedder, dims)
+-- Have a model's vectors found by an index, where the store has one.
+SELECT index_vectors(:embedder::text, :dims::bigint);
+
+-- name: pieces_page(after, count)
+-- Some of all that there are, for copies.
+SELECT id, owner, memory, part, thread, place, length, asks, day, told, terms FROM pieces WHERE id > :after ORDER BY id LIMIT :count;
+
+-- name: vectors_page(after, count)
+-- Some of all that there are, for copies.
+SELECT number, piece, owner, embedder, vector FROM piece_vectors WHERE number > :after ORDER BY number LIMIT :count;

@@ -1684,3 +1684,140 @@ DELETE FROM memories;
 -- name: clear_memory_marks()
 -- Rebuild starts from nothing.
 DELETE FROM memory_marks;
+
+-- name: put_piece(owner, memory, part, thread, place, length, asks, day, told, terms)
+-- What a memory is found by, or a part of a long one; its words come with it.
+INSERT INTO pieces (owner, memory, part, thread, place, length, asks, day, told, terms)
+VALUES (:owner, :memory, :part, :thread, :place, :length, :asks, :day, :told, :terms)
+ON CONFLICT (owner, memory, part) DO NOTHING;
+
+-- name: put_missing_piece(owner, memory, part, thread, place, length, asks, day, told, terms)
+-- The same for a memory that was kept without it, unless it is forgotten at this moment.
+INSERT INTO pieces (owner, memory, part, thread, place, length, asks, day, told, terms)
+SELECT owner, id, :part, :thread, :place, :length, :asks, :day, :told, :terms FROM memories WHERE owner = :owner AND id = :memory
+ON CONFLICT (owner, memory, part) DO NOTHING;
+
+-- name: put_piece_vector(owner, memory, part, embedder, vector)
+-- What a model has made of a piece, unless that is gone.
+INSERT INTO piece_vectors (piece, owner, embedder, vector) SELECT id, owner, :embedder, :vector FROM pieces
+WHERE owner = :owner AND memory = :memory AND part = :part ON CONFLICT (piece, embedder) DO NOTHING;
+
+-- name: drop_pieces(owner, memory)
+-- Of a memory that is erased: its words and vectors go with them.
+DELETE FROM pieces WHERE owner = :owner AND memory = :memory;
+
+-- name: pieces_now()
+-- A number that grows with every piece.
+SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'pieces'), 0);
+
+-- name: pieces_known(owner)
+-- How many there are, and how long they are together.
+SELECT count(*), coalesce(sum(length), 0) FROM pieces WHERE owner = :owner;
+
+-- name: terms_known(owner)
+-- How many pieces have each term.
+SELECT substr(term, length(:owner) + 3), doc FROM piece_terms WHERE term >= 'k' || :owner || 'x' AND term < 'k' || :owner || 'y';
+
+-- name: matching_pieces(owner, about, kind, person, source, run, min_trust, since, until, tags, all, known, moment, past, count)
+-- Those whose memories pass a filter.
+SELECT p.id FROM memories AS m JOIN pieces AS p ON p.owner = m.owner AND p.memory = m.id
+WHERE m.owner = :owner AND (:kind = '' OR m.kind = :kind) AND (:about = '' OR m.about = :about) AND (:person = '' OR m.person = :person)
+  AND (:source = '' OR m.source = :source) AND (:run = '' OR m.run = :run) AND m.trust >= :min_trust
+  AND m.valid_from >= :since AND m.valid_from < :until AND (:tags = '[]' OR NOT EXISTS (SELECT 1 FROM json_each(:tags) AS wanted
+    WHERE NOT EXISTS (SELECT 1 FROM json_each(m.tags) AS had WHERE had.value = wanted.value)))
+  AND (:all = 1 OR (m.recorded <= :known AND (m.ended = 0 OR m.ended > :known OR m.replaced > :moment)
+    AND (m.expires = 0 OR m.expires > :moment)
+    AND (m.valid_to = 0 OR m.valid_to > :moment OR (:past = 0 AND m.kind = 'episodic'))
+    AND (:past = 0 OR m.valid_from <= :moment))) LIMIT :count;
+
+-- name: pieces_among(ids)
+-- Some of them; ids are a list in JSON.
+SELECT p.id, p.memory, p.part, p.thread, p.place, p.length, p.asks, p.day, p.told, p.terms FROM pieces AS p WHERE p.id IN (SELECT value FROM json_each(:ids));
+
+-- name: pieces_near(owner, ranges, about, kind, person, source, run, min_trust, since, until, tags, all, known, moment, past)
+-- What was said at some places and passes a filter; ranges are [thread, first, last] in JSON.
+SELECT p.id, p.memory, p.part, p.thread, p.place, p.length, p.asks, p.day, p.told, p.terms
+FROM json_each(:ranges) AS it CROSS JOIN pieces AS p ON p.owner = :owner AND p.thread = json_extract(it.value, '$[0]')
+    AND p.place BETWEEN json_extract(it.value, '$[1]') AND json_extract(it.value, '$[2]')
+CROSS JOIN memories AS m ON m.owner = p.owner AND m.id = p.memory
+WHERE (:kind = '' OR m.kind = :kind) AND (:about = '' OR m.about = :about) AND (:person = '' OR m.person = :person)
+  AND (:source = '' OR m.source = :source) AND (:run = '' OR m.run = :run) AND m.trust >= :min_trust
+  AND m.valid_from >= :since AND m.valid_from < :until AND (:tags = '[]' OR NOT EXISTS (SELECT 1 FROM json_each(:tags) AS wanted
+    WHERE NOT EXISTS (SELECT 1 FROM json_each(m.tags) AS had WHERE had.value = wanted.value)))
+  AND (:all = 1 OR (m.recorded <= :known AND (m.ended = 0 OR m.ended > :known OR m.replaced > :moment)
+    AND (m.expires = 0 OR m.expires > :moment)
+    AND (m.valid_to = 0 OR m.valid_to > :moment OR (:past = 0 AND m.kind = 'episodic'))
+    AND (:past = 0 OR m.valid_from <= :moment)));
+
+-- name: pieces_with_words(words, count)
+-- Those that have some of these words, the best first; words are [word, what it is worth] in JSON.
+SELECT p.id, p.thread, p.place FROM (
+    SELECT piece_words.rowid AS piece, sum(json_extract(it.value, '$[1]')) AS worth
+    FROM json_each(:words) AS it CROSS JOIN piece_words ON piece_words MATCH '"' || json_extract(it.value, '$[0]') || '"'
+    GROUP BY 1 ORDER BY 2 DESC, 1 DESC LIMIT :count) AS best
+CROSS JOIN pieces AS p ON p.id = best.piece ORDER BY best.worth DESC, p.id DESC;
+
+-- name: pieces_of_days(owner, first, last, count)
+-- What was said between two days, the last first.
+SELECT id, thread, place FROM pieces WHERE owner = :owner AND day BETWEEN :first AND :last ORDER BY day DESC LIMIT :count;
+
+-- name: places_of_pieces(ids)
+-- Where some of them are; ids are a list in JSON.
+SELECT id, thread, place FROM pieces WHERE id IN (SELECT value FROM json_each(:ids));
+
+-- name: vectors_now()
+-- What is written from now on, or is being written, is seen by `vectors_since` with this number.
+SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'piece_vectors'), 0) + 1;
+
+-- name: vectors_since(owner, embedder, since)
+-- What has come since then; 0 is all.
+SELECT piece, vector FROM piece_vectors
+WHERE owner = :owner AND embedder = :embedder AND number >= :since ORDER BY number;
+
+-- name: vectors_among(embedder, ids)
+-- Those of some pieces; ids are a list in JSON.
+SELECT piece, vector FROM piece_vectors WHERE embedder = :embedder AND piece IN (SELECT value FROM json_each(:ids));
+
+-- name: vector_home()
+-- Whether the store compares vectors itself; empty where it does not.
+SELECT '' WHERE 0;
+
+-- name: nearest_pieces(owner, embedder, vector, count)
+-- The nearest, where the store compares vectors itself.
+SELECT piece FROM piece_vectors WHERE owner = :owner AND embedder = :embedder AND vector = :vector LIMIT :count;
+
+-- name: nearness_of(embedder, vector, ids)
+-- How near some pieces are, where the store compares vectors itself; ids are a list in JSON.
+SELECT piece, 1.0 FROM piece_vectors WHERE embedder = :embedder AND vector = :vector AND piece IN (SELECT value FROM json_each(:ids));
+
+-- name: unread_pieces(owner, embedder, after, count)
+-- Pieces that a model has not read.
+SELECT p.id, p.memory, p.part FROM pieces AS p WHERE p.owner = :owner AND p.id > :after AND NOT EXISTS (
+    SELECT 1 FROM piece_vectors AS v WHERE v.piece = p.id AND v.embedder = :embedder) ORDER BY p.id LIMIT :count;
+
+-- name: vectors_known(owner, embedder)
+-- How many pieces there are, and how many of them a model has read.
+SELECT (SELECT count(*) FROM pieces WHERE owner = :owner),
+    (SELECT count(*) FROM piece_vectors WHERE owner = :owner AND embedder = :embedder);
+
+-- name: memories_without_pieces(owner, after, count)
+-- Memories that were written without an index, by an older program or another store.
+SELECT id FROM memories AS m WHERE owner = :owner AND id > :after AND NOT EXISTS (
+    SELECT 1 FROM pieces AS p WHERE p.owner = m.owner AND p.memory = m.id) ORDER BY id LIMIT :count;
+
+-- name: drop_other_vectors(owner, embedder, count)
+-- What other models have made, once one has read everything.
+DELETE FROM piece_vectors WHERE number IN (
+    SELECT number FROM piece_vectors WHERE owner = :owner AND embedder <> :embedder LIMIT :count) RETURNING number;
+
+-- name: index_vectors(embedder, dims)
+-- Have a model's vectors found by an index, where the store has one.
+SELECT 0 WHERE length(:embedder) = 0 AND :dims = 0;
+
+-- name: pieces_page(after, count)
+-- Some of all that there are, for copies.
+SELECT id, owner, memory, part, thread, place, length, asks, day, told, terms FROM pieces WHERE id > :after ORDER BY id LIMIT :count;
+
+-- name: vectors_page(after, count)
+-- Some of all that there are, for copies.
+SELECT number, piece, owner, embedder, vector FROM piece_vectors WHERE number > :after ORDER BY number LIMIT :count;

@@ -1,0 +1,148 @@
+"""How near pieces of memory are to what is asked, by their vectors: compared here, or by the store.
+
+In a file the vectors are blobs, and this process has a table of them in memory that is brought up to date by what has
+come since: every one is compared, so that what is found is exact whatever it is narrowed down to. Ten milliseconds for
+100,000, which is quicker than any index that SQLite has. A server with pgvector compares them itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from ..locks import rlock
+from ..search.vectors import new_table, product
+from ..store.base import Floats, Store
+
+if TYPE_CHECKING:
+    from ..engine import Engine
+
+
+class Compared(Protocol):
+    """A question beside the vectors of one model."""
+
+    def best(self, count: int, among: Sequence[int] | None = None) -> list[int]:
+        """The pieces that are nearest, of some or of all."""
+
+    def of(self, ids: Sequence[int]) -> dict[int, float]:
+        """How near some pieces are: 1 is the same. Those that the model has not read are left out."""
+
+    def gone(self, ids: Iterable[int]) -> None:
+        """Some that were found are not there any more."""
+
+
+def compared(engine: Engine, embedder: str, vector: Floats) -> Compared:
+    """By the store if it can, else by this process."""
+    place, store, owner = engine.place, engine.store, engine.stream
+    outside = engine.__dict__.get("_vectors")
+    if outside is not None:
+        from .outside import Mirrored
+
+        mirror = place.vectors.setdefault((owner, "outside", embedder), Mirrored(owner, embedder, outside))
+        return mirror.compared(store, vector)
+    if _compares(engine):
+        return _ByStore(store, owner, embedder, vector)
+    table = place.vectors.setdefault((owner, "memory", embedder), Matrix(owner, embedder))
+    return table.compared(store, vector)
+
+
+def _compares(engine: Engine) -> bool:
+    """Whether the store compares vectors itself; asked once for each process."""
+    which = (0, "vector home", "")
+    if which not in engine.place.vectors:
+        engine.place.vectors[which] = bool(engine.store.read("vector_home"))
+    return bool(engine.place.vectors[which])
+
+
+class Matrix:
+    """All vectors that one model has made for an agent, in memory."""
+
+    def __init__(self, owner: int, embedder: str) -> None:
+        self._which = (owner, embedder)
+        self._since = 0
+        self._table = new_table()
+        self._pieces: list[int] = []
+        self._rows: dict[int, int] = {}
+        self._lock = rlock()
+
+    def compared(self, store: Store, vector: Floats) -> Compared:
+        """A question beside what there is now."""
+        with self._lock:
+            self._catch_up(store)
+            return _InMemory(self, self._table.products(vector), len(vector))
+
+    def best(self, products: Any, count: int, among: Sequence[int] | None) -> list[int]:
+        """The pieces with the largest products."""
+        with self._lock:
+            rows = None if among is None else [self._rows[it] for it in among if it in self._rows]
+            chosen = [it for it in self._table.best(products, rows, count) if it < len(products)]
+            return [self._pieces[it] for it in sorted(chosen, key=lambda row: -products[row])]
+
+    def of(self, products: Any, ids: Sequence[int]) -> dict[int, float]:
+        """Those of some pieces."""
+        rows = [(it, self._rows.get(it, -1)) for it in ids]
+        return {it: float(products[row]) for it, row in rows if 0 <= row < len(products)}
+
+    def gone(self, ids: Iterable[int], size: int) -> None:
+        """What is not there any more is near to nothing."""
+        with self._lock:
+            for it in ids:
+                if it in self._rows:
+                    self._table.put(self._rows[it], bytes(size))
+
+    def _catch_up(self, store: Store) -> None:
+        # What is written between the two is read now, and once more the next time.
+        [(now,)] = store.read("vectors_now")
+        if now != self._since or not store.one_host:
+            for piece, vector in store.read("vectors_since", (*self._which, self._since)):
+                row = self._rows.setdefault(piece, len(self._rows))
+                if row == len(self._pieces):
+                    self._pieces.append(piece)
+                    self._table.put(row, vector)
+        self._since = now
+
+
+class _InMemory:
+    def __init__(self, matrix: Matrix, products: Any, size: int) -> None:
+        self._matrix = matrix
+        self._products = products
+        self._size = size
+
+    def best(self, count: int, among: Sequence[int] | None = None) -> list[int]:
+        return self._matrix.best(self._products, count, among)
+
+    def of(self, ids: Sequence[int]) -> dict[int, float]:
+        return self._matrix.of(self._products, ids)
+
+    def gone(self, ids: Iterable[int]) -> None:
+        self._matrix.gone(ids, self._size)
+
+
+class _ByStore:
+    """pgvector: an index finds the nearest of all; of some, each one is compared."""
+
+    def __init__(self, store: Store, owner: int, embedder: str, vector: Floats) -> None:
+        self._store = store
+        self._which = (owner, embedder, vector)
+
+    def best(self, count: int, among: Sequence[int] | None = None) -> list[int]:
+        if among is not None:
+            near = self.of(among)
+            return sorted(near, key=lambda it: -near[it])[:count]
+        return [piece for (piece,) in self._store.read("nearest_pieces", (*self._which, count))]
+
+    def of(self, ids: Sequence[int]) -> dict[int, float]:
+        _, embedder, vector = self._which
+        wanted = msgspec.json.encode(list(ids)).decode()
+        return dict(self._store.read("nearness_of", (embedder, vector, wanted)))
+
+    def gone(self, ids: Iterable[int]) -> None:
+        pass  # the server has forgotten them
+
+
+def likeness(store: Store, embedder: str, vector: Floats, ids: Sequence[int]) -> dict[int, float]:
+    """How near some pieces are, read from the store one by one."""
+    wanted = msgspec.json.encode(list(ids)).decode()
+    return {piece: product(kept, vector) for piece, kept in store.read("vectors_among", (embedder, wanted))}
