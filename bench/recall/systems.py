@@ -11,7 +11,8 @@ import msgspec
 
 from bench.recall.corpus import Corpus
 from perdure.memory import boards, fusion
-from perdure.memory.meaning import Embedder, Local, Static
+from perdure.memory.embedders import Embedder
+from perdure.memory.meaning import Local, Static
 
 Search = Callable[[str], list[int]]
 System = Callable[[Corpus, int], Search]

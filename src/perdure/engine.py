@@ -28,6 +28,7 @@ from .store.base import Last, Script, Statement, Store, Unit, holds
 
 if TYPE_CHECKING:
     from .events.schemas import Kinds
+    from .memory.outside import VectorIndex
     from .rehearsal import Rehearsal
     from .run.durable import Durable
     from .threads.memory import Memory
@@ -130,8 +131,13 @@ class Engine:
         strict: bool = False,
         key: keys.KeySource | None = None,
         single_home: bool = False,
+        embedder: Any = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
+        self.embedder = embedder
+        """What reads memories, as it was given; see `memory/embedders.py`."""
+        self.vectors: VectorIndex | None = None
+        """A vector database beside the store that finds memories, if there is one."""
         self.name = checked_name(name, "an agent's name")
         self.url = locate(store)
         self.strict = strict or os.environ.get("PERDURE_STRICT", "") not in ("", "0")

@@ -60,7 +60,8 @@
     │   ├── ThreadConflict           PD414  another writer has gone on with the thread meanwhile
     │   ├── ThreadDeleted            PD415  the thread was deleted while somebody was at work on it
     │   ├── EventsFolded             PD421  the events of that time are in an archive
-    │   └── MemoryNotFound           PD430  no memory of that id, or it was forgotten
+    │   ├── MemoryNotFound           PD430  no memory of that id, or it was forgotten
+    │   └── BadEmbedder              PD431  cannot turn texts into vectors
     ├── WorkspaceProblem             the folder that people read
     │   ├── WorkspaceNotFound        PD601  no workspace here
     │   └── PathRefused              PD602  no file of a workspace, or a link out of it
@@ -548,6 +549,13 @@ class MemoryNotFound(CallProblem, LookupError):
 
     code = "PD430"
     hint = "`perdure memory list` shows which there are; what was forgotten cannot be brought back"
+
+
+class BadEmbedder(CallProblem, ValueError):
+    """What was given as an embedder is none, or what it gave are no vectors; nothing was written."""
+
+    code = "PD431"
+    hint = "an embedder has an id, dims, and embed(texts), which gives a row of dims numbers for each text"
 
 
 class ArtifactNotFound(CallProblem, LookupError):

@@ -66,9 +66,18 @@ class AsyncAgent(AsyncAtHome):
         strict: bool = False,
         key: KeySource | None = None,
         single_home: bool = False,
+        embedder: Any = None,
     ) -> None:
         super().__init__(
-            Engine(name, store=store, durability=durability, strict=strict, key=key, single_home=single_home)
+            Engine(
+                name,
+                store=store,
+                durability=durability,
+                strict=strict,
+                key=key,
+                single_home=single_home,
+                embedder=embedder,
+            )
         )
         self.runs = AsyncRuns(self._engine)
         self.state = AsyncAgentState(self._engine)

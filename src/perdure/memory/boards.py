@@ -135,7 +135,7 @@ class _Started:
         wanted = asked.wanted
         self._places: dict[str, list[int]] = {}
         for at, piece in enumerate(pieces):
-            for term in piece.counts.keys() & wanted:
+            for term in wanted.intersection(piece.counts):  # `keys() & wanted` would go through all that is wanted
                 self._places.setdefault(term, []).append(at)
 
     def _sources(self, term: str) -> Iterator[tuple[str, float]]:

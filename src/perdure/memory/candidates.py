@@ -1,4 +1,4 @@
-"""Which pieces of memory a question is compared with: all that pass the filter when these are few, else the likely ones.
+"""Which pieces of memory a question is compared with: all that pass the filter when these are few, else likely ones.
 
 Likely are those with its rare words, or with words that stand in for these; those that mean the nearest; those of the
 days that it names; and what was said around any of them, which is where answers are. Ranking (`fusion.py`) decides.
@@ -20,7 +20,7 @@ from .boards import AFTER, BEFORE, Question, Scope
 from .embedders import Embedder, read
 from .known import known
 from .nearest import Compared, compared
-from .pieces import arranged
+from .pieces import Stored, arranged
 
 if TYPE_CHECKING:
     from ..engine import Engine
@@ -46,7 +46,7 @@ class Candidates(msgspec.Struct, frozen=True):
 
     pieces: Sequence[Piece]
     memories: Sequence[str]
-    """The id of each piece's memory."""
+    """Their ids, by the numbers that the pieces have."""
     scope: Scope
 
 
@@ -86,7 +86,7 @@ class Looking:
         scope = Scope.of(made)
         beside = self._beside(embedder, scope)
         near = beside.of([it.id for it in stored]) if beside else {}
-        return _candidates(made, [it.id for it in stored], [it.memory for it in stored], near, scope)
+        return _candidates(made, stored, near, scope)
 
     def _likely(self, scope: Scope, among: Sequence[int] | None, beside: Compared | None) -> Candidates:
         wanted, factor = self._asked.wanted, 1
@@ -102,7 +102,7 @@ class Looking:
             factor *= _WIDER
         made, stored = arranged(rows, wanted)
         near = beside.of([it.id for it in stored]) if beside else {}
-        return _candidates(made, [it.id for it in stored], [it.memory for it in stored], near, scope)
+        return _candidates(made, stored, near, scope)
 
     def _places(
         self, scope: Scope, among: Sequence[int] | None, beside: Compared | None, factor: int
@@ -167,16 +167,15 @@ def _allowed(rows: Sequence[Row], among: Sequence[int] | None, count: int) -> li
     return [(it, thread, place) for it, thread, place in rows if it in allowed][:count]
 
 
-def _candidates(
-    made: Sequence[Piece], ids: Sequence[int], memories: Sequence[str], near: dict[int, float], scope: Scope
-) -> Candidates:
+def _candidates(made: Sequence[Piece], stored: Sequence[Stored], near: dict[int, float], scope: Scope) -> Candidates:
     if near:
         # What the model has not read yet is as near as others are: it is found by its words.
         middle = sum(near.values()) / len(near)
         made = [
-            msgspec.structs.replace(piece, likeness=near.get(it, middle)) for piece, it in zip(made, ids, strict=True)
+            msgspec.structs.replace(piece, likeness=near.get(it.id, middle))
+            for piece, it in zip(made, stored, strict=True)
         ]
-    return Candidates(made, memories, scope)
+    return Candidates(made, list(dict.fromkeys(it.memory for it in stored)), scope)
 
 
 def _ranges(places: Iterable[tuple[str, int]]) -> Iterator[tuple[str, int, int]]:

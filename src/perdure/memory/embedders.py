@@ -93,7 +93,7 @@ def embedder_of(given: object) -> Embedder | None:
     if isinstance(given, str):
         return _installed(given)
     made = given if isinstance(given, Embedder) else _made(given)
-    if not isinstance(made.id, str) or not 0 < len(made.id) <= NAME_CHARACTERS_MAX or not holds(made.id):
+    if not 0 < len(made.id) <= NAME_CHARACTERS_MAX or not holds(made.id):
         raise BadEmbedder(f"the id of an embedder is a str of 1 to {NAME_CHARACTERS_MAX} characters, not {made.id!r}")
     if not 0 < made.dims <= VECTOR_DIMENSIONS_MAX:
         raise BadEmbedder(f"embedder {made.id!r} has dims={made.dims}: 1 to {VECTOR_DIMENSIONS_MAX} are possible")
@@ -143,6 +143,13 @@ def local() -> Local:
     from .meaning import Local
 
     return Local()
+
+
+def use(engine: Engine, given: object) -> None:
+    """From now on an agent uses this one."""
+    made = embedder_of(given)
+    engine.embedder = given
+    engine.__dict__["_embedder"] = made
 
 
 def embedder_in(engine: Engine) -> Embedder | None:

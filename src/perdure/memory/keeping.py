@@ -101,16 +101,16 @@ def _keep(engine: Engine, wish: Wish, replaced: Sequence[Memory], origins: Seque
         place,
         sketch,
     )
-    cut = pieces.cut(engine, wish.text)
+    cut = pieces.cut(engine, wish.text, kept.valid_from)
     judge = Judge(wish.text, wish.about, trust, sketch)
     return Keep(kept, (*made, *more), judge, lambda it: pieces.indexed(it, cut), compares=wish.kind != "episodic")
 
 
 def _thread(wish: Wish, which: str, run: str, now: int) -> tuple[str, int]:
-    """What it was said together with: what happens in one run, or to one person on one day; a fact stands alone."""
+    """What it was said together with: in one run, or to one person on one day; a fact about something stands alone."""
     if wish.thread:
         return wish.thread, 0
-    if wish.kind != "episodic":
+    if wish.about and wish.kind != "episodic":
         return which, ALONE
     if run:
         return f"run {run}", 0

@@ -35,16 +35,14 @@ class Compared(Protocol):
 
 def compared(engine: Engine, embedder: str, vector: Floats) -> Compared:
     """By the store if it can, else by this process."""
-    place, store, owner = engine.place, engine.store, engine.stream
-    outside = engine.__dict__.get("_vectors")
-    if outside is not None:
+    store, owner = engine.store, engine.stream
+    if engine.vectors is not None:
         from .outside import Mirrored
 
-        mirror = place.vectors.setdefault((owner, "outside", embedder), Mirrored(owner, embedder, outside))
-        return mirror.compared(store, vector)
+        return Mirrored(owner, embedder, engine.vectors).compared(store, vector)
     if _compares(engine):
         return _ByStore(store, owner, embedder, vector)
-    table = place.vectors.setdefault((owner, "memory", embedder), Matrix(owner, embedder))
+    table: Matrix = engine.place.vectors.setdefault((owner, "memory", embedder), Matrix(owner, embedder))
     return table.compared(store, vector)
 
 

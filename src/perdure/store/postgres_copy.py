@@ -36,6 +36,11 @@ _DOCUMENT = (
     "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _WORDS = "INSERT INTO document_words (rowid, words) VALUES (?, ?)"
+_PIECE = (
+    "INSERT INTO pieces (id, owner, memory, part, thread, place, length, asks, day, told, terms) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_VECTOR = "INSERT INTO piece_vectors (number, piece, owner, embedder, vector) VALUES (?, ?, ?, ?, ?)"
 _OBJECT = "INSERT INTO objects (id, size, data) VALUES (?, ?, ?)"
 
 
@@ -129,6 +134,8 @@ class Copy(Unit[None]):
         yield from self._streams(target)
         yield from self._objects(target)
         yield from self._documents(target)
+        yield from self._numbered(target, "pieces_page", _PIECE)
+        yield from self._numbered(target, "vectors_page", _VECTOR)
 
     def _streams(self, target: apsw.Connection) -> Script[None]:
         [[(total,)]] = yield [Statement("count_streams")]
@@ -167,6 +174,13 @@ class Copy(Unit[None]):
                 if found
             ]
             target.executemany(_WORDS, texts)
+            after = page[-1][0]
+
+    def _numbered(self, target: apsw.Connection, query: str, insert: str) -> Script[None]:
+        """What is numbered, page by page."""
+        after = 0
+        while page := (yield from _rows(query, (after, PAGE_DOCUMENTS))):
+            target.executemany(insert, page)
             after = page[-1][0]
 
 

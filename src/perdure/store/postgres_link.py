@@ -42,7 +42,7 @@ class _Numbers(Loader):
 
 
 _ADAPTERS = AdaptersMap(adapters)
-_ADAPTERS.register_loader("float4[]", _Numbers)
+_ADAPTERS.register_loader(1021, _Numbers)  # float4[]
 
 LOOK_UP_SECONDS = 2.0
 """How often who waits looks whether the process was told to end; and how long an answer may take after that."""
@@ -219,6 +219,8 @@ def _encoded(args: tuple[Any, ...]) -> tuple[list[bytes | None], tuple[int, ...]
             values.append(repr(value).encode())
         elif isinstance(value, Floats):
             values.append(("{" + ",".join(map(repr, value.numbers)) + "}").encode())
+        elif isinstance(value, float):
+            values.append(repr(value).encode())
         else:
             values.append(b"%d" % value)
     return values, _kinds(tuple([type(value) for value in args]))

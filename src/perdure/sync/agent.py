@@ -67,9 +67,18 @@ class Agent(AtHome):
         strict: bool = False,
         key: KeySource | None = None,
         single_home: bool = False,
+        embedder: Any = None,
     ) -> None:
         super().__init__(
-            Engine(name, store=store, durability=durability, strict=strict, key=key, single_home=single_home)
+            Engine(
+                name,
+                store=store,
+                durability=durability,
+                strict=strict,
+                key=key,
+                single_home=single_home,
+                embedder=embedder,
+            )
         )
         self.runs = Runs(self._engine)
         self.state = AgentState(self._engine)

@@ -4,15 +4,18 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ..durations import Duration
-from ..memory import forgetting, given, keeping, reading
+from ..memory import embedders, forgetting, given, keeping, reading, reembedding
+from ..memory.embedders import Embedder
 from ..memory.forgetting import Forgotten
 from ..memory.found import EVER, Memory, Query, Recalled
 from ..memory.given import When
+from ..memory.outside import VectorIndex
 from ..memory.recalling import recall
+from ..memory.reembedding import Reembedded
 from .face import Face
 
 Ids = str | Memory | Iterable[str | Memory]
@@ -176,6 +179,35 @@ class Memories(Face):
         chosen = given.chosen(ids, about=about, user=user, source=source, tags=tags)
         protocol = forgetting.forget(self._engine, ids or (), chosen, everywhere=everywhere, reason=reason, by=by)
         return self._do(protocol)
+
+    @property
+    def embedder(self) -> Embedder | None:
+        """What reads memories and questions: the best that is installed, unless you set another; None is words alone.
+
+        >>> agent.memory.embedder = my_function     # from a list of texts to a row of numbers for each
+        """
+        return embedders.embedder_in(self._engine)
+
+    @embedder.setter
+    def embedder(self, given: Any) -> None:
+        embedders.use(self._engine, given)
+
+    @property
+    def vectors(self) -> VectorIndex | None:
+        """A vector database beside the store that finds memories by their meaning; None is the store itself."""
+        return self._engine.vectors
+
+    @vectors.setter
+    def vectors(self, given: VectorIndex | None) -> None:
+        self._engine.vectors = given
+
+    def reembed(self, progress: Callable[[int, int], None] | None = None) -> Reembedded:
+        """Have the embedder read every memory that it has not read yet, and drop the vectors of others.
+
+        It happens by itself, in the background, after the embedder has changed. `progress` is told how many pieces of
+        memory are done, and how many there are.
+        """
+        return self._do(reembedding.reembed(self._engine, progress))
 
 
 def _query(

@@ -1866,6 +1866,11 @@ WHERE owner = :owner AND embedder = :embedder AND arrival >= :since ORDER BY num
 SELECT piece, vector FROM piece_vectors
 WHERE embedder = :embedder::text AND piece = ANY (ARRAY(SELECT value::bigint FROM jsonb_array_elements_text(:ids::jsonb)));
 
+-- name: vectors_of_memories(owner, memories)
+-- Which vectors there are of some memories, and whose; memories are a list of ids in JSON.
+SELECT v.piece, v.embedder FROM pieces AS p JOIN piece_vectors AS v ON v.piece = p.id
+WHERE p.owner = :owner::bigint AND p.memory = ANY (ARRAY(SELECT jsonb_array_elements_text(:memories::jsonb)));
+
 -- name: vector_home()
 -- Whether the store compares vectors itself; empty where it does not.
 SELECT vector_home() WHERE vector_home() IS NOT NULL;

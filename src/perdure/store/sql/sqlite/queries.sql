@@ -1778,6 +1778,11 @@ WHERE owner = :owner AND embedder = :embedder AND number >= :since ORDER BY numb
 -- Those of some pieces; ids are a list in JSON.
 SELECT piece, vector FROM piece_vectors WHERE embedder = :embedder AND piece IN (SELECT value FROM json_each(:ids));
 
+-- name: vectors_of_memories(owner, memories)
+-- Which vectors there are of some memories, and whose; memories are a list of ids in JSON.
+SELECT v.piece, v.embedder FROM pieces AS p JOIN piece_vectors AS v ON v.piece = p.id
+WHERE p.owner = :owner AND p.memory IN (SELECT value FROM json_each(:memories));
+
 -- name: vector_home()
 -- Whether the store compares vectors itself; empty where it does not.
 SELECT '' WHERE 0;
