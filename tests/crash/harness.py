@@ -44,7 +44,7 @@ def environment(**more: str) -> dict[str, str]:
     """What a child process sees."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PERDURE_")}
     path = os.pathsep.join((str(ROOT / "src"), str(ROOT)))
-    return {**kept, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", **more}
+    return {**kept, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "PERDURE_EMBEDDER": "words", **more}
 
 
 class Child:

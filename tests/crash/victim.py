@@ -32,6 +32,7 @@ from perdure import (
 from perdure import collect as collecting
 from perdure.journal import rebuild
 from perdure.journal.folding import plan
+from perdure.memory.embedders import Function
 from perdure.store.base import Script, Unit
 from perdure.threads import writing
 from perdure.threads.writing import Checkpoint, Written
@@ -153,6 +154,8 @@ async def write_in_the_open(cast: Cast, run: Any) -> None:
     ]
     await out(cast.agent.memory.remember(f"Spare thoughts {LARGE}", source="spare"))
     assert (await out(cast.agent.memory.forget(source="spare"))).count == 1
+    cast.agent.memory.embedder = Function(lambda texts: [[1.0, len(text)] for text in texts], id="lengths", dims=2)
+    assert (await out(cast.agent.memory.reembed())).embedder == "lengths"
     await out(cast.agent.send_event(run.id, "go", {"token": run.state["token"]}))
     assert "token" in await out(run.wait_event("go"))
     await out(run.sleep(datetime.fromtimestamp(0, UTC)))  # over: how often it starts must not depend on time

@@ -40,7 +40,7 @@ LATE_ONLY = frozenset(
 )
 """Never needed unless the user has them: imported inside a function, once a value or a URL of theirs has been seen."""
 
-FRAMEWORKS = frozenset({"langgraph", "langchain", "langchain_core"})
+FRAMEWORKS = frozenset({"langgraph", "langchain", "langchain_core", "qdrant_client"})
 """Of other people, each below its own adapter: who imports that has them."""
 
 LATE_MODULES = {"psycopg": "perdure.store.postgres", "pytest": "perdure.testing.plugin"}

@@ -60,7 +60,7 @@ def test_both_dialects_have_the_same_tables_but_for_what_one_needs() -> None:
         )
 
     assert tables("postgres") - tables("sqlite") == {"stream_count", "arrivals"}
-    assert tables("sqlite") <= tables("postgres")
+    assert tables("sqlite") - tables("postgres") == {"piece_words", "piece_terms"}  # a column there
 
 
 def test_the_postgres_schema_is_the_sum_of_its_migrations() -> None:

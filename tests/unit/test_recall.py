@@ -203,7 +203,7 @@ def boards_of(draw: st.DrawFn) -> tuple[boards.Question, list[boards.Piece]]:
     return msgspec.structs.replace(asked, alike=alike), sorted(made, key=lambda it: (it.thread, it.place))
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(boards_of())
 def test_with_numpy_it_is_the_same_to_the_last_bit(given: tuple[boards.Question, list[boards.Piece]]) -> None:
     asked, made = given

@@ -7,8 +7,10 @@ from datetime import date
 import numpy as np
 import pytest
 
+from perdure.errors import BadEmbedder
 from perdure.memory import boards, fusion
-from perdure.memory.meaning import Function, Pieces, Static
+from perdure.memory.embedders import Function, embedder_of, read, table
+from perdure.memory.meaning import Pieces, Static
 
 
 def test_texts_that_mean_the_same_lie_close_together() -> None:
@@ -36,8 +38,26 @@ def test_names_and_common_words_are_not_embedded() -> None:
     assert fusion.meant(fusion.question("Melanie", date(2026, 11, 16)), scope) == "Melanie"
 
 
-def test_a_function_that_gives_other_rows_is_refused() -> None:
-    with pytest.raises(ValueError, match="2 rows of 3 numbers"):
-        Function(lambda texts: [[1.0, 2.0, 3.0]], id="mine", dims=3).embed(["a", "b"])
-    [row] = Function(lambda texts: [[0, 3, 4]], id="mine", dims=3).embed(["a"])
-    assert row.tolist() == pytest.approx([0, 0.6, 0.8])
+def test_any_function_is_an_embedder_and_what_it_gives_is_checked() -> None:
+    [row] = read(Function(lambda texts: [[0, 3, 4]], id="mine"), ["a"])
+    assert row.numbers == pytest.approx([0, 0.6, 0.8])
+    with pytest.raises(BadEmbedder, match="1 rows of .3. numbers for 2 texts"):
+        read(Function(lambda texts: [[1.0, 2.0, 3.0]], id="mine", dims=3), ["a", "b"])
+    named = embedder_of(lengths)
+    assert named is not None and (named.id, named.dims) == ("lengths", 2)
+    for strange in (lambda texts: [[1.0]], 3, "bert"):
+        with pytest.raises(BadEmbedder):
+            embedder_of(strange)
+    assert embedder_of(False) is None and embedder_of("words") is None
+    assert embedder_of("table") is table()
+
+
+def lengths(texts: list[str]) -> list[list[float]]:
+    return [[len(text), 1.0] for text in texts]
+
+
+def test_the_network_reads_what_the_table_cannot() -> None:
+    embedder = embedder_of("minilm")
+    assert embedder is not None
+    bank, river, money = (np.array(row.numbers) for row in read(embedder, ["a bank", "a river", "a place for money"]))
+    assert bank @ money > bank @ river

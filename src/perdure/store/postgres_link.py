@@ -219,8 +219,6 @@ def _encoded(args: tuple[Any, ...]) -> tuple[list[bytes | None], tuple[int, ...]
             values.append(repr(value).encode())
         elif isinstance(value, Floats):
             values.append(("{" + ",".join(map(repr, value.numbers)) + "}").encode())
-        elif isinstance(value, float):
-            values.append(repr(value).encode())
         else:
             values.append(b"%d" % value)
     return values, _kinds(tuple([type(value) for value in args]))

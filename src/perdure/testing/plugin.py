@@ -69,14 +69,15 @@ def homes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def isolated(homes: Path) -> Iterator[Path]:
     """A home folder of its own and no PERDURE_* or XDG_* for each test and its child processes.
 
-    Otherwise a test would open the store of whoever runs it. A test that wants one of these variables sets
-    it with `monkeypatch`; all is put back afterwards.
+    Otherwise a test would open the store of whoever runs it, and wait for whatever model is installed. A test that wants
+    one of these variables sets it with `monkeypatch`; all is put back afterwards.
     """
     before = dict(os.environ)
     home = Path(tempfile.mkdtemp(dir=homes))
     for name in [name for name in os.environ if name.startswith(("PERDURE_", "XDG_"))]:
         del os.environ[name]
     os.environ["HOME"] = str(home)
+    os.environ["PERDURE_EMBEDDER"] = "words"
     yield home
     os.environ.clear()
     os.environ.update(before)

@@ -1838,15 +1838,15 @@ WHERE (:kind::text = '' OR m.kind = :kind::text) AND (:about::text = '' OR m.abo
 -- name: pieces_with_words(words, count)
 -- Those that have some of these words, the best first; words are [word, what it is worth] in JSON.
 SELECT p.id, p.thread, p.place FROM (
-    SELECT having.id AS piece, sum((it ->> 1)::bigint) AS worth
+    SELECT had.id AS piece, sum((it ->> 1)::bigint) AS worth
     FROM jsonb_array_elements(:words::jsonb) AS it
-    JOIN pieces AS having ON having.words @@ ('''' || (it ->> 0) || '''')::tsquery
+    JOIN pieces AS had ON had.words @@ ('''' || (it ->> 0) || '''')::tsquery
     GROUP BY 1 ORDER BY 2 DESC, 1 DESC LIMIT :count::bigint) AS best
 JOIN pieces AS p ON p.id = best.piece ORDER BY best.worth DESC, p.id DESC;
 
 -- name: pieces_of_days(owner, first, last, count)
--- What was said between two days, the last first.
-SELECT id, thread, place FROM pieces WHERE owner = :owner AND day BETWEEN :first AND :last ORDER BY day DESC LIMIT :count;
+-- What was said between two days, the first ones first.
+SELECT id, thread, place FROM pieces WHERE owner = :owner AND day BETWEEN :first AND :last ORDER BY day, id LIMIT :count;
 
 -- name: places_of_pieces(ids)
 -- Where some of them are; ids are a list in JSON.

@@ -1758,8 +1758,8 @@ SELECT p.id, p.thread, p.place FROM (
 CROSS JOIN pieces AS p ON p.id = best.piece ORDER BY best.worth DESC, p.id DESC;
 
 -- name: pieces_of_days(owner, first, last, count)
--- What was said between two days, the last first.
-SELECT id, thread, place FROM pieces WHERE owner = :owner AND day BETWEEN :first AND :last ORDER BY day DESC LIMIT :count;
+-- What was said between two days, the first ones first.
+SELECT id, thread, place FROM pieces WHERE owner = :owner AND day BETWEEN :first AND :last ORDER BY day, id LIMIT :count;
 
 -- name: places_of_pieces(ids)
 -- Where some of them are; ids are a list in JSON.

@@ -1,0 +1,121 @@
+"""Recall through an agent, on every store: what is found, among what, and why."""
+
+from __future__ import annotations
+
+import random
+from contextlib import closing
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure import Agent
+from perdure.memory import candidates
+from perdure.memory.embedders import Function
+
+TOWNS = "Porto Lisbon Oslo Rome Paris Turin Bern Kyiv Cork Graz Lund Ghent".split()
+THINGS = "train kitchen violin garden invoice harbour lantern bicycle novel sauna anchor parrot".split()
+
+
+def by_letters(texts: list[str]) -> list[list[float]]:
+    """A model of sorts: texts with the same letters mean the same."""
+    return [[text.casefold().count(letter) + 0.01 for letter in "aeiourstln"] for text in texts]
+
+
+def said(count: int, seed: int = 1) -> list[dict[str, Any]]:
+    chance = random.Random(seed)
+    made = []
+    for n in range(count):
+        town, thing = chance.choice(TOWNS), chance.choice(THINGS)
+        text = chance.choice([f"I saw a {thing} in {town}.", f"{town}?", f"The {thing} was lovely, number {n}."])
+        day = date(2026, 1, 1) + timedelta(n // 10)
+        made.append({"text": text, "user": chance.choice(["ann", "bo"]), "valid_from": day, "tags": [thing]})
+    return made
+
+
+QUESTIONS = ["Where did you see the violin?", "Who was in Oslo?", "a lovely sauna", "what happened on 5 January 2026?"]
+
+
+def found(agent: Agent, question: str, **narrowed: Any) -> list[tuple[str, float]]:
+    return [(it.text, round(it.score, 4)) for it in agent.memory.recall(question, k=6, **narrowed)]
+
+
+@pytest.mark.parametrize("embedder", [False, by_letters], ids=["words", "meaning"])
+def test_a_filter_leaves_what_an_agent_would_find_that_knows_nothing_else(store_url: str, embedder: Any) -> None:
+    whole, half = (Agent(name, store=store_url, embedder=embedder) for name in ("whole", "half"))
+    everything = said(120)
+    whole.memory.remember_all(everything, kind="episodic")
+    half.memory.remember_all([it for it in everything if it["user"] == "ann"], kind="episodic")
+    for question in QUESTIONS:
+        assert found(whole, question, user="ann") == found(half, question) != []
+    assert {it.tags for it in whole.memory.recall("lovely", tags="sauna", k=9)} == {("sauna",)}
+    whole.close()
+    half.close()
+
+
+@pytest.mark.parametrize("embedder", [False, by_letters], ids=["words", "meaning"])
+def test_of_many_the_likely_ones_are_compared_and_the_same_is_found(
+    store_url: str, embedder: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(Agent("a", store=store_url, embedder=embedder)) as agent:
+        agent.memory.remember_all(said(300), kind="episodic")
+        all_of_it = [found(agent, question) for question in QUESTIONS]
+        narrowed = [found(agent, question, user="ann") for question in QUESTIONS]
+        monkeypatch.setattr(candidates, "RECALL_ALL", 10)
+        assert [found(agent, question) for question in QUESTIONS] == all_of_it
+        for exact in (candidates.RECALL_EXACT, 20):
+            monkeypatch.setattr(candidates, "RECALL_EXACT", exact)
+            some = [found(agent, question, user="ann") for question in QUESTIONS]
+            # What a word is worth is seen from all that the agent knows then.
+            assert [[text for text, _ in it] for it in some] == [[text for text, _ in it] for it in narrowed]
+
+
+def test_it_says_why(store_url: str) -> None:
+    with closing(Agent("a", store=store_url, embedder=by_letters)) as agent:
+        agent.memory.remember("Where is the violin?", kind="episodic", valid_from="2026-05-02")
+        agent.memory.remember("By the window, since last week.", kind="episodic", valid_from="2026-05-02")
+        agent.memory.remember("Rice is cooked.", about="rice", valid_from="2020-01-01")
+        [first, *_] = agent.memory.recall("Whose window has the violin in April 2026?")
+        assert (first.text, first.why.words, first.why.neighbours, first.why.time) == (
+            "By the window, since last week.", ("window",), ("violin",), 1.0,
+        )  # fmt: skip
+        assert first.why.meaning > 0.5 and first.why.event == f"entry {first.entry[1]} of stream {first.entry[0]}"
+        assert "neighbours have violin" in str(first.why)
+
+
+def test_another_model_reads_everything_and_is_never_compared_with_the_one_before(store_url: str) -> None:
+    asked: list[str] = []
+
+    def flat(texts: list[str]) -> list[list[float]]:
+        asked.extend(texts)
+        return [[1.0, 2.0] for _ in texts]
+
+    told: list[tuple[int, int]] = []
+    with closing(Agent("a", store=store_url)) as agent:
+        agent.memory.remember_all(["without a model", " ".join(["a long one."] * 100)])
+        agent.memory.embedder = by_letters
+        agent.memory.remember("with the first")
+        assert agent.memory.recall("model")[0].why.meaning != 0
+        agent.memory.embedder = Function(flat, id="flat")
+        done = agent.memory.reembed(lambda *numbers: told.append(numbers))
+        assert (done.embedder, done.memories, told[0][0], told[-1][0]) == ("flat", 3, 0, done.pieces) and len(asked) > 4
+        assert {it.why.meaning for it in agent.memory.recall("model")} == {1.0}
+        kept = agent._engine.store.read("vectors_page", (0, 100))
+        assert {row[3] for row in kept} == {"flat"} and len(kept) == done.pieces
+        assert agent.memory.reembed().memories == 0
+
+
+@pytest.mark.stores("sqlite")
+def test_a_vector_database_outside_finds_and_the_store_decides(store_url: str, tmp_path: Path) -> None:
+    qdrant = pytest.importorskip("perdure.adapters.qdrant")
+    index = qdrant.QdrantVectors(tmp_path / "vectors")
+    with closing(Agent("a", store=store_url, embedder=by_letters)) as agent, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(candidates, "RECALL_ALL", 10)
+        agent.memory.remember_all(said(100), kind="episodic")
+        here = [found(agent, question) for question in QUESTIONS]
+        agent.memory.vectors = index
+        assert [found(agent, question) for question in QUESTIONS] == here
+        agent.memory.remember("The parrot flew to Ulm", user="ann")
+        assert found(agent, "parrot to Ulm")[0][0] == "The parrot flew to Ulm"
+    index.close()
