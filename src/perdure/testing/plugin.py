@@ -69,7 +69,7 @@ def homes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def isolated(homes: Path) -> Iterator[Path]:
     """A home folder of its own and no PERDURE_* or XDG_* for each test and its child processes.
 
-    Otherwise a test would open the store of whoever runs it, and wait for whatever model is installed. A test that wants
+    Otherwise a test would open the store of whoever runs it, and wait for whatever model it has. A test that wants
     one of these variables sets it with `monkeypatch`; all is put back afterwards.
     """
     before = dict(os.environ)

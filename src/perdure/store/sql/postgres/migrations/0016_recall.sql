@@ -52,9 +52,9 @@ $$;
 
 -- The nearest pieces by pgvector. The size is part of the type, and so of the text; the index of an embedder has the same.
 CREATE FUNCTION near_pieces(whose BIGINT, which TEXT, wanted REAL[], count BIGINT)
-RETURNS TABLE (piece BIGINT) LANGUAGE plpgsql STABLE
-SET hnsw.iterative_scan = 'relaxed_order' SET hnsw.ef_search = 100 AS $$
+RETURNS TABLE (piece BIGINT) LANGUAGE plpgsql STABLE AS $$
 BEGIN
+    PERFORM set_config('hnsw.iterative_scan', 'relaxed_order', true), set_config('hnsw.ef_search', '100', true);
     RETURN QUERY EXECUTE format(
         'SELECT piece FROM piece_vectors WHERE owner = $1 AND embedder = %1$L '
         'ORDER BY vector::%2$I.vector(%3$s) OPERATOR(%2$I.<#>) $2::%2$I.vector(%3$s) LIMIT $3',
