@@ -44,7 +44,9 @@ class Place:
         self.bodies: dict[int, set[Frame]] = {}
         """By stream, for all agents here: whoever resumes a run must know of a body that is still at work."""
         self.vectors: dict[tuple[int, str, str], Any] = {}
-        """By agent, kind and embedder: what `search/vectors.py` has in memory."""
+        """By agent, kind and embedder: what `search/vectors.py` and `memory/` have in memory."""
+        self.background: list[tuple[Engine, Callable[[], None]]] = []
+        """What works beside the callers, and for whom; called, it ends. Before the store is closed it has to."""
         self._streams: dict[tuple[str, int], tuple[Head, Callable[[], keys.SigningKey | None]]] = {}
         self.ear = Ear(self.store)
         self._tenancy: Tenancy | None = None
@@ -94,8 +96,16 @@ class Place:
             if head.seq > head.sealed and (key := signer()) is not None:
                 self.store.submit(Append(Site.SEAL, head, (), self.store.clock, signer=key, seal=True))
 
+    def end_background(self, engine: Engine | None = None) -> None:
+        """Whatever works beside the callers ends, for one of them or for all."""
+        for one in [one for one in self.background if engine in (None, one[0])]:
+            one[1]()
+            with suppress(ValueError):  # another thread was quicker
+                self.background.remove(one)
+
     def close(self) -> None:
         """Leave the store in order."""
+        self.end_background()
         try:
             self.seal()
             if self._tenancy is not None:
@@ -313,8 +323,9 @@ class Engine:
 
     def close(self) -> None:
         """Give the store back; the last agent that uses it closes it."""
-        with suppress(PerdureError):  # as in `Place.close`: what is written is kept, signed or not
-            if self._place is not None:
+        if self._place is not None:
+            self._place.end_background(self)
+            with suppress(PerdureError):  # as in `Place.close`: what is written is kept, signed or not
                 self._place.seal()
         with self._lock:
             place, self._place = self._place, None

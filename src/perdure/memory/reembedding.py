@@ -68,8 +68,23 @@ def reader_in(engine: Engine) -> Reader:
 
 def reembed(engine: Engine, progress: Progress | None = None) -> Protocol[Reembedded]:
     """Have the agent's model read what it has not read yet, and let go of what others have made."""
-    done: Reembedded = yield Read(_reembed, (engine, progress or (lambda done, total: None), lambda: False))
+    done: Reembedded = yield Read(_reembed, (engine, progress or (lambda done, total: None)))
     return done
+
+
+def _reembed(engine: Engine, progress: Progress) -> Reembedded:
+    embedder = embedder_in(engine)
+    if not engine.is_known():
+        return Reembedded(embedder.id if embedder else "", 0, 0)
+    engine.place.end_background(engine)
+    read = _read_all(engine, embedder, progress, lambda: False)
+    if embedder is None:
+        return Reembedded("", read, _total(engine))
+    while engine.store.submit(_Write([Statement("drop_other_vectors", (engine.stream, embedder.id, 1000))])):
+        pass
+    indexed = engine.store.submit(_Index(embedder))
+    engine.place.vectors[engine.stream, "reader", embedder.id] = _State()
+    return Reembedded(embedder.id, read, _total(engine), indexed)
 
 
 class _State:
@@ -77,7 +92,6 @@ class _State:
 
     def __init__(self) -> None:
         self.instead: Embedder | None = None
-        self.thread: threading.Thread | None = None
 
 
 def _state_of(engine: Engine, embedder: Embedder) -> _State:
@@ -98,58 +112,48 @@ def _counts(engine: Engine, embedder: Embedder) -> tuple[int, int]:
 
 
 def _begin(engine: Engine, embedder: Embedder, state: _State, has: int) -> None:
+    """Let the model read in the background. Others' vectors stay: a process that has another model may need them."""
     other = table()
     if other is not None and other.id != embedder.id and _counts(engine, other)[1] > has:
         state.instead = other
-    place = engine.place
-
-    def gone() -> bool:
-        return engine._place is not place
+    over = threading.Event()
 
     def work() -> None:
-        # The process may end, or close the store, at any time: what is left is read by the next one.
+        # The store may go away at any time: what is left is read by the next process.
         with suppress(PerdureError):
-            _reembed(engine, lambda done, total: None, gone)
-            state.instead = None
+            _read_all(engine, embedder, lambda done, total: None, over.is_set)
+            state.instead = state.instead if over.is_set() else None
 
-    state.thread = threading.Thread(target=work, name="perdure-reembed", daemon=True)
-    state.thread.start()
+    thread = threading.Thread(target=work, name="perdure-reembed", daemon=True)
+
+    def end() -> None:
+        over.set()
+        thread.join()
+
+    engine.place.background.append((engine, end))
+    thread.start()
 
 
-def _reembed(engine: Engine, progress: Progress, stop: Callable[[], bool]) -> Reembedded:
-    embedder = embedder_in(engine)
-    if not engine.is_known():
-        return Reembedded(embedder.id if embedder else "", 0, 0)
-    read = _index_all(engine, embedder, stop)
+def _read_all(engine: Engine, embedder: Embedder | None, progress: Progress, over: Callable[[], bool]) -> int:
+    """How many memories there were to read. Pieces first, for memories that have none."""
+    store, after, count = engine.store, "", 0
+    while not over() and (rows := store.read("memories_without_pieces", (engine.stream, after, BATCH))):
+        count += _write(engine, embedder, [which for (which,) in rows])
+        after = rows[-1][0]
     if embedder is None:
-        return Reembedded("", read, _total(engine))
-    total, has = _counts(engine, embedder)
-    after = 0
-    while not stop() and (rows := engine.store.read("unread_pieces", (engine.stream, embedder.id, after, BATCH))):
+        return count
+    (total, has), last = _counts(engine, embedder), 0
+    while not over() and (rows := store.read("unread_pieces", (engine.stream, embedder.id, last, BATCH))):
         progress(min(has, total), total)
-        ids = list(dict.fromkeys(memory for _, memory, _ in rows))
-        read += _write(engine, embedder, ids)
-        after, has = rows[-1][0], has + len(rows)
-    if stop():
-        return Reembedded(embedder.id, read, total)
+        count += _write(engine, embedder, list(dict.fromkeys(memory for _, memory, _ in rows)))
+        last, has = rows[-1][0], has + len(rows)
     progress(total, total)
-    _let_go(engine, embedder)
-    made = bool(engine.store.submit(_Index(embedder))) if embedder.id else False
-    return Reembedded(embedder.id, read, total, made)
+    return count
 
 
 def _total(engine: Engine) -> int:
     [(total, _)] = engine.store.read("pieces_known", (engine.stream,))
     return int(total)
-
-
-def _index_all(engine: Engine, embedder: Embedder | None, stop: Callable[[], bool]) -> int:
-    """Pieces for memories that have none."""
-    after, count = "", 0
-    while not stop() and (rows := engine.store.read("memories_without_pieces", (engine.stream, after, BATCH))):
-        count += _write(engine, embedder, [which for (which,) in rows])
-        after = rows[-1][0]
-    return count
 
 
 def _write(engine: Engine, embedder: Embedder | None, ids: Sequence[str]) -> int:
@@ -162,11 +166,6 @@ def _write(engine: Engine, embedder: Embedder | None, ids: Sequence[str]) -> int
 def _puts(engine: Engine, embedder: Embedder | None, it: Memory) -> list[Statement]:
     cut = pieces.cut_by(embedder, it.text, round(it.valid_from.timestamp() * 1000))
     return list(pieces.puts("put_missing_piece", engine.stream, it.id, (it.thread, it.place), cut))
-
-
-def _let_go(engine: Engine, embedder: Embedder) -> None:
-    while engine.store.submit(_Write([Statement("drop_other_vectors", (engine.stream, embedder.id, 1000))])):
-        pass
 
 
 class _Write(Unit[int]):
