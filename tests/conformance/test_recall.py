@@ -118,4 +118,8 @@ def test_a_vector_database_outside_finds_and_the_store_decides(store_url: str, t
         assert [found(agent, question) for question in QUESTIONS] == here
         agent.memory.remember("The parrot flew to Ulm", user="ann")
         assert found(agent, "parrot to Ulm")[0][0] == "The parrot flew to Ulm"
+        [space] = {it.name for it in index._client.get_collections().collections}
+        before = index.nearest(space, by_letters(["parrot"])[0], 1000)
+        agent.memory.forget(agent.memory.recall("parrot to Ulm", k=1)[0])
+        assert len(set(before) - set(index.nearest(space, by_letters(["parrot"])[0], 1000))) == 1
     index.close()

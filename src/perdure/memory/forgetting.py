@@ -25,7 +25,7 @@ from ..run.open_stream import in_the_open
 from ..run.requests import Protocol, Read
 from ..store.base import Script, Statement, Unit, must_not_decide
 from ..trees import references
-from . import pieces
+from . import outside, pieces
 from .everywhere import Elsewhere, elsewhere
 from .found import Memory, Query
 from .reading import by_id, listed, marks_between
@@ -104,6 +104,7 @@ def forget(
         plan: _Plan | None = yield Read(_planned, (engine, ids, query, everywhere, reason, by or whoever()))
         if plan is None:
             break
+        yield Read(outside.erase, (engine, plan.ids))
         if plan.elsewhere.deletes:
             yield from state.land(engine, Site.STATE, plan.elsewhere.deletes)
         try:
