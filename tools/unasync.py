@@ -46,6 +46,7 @@ PAIRS: Pairs = [
     ("src/perdure/aio/runs.py", "src/perdure/sync/runs.py"),
     ("src/perdure/aio/run.py", "src/perdure/sync/run.py"),
     ("src/perdure/aio/run_data.py", "src/perdure/sync/run_data.py"),
+    ("src/perdure/aio/run_view.py", "src/perdure/sync/run_view.py"),
     ("src/perdure/aio/state.py", "src/perdure/sync/state.py"),
     ("src/perdure/aio/checkpoints.py", "src/perdure/sync/checkpoints.py"),
     ("src/perdure/aio/artifacts.py", "src/perdure/sync/artifacts.py"),

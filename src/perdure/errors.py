@@ -41,7 +41,10 @@
     │   ├── RunExists                PD331  a fork needs an id that no run has
     │   ├── TaskFailed               PD340  the run whose result was wanted has failed
     │   ├── RunPoisoned              PD341  its workers die at the same place, again and again
-    │   └── NothingToRetry           PD342  only a run that is dead is queued again
+    │   ├── NothingToRetry           PD342  only a run that is dead is queued again
+    │   ├── ContextTooSmall          PD350  pinned messages alone take more than the budget
+    │   ├── RefNotFound              PD351  a pointer to a message that is not there
+    │   └── NothingCompacted         PD352  there is no compaction to take back
     ├── CallProblem                  steps and effects
     │   ├── NotDurable               PD401  outside a run
     │   ├── EffectInsideStep         PD402  an effect within something repeatable
@@ -420,6 +423,26 @@ class NothingToRetry(RunProblem):
 
     code = "PD342"
     hint = "`perdure queues` and `perdure show RUN` tell where it is"
+
+
+class ContextTooSmall(RunProblem, ValueError):
+    """What must be shown takes more tokens than the budget."""
+
+    code = "PD350"
+    hint = "give a larger budget=, or unpin messages with run.messages.unpin(index)"
+
+
+class RefNotFound(RunProblem, LookupError):
+    """There is no message at this pointer."""
+
+    code = "PD351"
+    hint = "pointers look like perdure:RUN#17, and stand where something was shortened, and in context.dropped"
+
+
+class NothingCompacted(RunProblem):
+    """The conversation is not compacted, so there is nothing to take back."""
+
+    code = "PD352"
 
 
 class CallProblem(PerdureError):

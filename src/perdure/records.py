@@ -77,10 +77,15 @@ class Op(IntEnum):
     RESULT = 5
     CHECKPOINT = 6
     USAGE = 7
+    PIN = 8
+    COMPACT = 9
 
 
 class Write(Record, frozen=True):
-    """One write to the run's own data; `value` is a packed value, `position` orders messages."""
+    """One write to the run's own data; `value` is a packed value, `position` orders messages.
+
+    A PIN is about the message at its `position`; a COMPACT about those before it, and its value stands for them.
+    """
 
     op: Op
     key: str

@@ -436,6 +436,17 @@ class AsyncAgent(AsyncAtHome):
         protocol = answers.send_event(self._engine, run, name, payload, by)
         await drive_async(self._engine.store, protocol)
 
+    async def open(self, ref: str, *, lines: tuple[int, int] | None = None, find: str | None = None) -> str:
+        """Read what a context or a compaction does not show: the pointer stands where it was shortened.
+
+        >>> await agent.open("perdure:trip-42#17", lines=(200, 260))
+
+        `lines` are the first and the last one, from 1; `find` gives the lines with this text, and their numbers.
+        """
+        from ..context.opening import reopened
+
+        return await drive_async(self._engine.store, reopened(self._engine, ref, lines, find))
+
     async def close(self) -> None:
         """Give the store back. Needed only before the process goes on without this agent."""
         self._engine.close()

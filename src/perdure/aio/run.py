@@ -29,6 +29,7 @@ from ..run.scope import FRAME, current
 from ..run.waiting import NO_DEFAULT
 from ..run.writes import get_result, set_result
 from .run_data import AsyncMessages, AsyncState
+from .run_view import AsyncShown
 
 if TYPE_CHECKING:
     from ..run.executor import RunExecutor
@@ -47,7 +48,7 @@ ASYNC = True
 # unasync: end
 
 
-class AsyncRun:
+class AsyncRun(AsyncShown):
     """One piece of work with an id. After a crash, the same id is the same run, resumed."""
 
     def __init__(self, engine: Engine, id: str, given: Any, **options: Any) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 from ..records import Op
 from ..run.requests import drive_async
 from ..run.requests import drive_sync as block
-from ..run.writes import MessageReader, StateReader, write
+from ..run.writes import MessageReader, StateReader, append, write
+from ..run.writes import pin as pin_message
 
 
 class AsyncState(StateReader):
@@ -44,13 +45,27 @@ class AsyncState(StateReader):
 
 
 class AsyncMessages(MessageReader):
-    """`run.messages`: a sequence that only grows."""
+    """`run.messages`: a sequence that only grows, unless it is compacted.
 
-    async def append(self, message: Any) -> None:
-        """Add one message."""
-        await drive_async(self._run.store, write(self._run, Op.MESSAGE, "", message, "message"))
+    >>> await run.messages.append({"role": "user", "content": "Book the 9am."}, pin=True)
+    """
+
+    async def append(self, message: Any, *, pin: bool = False) -> None:
+        """Add one message. A pinned one stays in every context and compaction, and so do system messages.
+
+        `{"role": "user", "content": "...", "pinned": True}` is pinned too.
+        """
+        await drive_async(self._run.store, append(self._run, message, pin))
 
     async def extend(self, messages: Iterable[Any]) -> None:
         """Add several, one after the other."""
         for message in messages:
             await self.append(message)
+
+    async def pin(self, index: int) -> None:
+        """Pin a message: `run.messages.pin(0)`, `run.messages.pin(-1)`."""
+        await drive_async(self._run.store, pin_message(self._run, index, True))
+
+    async def unpin(self, index: int) -> None:
+        """Let it go with the others."""
+        await drive_async(self._run.store, pin_message(self._run, index, False))

@@ -32,7 +32,19 @@ PASSING = frozenset({*_CALLS, *_EFFECTS, *_RUNS, *_QUESTIONS, r.Landed, r.Folded
 """Entries that only matter to a run at work, or for what they have landed. The first and the last one of a run are not
 among them: they have its input and its result; nor are answers."""
 
-_WRITES = frozenset({r.Op.SET, r.Op.DELETE, r.Op.MESSAGE, r.Op.RESULT, r.Op.CHECKPOINT, r.Op.USAGE, r.Op.EVENT})
+_WRITES = frozenset(
+    {
+        r.Op.SET,
+        r.Op.DELETE,
+        r.Op.MESSAGE,
+        r.Op.PIN,
+        r.Op.COMPACT,
+        r.Op.RESULT,
+        r.Op.CHECKPOINT,
+        r.Op.USAGE,
+        r.Op.EVENT,
+    }
+)
 """Writes whose outcome is carried with the run, or that are only for replay; of events there is more to say."""
 
 _Event = tuple[int, str, int]

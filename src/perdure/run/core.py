@@ -25,8 +25,10 @@ from .lines import at_line
 from .renames import Place, adopt
 from .requests import Interruptible, Protocol, Read, Submit
 from .scope import Frame
+from .spoken import PIN, PINNED, UNDO, Compacted, Spoken, shown
 
 if TYPE_CHECKING:
+    from ..context.talk import Talk
     from ..engine import Engine
     from .parking import Parking
 
@@ -34,12 +36,16 @@ if TYPE_CHECKING:
 class View:
     """`run.state` and `run.messages` as the code sees them: the fold of what it has consumed so far."""
 
-    __slots__ = ("messages", "next_position", "result", "state")
+    __slots__ = ("compacted", "messages", "next_position", "pins", "result", "state")
 
     def __init__(self) -> None:
         self.state: dict[str, bytes] = {}
         self.messages: list[tuple[int, bytes]] = []
         self.next_position = 0
+        self.pins: dict[int, bool] = {}
+        """By the number of a message: whether it was pinned, or unpinned."""
+        self.compacted: list[Compacted] = []
+        """One over the other; the last one counts."""
         self.result = b""
 
     def apply(self, writes: Iterable[r.Write]) -> None:
@@ -52,8 +58,32 @@ class View:
             elif write.op == r.Op.MESSAGE:
                 insort(self.messages, (write.position, write.value), key=lambda message: message[0])
                 self.next_position = max(self.next_position, write.position + 1)
+                if write.version == PINNED:
+                    self.pins[write.position] = True
             elif write.op == r.Op.RESULT:
                 self.result = write.value
+            elif write.op == r.Op.PIN:
+                self.pins[write.position] = write.key == PIN
+            elif write.op == r.Op.COMPACT:
+                self._compact(write)
+
+    def _compact(self, write: r.Write) -> None:
+        if write.key == UNDO:
+            del self.compacted[-1:]
+            return
+        there = (position for position, _ in self.messages if position < write.position)
+        covers = frozenset(position for position in there if not self.pins.get(position))
+        if covers:
+            self.compacted.append(Compacted(write.value, covers))
+
+    def spoken(self, also: Iterable[r.Write] = ()) -> list[Spoken]:
+        """The conversation as it is shown; with what waits to be written."""
+        view = self
+        if waiting := [write for write in also if write.op in (r.Op.MESSAGE, r.Op.PIN, r.Op.COMPACT)]:
+            view = View()
+            view.messages, view.pins, view.compacted = list(self.messages), dict(self.pins), list(self.compacted)
+            view.apply(waiting)
+        return shown(view.messages, view.pins, view.compacted)
 
 
 def view_of(events: Iterable[r.Event]) -> View:
@@ -113,6 +143,8 @@ class RunCore:
         """Where all of the run is one item, whose end is the end of the run."""
         self.result_objects: Sequence[Statement] = ()
         """What the result refers to, when it was set in the open: written at the end of the run."""
+        self.talk: Talk | None = None
+        """What `run.context` has counted of its messages."""
 
     @property
     def store_option(self) -> str:

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from .core import RunCore
 
 
+_ALL_LAND = frozenset({Op.MESSAGE, Op.EVENT, Op.PIN, Op.COMPACT})
+"""Of others, the last one of a key."""
+
+
 class Buffer:
     """Writes that wait for the end of a step, an effect or an item, to land with it or be dropped with it."""
 
@@ -50,11 +54,11 @@ class Buffer:
                 self.result = None
 
     def landing(self) -> tuple[Write, ...]:
-        """What lands: every message and event, and of each key, as of the result, the write that is still the last."""
+        """What lands: of each key, as of the result, the write that is still the last; of what has no key, all."""
         if not self.writes:
             return ()
         last = {id(write) for write in (*self.state.values(), self.result)}
-        return tuple(w for w in self.writes if w.op in (Op.MESSAGE, Op.EVENT) or id(w) in last)
+        return tuple(w for w in self.writes if w.op in _ALL_LAND or id(w) in last)
 
     def used(self, step: str) -> tuple[Usage, ...]:
         """The usage, as that of a step or an effect."""

@@ -9,14 +9,19 @@ from .. import records as r
 from ..errors import NotStorable, ValueTooLarge
 from ..failpoints import Site
 from ..limits import NAME_CHARACTERS_MAX
+from ..objects import opened as just_packed
+from ..objects import reference
 from ..store.base import holds
 from .core import RunCore
 from .obeying import heed
 from .requests import Protocol
 from .scope import Frame, frame_of
+from .spoken import PIN, PINNED, UNPIN, Spoken, stays
 
 
-def write(run: RunCore, op: r.Op, key: str, value: Any, path: str, version: int = 0) -> Protocol[None]:
+def write(
+    run: RunCore, op: r.Op, key: str, value: Any, path: str, version: int = 0, position: int | None = None
+) -> Protocol[None]:
     """One write, wherever the code is: it lands with the step or item around it, or now."""
     frame = frame_of(run)
     named(key, f"{path}: a name")
@@ -30,7 +35,7 @@ def write(run: RunCore, op: r.Op, key: str, value: Any, path: str, version: int 
     else:
         run.must_be_here()  # in a finished run too: what is only buffered may be dropped, as it was the first time
     packed, objects = (b"", ()) if op == r.Op.DELETE else run.pack(value, path)
-    made = r.Write(op, key, packed, _position(run, op), version)
+    made = r.Write(op, key, packed, _position(run, op) if position is None else position, version)
     if frame.buffer is not None:
         frame.buffer.add(made, objects)
         return
@@ -61,8 +66,8 @@ def get_result(run: RunCore) -> Any:
         if frame.buffer is not None:
             made = frame.buffer.result
             if made is not None:
-                return run.unpack(made.value)
-    return run.unpack(run.view.result) if run.view.result else None
+                return opened(run, made.value)
+    return opened(run, run.view.result) if run.view.result else None
 
 
 def _recorded(run: RunCore, frame: Frame, op: r.Op, key: str) -> r.Write | None:
@@ -115,14 +120,38 @@ def read_key(run: RunCore, key: str) -> bytes | None:
     return run.view.state.get(key)
 
 
-def read_messages(run: RunCore) -> list[bytes]:
-    """The conversation in program order."""
-    messages = list(run.view.messages)
-    for frame in _frames(run):
-        if frame.buffer is not None:
-            messages += [(w.position, w.value) for w in frame.buffer.writes if w.op == r.Op.MESSAGE]
-    messages.sort(key=lambda message: message[0])
-    return [value for _, value in messages]
+def read_messages(run: RunCore) -> list[Spoken]:
+    """The conversation in program order, as it is shown."""
+    return run.view.spoken(_waiting(run))
+
+
+def read_raw(run: RunCore) -> list[tuple[int, bytes]]:
+    """All that was ever said, whatever was compacted."""
+    waiting = [(write.position, write.value) for write in _waiting(run) if write.op == r.Op.MESSAGE]
+    return sorted([*run.view.messages, *waiting], key=lambda message: message[0])
+
+
+def read_values(run: RunCore) -> list[bytes]:
+    """The conversation as it is shown, values alone."""
+    if run.view.compacted or any(write.op == r.Op.COMPACT for write in _waiting(run)):
+        return [one.value for one in read_messages(run)]
+    return [value for _, value in read_raw(run)]
+
+
+def _waiting(run: RunCore) -> list[r.Write]:
+    """What waits around the caller to be written, outermost first."""
+    return [made for frame in reversed(_frames(run)) if frame.buffer is not None for made in frame.buffer.writes]
+
+
+def opened(run: RunCore, packed: bytes) -> Any:
+    """A value that the code has written, perhaps just now: then what it refers to is not in the store yet."""
+    identity = reference(packed)
+    if identity:
+        made = [run.result_objects, *(frame.buffer.objects for frame in _frames(run) if frame.buffer is not None)]
+        for statement in (one for objects in made for one in objects):
+            if statement.name == "put_object" and statement.args[0] == identity:
+                return just_packed(packed, [statement])
+    return run.unpack(packed)
 
 
 def _frames(run: RunCore) -> list[Frame]:
@@ -145,7 +174,7 @@ class StateReader(Mapping[str, Any]):
         packed = read_key(self._run, key)
         if packed is None:
             raise KeyError(key)
-        return self._run.unpack(packed)
+        return opened(self._run, packed)
 
     def __contains__(self, key: object) -> bool:
         return isinstance(key, str) and read_key(self._run, key) is not None
@@ -161,10 +190,20 @@ class StateReader(Mapping[str, Any]):
 
 
 class MessageReader(Sequence[Any]):
-    """Reading `run.messages`."""
+    """Reading `run.messages`: as they are shown, which is all that was said unless the run was compacted."""
 
     def __init__(self, run: RunCore) -> None:
         self._run = run
+
+    @property
+    def raw(self) -> list[Any]:
+        """All that was ever said, whatever was compacted."""
+        return [opened(self._run, value) for _, value in read_raw(self._run)]
+
+    @property
+    def pinned(self) -> list[Any]:
+        """Those that stay, whatever is compacted or has to make way in a context."""
+        return [opened(self._run, one.value) for one in read_messages(self._run) if one.pinned]
 
     @overload
     def __getitem__(self, index: int) -> Any: ...
@@ -173,16 +212,30 @@ class MessageReader(Sequence[Any]):
     def __getitem__(self, index: slice) -> list[Any]: ...
 
     def __getitem__(self, index: int | slice) -> Any:
-        packed = read_messages(self._run)[index]
+        packed = read_values(self._run)[index]
         if isinstance(packed, list):
-            return [self._run.unpack(one) for one in packed]
-        return self._run.unpack(packed)
+            return [opened(self._run, one) for one in packed]
+        return opened(self._run, packed)
 
     def __len__(self) -> int:
-        return len(read_messages(self._run))
+        return len(read_values(self._run))
 
     def __iter__(self) -> Iterator[Any]:
-        return iter([self._run.unpack(packed) for packed in read_messages(self._run)])
+        return iter([opened(self._run, packed) for packed in read_values(self._run)])
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({list(self)!r})"
+
+
+def append(run: RunCore, message: Any, pinned: bool) -> Protocol[None]:
+    """One more message."""
+    version = PINNED if pinned or stays(message) else 0
+    yield from write(run, r.Op.MESSAGE, "", message, "message", version)
+
+
+def pin(run: RunCore, index: int, pinned: bool) -> Protocol[None]:
+    """Pin a message of those that are shown, or unpin it."""
+    one = read_messages(run)[index]
+    if one.covers is not None:
+        raise ValueError("this message stands for others, and stays anyway; run.uncompact() takes it away")
+    yield from write(run, r.Op.PIN, PIN if pinned else UNPIN, None, "pin", position=one.position)

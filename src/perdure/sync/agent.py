@@ -417,6 +417,17 @@ class Agent(AtHome):
         protocol = answers.send_event(self._engine, run, name, payload, by)
         drive_sync(self._engine.store, protocol)
 
+    def open(self, ref: str, *, lines: tuple[int, int] | None = None, find: str | None = None) -> str:
+        """Read what a context or a compaction does not show: the pointer stands where it was shortened.
+
+        >>> agent.open("perdure:trip-42#17", lines=(200, 260))
+
+        `lines` are the first and the last one, from 1; `find` gives the lines with this text, and their numbers.
+        """
+        from ..context.opening import reopened
+
+        return drive_sync(self._engine.store, reopened(self._engine, ref, lines, find))
+
     def close(self) -> None:
         """Give the store back. Needed only before the process goes on without this agent."""
         self._engine.close()

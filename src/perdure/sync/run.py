@@ -30,6 +30,7 @@ from ..run.scope import FRAME, current
 from ..run.waiting import NO_DEFAULT
 from ..run.writes import get_result, set_result
 from .run_data import Messages, State
+from .run_view import Shown
 
 if TYPE_CHECKING:
     from ..run.executor import RunExecutor
@@ -43,7 +44,7 @@ Exceptions = tuple[type[BaseException], ...]
 ASYNC = False
 
 
-class Run:
+class Run(Shown):
     """One piece of work with an id. After a crash, the same id is the same run, resumed."""
 
     def __init__(self, engine: Engine, id: str, given: Any, **options: Any) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 from ..records import Op
 from ..run.requests import drive_sync
 from ..run.requests import drive_sync as block
-from ..run.writes import MessageReader, StateReader, write
+from ..run.writes import MessageReader, StateReader, append, write
+from ..run.writes import pin as pin_message
 
 
 class State(StateReader):
@@ -45,13 +46,27 @@ class State(StateReader):
 
 
 class Messages(MessageReader):
-    """`run.messages`: a sequence that only grows."""
+    """`run.messages`: a sequence that only grows, unless it is compacted.
 
-    def append(self, message: Any) -> None:
-        """Add one message."""
-        drive_sync(self._run.store, write(self._run, Op.MESSAGE, "", message, "message"))
+    >>> run.messages.append({"role": "user", "content": "Book the 9am."}, pin=True)
+    """
+
+    def append(self, message: Any, *, pin: bool = False) -> None:
+        """Add one message. A pinned one stays in every context and compaction, and so do system messages.
+
+        `{"role": "user", "content": "...", "pinned": True}` is pinned too.
+        """
+        drive_sync(self._run.store, append(self._run, message, pin))
 
     def extend(self, messages: Iterable[Any]) -> None:
         """Add several, one after the other."""
         for message in messages:
             self.append(message)
+
+    def pin(self, index: int) -> None:
+        """Pin a message: `run.messages.pin(0)`, `run.messages.pin(-1)`."""
+        drive_sync(self._run.store, pin_message(self._run, index, True))
+
+    def unpin(self, index: int) -> None:
+        """Let it go with the others."""
+        drive_sync(self._run.store, pin_message(self._run, index, False))

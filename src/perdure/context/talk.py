@@ -1,0 +1,96 @@
+"""A conversation: its messages, looked at once each, and which of them belong together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from ..locks import lock
+from ..run.spoken import Spoken
+from ..tokens import Tokens
+from .heard import Heard
+from .refs import ref_to
+from .said import Said, said
+from .window import Window
+
+WINDOWS_KEPT = 4
+"""A budget that was asked for again goes on where it was; of those that were not for long, nothing is known."""
+
+
+class Unit(msgspec.Struct):
+    """Messages that are shown together, or not at all: a call of tools with its results, or one message."""
+
+    messages: list[int]
+    role: str
+    pinned: bool
+
+
+class Talk:
+    """The messages of a run, as far as they were looked at. It only grows, unless the run went back."""
+
+    def __init__(self, run: str, count: Tokens, unpack: Callable[[bytes], Any]) -> None:
+        self.count = count
+        self.heard: list[Heard] = []
+        self.units: list[Unit] = []
+        self.unit_of: list[int] = []
+        self.run = run
+        self.tokens = 0
+        """Of all messages; of long ones about."""
+        self._unpack = unpack
+        self._known: dict[Spoken, Heard] = {}
+        self._caller: dict[str, int] = {}
+        """The unit of each call whose result may come."""
+        self._windows: dict[int, Window] = {}
+        self.lock = lock()
+        """Threads and tasks of one run may ask at once."""
+
+    def load(self, item: Spoken) -> Said:
+        """A message, read again."""
+        return said(self._unpack(item.value))
+
+    def hear(self, items: Sequence[Spoken]) -> None:
+        """Take in what there is now: mostly a few messages more than the last time."""
+        before = len(self.heard)
+        if len(items) < before or any(one.item != item for one, item in zip(self.heard, items, strict=False)):
+            self._forget()
+        for item in items[len(self.heard) :]:
+            self._add(self._known.get(item) or self._look(item))
+
+    def window(self, room: int) -> Window:
+        """What is shown within so many tokens."""
+        window = self._windows.pop(room, None) or Window(room)
+        self._windows[room] = window
+        while len(self._windows) > WINDOWS_KEPT:
+            del self._windows[next(iter(self._windows))]
+        window.follow(self)
+        return window
+
+    def _look(self, item: Spoken) -> Heard:
+        it = self.load(item)
+        ref = ref_to(self.run, *(item.covers or (item.position,)))
+        self._known[item] = heard = Heard(item, it, ref, self.count)
+        return heard
+
+    def _add(self, one: Heard) -> None:
+        index = len(self.heard)
+        self.heard.append(one)
+        self.tokens += one.tokens
+        unit = next((self._caller[ident] for ident in one.results if ident in self._caller), None)
+        if unit is None or one.role == "assistant":
+            unit = len(self.units)
+            self.units.append(Unit([], one.role, False))
+        self.unit_of.append(unit)
+        self.units[unit].messages.append(index)
+        if one.pinned and not self.units[unit].pinned:
+            self.units[unit].pinned = True
+            if len(self.units[unit].messages) > 1:
+                self._windows.clear()  # what it belongs to is pinned too, and was not until now
+        self._caller.update(dict.fromkeys(one.calls, unit))
+
+    def _forget(self) -> None:
+        """Begin anew; what was counted is still known."""
+        self.heard, self.units, self.unit_of, self.tokens = [], [], [], 0
+        self._caller.clear()
+        self._windows.clear()

@@ -1,0 +1,134 @@
+"""Which messages of a conversation are shown within a room, and how: whole, shortened, in a summary.
+
+It follows the conversation message by message, and what it decides depends on nothing but the messages so far: after a
+crash, in another process, it is the same. Each message is shown as a whole when it comes, up to a limit. When the room
+is full there is a *step*: older observations are masked, still older turns go into the summary, until only a part of
+the room is taken. Between two steps nothing that was shown changes, so that a provider's cache of the beginning hits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .talk import Talk, Unit
+
+FULL = 0.55
+"""Of the room, so much is taken after a step: the rest is filled before the next one."""
+
+RECENT, RECENT_LEAST = 12, 3
+"""Units at the end that are not masked in a step; and when there is no room for so many of them."""
+
+LARGE = 4
+"""A message up to a fourth of the room is shown as a whole when it comes, if need be after a step."""
+
+SHARE_OF_FREE, SHARE_OF_ROOM = 4, 12
+"""A larger one too, while there is room for it; else a fourth of what is free, or a twelfth of the room."""
+
+SUMMARY = 10
+"""A tenth of the room is for the summary, once there is one."""
+
+
+class Window:
+    """The state of one room."""
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+        self.steps = 0
+        self.cut = 0
+        """Units before this one are in the summary, unless they are pinned."""
+        self.mask = 0
+        """Units before this one are masked, unless they are pinned."""
+        self.sizes: list[int] = []
+        """Of each message, what it takes at most."""
+        self._cost = 0
+        self._told = (0, 0, "")
+        self._last = -1
+        """The latest unit that it knows of: there may be more by now, and what it decides must not depend on them."""
+
+    @property
+    def summary(self) -> int:
+        """What the summary may take."""
+        return self.room // SUMMARY if self.cut else 0
+
+    @property
+    def cost(self) -> int:
+        """What everything takes at most."""
+        return self._cost + self.summary
+
+    @property
+    def free(self) -> int:
+        """What is left."""
+        return self.room - self.cost
+
+    @property
+    def fits(self) -> bool:
+        """Whether all that must stay does."""
+        return self.cost <= self.room
+
+    def told(self, messages: int, tell: Callable[[], str]) -> str:
+        """The summary: the same until there is a step, or a late result belongs to it too."""
+        if self._told[:2] != (self.cut, messages):
+            self._told = self.cut, messages, tell()
+        return self._told[2]
+
+    def follow(self, talk: Talk) -> None:
+        """Take in the messages that have come since."""
+        for index in range(len(self.sizes), len(talk.heard)):
+            if self._is_pressed(talk, index):
+                self._step(talk)
+            self.sizes.append(self._size(talk, index))
+            self._cost += self.sizes[-1]
+            self._last = max(self._last, talk.unit_of[index])
+            if not self.fits:
+                self._step(talk)
+
+    def _is_pressed(self, talk: Talk, index: int) -> bool:
+        """Whether others must make way for a new message, which is not that large."""
+        one, unit = talk.heard[index], talk.unit_of[index]
+        if one.tokens <= 2 * max(self.free, self.room // LARGE):
+            one.measure(talk.load, talk.count)
+        return unit >= self.mask and self.free < one.tokens <= self.room // LARGE
+
+    def _size(self, talk: Talk, index: int) -> int:
+        one, unit = talk.heard[index], talk.unit_of[index]
+        if talk.units[unit].pinned:
+            one.measure(talk.load, talk.count)
+            return one.tokens
+        if unit < self.mask:
+            return one.masked_tokens if unit >= self.cut else 0
+        if one.tokens <= self.free:
+            return one.tokens
+        # Of calls that are made at once, each result has a smaller share: others follow.
+        first = talk.heard[talk.units[unit].messages[0]]
+        at_once = max(1, len(first.calls) // 4) if one is not first else 1
+        return min(one.tokens, max(self.free // SHARE_OF_FREE, self.room // SHARE_OF_ROOM) // at_once)
+
+    def _step(self, talk: Talk) -> None:
+        self.steps += 1
+        low, last = int(self.room * FULL), self._last
+        self._masks(talk, last + 1 - RECENT, low)
+        self._masks(talk, last + 1 - RECENT_LEAST, low)
+        self._cuts(talk, self.mask, low)
+        # What follows breaks into what is recent, and does no more than it must.
+        self._masks(talk, last, self.room)
+        self._cuts(talk, last, self.room)
+        self._masks(talk, last + 1, self.room)
+
+    def _masks(self, talk: Talk, until: int, enough: int) -> None:
+        while self.cost > enough and self.mask < until:
+            self._take(talk, talk.units[self.mask], masked=True)
+            self.mask += 1
+
+    def _cuts(self, talk: Talk, until: int, enough: int) -> None:
+        while self.cost > enough and self.cut < min(until, self.mask):
+            self._take(talk, talk.units[self.cut], masked=False)
+            self.cut += 1
+
+    def _take(self, talk: Talk, unit: Unit, *, masked: bool) -> None:
+        for index in () if unit.pinned else unit.messages:
+            if index < len(self.sizes):
+                size = talk.heard[index].masked_tokens if masked else 0
+                self._cost += size - self.sizes[index]
+                self.sizes[index] = size

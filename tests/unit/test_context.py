@@ -1,0 +1,260 @@
+"""What is shown of a conversation: it fits, what must stay stays, calls have their results, the beginning is stable."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from perdure.context.building import Piece, Wanted, compose
+from perdure.context.layout import SLOTS, read, shared
+from perdure.context.masking import shortened
+from perdure.context.shown import Context
+from perdure.context.talk import Talk
+from perdure.errors import ContextTooSmall
+from perdure.run.spoken import Spoken, stays
+from perdure.tokens import estimated
+
+Message = dict[str, Any]
+
+
+class Stage:
+    """A conversation without a store."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.talk = self._talk()
+
+    def _talk(self) -> Talk:
+        return Talk("trip", estimated, lambda value: self.messages[int(value)])
+
+    def say(self, *messages: Message) -> None:
+        self.messages += messages
+
+    def context(self, budget: int = 8000, *, anew: bool = False, pieces: tuple[Piece, ...] = ()) -> Context:
+        talk = self._talk() if anew else self.talk
+        talk.hear([Spoken(place, b"%d" % place, stays(it)) for place, it in enumerate(self.messages)])
+        return compose(talk, Wanted(budget, SLOTS, pieces))
+
+
+def called(ident: str, name: str = "search", **arguments: Any) -> Message:
+    function = {"name": name, "arguments": json.dumps(arguments)}
+    return {"id": ident, "type": "function", "function": function}
+
+
+def is_whole(messages: list[Message]) -> None:
+    """Every call is followed by its results at once; nothing else is a result."""
+    open_calls: set[str] = set()
+    for place, message in enumerate(messages):
+        if message["role"] == "tool":
+            assert message["tool_call_id"] in open_calls, f"message {place} has no call"
+            open_calls.discard(message["tool_call_id"])
+            continue
+        assert not open_calls, f"message {place} stands between a call and its result"
+        open_calls = {call["id"] for call in message.get("tool_calls") or ()}
+
+
+def size(message: Message) -> int:
+    """Tokens, counted by somebody else than the code under test."""
+    calls = message.get("tool_calls") or ()
+    inside = sum(8 + estimated(it["function"]["name"]) + estimated(it["function"]["arguments"]) for it in calls)
+    text = message["content"] or ""
+    return 4 + inside + estimated(text) + (8 if message["role"] == "tool" else 0)
+
+
+def words(count: int, salt: object) -> str:
+    return " ".join(f"w{salt}x{number}" if number % 9 == 0 else "plain" for number in range(count))
+
+
+@st.composite
+def turns(draw: st.DrawFn) -> list[list[Message]]:
+    """Each is appended as a whole, and then the model is asked."""
+    found: list[list[Message]] = []
+    for number in range(draw(st.integers(1, 20))):
+        text = {"role": "user", "content": words(draw(st.sampled_from([1, 10, 200, 1500])), number)}
+        found.append([text | ({"pinned": True} if len(text["content"]) < 80 and draw(st.booleans()) else {})])
+        idents = [f"c{number}.{which}" for which in range(draw(st.integers(0, 3)))]
+        if idents:
+            found.append(
+                [{"role": "assistant", "content": None, "tool_calls": [called(it, q=number) for it in idents]}]
+            )
+            found += [
+                [{"role": "tool", "tool_call_id": it, "content": words(draw(st.sampled_from([2, 300, 3000])), it)}]
+                for it in idents[: draw(st.integers(1, len(idents))) if draw(st.booleans()) else len(idents)]
+            ]
+        if draw(st.booleans()):
+            found.append([{"role": "assistant", "content": words(20, f"a{number}")}])
+    return found
+
+
+@settings(max_examples=25, deadline=None)
+@given(turns(), st.sampled_from([1500, 3000, 8000]), st.booleans())
+def test_a_context_fits_keeps_what_must_stay_and_begins_as_the_last_one_did(
+    said: list[list[Message]], budget: int, filed: bool
+) -> None:
+    stage, before = Stage(), None
+    pieces = (Piece("identity", words(300, "me"), "SOUL.md"), Piece("logs", words(200, "day"))) if filed else ()
+    for turn in said:
+        stage.say(*turn)
+        context = stage.context(budget, pieces=pieces)
+        messages = context.openai()
+        assert context.tokens <= budget
+        assert sum(map(size, messages)) <= budget
+        is_whole(messages[: -1 if stage.messages[-1].get("tool_calls") else len(messages)])
+        shown = [message["content"] for message in messages]
+        assert all(it["content"] in shown for it in stage.messages if it.get("pinned"))
+        assert not any("pinned" in message for message in messages)
+        if estimated(text := stage.messages[-1]["content"] or "") < budget // 12:
+            assert text in (shown[-1] or "")
+        if before is not None and _moved(context) == _moved(before):
+            stay = before.openai()[: before.stable]
+            assert messages[: len(stay)] == stay
+            assert before.stable >= (1 if filed else len(before))
+        before = context
+    assert before is not None
+    assert before.openai() == stage.context(budget, anew=True, pieces=pieces).openai()
+
+
+def _moved(context: Context) -> tuple[int, int]:
+    return context.steps, context.sections["conversation"].room
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.lists(st.integers(20, 60), min_size=120, max_size=160))
+def test_between_two_steps_a_third_of_the_room_is_filled(sizes: list[int]) -> None:
+    stage = Stage()
+    for number, length in enumerate(sizes):
+        stage.say({"role": "user" if number % 2 else "assistant", "content": words(length, number)})
+        context = stage.context(2000)
+    added = sum(map(size, stage.messages))
+    assert 0 < context.steps <= 1 + added / (2000 * 0.33)
+
+
+def test_what_belongs_together_is_shown_together_or_not_at_all() -> None:
+    stage = Stage()
+    for number in range(300):
+        stage.say(
+            {
+                "role": "user",
+                "content": [{"type": "tool_result", "tool_use_id": f"t{number - 1}", "content": "x" * 2000}],
+            }
+            if number
+            else {"role": "user", "content": "begin"},
+            {"role": "assistant", "content": [{"type": "tool_use", "id": f"t{number}", "name": "look", "input": {}}]},
+        )
+    context = stage.context(2000)
+    assert context.shape == "anthropic" and context.messages == context.anthropic()["messages"]
+    roles = [message["role"] for message in context.messages]
+    assert all(one != two for one, two in zip(roles, roles[1:], strict=False))
+    is_whole(context.openai()[:-1])
+    assert any("shortened" in str(message) for message in context.messages)
+
+
+def test_a_result_that_is_missing_is_told_and_one_without_a_call_becomes_words() -> None:
+    stage = Stage()
+    stage.say(
+        {"role": "assistant", "content": "", "tool_calls": [called("a"), called("b")]},
+        {"role": "tool", "tool_call_id": "a", "content": "found"},
+        {"role": "user", "content": "and?"},
+        {"role": "tool", "tool_call_id": "lost", "content": "whose?"},
+    )
+    messages = stage.context().messages
+    is_whole(messages)
+    assert "no result" in messages[2]["content"] and messages[2]["tool_call_id"] == "b"
+    assert messages[-1] == {"role": "user", "content": "[a tool returned: whose?]"}
+
+
+def test_a_late_result_goes_to_its_call() -> None:
+    stage = Stage()
+    stage.say(
+        {"role": "assistant", "content": None, "tool_calls": [called("slow")]},
+        {"role": "user", "content": "are you there?"},
+        {"role": "tool", "tool_call_id": "slow", "content": "here it is"},
+    )
+    messages = stage.context().messages
+    assert [message["role"] for message in messages] == ["assistant", "tool", "user"]
+    assert messages[1]["content"] == "here it is"
+
+
+def test_both_shapes_come_from_either() -> None:
+    stage = Stage()
+    stage.say(
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Look."},
+        {"role": "assistant", "content": "I look.", "tool_calls": [called("a", city="NYC")]},
+        {"role": "tool", "tool_call_id": "a", "content": "sunny"},
+    )
+    assert stage.context().openai() == stage.messages
+    anthropic = stage.context().anthropic()
+    assert anthropic["system"] == "Be brief."
+    assert anthropic["messages"] == [
+        {"role": "user", "content": "Look."},
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "text", "text": "I look."},
+                {"type": "tool_use", "id": "a", "name": "search", "input": {"city": "NYC"}},
+            ],
+        },
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": "sunny"}]},
+    ]
+    other = Stage()
+    other.say(*anthropic["messages"])
+    assert other.context().messages == anthropic["messages"]
+    assert other.context().openai() == stage.messages[1:]
+    marked = stage.context().anthropic(cache=True)
+    assert marked["messages"][-1]["content"][-1]["cache_control"] == {"type": "ephemeral"}
+
+
+def test_a_long_text_keeps_its_head_its_tail_and_its_errors() -> None:
+    text = "\n".join(f"line {number}" if number != 500 else "ValueError: no seats" for number in range(1000))
+    short = shortened(text, 100, estimated, "perdure:r#1")
+    assert estimated(short) <= 100
+    for part in ("line 0\n", "ValueError: no seats", "line 999", "1,000 lines", "perdure:r#1"):
+        assert part in short
+    assert shortened("x" * 50_000, 60, estimated, "perdure:r#1").count("\n") >= 2
+    assert shortened("short", 100, estimated, "") == "short"
+
+
+def test_pinned_messages_that_do_not_fit_are_an_error_that_says_so() -> None:
+    stage = Stage()
+    stage.say({"role": "user", "content": words(3000, "p"), "pinned": True})
+    with pytest.raises(ContextTooSmall, match="pinned messages, and the budget is 1,000") as error:
+        stage.context(1000)
+    assert "unpin" in error.value.hint
+    assert stage.context(20_000).messages[0]["content"] == stage.messages[0]["content"]
+
+
+@given(
+    st.integers(1, 10_000),
+    st.lists(st.tuples(st.floats(0, 0.3), st.integers(0, 20_000)), min_size=1, max_size=7),
+)
+def test_shares_flow_to_those_who_want_more(budget: int, given_to: list[tuple[float, int]]) -> None:
+    total = sum(share for share, _ in given_to) or 1
+    slots = read({f"s{place}": (share / max(1, total), "x") for place, (share, _) in enumerate(given_to)})
+    wants = [want for _, want in given_to]
+    rooms = shared(budget, slots, wants)
+    assert sum(rooms) <= budget
+    assert all(room <= want for room, want in zip(rooms, wants, strict=True))
+    assert all(
+        room >= min(want, int(budget * slot.share)) for room, want, slot in zip(rooms, wants, slots, strict=True)
+    )
+    assert sum(rooms) == min(budget, sum(wants)), "nothing is left while somebody wants more"
+
+
+@pytest.mark.parametrize(
+    ("layout", "complaint"),
+    [
+        ({"memry": 0.2}, "did you mean 'memory'"),
+        ({"identity": 0.8, "conversation": 0.7}, "add up to 1.50"),
+        ({"identity": 3}, "share from 0 to 1"),
+        ("identity", "a dict of sections"),
+        ({"conversation": "hello"}, "it has a share, and no text"),
+    ],
+)
+def test_a_layout_that_cannot_be_is_refused(layout: Any, complaint: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=complaint):
+        read(layout)
