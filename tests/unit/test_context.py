@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -96,7 +97,7 @@ def test_a_context_fits_keeps_what_must_stay_and_begins_as_the_last_one_did(
     said: list[list[Message]], budget: int, filed: bool
 ) -> None:
     stage, before = Stage(), None
-    pieces = (Piece("identity", words(300, "me"), "SOUL.md"), Piece("logs", words(200, "day"))) if filed else ()
+    pieces = (Piece("identity", words(300, "me"), "SOUL.md"), Piece("days", words(200, "day"))) if filed else ()
     for turn in said:
         stage.say(*turn)
         context = stage.context(budget, pieces=pieces)
@@ -148,7 +149,7 @@ def test_what_belongs_together_is_shown_together_or_not_at_all() -> None:
     context = stage.context(2000)
     assert context.shape == "anthropic" and context.messages == context.anthropic()["messages"]
     roles = [message["role"] for message in context.messages]
-    assert all(one != two for one, two in zip(roles, roles[1:], strict=False))
+    assert all(one != two for one, two in pairwise(roles))
     is_whole(context.openai()[:-1])
     assert any("shortened" in str(message) for message in context.messages)
 

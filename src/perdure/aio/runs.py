@@ -15,6 +15,7 @@ from .face import AsyncFace
 if TYPE_CHECKING:
     from ..branches.comparing import RunDiff
     from ..branches.forks import Fork
+    from ..context.shown import Context
     from ..handoff import Handoff
     from ..orders import RunOrder
     from ..run.undoing import Undo
@@ -53,6 +54,15 @@ class AsyncRuns(AsyncFace):
         from ..handoff import handoff_of  # not every program hands over
 
         return await self._read(lambda: handoff_of(self._engine.store, self._engine.name, id))
+
+    async def context(self, id: str, query: str | None = None, budget: int = 8000, **options: Any) -> Context:
+        """What a model would be shown of a run now, open or not; takes what `run.context` takes.
+
+        >>> print((await agent.runs.context("trip-42")).explain())
+        """
+        from ..context.running import asked, context_of
+
+        return await self._do(context_of(self._engine, id, asked(query, budget, **options)))
 
     async def progress(self, id: str) -> Progress:
         """How far a run is: what it has said with `run.progress`, and what its steps tell. `str()` is Markdown.

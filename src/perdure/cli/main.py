@@ -44,6 +44,7 @@ COMMANDS = {
     "runs": ("runs", "List the runs, the one that was started, resumed or ended last first."),
     "show": ("show", "Show a run: what it did, what it has, what it waits for; now or at any moment."),
     "timeline": ("chart", "Draw a run over time: steps, restarts, waits, what is in doubt, what it cost."),
+    "context": ("context", "Show what a model would be shown of a run: a picture of the budget of tokens."),
     "handoff": ("handoff", "Write a brief for whoever goes on with a run: a person, a process, a model."),
     "bootstrap": ("workspace", "Print what an agent reads when it wakes up, within a budget of tokens."),
     "workspace": ("workspace", "Make and sync the folder of files that people read and edit."),

@@ -317,7 +317,14 @@ def _item_of(scope: str) -> str:
 
 _UNTOLD = (r.Status.CRASHED, r.Status.RUNNING, r.Status.WAITING)
 """Of a process that had the run and has said nothing: it was killed."""
-_WRITES = {r.Op.SET: "state", r.Op.DELETE: "state", r.Op.MESSAGE: "messages", r.Op.EVENT: "events"}
+_WRITES = {
+    r.Op.SET: "state",
+    r.Op.DELETE: "state",
+    r.Op.MESSAGE: "messages",
+    r.Op.PIN: "messages",
+    r.Op.COMPACT: "messages",
+    r.Op.EVENT: "events",
+}
 _HANDLERS: dict[type[r.Record], Callable[[_Builder, r.Event, Any], None]] = {
     r.RunStarted: _Builder.started,
     r.RunResumed: _Builder.resumed,

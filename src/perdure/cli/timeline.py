@@ -104,7 +104,13 @@ class _Teller:
     def _write(self, write: r.Write) -> str:
         if write.op == r.Op.DELETE:
             return f"state[{shown(write.key)}] deleted"
+        if write.op == r.Op.PIN:
+            return f"message {write.position} {write.key}ned"
+        if write.op == r.Op.COMPACT and write.key:
+            return "messages no longer compacted"
         value = self._value(write.value)
+        if write.op == r.Op.COMPACT:
+            return f"messages before {write.position} compacted: {value}"
         if write.op == r.Op.SET:
             return f"state[{shown(write.key)}] = {value}"
         return f"message {value}" if write.op == r.Op.MESSAGE else f"event {clean(write.key)} {value}"

@@ -38,7 +38,7 @@ class Piece(msgspec.Struct, frozen=True):
     newest: bool = False
     """Whether its end matters more than its beginning: a log."""
     whole: bool = False
-    """Whether it is shown as it is, or not at all: a memory."""
+    """Whether it is shown as it is, or not at all: a memory. Between two of them is no empty line."""
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -106,7 +106,8 @@ class _Filling:
         given = [Piece(slot.name, slot.text)] if slot.text is not None else pieces
         self._pieces = [it for it in given if it.section == slot.name and it.text.strip()]
         self._sizes = [count(_titled(piece)) + 1 for piece in self._pieces]
-        self._heading = count(f"## {slot.title}\n\n") + 2
+        self._above = f"## {slot.title}\n\n" + (f"{slot.note}\n\n" if slot.note else "")
+        self._heading = count(self._above) + 2
         self.wanted = self._heading + sum(self._sizes) if self._pieces else 0
         self.tokens = self.room = 0
         self.text = ""
@@ -115,7 +116,7 @@ class _Filling:
     @property
     def shown(self) -> str:
         """With its heading."""
-        return f"## {self.slot.title}\n\n{self.text}"
+        return self._above + self.text
 
     def fill(self, room: int) -> None:
         """Take as much as there is room for; of several pieces, those that come first."""
@@ -127,7 +128,7 @@ class _Filling:
             if used < size:
                 why = "cut to the room of its section" if kept else "no room left in its section"
                 self.dropped.append(Dropped(piece.name or self.slot.title, why, size - used))
-        self.text = "\n\n".join(shown)
+        self.text = ("\n" if any(it.whole for it in self._pieces) else "\n\n").join(shown)
         self.tokens = self._count(self.shown) if shown else 0
 
     def _cut(self, piece: Piece, room: int) -> tuple[str, int]:

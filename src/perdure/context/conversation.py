@@ -42,8 +42,8 @@ class Shown:
         for place, unit in enumerate(talk.units):
             if place == here:
                 self.place = len(said)
-            if place >= cut or unit.pinned:
-                turn = [self._one(place, unit.pinned, index) for index in unit.messages]
+            if place >= cut or self.window.keeps(unit):
+                turn = [self._one(place, self.window.keeps(unit), index) for index in unit.messages]
                 said += self._whole(turn, last=place == len(talk.units) - 1)
         self.place = len(said) if here >= len(talk.units) else self.place
         self.said = tuple(said)
@@ -55,9 +55,9 @@ class Shown:
         self.tokens += sum(sizes.get(id(one)) or size_exactly(one, self._talk.count) for one in said)
         return said
 
-    def _one(self, place: int, pinned: bool, index: int) -> tuple[Said, int]:
+    def _one(self, place: int, stays: bool, index: int) -> tuple[Said, int]:
         talk, room, one = self._talk, self.window.sizes[index], self._talk.heard[index]
-        if pinned or (place >= self.window.mask and one.tokens <= room):
+        if stays or (place >= self.window.mask and one.tokens <= room):
             return one.read(talk.load), one.tokens
         if place < self.window.mask:
             return self._noted(one, (one.masked, one.masked_tokens), "an older turn, masked")
@@ -71,7 +71,7 @@ class Shown:
     def _summary(self) -> list[Said]:
         """What is not shown any more."""
         talk = self._talk
-        units = (unit for unit in talk.units[: self.window.cut] if not unit.pinned)
+        units = (unit for unit in talk.units[: self.window.cut] if not self.window.keeps(unit))
         gone = [talk.heard[index] for unit in units for index in unit.messages]
         if not gone:
             return []

@@ -50,8 +50,7 @@ class Heard:
     def __init__(self, item: Spoken, it: Said, ref: str, count: Tokens) -> None:
         self.item, self.ref = item, ref
         self.role, self.calls, self.results = it.role, it.calls, it.results
-        self.pinned = item.pinned or item.covers is not None
-        """What stands for others stays, as what was pinned does."""
+        self.pinned = item.pinned
         self.tokens = size_of(it, count)
         self.exact = self.tokens <= KEPT_TOKENS
         """Whether it was counted to its end."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..engine import Engine
 from ..errors import RefNotFound, RunNotFound
 from ..journal.lineage import events_of
+from ..memory.reading import get
 from ..objects import unpack
 from ..run.core import RunCore, view_of
 from ..run.history import effective
@@ -21,14 +22,16 @@ Lines = tuple[int, int]
 
 def reopened(engine: Engine, ref: str, lines: Lines | None, find: str | None) -> Protocol[str]:
     """The text behind a pointer: all of it, some lines, or those in which something is found."""
-    wanted = parse(ref)
-    if lines is not None and (len(lines) != 2 or not 1 <= lines[0] <= lines[1]):
+    if lines is not None and not 1 <= lines[0] <= lines[-1]:
         raise ValueError(f"lines={lines!r}: the first and the last one, counted from 1: (200, 260)")
-    text: str = yield Read(_text, (engine, wanted))
+    text: str = yield Read(_text, (engine, ref))
     return _chosen(text, lines, find)
 
 
-def _text(engine: Engine, wanted: Ref) -> str:
+def _text(engine: Engine, ref: str) -> str:
+    wanted = parse(ref)
+    if isinstance(wanted, str):
+        return get(engine, wanted).text
     run = _open_here(engine, wanted.run)
     messages = _of_open(run, wanted) if run is not None else _of_stored(engine, wanted)
     if not messages:

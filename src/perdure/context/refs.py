@@ -9,6 +9,8 @@ import msgspec
 from ..errors import RefNotFound
 
 SCHEME = "perdure:"
+MEMORY = "memory:"
+"""And `memory:ID` is a memory of the agent."""
 _REF = re.compile(r"(?:perdure:)?(?P<run>.+)#(?P<first>\d+)(?:-(?P<last>\d+))?", re.DOTALL)
 
 
@@ -28,11 +30,18 @@ def ref_to(run: str, first: int, last: int | None = None) -> str:
     return f"{SCHEME}{run}#{first}" + (f"-{last}" if last is not None and last != first else "")
 
 
-def parse(text: object) -> Ref:
-    """What a pointer says; models put all kinds of quotes around one."""
+def bare(text: str) -> str:
+    """A pointer alone: models put all kinds of quotes around one."""
+    return text.strip().strip("[]()<>\"'`.").removeprefix("open ").strip()
+
+
+def parse(text: object) -> Ref | str:
+    """What a pointer says: which messages, or the id of a memory."""
     if not isinstance(text, str):
         raise TypeError(f"a pointer is a text such as 'perdure:trip-42#17', not {text!r}")
-    match = _REF.fullmatch(text.strip().strip("[]()<>\"'`.").removeprefix("open ").strip())
+    if bare(text).startswith(MEMORY):
+        return bare(text).removeprefix(MEMORY)
+    match = _REF.fullmatch(bare(text))
     if match is None:
         raise RefNotFound(f"{text!r} is no pointer to a message")
     first = int(match["first"])

@@ -25,6 +25,8 @@ class Unit(msgspec.Struct):
     messages: list[int]
     role: str
     pinned: bool
+    stands_for: int = 0
+    """The tokens of a message that stands for others, which were compacted."""
 
 
 class Talk:
@@ -49,6 +51,12 @@ class Talk:
     def load(self, item: Spoken) -> Said:
         """A message, read again."""
         return said(self._unpack(item.value))
+
+    def last_words(self) -> str:
+        """What the user said last."""
+        words = (one for one in reversed(self.heard) if one.role == "user" and not one.results and not one.item.covers)
+        last = next(words, None)
+        return last.read(self.load).text if last is not None else ""
 
     def hear(self, items: Sequence[Spoken]) -> None:
         """Take in what there is now: mostly a few messages more than the last time."""
@@ -80,7 +88,7 @@ class Talk:
         unit = next((self._caller[ident] for ident in one.results if ident in self._caller), None)
         if unit is None or one.role == "assistant":
             unit = len(self.units)
-            self.units.append(Unit([], one.role, False))
+            self.units.append(Unit([], one.role, False, one.tokens if one.item.covers is not None else 0))
         self.unit_of.append(unit)
         self.units[unit].messages.append(index)
         if one.pinned and not self.units[unit].pinned:

@@ -67,6 +67,10 @@ class Window:
         """Whether all that must stay does."""
         return self.cost <= self.room
 
+    def keeps(self, unit: Unit) -> bool:
+        """Whether it stays as it is: pinned, or a summary of what was compacted, unless that is long."""
+        return unit.pinned or 0 < unit.stands_for <= self.room // LARGE
+
     def told(self, messages: int, tell: Callable[[], str]) -> str:
         """The summary: the same until there is a step, or a late result belongs to it too."""
         if self._told[:2] != (self.cut, messages):
@@ -93,7 +97,7 @@ class Window:
 
     def _size(self, talk: Talk, index: int) -> int:
         one, unit = talk.heard[index], talk.unit_of[index]
-        if talk.units[unit].pinned:
+        if self.keeps(talk.units[unit]):
             one.measure(talk.load, talk.count)
             return one.tokens
         if unit < self.mask:
@@ -127,7 +131,7 @@ class Window:
             self.cut += 1
 
     def _take(self, talk: Talk, unit: Unit, *, masked: bool) -> None:
-        for index in () if unit.pinned else unit.messages:
+        for index in () if self.keeps(unit) else unit.messages:
             if index < len(self.sizes):
                 size = talk.heard[index].masked_tokens if masked else 0
                 self._cost += size - self.sizes[index]

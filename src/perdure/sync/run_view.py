@@ -26,6 +26,9 @@ class Shown:
         layout: Layout | None = None,
         *,
         tokens: Tokens | None = None,
+        memories: int = 8,
+        user: str | None = None,
+        min_trust: float | str = 0.0,
     ) -> Context:
         """What the model is to be shown next, in at most so many tokens.
 
@@ -37,11 +40,13 @@ class Shown:
         turns in a summary. `.explain()` is a picture of the budget, `.dropped` what is not shown and why;
         `agent.open(ref)` reads that again. The query is the last message of the user unless you give one.
         `layout` chooses sections: `{"identity": "You book trips.", "conversation": 0.8}`. Tokens are counted by an
-        installed tokeniser, else estimated, unless you give a function `tokens`.
+        installed tokeniser, else estimated, unless you give a function `tokens`. At most so many `memories` are shown,
+        only those of `user` if you name one, and none that is trusted less than `min_trust`.
         """
         from ..context.running import asked, context
 
-        shown: Context = self._do(context(self._core, asked(query, budget, layout, tokens)))
+        it = asked(query, budget, layout, tokens, memories=memories, user=user, min_trust=min_trust)
+        shown: Context = self._do(context(self._core, it))
         return shown
 
     def compact(self, *, keep: int = 10, summarise: Callable[..., Any] | None = None) -> Compaction:

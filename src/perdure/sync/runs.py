@@ -16,6 +16,7 @@ from .face import Face
 if TYPE_CHECKING:
     from ..branches.comparing import RunDiff
     from ..branches.forks import Fork
+    from ..context.shown import Context
     from ..handoff import Handoff
     from ..orders import RunOrder
     from ..run.undoing import Undo
@@ -54,6 +55,15 @@ class Runs(Face):
         from ..handoff import handoff_of  # not every program hands over
 
         return self._read(lambda: handoff_of(self._engine.store, self._engine.name, id))
+
+    def context(self, id: str, query: str | None = None, budget: int = 8000, **options: Any) -> Context:
+        """What a model would be shown of a run now, open or not; takes what `run.context` takes.
+
+        >>> print((agent.runs.context("trip-42")).explain())
+        """
+        from ..context.running import asked, context_of
+
+        return self._do(context_of(self._engine, id, asked(query, budget, **options)))
 
     def progress(self, id: str) -> Progress:
         """How far a run is: what it has said with `run.progress`, and what its steps tell. `str()` is Markdown.

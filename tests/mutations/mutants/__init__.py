@@ -7,6 +7,7 @@ from tests.mutations.mutants.artifacts import ARTIFACTS
 from tests.mutations.mutants.branches import BRANCHES
 from tests.mutations.mutants.changes import CHANGES
 from tests.mutations.mutants.commands import OF_COMMANDS
+from tests.mutations.mutants.context import OF_CONTEXTS
 from tests.mutations.mutants.crashing import CRASHING
 from tests.mutations.mutants.details import DETAILS
 from tests.mutations.mutants.effects import EFFECTS
@@ -57,4 +58,5 @@ MUTANTS = (
     *OF_COMMANDS,
     *OF_ADAPTERS,
     *OF_WORKSPACES,
+    *OF_CONTEXTS,
 )

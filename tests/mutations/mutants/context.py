@@ -1,0 +1,76 @@
+"""Contexts: what a model is shown, and what must stay."""
+
+from __future__ import annotations
+
+from tests.mutations.mutant import mutant
+
+TEXT = "unit/test_context.py::"
+STORED = "conformance/test_context.py::"
+MODEL = TEXT + "test_a_context_fits_keeps_what_must_stay_and_begins_as_the_last_one_did"
+
+OF_CONTEXTS = (
+    mutant(
+        "what-is-pinned-makes-way",
+        "an instruction that was pinned is gone from a long conversation",
+        MODEL,
+        "context/window.py",
+        "        return unit.pinned or 0 < unit.stands_for <= self.room // LARGE\n",
+        "        return 0 < unit.stands_for <= self.room // LARGE\n",
+    ),
+    mutant(
+        "the-room-is-not-looked-at",
+        "a context is larger than the budget, and the provider refuses it",
+        MODEL,
+        "context/window.py",
+        "            if not self.fits:\n                self._step(talk)\n",
+        "",
+    ),
+    mutant(
+        "messages-make-way-one-by-one",
+        "the beginning changes with every turn, and no cache hits",
+        TEXT + "test_between_two_steps_a_third_of_the_room_is_filled",
+        "context/window.py",
+        "FULL = 0.55",
+        "FULL = 0.97",
+    ),
+    mutant(
+        "what-is-to-come-decides",
+        "after a crash, a context begins otherwise than before",
+        MODEL,
+        "context/window.py",
+        "low, last = int(self.room * FULL), self._last",
+        "low, last = int(self.room * FULL), len(talk.units) - 1",
+    ),
+    mutant(
+        "a-result-stands-alone",
+        "a result is shown without its call, and the provider refuses it",
+        TEXT + "test_what_belongs_together_is_shown_together_or_not_at_all",
+        "context/talk.py",
+        '        if unit is None or one.role == "assistant":\n',
+        "        if True:\n",
+    ),
+    mutant(
+        "a-compaction-hides-what-is-pinned",
+        "what was pinned is not shown after a compaction",
+        STORED + "test_a_compaction_is_an_operation_of_the_run[sqlite]",
+        "run/core.py",
+        "covers = frozenset(position for position in there if not self.pins.get(position))",
+        "covers = frozenset(there)",
+    ),
+    mutant(
+        "a-compaction-in-a-step-is-lost",
+        "a compaction inside a step is forgotten when the step is done",
+        STORED + "test_inside_a_step_it_lands_with_the_step_or_not_at_all[sqlite]",
+        "run/scope.py",
+        "_ALL_LAND = frozenset({Op.MESSAGE, Op.EVENT, Op.PIN, Op.COMPACT})",
+        "_ALL_LAND = frozenset({Op.MESSAGE, Op.EVENT, Op.PIN})",
+    ),
+    mutant(
+        "what-is-untrusted-ends-its-mark",
+        "a text from somewhere gets out of its marks and is taken for an instruction",
+        STORED + "test_memories_and_documents_are_in_it_and_what_is_untrusted_is_marked[sqlite]",
+        "context/sources.py",
+        'text = _MARKS.sub("‹", shortened(',
+        "text = str(shortened(",
+    ),
+)
