@@ -6,7 +6,7 @@ from tests.mutations.mutant import mutant
 
 TEXT = "unit/test_context.py::"
 STORED = "conformance/test_context.py::"
-MODEL = TEXT + "test_a_context_fits_keeps_what_must_stay_and_begins_as_the_last_one_did"
+MODEL = TEXT + "test_a_long_conversation_of_all_kinds"
 
 OF_CONTEXTS = (
     mutant(
