@@ -11,7 +11,7 @@ from ..memory.recalling import recall
 from ..run.requests import Protocol, Read
 from ..tokens import Tokens
 from ..workspace.boot import Part
-from ..workspace.home import waking
+from ..workspace.waking import waking
 from .building import Piece
 from .layout import RECALLED
 from .masking import shortened
