@@ -187,6 +187,7 @@ def test_no_command_makes_a_store_by_looking_for_it(
         "workspace": ["show"],
         "show": ["x"],
         "timeline": ["x"],
+        "context": ["x"],
         "answer": ["x", "--retry"],
         "send": ["x", "y"],
         "retry": ["x"],

@@ -26,9 +26,9 @@ _PLAIN = str.maketrans({"█": "#", "░": ".", "…": "~"})
 def context(
     run: str, query: str | None, budget: int, as_text: bool, agent: str | None, url: str | None, as_json: bool
 ) -> int:
-    """Show what a model would be shown of a run now: a picture of the budget, and what is left out and why.
+    """Show what a model would be shown of a run: a picture of the budget of tokens.
 
-    Sections in their order, with their tokens; then what was shortened, masked or summarised, with pointers to it.
+    Sections in their order, with their tokens; then what was shortened, masked or summarised, why, and where it is.
     """
     out = Output(as_json)
     with existing_store(url) as store:
