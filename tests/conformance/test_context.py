@@ -168,6 +168,8 @@ def test_inside_a_step_it_lands_with_the_step_or_not_at_all(store_url: str) -> N
         run.messages.append({"role": "user", "content": "y" * 9000})
         run.messages.pin(-1)
         run.compact(keep=0)
+        run.state["long"], run.result = "s" * 9000, "r" * 9000
+        assert (run.state["long"], run.result) == ("s" * 9000, "r" * 9000), "what is not in the store yet is read"
         if fails:
             raise ValueError("not like this")
         return len(run.messages)
