@@ -337,3 +337,23 @@ def test_old_logs_are_consolidated_and_put_away(store_url: str, tmp_path: Path) 
     assert recalled[0].valid_from.date() == date(2026, 1, 2)
     assert text(home, "memory/archive/2026-01-02.md").startswith("on 2026-01-02\n# Friday\n"), "nothing is lost"
     assert "today" in the_log(home)
+
+
+def test_what_is_forgotten_is_in_no_file_and_the_rest_stays(store_url: str, tmp_path: Path) -> None:
+    agent, home = agent_at(store_url), tmp_path / "home"
+    workspace = agent.workspace(home, git=True)
+    secret = "Ann has scurvy"
+    edit(home, "memory/2026-01-05.md", lambda _: f"- 10:00 {secret}\n- 11:00 bought bread\n")
+    workspace.compact()
+    agent.log(secret)
+    edit(home, "USER.md", add(f"- {secret}, and likes trains"))
+    [kept] = agent.memory.recall("scurvy", k=1)
+    told = agent.memory.forget(kept.id, everywhere=True)
+    assert told.elsewhere == () and [note[:3] for note in told.notes if note.startswith("git")] == ["git"]
+    workspace.sync()
+    for path in ("MEMORY.md", "USER.md", "memory/archive/2026-01-05.md", f"memory/{date.today().isoformat()}.md"):
+        assert "[forgotten]" in text(home, path) and "scurvy" not in text(home, path)
+    assert "bought bread" in text(home, "MEMORY.md") and "likes trains" in text(home, "USER.md")
+    versions = [it.text for path in workspace.files() for it in workspace.history(path)]
+    assert [it for it in versions if "scurvy" in it] == []
+    in_order(store_url)

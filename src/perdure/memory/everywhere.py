@@ -41,7 +41,7 @@ def elsewhere(engine: Engine, looking: Looking, found: Iterable[tuple[Trace, r.R
     }
     erased, left, deletes = dict[Trace, None](), dict[Trace, None](), dict[tuple[int, str, str], Ask]()
     for trace, record in found:
-        why = _why_not(looking, trace, record, over, folded)
+        why = _why_not(engine, looking, trace, record, over, folded)
         if why:
             left[msgspec.structs.replace(trace, left=why)] = None
             continue
@@ -53,10 +53,10 @@ def elsewhere(engine: Engine, looking: Looking, found: Iterable[tuple[Trace, r.R
     return Elsewhere(tuple(erased), tuple(left), tuple(now.values()))
 
 
-def _why_not(looking: Looking, trace: Trace, record: r.Record, over: set[int], folded: set[int]) -> str:
+def _why_not(engine: Engine, looking: Looking, trace: Trace, record: r.Record, over: set[int], folded: set[int]) -> str:
     stream, _ = trace.entry
     if isinstance(record, r.Landed):
-        return _why_not_landed(looking, record)
+        return _why_not_landed(engine, looking, record)
     if not isinstance(record, _WHOLE):
         return _REASONS.get(trace.kind, "it is needed to know what the run did")
     if stream not in over:
@@ -68,13 +68,13 @@ def _why_not(looking: Looking, trace: Trace, record: r.Record, over: set[int], f
     return ""
 
 
-def _why_not_landed(looking: Looking, record: r.Landed) -> str:
+def _why_not_landed(engine: Engine, looking: Looking, record: r.Landed) -> str:
     if any(not isinstance(it, r.StateChange | r.Happened) for it in record.landed):
         [first] = [it for it in record.landed if not isinstance(it, r.StateChange | r.Happened)][:1]
         kinds = {r.CheckpointMade: "agent.checkpoint.delete(name)", r.ArtifactSaved: "agent.artifacts.delete(name)"}
         how = kinds.get(type(first), "agent.threads.delete(thread)" if isinstance(first, r.ThreadPut) else "")
         return f"delete it with {how}, then `perdure gc`" if how else "it is needed to know what was asked for"
-    if not all(looking.has(it) for it in record.landed):
+    if not all(looking.has(it) or _is_replaced(engine, it) for it in record.landed):
         return "something else was written with it"
     return ""
 
@@ -84,6 +84,12 @@ _REASONS = {
     "input": "it is the input of a run",
     "result": "it is the result of a run",
 }
+
+
+def _is_replaced(engine: Engine, it: r.Landing) -> bool:
+    """Whether a value has got another one since: then it is history only."""
+    rows = engine.store.read("get_entry", (it.owner, it.space, it.key)) if isinstance(it, r.StateChange) else []
+    return bool(rows) and isinstance(it, r.StateChange) and rows[0][1] > it.version
 
 
 def _is_current(engine: Engine, looking: Looking, place: tuple[int, str, str]) -> bool:

@@ -25,6 +25,7 @@ from ..run.open_stream import in_the_open
 from ..run.requests import Protocol, Read
 from ..store.base import Script, Statement, Unit, must_not_decide
 from ..trees import references
+from ..workspace.redacting import left_in, redact
 from . import outside, pieces
 from .everywhere import Elsewhere, elsewhere
 from .found import Memory, Query
@@ -93,6 +94,11 @@ class _Plan(msgspec.Struct, frozen=True):
     def ids(self) -> tuple[str, ...]:
         return self.record.ids
 
+    @property
+    def searched(self) -> tuple[str, ...]:
+        """The texts that are looked for elsewhere."""
+        return tuple(text.decode() for text in self.texts if len(text) >= _SEARCHED_MIN)
+
 
 def forget(
     engine: Engine, ids: Sequence[str], query: Query | None, *, everywhere: bool, reason: str, by: str | None
@@ -100,10 +106,16 @@ def forget(
     """Erase memories: those of some ids, or all that pass a filter. It is done at once, also inside a step."""
     must_not_decide()
     known: bool = yield Read(engine.is_known)
+    in_documents, notes = everywhere, tuple[str, ...]()
     while known:
         plan: _Plan | None = yield Read(_planned, (engine, ids, query, everywhere, reason, by or whoever()))
         if plan is None:
             break
+        if in_documents:
+            in_documents = False
+            if paths := (yield from redact(engine, plan.searched)):
+                notes = left_in(engine, paths)
+                continue  # they say something else now
         yield Read(outside.erase, (engine, plan.ids))
         if plan.elsewhere.deletes:
             yield from state.land(engine, Site.STATE, plan.elsewhere.deletes)
@@ -112,7 +124,7 @@ def forget(
         except _Changed:
             continue
         done: Forgotten = yield Read(_ended, (engine, plan, unit.dropped))
-        return done
+        return msgspec.structs.replace(done, notes=(*done.notes, *notes))
     return Forgotten()
 
 

@@ -50,6 +50,11 @@ def archive_of(path: str) -> str:
     return f"{folder}/{ARCHIVE}/{name}"
 
 
+def archived_from(path: str) -> str:
+    """Where it was before."""
+    return path.replace(f"/{ARCHIVE}/", "/", 1)
+
+
 def day_of(path: str) -> date | None:
     """The day of a log; of another file none."""
     folder, _, name = path.rpartition("/")
