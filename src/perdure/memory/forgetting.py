@@ -6,7 +6,7 @@ to the text is listed; with `everywhere` it is erased too, as far as nobody need
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -25,7 +25,6 @@ from ..run.open_stream import in_the_open
 from ..run.requests import Protocol, Read
 from ..store.base import Script, Statement, Unit, must_not_decide
 from ..trees import references
-from ..workspace.redacting import left_in, redact
 from . import outside, pieces
 from .everywhere import Elsewhere, elsewhere
 from .found import Memory, Query
@@ -72,6 +71,19 @@ class Forgotten(msgspec.Struct, frozen=True):
         return told + (f"; the text is still in {len(self.elsewhere)} other places" if self.elsewhere else "")
 
 
+class Redacted(msgspec.Struct, frozen=True):
+    """What has become of documents that had the text."""
+
+    paths: tuple[str, ...] = ()
+    """Which ones had it."""
+    notes: tuple[str, ...] = ()
+    """Where else it may be."""
+
+
+Redact = Callable[["Engine", Sequence[str]], Protocol[Redacted]]
+"""Takes texts out of the documents that people read: they are more than the text, and are not erased for it."""
+
+
 class _Changed(StoreBusy):
     """Something was said of one of the memories since the plan was made."""
 
@@ -101,20 +113,26 @@ class _Plan(msgspec.Struct, frozen=True):
 
 
 def forget(
-    engine: Engine, ids: Sequence[str], query: Query | None, *, everywhere: bool, reason: str, by: str | None
+    engine: Engine,
+    ids: Sequence[str],
+    query: Query | None,
+    *,
+    everywhere: bool,
+    redact: Redact,
+    reason: str,
+    by: str | None,
 ) -> Protocol[Forgotten]:
     """Erase memories: those of some ids, or all that pass a filter. It is done at once, also inside a step."""
     must_not_decide()
     known: bool = yield Read(engine.is_known)
-    in_documents, notes = everywhere, tuple[str, ...]()
+    redacted = None if everywhere else Redacted()
     while known:
         plan: _Plan | None = yield Read(_planned, (engine, ids, query, everywhere, reason, by or whoever()))
         if plan is None:
             break
-        if in_documents:
-            in_documents = False
-            if paths := (yield from redact(engine, plan.searched)):
-                notes = left_in(engine, paths)
+        if redacted is None:
+            redacted = yield from redact(engine, plan.searched)
+            if redacted.paths:
                 continue  # they say something else now
         yield Read(outside.erase, (engine, plan.ids))
         if plan.elsewhere.deletes:
@@ -124,7 +142,7 @@ def forget(
         except _Changed:
             continue
         done: Forgotten = yield Read(_ended, (engine, plan, unit.dropped))
-        return msgspec.structs.replace(done, notes=(*done.notes, *notes))
+        return msgspec.structs.replace(done, notes=(*done.notes, *redacted.notes))
     return Forgotten()
 
 

@@ -175,9 +175,13 @@ class Memories(Face):
         stands too: messages, results of steps, state. `everywhere=True` erases those as well, as far as nobody needs
         them, and lists what is left and why: steps of finished runs that had it cannot be replayed any more.
         """
+        from ..workspace.redacting import redact
+
         ids = None if id is None else given.read_ids(id, "id")
         chosen = given.chosen(ids, about=about, user=user, source=source, tags=tags)
-        protocol = forgetting.forget(self._engine, ids or (), chosen, everywhere=everywhere, reason=reason, by=by)
+        protocol = forgetting.forget(
+            self._engine, ids or (), chosen, everywhere=everywhere, redact=redact, reason=reason, by=by
+        )
         return self._do(protocol)
 
     @property

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from .. import state
 from ..failpoints import Site
 from ..journal.landing import Unchanged, Wanted
+from ..memory.forgetting import Redacted
 from ..run.requests import Protocol, Read
 from .documents import LOGGED, SPACE, Document, Shelf, ask, decoded, encoded, shelf_of, stored
 from .home import Home, in_step
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 FORGOTTEN = "[forgotten]"
 
 
-def redact(engine: Engine, texts: Sequence[str]) -> Protocol[tuple[str, ...]]:
-    """Put a mark in place of texts, in all documents and in the files of the open folder; returns which had them."""
+def redact(engine: Engine, texts: Sequence[str]) -> Protocol[Redacted]:
+    """Put a mark in place of texts, in all documents and in the files of the open folder."""
     home, archived = engine.home, tuple[str, ...]()
     if home is not None:
         yield from in_step(engine, home)  # what people have saved meanwhile is looked through too
@@ -35,12 +36,12 @@ def redact(engine: Engine, texts: Sequence[str]) -> Protocol[tuple[str, ...]]:
             yield from state.land(engine, Site.STATE, [ask(engine, log, None) for log in away])
     if had and home is not None:
         yield from in_step(engine, home)
-    return (*had, *archived)
+    paths = (*had, *archived)
+    return Redacted(paths, _left_in(home, paths) if paths else ())
 
 
-def left_in(engine: Engine, paths: Sequence[str]) -> tuple[str, ...]:
+def _left_in(home: Home | None, paths: Sequence[str]) -> tuple[str, ...]:
     """Where else it may be, which is not for us to change."""
-    home = engine.home
     if home is None:
         return ("a folder of the workspace that is not open here still has it, and brings it back when it is synced",)
     committed = os.path.exists(os.path.join(home.root.path, ".git"))
