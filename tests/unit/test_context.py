@@ -16,7 +16,7 @@ from perdure.context.masking import shortened
 from perdure.context.shown import Context
 from perdure.context.talk import Talk
 from perdure.errors import ContextTooSmall
-from perdure.run.spoken import Spoken, stays
+from perdure.run.spoken import Speech, stays
 from perdure.tokens import estimated
 
 Message = dict[str, Any]
@@ -37,7 +37,8 @@ class Stage:
 
     def context(self, budget: int = 8000, *, anew: bool = False, pieces: tuple[Piece, ...] = ()) -> Context:
         talk = self._talk() if anew else self.talk
-        talk.hear([Spoken(place, b"%d" % place, stays(it)) for place, it in enumerate(self.messages)])
+        pins = {place: True for place, it in enumerate(self.messages) if stays(it)}
+        talk.hear(Speech([(place, b"%d" % place) for place in range(len(self.messages))], pins, []))
         return compose(talk, Wanted(budget, SLOTS, pieces))
 
 

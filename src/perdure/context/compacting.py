@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -12,7 +11,7 @@ from .. import records as r
 from ..errors import NothingCompacted
 from ..run.core import RunCore
 from ..run.requests import Protocol, Read
-from ..run.spoken import UNDO, Spoken
+from ..run.spoken import UNDO, Speech
 from ..run.writes import opened, read_messages, write
 from .conversation import summary_of
 from .counting import counter
@@ -66,11 +65,11 @@ def plan(run: RunCore, keep: int, *, raw: bool) -> Protocol[Plan]:
     return planned
 
 
-def _plan(run: RunCore, spoken: Sequence[Spoken], keep: int, raw: bool) -> Plan:
+def _plan(run: RunCore, speech: Speech, keep: int, raw: bool) -> Plan:
     talk = run.talk or Talk(run.id, counter(None)[0], partial(opened, run))
     with talk.lock:
         run.talk = talk
-        talk.hear(spoken)
+        talk.hear(speech)
         upto = _boundary(talk, keep)
         old = tuple(one for one in talk.heard if _is_old(one, upto))
         if not any(one.item.covers is None for one in old):
@@ -117,17 +116,17 @@ def _message(run: RunCore, planned: Plan, told: str | None) -> dict[str, str]:
     return {"role": "user", "content": text or summary_of(talk, planned.old, planned.ref, SUMMARY_TOKENS)}
 
 
-def _outcome(run: RunCore, spoken: Sequence[Spoken], planned: Plan) -> Compaction:
+def _outcome(run: RunCore, speech: Speech, planned: Plan) -> Compaction:
     talk = run.talk
     assert talk is not None
     with talk.lock:
-        talk.hear(spoken)
-        text = "".join(part.text for part in talk.load(spoken[0]).parts if isinstance(part, Text))
+        talk.hear(speech)
+        text = "".join(part.text for part in talk.heard[0].read(talk.load).parts if isinstance(part, Text))
         return Compaction(len(planned.old), planned.before, talk.tokens, text, planned.ref)
 
 
 def uncompact(run: RunCore) -> Protocol[None]:
     """Take the last compaction back."""
-    if all(one.covers is None for one in read_messages(run)):
+    if not read_messages(run).compacted:
         raise NothingCompacted(f"run {run.id!r} has no compaction to take back")
     yield from write(run, r.Op.COMPACT, UNDO, None, "uncompact")

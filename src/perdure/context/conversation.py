@@ -34,17 +34,19 @@ class Shown:
         self.wanted = max(talk.tokens, self.tokens)
 
     def _show(self) -> None:
-        talk, cut, said = self._talk, self.window.cut, list[Said]()
-        if cut:
-            said += self._summary()
+        talk, window, said = self._talk, self.window, list[Said]()
+        if window.cut and (summary := window.told(self._summary)) is not None:
+            said.append(summary[0])
+            self.dropped.append(summary[1])
+            self.tokens += summary[2]
         last_words = (place for place in reversed(range(len(talk.units))) if talk.units[place].role == "user")
-        here = max(self.window.mask, next(last_words, 0))
-        for place, unit in enumerate(talk.units):
-            if place == here:
+        here = max(window.mask, next(last_words, 0))
+        for place in (*window.kept, *range(window.cut, len(talk.units))):
+            if place <= here:
                 self.place = len(said)
-            if place >= cut or self.window.keeps(unit):
-                turn = [self._one(place, self.window.keeps(unit), index) for index in unit.messages]
-                said += self._whole(turn, last=place == len(talk.units) - 1)
+            unit = talk.units[place]
+            turn = [self._one(place, window.keeps(unit), index) for index in unit.messages]
+            said += self._whole(turn, last=place == len(talk.units) - 1)
         self.place = len(said) if here >= len(talk.units) else self.place
         self.said = tuple(said)
 
@@ -68,20 +70,18 @@ class Shown:
             self.dropped.append(Dropped(f"message {one.item.position}", why, one.tokens - short[1], one.ref))
         return short
 
-    def _summary(self) -> list[Said]:
+    def _summary(self) -> tuple[Said, Dropped, int] | None:
         """What is not shown any more."""
-        talk = self._talk
-        units = (unit for unit in talk.units[: self.window.cut] if not self.window.keeps(unit))
+        talk, window = self._talk, self.window
+        units = (unit for unit in talk.units[: window.cut] if not window.keeps(unit))
         gone = [talk.heard[index] for unit in units for index in unit.messages]
         if not gone:
-            return []
+            return None
         ref = ref_to(talk.run, *_range(gone))
+        said = Said("user", (Text(summary_of(talk, gone, ref, window.summary - MESSAGE_TOKENS)),))
         left_out = sum(it.tokens for it in gone)
-        self.dropped.append(Dropped(f"{len(gone)} messages", "older turns, summarised", left_out, ref))
-        text = self.window.told(len(gone), lambda: summary_of(talk, gone, ref, self.window.summary - MESSAGE_TOKENS))
-        said = Said("user", (Text(text),))
-        self.tokens += size_exactly(said, talk.count)
-        return [said]
+        dropped = Dropped(f"{len(gone)} messages", "older turns, summarised", left_out, ref)
+        return said, dropped, size_exactly(said, talk.count)
 
 
 def summary_of(talk: Talk, gone: Sequence[Heard], ref: str, room: int) -> str:

@@ -16,7 +16,7 @@ from ..objects import unpack as unpacked
 from ..run.core import RunCore, view_of
 from ..run.history import effective
 from ..run.requests import Protocol, Read
-from ..run.spoken import Spoken
+from ..run.spoken import Speech
 from ..run.writes import opened, read_messages
 from ..runs import must_exist, summary_of
 from ..tokens import Tokens
@@ -78,33 +78,33 @@ def context_of(
     engine: Engine, run_id: str, it: Asked, unpack: Callable[[bytes], Any] | None = None
 ) -> Protocol[Context]:
     """The same of a run that is not open here, as the store has it."""
-    spoken: Sequence[Spoken] = yield Read(_stored, (engine, run_id))
+    speech: Speech = yield Read(_stored, (engine, run_id))
     talk = Talk(run_id, it.count, unpack or partial(unpacked, engine.store))
-    return (yield from _made(engine, talk, spoken, it))
+    return (yield from _made(engine, talk, speech, it))
 
 
-def _stored(engine: Engine, run_id: str) -> Sequence[Spoken]:
+def _stored(engine: Engine, run_id: str) -> Speech:
     store = engine.store
     summary = summary_of(store, must_exist(store, engine.name, run_id))
-    return view_of(effective(events_of(store, summary.stream, fork=summary.origin > 0))).spoken()
+    return view_of(effective(events_of(store, summary.stream, fork=summary.origin > 0))).speech()
 
 
-def _made(engine: Engine, talk: Talk, spoken: Sequence[Spoken], it: Asked) -> Protocol[Context]:
-    words: str = yield Read(_heard, (talk, spoken))
+def _made(engine: Engine, talk: Talk, speech: Speech, it: Asked) -> Protocol[Context]:
+    words: str = yield Read(_heard, (talk, speech))
     text = it.query.text or words[:QUERY_CHARACTERS]
     wanted = {slot.name for slot in it.wanted.slots if slot.text is None}
     pieces = yield from pieces_of(engine, msgspec.structs.replace(it.query, text=text), wanted, it.count)
-    made: Context = yield Read(_composed, (talk, spoken, it.wanted, pieces))
+    made: Context = yield Read(_composed, (talk, speech, it.wanted, pieces))
     return made
 
 
-def _heard(talk: Talk, spoken: Sequence[Spoken]) -> str:
+def _heard(talk: Talk, speech: Speech) -> str:
     with talk.lock:
-        talk.hear(spoken)
+        talk.hear(speech)
         return talk.last_words()
 
 
-def _composed(talk: Talk, spoken: Sequence[Spoken], wanted: Wanted, pieces: Sequence[Piece]) -> Context:
+def _composed(talk: Talk, speech: Speech, wanted: Wanted, pieces: Sequence[Piece]) -> Context:
     with talk.lock:
-        talk.hear(spoken)  # somebody else may have asked meanwhile, from where more or less has been said
+        talk.hear(speech)  # somebody else may have asked meanwhile, from where more or less has been said
         return compose(talk, msgspec.structs.replace(wanted, pieces=tuple(pieces)))

@@ -20,6 +20,8 @@ def whole(turn: Turn, *, last: bool) -> list[Said]:
 
     A result whose call is not there becomes words.
     """
+    if not any(one.calls or one.results for one in turn):
+        return list(turn)
     called = {ident for one in turn for ident in one.calls}
     answered = {ident for one in turn for ident in one.results}
     fixed = [one if set(one.results) <= called else _as_words(one, called) for one in turn]

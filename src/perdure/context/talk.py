@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from ..locks import lock
-from ..run.spoken import Spoken
+from ..run.spoken import Speech, Spoken
 from ..tokens import Tokens
 from .heard import Heard
 from .refs import ref_to
@@ -41,6 +41,7 @@ class Talk:
         self.tokens = 0
         """Of all messages; of long ones about."""
         self._unpack = unpack
+        self._speech: Speech | None = None
         self._known: dict[Spoken, Heard] = {}
         self._caller: dict[str, int] = {}
         """The unit of each call whose result may come."""
@@ -58,13 +59,16 @@ class Talk:
         last = next(words, None)
         return last.read(self.load).text if last is not None else ""
 
-    def hear(self, items: Sequence[Spoken]) -> None:
+    def hear(self, speech: Speech) -> None:
         """Take in what there is now: mostly a few messages more than the last time."""
-        before = len(self.heard)
-        if len(items) < before or any(one.item != item for one, item in zip(self.heard, items, strict=False)):
+        if self._speech is not None and speech.follows(self._speech):
+            spoken = speech.shown(len(self._speech.messages))
+        else:
             self._forget()
-        for item in items[len(self.heard) :]:
+            spoken = speech.shown()
+        for item in spoken:
             self._add(self._known.get(item) or self._look(item))
+        self._speech = speech
 
     def window(self, room: int) -> Window:
         """What is shown within so many tokens."""

@@ -9,10 +9,12 @@ the room is taken. Between two steps nothing that was shown changes, so that a p
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from .talk import Talk, Unit
+
+T = TypeVar("T")
 
 FULL = 0.55
 """Of the room, so much is taken after a step: the rest is filled before the next one."""
@@ -43,7 +45,10 @@ class Window:
         self.sizes: list[int] = []
         """Of each message, what it takes at most."""
         self._cost = 0
-        self._told = (0, 0, "")
+        self.kept: list[int] = []
+        """Units before the cut that stay."""
+        self._told: tuple[tuple[int, int], Any] | None = None
+        self._late = 0
         self._last = -1
         """The latest unit that it knows of: there may be more by now, and what it decides must not depend on them."""
 
@@ -71,11 +76,12 @@ class Window:
         """Whether it stays as it is: pinned, or a summary of what was compacted, unless that is long."""
         return unit.pinned or 0 < unit.stands_for <= self.room // LARGE
 
-    def told(self, messages: int, tell: Callable[[], str]) -> str:
-        """The summary: the same until there is a step, or a late result belongs to it too."""
-        if self._told[:2] != (self.cut, messages):
-            self._told = self.cut, messages, tell()
-        return self._told[2]
+    def told(self, tell: Callable[[], T]) -> T:
+        """What is told of what is cut: the same until there is a step, or a late result belongs to it too."""
+        if self._told is None or self._told[0] != (self.cut, self._late):
+            self._told = (self.cut, self._late), tell()
+        told: T = self._told[1]
+        return told
 
     def follow(self, talk: Talk) -> None:
         """Take in the messages that have come since."""
@@ -100,8 +106,11 @@ class Window:
         if self.keeps(talk.units[unit]):
             one.measure(talk.load, talk.count)
             return one.tokens
+        if unit < self.cut:
+            self._late += 1
+            return 0
         if unit < self.mask:
-            return one.masked_tokens if unit >= self.cut else 0
+            return one.masked_tokens
         if one.tokens <= self.free:
             return one.tokens
         # Of calls that are made at once, each result has a smaller share: others follow.
@@ -128,6 +137,7 @@ class Window:
     def _cuts(self, talk: Talk, until: int, enough: int) -> None:
         while self.cost > enough and self.cut < min(until, self.mask):
             self._take(talk, talk.units[self.cut], masked=False)
+            self.kept += [self.cut] if self.keeps(talk.units[self.cut]) else []
             self.cut += 1
 
     def _take(self, talk: Talk, unit: Unit, *, masked: bool) -> None:

@@ -25,7 +25,7 @@ from .lines import at_line
 from .renames import Place, adopt
 from .requests import Interruptible, Protocol, Read, Submit
 from .scope import Frame
-from .spoken import PIN, PINNED, UNDO, Compacted, Spoken, shown
+from .spoken import PIN, PINNED, UNDO, Compacted, Speech
 
 if TYPE_CHECKING:
     from ..context.talk import Talk
@@ -76,14 +76,12 @@ class View:
         if covers:
             self.compacted.append(Compacted(write.value, covers))
 
-    def spoken(self, also: Iterable[r.Write] = ()) -> list[Spoken]:
-        """The conversation as it is shown; with what waits to be written."""
-        view = self
-        if waiting := [write for write in also if write.op in (r.Op.MESSAGE, r.Op.PIN, r.Op.COMPACT)]:
-            view = View()
-            view.messages, view.pins, view.compacted = list(self.messages), dict(self.pins), list(self.compacted)
-            view.apply(waiting)
-        return shown(view.messages, view.pins, view.compacted)
+    def speech(self, also: Iterable[r.Write] = ()) -> Speech:
+        """The conversation; with what waits to be written."""
+        view = View()
+        view.messages, view.pins, view.compacted = list(self.messages), dict(self.pins), list(self.compacted)
+        view.apply(write for write in also if write.op in (r.Op.MESSAGE, r.Op.PIN, r.Op.COMPACT))
+        return Speech(view.messages, view.pins, view.compacted)
 
 
 def view_of(events: Iterable[r.Event]) -> View:

@@ -20,7 +20,7 @@ def stays(message: object) -> bool:
     return isinstance(message, Mapping) and (bool(message.get("pinned")) or message.get("role") in _INSTRUCTIONS)
 
 
-class Spoken(msgspec.Struct, frozen=True):
+class Spoken(msgspec.Struct, frozen=True, gc=False):
     """A message, as it is stored."""
 
     position: int
@@ -40,11 +40,32 @@ class Compacted(msgspec.Struct, frozen=True):
     """The messages that there were: one that lands later, from a step beside it, is shown."""
 
 
-def shown(messages: Sequence[tuple[int, bytes]], pins: dict[int, bool], compacted: Sequence[Compacted]) -> list[Spoken]:
-    """The messages that are shown, in their order. Of several compactions the last one counts: it has the others."""
-    if not compacted:
-        return [Spoken(*message, pins.get(message[0], False)) for message in messages]
-    last = compacted[-1]
-    summary = Spoken(min(last.covers), last.value, covers=(min(last.covers), max(last.covers)))
-    rest = [message for message in messages if message[0] not in last.covers]
-    return [summary, *(Spoken(*message, pins.get(message[0], False)) for message in rest)]
+class Speech(msgspec.Struct, frozen=True):
+    """All that was said, with what became of it."""
+
+    messages: Sequence[tuple[int, bytes]]
+    """Numbers and values, in order."""
+    pins: Mapping[int, bool]
+    compacted: Sequence[Compacted]
+
+    def follows(self, before: Speech) -> bool:
+        """Whether it only goes on from an earlier one."""
+        if self.pins != before.pins or self.compacted != before.compacted:
+            return False
+        return list(self.messages[: len(before.messages)]) == before.messages
+
+    def shown(self, since: int = 0) -> list[Spoken]:
+        """The messages that are shown, in their order; after the first ones.
+
+        Of several compactions the last one counts: it has the others.
+        """
+        last = self.compacted[-1] if self.compacted else None
+        covered = last.covers if last is not None else frozenset[int]()
+        spoken = [
+            Spoken(*message, self.pins.get(message[0], False))
+            for message in self.messages[since:]
+            if message[0] not in covered
+        ]
+        if last is None or since:
+            return spoken
+        return [Spoken(min(covered), last.value, covers=(min(covered), max(covered))), *spoken]

@@ -16,7 +16,7 @@ from .core import RunCore
 from .obeying import heed
 from .requests import Protocol
 from .scope import Frame, frame_of
-from .spoken import PIN, PINNED, UNPIN, Spoken, stays
+from .spoken import PIN, PINNED, UNPIN, Speech, stays
 
 
 def write(
@@ -120,9 +120,9 @@ def read_key(run: RunCore, key: str) -> bytes | None:
     return run.view.state.get(key)
 
 
-def read_messages(run: RunCore) -> list[Spoken]:
-    """The conversation in program order, as it is shown."""
-    return run.view.spoken(_waiting(run))
+def read_messages(run: RunCore) -> Speech:
+    """The conversation in program order."""
+    return run.view.speech(_waiting(run))
 
 
 def read_raw(run: RunCore) -> list[tuple[int, bytes]]:
@@ -134,7 +134,7 @@ def read_raw(run: RunCore) -> list[tuple[int, bytes]]:
 def read_values(run: RunCore) -> list[bytes]:
     """The conversation as it is shown, values alone."""
     if run.view.compacted or any(write.op == r.Op.COMPACT for write in _waiting(run)):
-        return [one.value for one in read_messages(run)]
+        return [one.value for one in read_messages(run).shown()]
     return [value for _, value in read_raw(run)]
 
 
@@ -203,7 +203,7 @@ class MessageReader(Sequence[Any]):
     @property
     def pinned(self) -> list[Any]:
         """Those that stay, whatever is compacted or has to make way in a context."""
-        return [opened(self._run, one.value) for one in read_messages(self._run) if one.pinned]
+        return [opened(self._run, one.value) for one in read_messages(self._run).shown() if one.pinned]
 
     @overload
     def __getitem__(self, index: int) -> Any: ...
@@ -235,7 +235,7 @@ def append(run: RunCore, message: Any, pinned: bool) -> Protocol[None]:
 
 def pin(run: RunCore, index: int, pinned: bool) -> Protocol[None]:
     """Pin a message of those that are shown, or unpin it."""
-    one = read_messages(run)[index]
+    one = read_messages(run).shown()[index]
     if one.covers is not None:
         raise ValueError("this message stands for others, and stays anyway; run.uncompact() takes it away")
     yield from write(run, r.Op.PIN, PIN if pinned else UNPIN, None, "pin", position=one.position)
