@@ -137,6 +137,8 @@ def wait_for_writers(descriptor: int, seconds: float = CLOSED_SECONDS_MAX) -> No
 
 def _has_writer(descriptor: int) -> bool:
     """Whether somebody has the file open for writing; a lease on it is refused then. Nobody knows: no."""
+    if not hasattr(fcntl, "F_SETLEASE"):  # Linux only
+        return False
     try:
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)

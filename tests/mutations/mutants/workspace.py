@@ -76,6 +76,22 @@ OF_WORKSPACES = (
         "    if False:\n",
     ),
     mutant(
+        "an-old-log-is-not-archived",
+        "a log that has become old is gone, but for what was kept of it",
+        SPACE + "test_old_logs_are_consolidated_and_put_away",
+        "workspace/old_logs.py",
+        "    yield Read(_archive, (home, path, text))\n",
+        "",
+    ),
+    mutant(
+        "what-is-forgotten-stays-in-old-versions",
+        "a text that was to be forgotten everywhere is still in versions of a log",
+        SPACE + "test_what_is_forgotten_is_in_no_file_and_the_rest_stays",
+        "workspace/redacting.py",
+        "    asks += [ask(engine, LOGGED, shelf.logged)] if shelf.logged else []\n",
+        "",
+    ),
+    mutant(
         "git-takes-what-is-staged",
         "a file that the user has staged is committed by the agent",
         FILES + "test_git_is_told_what_happened_and_what_is_staged_stays",
