@@ -42,6 +42,7 @@ PAIRS: Pairs = [
     ("src/perdure/aio/__init__.py", "src/perdure/sync/__init__.py"),
     ("src/perdure/aio/face.py", "src/perdure/sync/face.py"),
     ("src/perdure/aio/at_home.py", "src/perdure/sync/at_home.py"),
+    ("src/perdure/aio/moving.py", "src/perdure/sync/moving.py"),
     ("src/perdure/aio/agent.py", "src/perdure/sync/agent.py"),
     ("src/perdure/aio/runs.py", "src/perdure/sync/runs.py"),
     ("src/perdure/aio/run.py", "src/perdure/sync/run.py"),

@@ -19,6 +19,11 @@ from . import errors
 from .codec import stored, upcaster
 from .errors import (
     Abandoned,
+    AgentExists,
+    AgentMoved,
+    AgentNotFound,
+    AgentProblem,
+    AgentRetired,
     AlreadyAnswered,
     ArchiveDamaged,
     ArtifactDamaged,
@@ -33,6 +38,7 @@ from .errors import (
     EffectInsideStep,
     EventInvalid,
     EventsFolded,
+    ExportDamaged,
     HistoryFolded,
     InDoubt,
     InputChanged,
@@ -99,6 +105,7 @@ from .errors import (
     WorkspaceProblem,
     WriteInsideUpdate,
     WrongAgent,
+    WrongPassphrase,
     WrongStore,
 )
 from .run.doubt import Done, Unknown
@@ -115,6 +122,11 @@ __version__ = "0.1.0"
 __all__ = [
     "Abandoned",
     "Agent",
+    "AgentExists",
+    "AgentMoved",
+    "AgentNotFound",
+    "AgentProblem",
+    "AgentRetired",
     "AlreadyAnswered",
     "ArchiveDamaged",
     "ArtifactDamaged",
@@ -133,6 +145,7 @@ __all__ = [
     "Event",
     "EventInvalid",
     "EventsFolded",
+    "ExportDamaged",
     "HistoryFolded",
     "InDoubt",
     "InputChanged",
@@ -202,6 +215,7 @@ __all__ = [
     "WorkspaceProblem",
     "WriteInsideUpdate",
     "WrongAgent",
+    "WrongPassphrase",
     "WrongStore",
     "errors",
     "kinds",

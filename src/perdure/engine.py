@@ -15,6 +15,7 @@ from .clock import SYSTEM_CLOCK, Clock
 from .errors import PerdureError, StoreMoved, StoreMovedWarning
 from .failpoints import Site
 from .journal.append import Append, Head
+from .journal.departures import departure, refuse_departed
 from .journal.marks import Shelf
 from .leases import Tenancy
 from .limits import NAME_CHARACTERS_MAX
@@ -80,7 +81,7 @@ class Place:
                 head, _ = self._streams[which]
             else:
                 name = f"{agent}/{this_process()}"
-                head = Head(self.store.identity, self.store.submit(_AddStream(self.store, name)), 1)
+                head = Head(self.store.identity, self.store.submit(_AddStream(self.store, agent, name)), 1)
             self._streams[which] = head, signer  # the key of whoever came last: others may have closed theirs
         return head
 
@@ -169,7 +170,7 @@ class Engine:
         """The folder that is kept in step with this agent, if one was named."""
         self.clock = clock
         self._options = (durability, clock)
-        self._key_source = key
+        self.key_source = key
         self._single_home = single_home
         self._lock = rlock()
         self._place: Place | None = None
@@ -257,7 +258,7 @@ class Engine:
 
     def _find_signer(self) -> keys.SigningKey | None:
         rows = self.store.read("get_agent", (self.name,))
-        key = keys.find(self.name, self._key_folder(), self._key_source)
+        key = keys.find(self.name, self._key_folder(), self.key_source)
         if key is not None and rows and key.public_key != rows[0][1]:
             warnings.warn(
                 f"the key at hand is not agent {self.name!r}'s: heads stay unsigned", UserWarning, stacklevel=2
@@ -275,7 +276,7 @@ class Engine:
 
     def _ensure_agent(self) -> None:
         if "_known" not in self.__dict__ and not self.is_known():
-            found = keys.find(self.name, self._key_folder(), self._key_source)
+            found = keys.find(self.name, self._key_folder(), self.key_source)
             key = found or keys.create(self.name, self._key_folder())
             if self.store.submit(_CreateAgent(self, key)):
                 self.__dict__["_signer"] = key
@@ -346,11 +347,13 @@ class _AddStream(Unit[int]):
 
     site = Site.STREAM
 
-    def __init__(self, store: Store, name: str) -> None:
+    def __init__(self, store: Store, agent: str, name: str) -> None:
+        self._agent = agent
         self._args = ("process", name, store.clock.wall_ms())
 
     def script(self) -> Script[int]:
-        [[(stream,)]] = yield [Statement("add_stream", self._args)]
+        [[(stream,)], left] = yield [Statement("add_stream", self._args), departure(self._agent)]
+        refuse_departed(self._agent, left)
         yield Last([Statement("add_lease", (stream, None))])  # nobody will ever take it over
         return int(stream)
 

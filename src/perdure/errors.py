@@ -68,6 +68,13 @@
     ├── WorkspaceProblem             the folder that people read
     │   ├── WorkspaceNotFound        PD601  no workspace here
     │   └── PathRefused              PD602  no file of a workspace, or a link out of it
+    ├── AgentProblem                 who an agent is, and where it lives
+    │   ├── AgentMoved               PD801  it has left this store, and lives elsewhere
+    │   ├── AgentRetired             PD802  it is not to work any more
+    │   ├── AgentExists              PD803  an agent of that name is there already
+    │   ├── AgentNotFound            PD804  the store has no agent of that name
+    │   ├── ExportDamaged            PD805  a file with an agent in it is not as it was written
+    │   └── WrongPassphrase          PD806  the private key in the file does not open with it
     └── WorkflowProblem              workflows and their steps
         ├── WorkflowNotFound         PD501  no workflow, or no step, of that name
         ├── WorkflowInvalid          PD502  steps that make no plan: a cycle, a name twice
@@ -598,6 +605,50 @@ class WriteInsideUpdate(CallProblem):
 
     code = "PD411"
     hint = "return the new value, and write the rest before or after it, or all of it in agent.state.transaction()"
+
+
+class AgentProblem(PerdureError):
+    """The agent cannot do this here."""
+
+
+class AgentMoved(AgentProblem):
+    """The agent has left this store, and goes on elsewhere."""
+
+    code = "PD801"
+    hint = "continue it there; if nobody has imported the file yet: `perdure import FILE --store URL`"
+
+
+class AgentRetired(AgentProblem):
+    """The agent is retired: nothing is written for it any more."""
+
+    code = "PD802"
+    hint = "what it has done can still be read; agent.export makes a copy that may go on"
+
+
+class AgentExists(AgentProblem):
+    """The store has an agent of that name already."""
+
+    code = "PD803"
+    hint = "give the one that arrives another name: `perdure import FILE --name NAME`"
+
+
+class AgentNotFound(AgentProblem, LookupError):
+    """The store has no agent of that name."""
+
+    code = "PD804"
+
+
+class ExportDamaged(AgentProblem):
+    """The file is not as it was written; nothing was imported."""
+
+    code = "PD805"
+    hint = "take another copy of it, or export the agent again"
+
+
+class WrongPassphrase(AgentProblem):
+    """The passphrase does not open the private key in the file; nothing was imported."""
+
+    code = "PD806"
 
 
 class WorkflowProblem(PerdureError):

@@ -64,6 +64,9 @@ class Site(StrEnum):
     ARCHIVE = "stream.archive"
     REBUILD = "journal.rebuild"
     BACKUP = "store.backup"
+    LEAVE = "agent.leave"
+    EXPORT = "agent.export"
+    ARRIVE = "agent.arrive"
 
 
 class Moment(StrEnum):

@@ -33,11 +33,11 @@ def foldable(engine: Engine, horizon: int) -> list[Stream]:
     return [
         Stream(number, kind, name)
         for number, kind, name, at in all_streams(engine.store)
-        if at < horizon and (number in finished or (kind == "process" and _writer(name) == engine.name))
+        if at < horizon and (number in finished or (kind == "process" and writer_of(name) == engine.name))
     ]
 
 
-def _writer(name: str) -> str:
+def writer_of(name: str) -> str:
     """The agent that a process wrote for."""
     return name.rpartition("/process ")[0]
 

@@ -34,13 +34,13 @@ class SigningKey:
     def __init__(self, seed: bytes) -> None:
         if len(seed) != SEED_BYTES:
             raise StoreUnavailable(f"a key has {SEED_BYTES} bytes, this one {len(seed)}")
-        self._seed = seed
+        self.seed = seed
 
     @cached_property
     def _private(self) -> Ed25519PrivateKey:
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-        return Ed25519PrivateKey.from_private_bytes(self._seed)
+        return Ed25519PrivateKey.from_private_bytes(self.seed)
 
     @cached_property
     def public_key(self) -> bytes:
@@ -62,6 +62,11 @@ def signed_by(public_key: bytes, message: bytes, signature: bytes) -> bool:
     except (InvalidSignature, ValueError):
         return False
     return True
+
+
+def file_message(digest: bytes, contents: bytes) -> bytes:
+    """What is signed of a file that an agent moves in: its SHA-256, and the hash of the agent's contents."""
+    return b"perdure agent file " + digest + contents
 
 
 def find(agent: str, folder: str | None, source: KeySource | None) -> SigningKey | None:
@@ -86,8 +91,22 @@ def folder_of(store: Store) -> str | None:
 
 def discard(agent: str, folder: str | None, key: SigningKey) -> None:
     """Remove a key that was made in vain, unless it is another by now."""
-    if folder is not None and _read(folder, agent) == key._seed:
+    if folder is not None and _read(folder, agent) == key.seed:
         os.unlink(_path(folder, agent))
+
+
+def keep(agent: str, folder: str | None, key: SigningKey) -> None:
+    """A key that has come from elsewhere; one that is there stays, and is refused if it is another."""
+    if folder is None:
+        raise StoreUnavailable("a store in memory keeps no keys", hint="give the agent key=, or import it elsewhere")
+    try:
+        kept = _write_once(folder, agent, key.seed)
+    except OSError as error:
+        raise _unkept(agent, folder, error) from error
+    if kept != key.seed:
+        raise StoreUnavailable(
+            f"{folder} has another key of an agent {agent!r}", hint="move that file away, or give another name"
+        )
 
 
 def create(agent: str, folder: str | None) -> SigningKey:

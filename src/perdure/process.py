@@ -11,6 +11,9 @@ from functools import cache
 
 import msgspec
 
+MOVED, COPIED = "moved ", "copied "
+"""Before the boot id of a process that wrote to a run in another store, which was moved here, or copied."""
+
 
 class Holder(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """The identity of a process that holds leases."""
@@ -41,10 +44,10 @@ def proven_dead(holder: Holder, one_host: bool = True) -> bool:
 
     With `one_host`, all processes that it may be among have run on this machine.
     """
-    if holder.boot != _boot_id():
+    if at_home(holder.boot) != _boot_id() or holder.boot.startswith(COPIED):
         # A store file is on one host (network file systems are refused): another boot id is a past boot. With a
-        # server between us, it may as well be another machine.
-        return one_host
+        # server between us, it may as well be another machine; and so if it wrote to another store.
+        return one_host and at_home(holder.boot) == holder.boot
     if not one_host and holder.host != host_name():
         return False  # two machines woken from one snapshot say that they have booted once
     if holder.namespace != _namespace("self"):
@@ -53,6 +56,11 @@ def proven_dead(holder: Holder, one_host: bool = True) -> bool:
     if started is None:
         return not _exists(holder.pid)
     return started != holder.started
+
+
+def at_home(boot: str) -> str:
+    """The boot id of a process, whatever its run has been through since."""
+    return boot.removeprefix(MOVED).removeprefix(COPIED)
 
 
 @cache

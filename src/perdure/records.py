@@ -14,6 +14,7 @@ import msgspec
 from . import (
     fold_records,
     fork_records,
+    house_records,
     memory_records,
     order_records,
     plan_records,
@@ -65,6 +66,8 @@ Floor = fold_records.Floor
 Folded = fold_records.Folded
 Forked = fork_records.Forked
 Undone = fork_records.Undone
+AgentLeft = house_records.AgentLeft
+AgentArrived = house_records.AgentArrived
 
 
 class Op(IntEnum):
@@ -417,6 +420,8 @@ class Kind(IntEnum):
     MEMORY_SEEN = 91
     MEMORY_WITHDRAWN = 92
     MEMORY_FORGOTTEN = 93
+    AGENT_LEFT = 98
+    AGENT_ARRIVED = 99
 
 
 CLASS_OF: dict[int, type[Record]] = {
@@ -457,6 +462,8 @@ CLASS_OF: dict[int, type[Record]] = {
     Kind.MEMORY_SEEN: MemorySeen,
     Kind.MEMORY_WITHDRAWN: MemoryWithdrawn,
     Kind.MEMORY_FORGOTTEN: MemoryForgotten,
+    Kind.AGENT_LEFT: AgentLeft,
+    Kind.AGENT_ARRIVED: AgentArrived,
 }
 KIND_OF: dict[type[Record], int] = {record: int(kind) for kind, record in CLASS_OF.items()}
 _DECODERS = {kind: msgspec.msgpack.Decoder(record) for kind, record in CLASS_OF.items()}

@@ -21,7 +21,7 @@ from .failpoints import Site
 from .journal.append import Head, Signer
 from .journal.documents import Document
 from .journal.keeping import OURS
-from .journal.landing import Ask, Entry, Land, Place, Unchanged, Wanted, landed_at
+from .journal.landing import Ask, Entry, Land, Place, Unchanged, Visit, Wanted, landed_at
 from .limits import SWEEP_KEYS_MAX, SWEEP_WRITES
 from .run.open_stream import in_the_open
 from .run.requests import Protocol, Read
@@ -153,6 +153,8 @@ def waiting_room(engine: Engine) -> Buffer | None:
         return None
     if not frame.alive:
         raise Abandoned
+    if frame.buffer is not None and frame.run.engine.name != engine.name and engine.is_known():
+        frame.buffer.asks.append(Visit(engine.stream))
     return frame.buffer
 
 

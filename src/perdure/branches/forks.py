@@ -13,6 +13,7 @@ from ..errors import PointNotFound, RunExists, RunFolded, RunNotFound
 from ..failpoints import Site
 from ..fork_records import OpenQuestion, Override
 from ..journal.append import Append, Head
+from ..journal.departures import departure, refuse_departed
 from ..journal.lineage import events_of, lineage
 from ..limits import FORK_DEPTH_MAX
 from ..run.history import Stays, effective, stays_after
@@ -220,7 +221,9 @@ class _MakeFork(Unit[str]):
             raise RunFolded(f"run {self._of!r} was folded just now: its entries are in an archive")
         run_id = yield from self._free_id()
         name = f"{engine.name}/{run_id}"
-        [[(stream,)]] = yield [Statement("add_stream", ("run", name, engine.store.clock.wall_ms()))]
+        add = Statement("add_stream", ("run", name, engine.store.clock.wall_ms()))
+        [[(stream,)], gone] = yield [add, departure(engine.name)]
+        refuse_departed(engine.name, gone)
         self._tried.add(int(stream))
         yield from self._fill(int(stream), run_id, int(leases[0][0]), links[0][0])
         return run_id

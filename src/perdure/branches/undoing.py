@@ -11,6 +11,7 @@ from ..answers import whoever
 from ..errors import PointNotFound, RunBusy, RunFinished, StoreBusy
 from ..failpoints import Site
 from ..journal.append import Append, Head
+from ..journal.departures import departure, refuse_departed
 from ..journal.lineage import events_of
 from ..leases import read_lease
 from ..run.history import beginnings, effective
@@ -81,7 +82,8 @@ class _Undo(Unit[None]):
             raise lease.busy(self._id)
         take = Statement("take_lease", (it.stream, lease.fence, None), Overtaken)
         look = [Statement("head_of", (it.stream,)), Statement("orders_under", (it.stream, lease.fence))]
-        [_, [(seq, link)], orders] = yield [take, *look]
+        [_, [(seq, link)], orders, gone] = yield [take, *look, departure(engine.name)]
+        refuse_departed(engine.name, gone)
         if unobeyed(it.status, orders) is not None:
             hint = "start its program, which obeys and ends"
             raise RunBusy(f"run {self._id!r} was told to stop, and has not heard it yet", hint=hint)

@@ -261,7 +261,7 @@ def server(store: Store) -> Iterator[Checked]:
 def signing(store: Store) -> Iterator[Checked]:
     """Whether the agents' keys are here: without them what they do stays unsigned."""
     folder = keys.folder_of(store)
-    for name, _, public_key, _ in store.read("all_agents"):
+    for name, _, public_key, *_ in store.read("all_agents"):
         try:
             key = keys.find(name, folder, None)
         except (ValueError, OSError, StoreUnavailable) as error:

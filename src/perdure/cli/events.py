@@ -72,7 +72,7 @@ def events(
 
 def _books(store: Store, agent: str | None) -> list[Book]:
     chosen = one_agent(store, agent) if agent is not None else None
-    agents = [chosen] if chosen else [(name, stream) for name, stream, _, _ in store.read("all_agents")]
+    agents = [chosen] if chosen else [(name, stream) for name, stream, *_ in store.read("all_agents")]
     return [Book(store, stream, name, Kinds(), tolerant(store)) for name, stream in agents]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import keyword
 import os
 import sys
 import warnings
@@ -71,13 +72,15 @@ COMMANDS = {
     "gc": ("gc", "Show what is not needed any more, and free it."),
     "archive": ("archive", "Show or verify entries that `gc` has folded."),
     "backup": ("keeping", "Copy a store that is in use, and verify the copy."),
+    "export": ("moving", "Write an agent into one file: to copy it, or to move it to another store."),
+    "import": ("moving", "Bring the agent in a file into a store, of either kind."),
     "adopt": ("keeping", "Go on with a store that was moved or copied."),
     "demo": ("demo", "Watch an agent survive kill -9."),
     "completion": ("completion", "Print what makes your shell complete commands, options, runs and agents."),
 }
 """Each command with its module and its line in the list, so that `perdure --help` loads none of them.
 
-The function in the module has the name of the command, with `_` for `-`.
+The function in the module has the name of the command, with `_` for `-`, and behind what is a word of Python's.
 """
 
 
@@ -101,7 +104,8 @@ class _Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f".{COMMANDS[cmd_name][0]}", __package__)
-        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
+        name = cmd_name.replace("-", "_")
+        command: click.Command = getattr(module, name + "_" * keyword.iskeyword(name))
         return command
 
     def resolve_command(

@@ -136,7 +136,7 @@ def _no_such_run(store: Store, run_id: str, agent: str | None) -> RunNotFound:
 
 def one_agent(store: Store, agent: str | None) -> tuple[str, int] | None:
     """The agent that is meant, and its stream: the named one, or the only one; None when there is none yet."""
-    there = {name: stream for name, stream, _, _ in store.read("all_agents")}
+    there = {name: stream for name, stream, *_ in store.read("all_agents")}
     if agent is not None and agent not in there:
         maybe = meant(agent, there)
         raise click.UsageError(clean(f"there is no agent {agent!r} in this store{f'; {maybe}' if maybe else ''}"))
@@ -151,7 +151,7 @@ def agents_meant(store: Store, agent: str | None) -> dict[str, int]:
     """The named agent, or all of them; by name, with the stream of each."""
     if agent is not None and (chosen := one_agent(store, agent)):
         return dict([chosen])
-    return {name: stream for name, stream, _, _ in store.read("all_agents")}
+    return {name: stream for name, stream, *_ in store.read("all_agents")}
 
 
 def must_be_one(having: Mapping[str, T], what: str) -> T | None:

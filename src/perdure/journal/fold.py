@@ -381,4 +381,6 @@ _FOLDS: dict[type[r.Record], Fold] = {
     r.Forked: _forked,
     r.Undone: _undone,
     **_OF_MEMORIES,
+    r.AgentLeft: lambda stream, seq, at, it: [Statement("set_gone", (stream, seq))],
+    r.AgentArrived: lambda stream, seq, at, it: [Statement("set_gone", (stream, 0))],
 }

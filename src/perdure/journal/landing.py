@@ -12,6 +12,7 @@ from ..errors import VersionConflict
 from ..failpoints import Site
 from ..store.base import Script, Statement, Store, decide
 from .append import Append, Head, Signer
+from .departures import held_at_home
 from .documents import Document, documents_of, state_place
 from .marks import Mark, decided_marks
 from .memories import Keep, Told, decided_memories
@@ -71,7 +72,13 @@ class Unchanged(msgspec.Struct, frozen=True):
     revision: int
 
 
-Wanted = Ask | Unchanged | Mark | Put | Signal | Draft | Move | Start | Again | Settled | Keep | Told
+class Visit(msgspec.Struct, frozen=True):
+    """Something is written to an agent in a run of another one: it must be at home when that lands."""
+
+    owner: int
+
+
+Wanted = Ask | Unchanged | Visit | Mark | Put | Signal | Draft | Move | Start | Again | Settled | Keep | Told
 """What is to be written to an agent."""
 
 
@@ -154,6 +161,12 @@ class Land(Append):
         return (yield from super().script())
 
 
+def _at_home(visits: Sequence[Visit], _: Store) -> Script[tuple[list[records.Landing], list[Statement]]]:
+    for owner in sorted({it.owner for it in visits}):
+        yield from held_at_home(owner)
+    return [], []
+
+
 def _as_they_are(settled: Sequence[Settled], _: Store) -> Script[tuple[list[records.Landing], list[Statement]]]:
     yield from ()
     return [it.landing for it in settled], [put for it in settled for put in it.objects]
@@ -163,6 +176,7 @@ Decide = Callable[[Sequence[Any], Store], Script[tuple[list[records.Landing], li
 """What some asks come to, decided under their locks; and what must be written with it."""
 
 _DECIDERS: tuple[tuple[tuple[type, ...], Decide], ...] = (
+    ((Visit,), _at_home),
     ((Mark,), decided_marks),
     ((Put,), decided_puts),
     ((Draft, Move), decided_moves),

@@ -46,7 +46,7 @@ _MEMORY_COLUMNS = (
 )
 _MEMORY_MARK_COLUMNS = "owner id what other stream seq at valid source trust"
 TABLES = {
-    "agents": View("all_agents", ("name", "stream", "public_key", "at"), 1, "clear_agents"),
+    "agents": View("all_agents", ("name", "stream", "public_key", "at", "gone"), 1, "clear_agents"),
     "runs": View("all_runs", tuple(_RUN_COLUMNS.split()), 1, "clear_runs"),
     "state": View("all_state", ("owner", "namespace", "key", "value", "version", "at"), 3, "clear_state"),
     "questions": View("all_questions", ("stream", "seq", "about", "kind", "text", "at", "open"), 2, "clear_questions"),

@@ -15,7 +15,7 @@ from typing import Any
 from .. import objects, trees
 from .. import records as r
 from ..errors import JournalDamaged, StoreTooNew, StoreUnavailable, ValueProblem
-from ..keys import signed_by
+from ..keys import file_message, signed_by
 from ..store.base import Rows, Store
 from . import chain
 from .findings import Finding, Findings, Report, Severity, What
@@ -224,6 +224,8 @@ class _StreamInspection:
         self.along = Chain(whole.store.identity, stream, folded_in(found), int(cuts[0][0]) if cuts else 0)
         self.last_kind = 0
         self.sealed_links: dict[int, tuple[bytes, ...]] = {}
+        self.moved_in = False
+        """Whether it was signed where it comes from, by the key that it has."""
 
     def found(self, what: What, seq: int, text: str) -> None:
         self.whole.found(what, text, self.stream, seq, self.run)
@@ -272,6 +274,8 @@ class _StreamInspection:
             record = r.decode(kind, body)
             if seq == 1 or kind == r.Kind.FORKED:
                 self._first(record)
+            if isinstance(record, r.AgentArrived) and record.how == "moved":
+                self.moved_in = _moved_in(record, self.whole.keys.get(self.agent))
             for packed in objects.packed_in(record, self.whole.dropped or ()):
                 for identity in trees.references(self.whole.store, packed, self.whole.sound):
                     self.whole.refer(identity, self.stream, seq, self.run)
@@ -341,13 +345,20 @@ class _StreamInspection:
         """Say what no signature covers, where one should be."""
         last = self.along.seq
         self.whole.unsealed += max(0, last - last_sealed)
-        if self.kind == "agent" and not last_sealed:
+        if self.kind == "agent" and not last_sealed and self.moved_in:
+            self.found(What.UNSIGNED, last, "the agent has moved in, and its key did not come along")
+        elif self.kind == "agent" and not last_sealed:
             self.found(What.SEAL, 1, "the agent's own stream is always sealed, and this one is not")
         elif self.folded_at > last_sealed:
             self.found(What.SEAL, self.folded_at, "entries were folded, and nobody has signed that")
         elif self.last_kind in ENDS and last_sealed < last:
             which = "no entry" if not last_sealed else f"nothing after entry {last_sealed}"
             self.found(What.UNSIGNED, last, f"{which} is signed: the agent's key was not there")
+
+
+def _moved_in(it: r.AgentArrived, public_key: bytes | None) -> bool:
+    """The file that an agent came in was signed by the key that is the agent's: nobody else can say that it moved."""
+    return it.public_key == public_key and signed_by(it.public_key, file_message(it.file, it.contents), it.signature)
 
 
 def _good_signature(store: str, seal: tuple[Any, ...]) -> bool:

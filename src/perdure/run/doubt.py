@@ -14,7 +14,7 @@ from ..errors import InDoubt, NotDone, RunWaiting
 from ..failpoints import Site
 from ..leases import LEASE_MS
 from ..limits import WAIT_POLL_SECONDS
-from ..process import proven_dead
+from ..process import COPIED, at_home, proven_dead
 from .ledger import Recorded
 from .obeying import heed, listen
 from .outcomes import EffectCall, begin_again, record_done, record_failed
@@ -110,10 +110,12 @@ def _old_holder_gone_at(it: EffectCall, recorded: Recorded) -> float:
     holder = run.ledger.holders[recorded.fence]
     if holder == run.engine.tenancy.process or proven_dead(holder, run.store.one_host):
         return 0
+    if holder.boot.startswith(COPIED):
+        return NEVER  # as of a fork: the one that this is a copy of may be at it, or come to it again, at any time
     if not recorded.timeout_ms:
         return NEVER  # a body without a timeout may sleep for ever and then act
     lasts = recorded.timeout_ms + LEASE_MS
-    if run.store.one_host:
+    if run.store.one_host and at_home(holder.boot) == holder.boot:
         return run.clock.boot_ms() + recorded.at + lasts - run.clock.wall_ms() + 1
     # The clocks of two hosts agree on nothing, and the server's may have been set. Counted from the first takeover by
     # this host, on its boot clock: the old holder believes in its lease for no longer, and begins no body after that.

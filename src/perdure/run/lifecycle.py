@@ -25,6 +25,7 @@ from ..errors import (
 )
 from ..failpoints import Site
 from ..journal.append import Append, Head
+from ..journal.departures import departure, refuse_departed
 from ..journal.lineage import events_of, walk_run
 from ..journal.starts import lock_of
 from ..leases import read_lease
@@ -83,7 +84,8 @@ class Claim(Unit[Claimed]):
         """What its last holder was told, and did not live to obey."""
 
     def script(self) -> Script[Claimed]:
-        [rows] = yield [Statement("get_run", (self._engine.name, self._id))]
+        [rows, left] = yield [Statement("get_run", (self._engine.name, self._id)), departure(self._engine.name)]
+        refuse_departed(self._engine.name, left)
         if not rows:
             return (yield from self._create())
         stream, status, digest = rows[0][0], rows[0][3], rows[0][4]
@@ -100,7 +102,9 @@ class Claim(Unit[Claimed]):
         name, at = f"{engine.name}/{self._id}", engine.store.clock.wall_ms()
         # One that was queued for workers has its input from there. Asked under the lock of who queues it.
         queued = (lock_of(self._owner, self._id), Statement("get_task", (self._owner, self._id)))
-        [_, rows, [(stream,)]] = yield [*queued, Statement("add_stream", ("run", name, at))]
+        add = Statement("add_stream", ("run", name, at))
+        [_, rows, [(stream,)], left] = yield [*queued, add, departure(engine.name)]
+        refuse_departed(engine.name, left)
         for _, self.task, *_, packed, digest, parent, _ in rows:
             if self._given and self._digest != digest:
                 raise InputChanged
@@ -129,9 +133,10 @@ class Claim(Unit[Claimed]):
         take = Statement("take_lease", (stream, lease.fence, self._tenancy.holder), Overtaken)
         # Asked once more behind the take, which locks the lease: what we have decided on may have changed meanwhile.
         look = [Statement("time_left", (lease.holder, now)), Statement("get_run", (engine.name, self._id))]
-        orders = Statement("orders_under", (stream, lease.fence))
+        orders = [departure(engine.name), Statement("orders_under", (stream, lease.fence))]
         head_of = Statement("head_of", (stream,))
-        [_, [(seq, chain)], left, [run], told, _] = yield [take, head_of, *look, orders, self._presence()]
+        [_, [(seq, chain)], left, [run], gone, told, _] = yield [take, head_of, *look, *orders, self._presence()]
+        refuse_departed(engine.name, gone)
         if run[3] in (r.Status.FINISHED, r.Status.CANCELLED):
             raise Overtaken
         if left and left[0][0] > lease.left_ms and lease.holder != self._tenancy.holder:

@@ -11,6 +11,7 @@ from .. import records as r
 from ..errors import RunFinished, RunNotFound, RunNotPaused
 from ..failpoints import Site
 from ..journal.append import Append, Head, Signer
+from ..journal.departures import departure, refuse_departed
 from ..journal.starts import lock_of
 from ..leases import Lease, read_lease
 from ..process import this_process
@@ -137,7 +138,9 @@ class _Give(Unit[Given]):
         take = Statement("take_lease", (stream, lease.fence, None), Overtaken)
         # Asked once more behind the take, which locks the lease: what we have decided on may have changed meanwhile.
         look = [Statement("time_left", (lease.holder, store.clock.boot_ms())), Statement("get_run", self._which)]
-        [_, [(seq, chain)], left, [run]] = yield [take, Statement("head_of", (stream,)), *look]
+        asked = [take, Statement("head_of", (stream,)), *look, departure(self._which[0])]
+        [_, [(seq, chain)], left, [run], gone] = yield asked
+        refuse_departed(self._which[0], gone)
         if run[3] != status or (left and left[0][0] > lease.left_ms):
             raise Overtaken
         head = Head(store.identity, stream, lease.fence + 1, seq, chain)
@@ -157,7 +160,9 @@ class _Give(Unit[Given]):
             raise RunNotFound(f"agent {agent!r} has no run {run_id!r}")
         if self._told.order == r.Order.RESUME:
             raise RunNotPaused(f"run {run_id!r} is {r.Status.QUEUED}, not paused", hint="a worker takes it when it can")
-        [[(stream,)]] = yield [Statement("add_stream", ("run", f"{agent}/{run_id}", store.clock.wall_ms()))]
+        add = Statement("add_stream", ("run", f"{agent}/{run_id}", store.clock.wall_ms()))
+        [[(stream,)], gone] = yield [add, departure(agent)]
+        refuse_departed(agent, gone)
         *_, packed, digest, parent, _ = task[0]
         started = r.RunStarted(agent, run_id, packed, digest, parent, 1, this_process())
         lease = [Statement("add_lease", (stream, None))]

@@ -45,7 +45,7 @@ _OBJECT = "INSERT INTO objects (id, size, data) VALUES (?, ?, ?)"
 
 
 _VIEWS = {
-    "all_agents": "INSERT INTO agents (name, stream, public_key, at) VALUES (?, ?, ?, ?)",
+    "all_agents": "INSERT INTO agents (name, stream, public_key, at, gone) VALUES (?, ?, ?, ?, ?)",
     "all_runs": "INSERT INTO runs (stream, agent, id, status, input_digest, parent, started_at, changed_at, resumes, "
     "outcome, error, origin, cut) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     "all_state": "INSERT INTO state (owner, namespace, key, value, version, at) VALUES (?, ?, ?, ?, ?, ?)",

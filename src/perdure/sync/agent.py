@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from functools import partial
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 
 from .. import answers, codec, runs
 from ..checkpoints import Pace, read_keep
@@ -25,6 +25,7 @@ from ..store.base import Store
 from ..usage import Savings, Usage, budget_of, savings_lines, savings_of, usage_lines, usage_of
 from .at_home import AtHome
 from .checkpoints import Autosave, Checkpoints
+from .moving import Moves
 from .run import ASYNC, Exceptions, Run
 from .runs import Runs
 from .state import AgentState
@@ -43,7 +44,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Agent(AtHome):
+class Agent(AtHome, Moves):
     """A durable identity: a name and a key in a store.
 
     >>> agent = Agent("travel", store="sqlite:///travel.db")
@@ -427,6 +428,33 @@ class Agent(AtHome):
         from ..context.opening import reopened
 
         return drive_sync(self._engine.store, reopened(self._engine, ref, lines, find))
+
+    @classmethod
+    def import_from(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        store: str | os.PathLike[str] | None = None,
+        name: str | None = None,
+        passphrase: str | None = None,
+        take_back: bool = False,
+        key: KeySource | None = None,
+    ) -> Self:
+        """The agent in a file that `export` has written, in a store of any kind; every hash and signature is checked.
+
+        >>> agent = Agent.import_from("travel.perdure", store="postgresql://localhost/agents")
+
+        One that has moved goes on as itself; a copy becomes a child with a key of its own, called `name` if you say
+        so. `passphrase` unlocks the private key, if that is in the file. Interrupted, nothing of it is there.
+        `take_back=True` undoes a move in the store that it left: only if nobody has imported the file, nor will.
+        """
+        from ..moving.importing import bring_in
+        from ..moving.lines import header_of
+
+        where = os.fspath(path)
+        agent = cls(name or header_of(where).agent, store=store, key=key)
+        agent._read(lambda: bring_in(agent._engine, where, passphrase=passphrase, take_back=take_back))
+        return agent
 
     def close(self) -> None:
         """Give the store back. Needed only before the process goes on without this agent."""

@@ -687,3 +687,6 @@ END
 $$;
 
 SELECT index_vectors('perdure-static-minilm-192-1', 192), index_vectors('all-minilm-l6-v2-int8', 384);
+
+-- The entry of an agent's stream that says that it has left this store; 0 while it is at home here.
+ALTER TABLE agents ADD COLUMN gone BIGINT NOT NULL DEFAULT 0;

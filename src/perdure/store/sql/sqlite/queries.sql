@@ -311,7 +311,7 @@ SELECT stream, public_key FROM agents WHERE name = :name;
 
 -- name: all_agents()
 -- For doctor and rebuild.
-SELECT name, stream, public_key, at FROM agents ORDER BY name;
+SELECT name, stream, public_key, at, gone FROM agents ORDER BY name;
 
 -- name: add_run(stream, agent, id, input_digest, parent, at)
 -- Fold of RunStarted.
@@ -1828,3 +1828,62 @@ SELECT id, owner, memory, part, thread, place, length, asks, day, told, terms FR
 -- name: vectors_page(after, count)
 -- Some of all that there are, for copies.
 SELECT number, piece, owner, embedder, vector FROM piece_vectors WHERE number > :after ORDER BY number LIMIT :count;
+
+-- name: set_gone(stream, seq)
+-- Fold of AgentLeft, and of AgentArrived, after which it is at home again.
+UPDATE agents SET gone = :seq WHERE stream = :stream;
+
+-- name: departure_of(name)
+-- How an agent has left, if it has: asked in whatever makes a stream for it, or takes one.
+SELECT events.kind, events.at, events.body FROM agents JOIN events ON events.id = (agents.stream << 32) | agents.gone
+WHERE agents.name = :name AND agents.gone > 0;
+
+-- name: lock_agent(name)
+-- Before it leaves: who writes for it from elsewhere has done so, or waits.
+SELECT gone FROM agents WHERE name = :name;
+
+-- name: hold_agent(stream)
+-- Before something is written for an agent in a stream of another one: it does not leave meanwhile.
+SELECT name FROM agents WHERE stream = :stream;
+
+-- name: lock_streams()
+-- No stream is made until this transaction ends. Here it has the write lock anyway.
+SELECT 1;
+
+-- name: run_streams(agent)
+-- The streams of an agent's runs.
+SELECT stream FROM runs WHERE agent = :agent ORDER BY stream;
+
+-- name: fence_off(stream)
+-- Whoever holds a stream writes to it no more.
+UPDATE leases SET fence = fence + 1, holder = NULL WHERE stream = :stream;
+
+-- name: fence_off_runs(agent)
+-- The same for all runs of an agent.
+UPDATE leases SET fence = fence + 1, holder = NULL WHERE stream IN (SELECT stream FROM runs WHERE agent = :agent);
+
+-- name: lease_at(stream)
+-- What a stream that moves takes along: nobody who has written to it before is mistaken for who will.
+SELECT fence, ordered FROM leases WHERE stream = :stream;
+
+-- name: restore_lease(stream, fence, ordered)
+-- And what it has where it arrives.
+INSERT INTO leases (stream, fence, holder, ordered) VALUES (:stream, :fence, NULL, :ordered);
+
+-- name: append_erased(stream, seq, kind, at, chain, digest)
+-- An entry that was erased where it comes from.
+INSERT INTO events (id, kind, at, body, chain, digest) VALUES ((:stream << 32) | :seq, :kind, :at, NULL, :chain, :digest);
+
+-- name: documents_of(owner, after, count)
+-- What an agent's values are found by, for who takes them along.
+SELECT id, kind, space, key, part, version, text, embedder, vector, EXISTS (
+    SELECT 1 FROM document_words WHERE rowid = documents.id) FROM documents
+WHERE owner = :owner AND id > :after ORDER BY id LIMIT :count;
+
+-- name: number_happenings_of(owner)
+-- The events of an agent that has arrived, by time.
+UPDATE happenings SET arrival = ranked.number FROM (
+    SELECT stream, seq, place, row_number() OVER (ORDER BY at, stream, seq, place) AS number
+    FROM happenings WHERE owner = :owner) AS ranked
+WHERE happenings.owner = :owner AND happenings.stream = ranked.stream AND happenings.seq = ranked.seq
+  AND happenings.place = ranked.place;

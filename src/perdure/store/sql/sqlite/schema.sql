@@ -621,3 +621,6 @@ CREATE TRIGGER pieces_gone AFTER DELETE ON pieces BEGIN
     SELECT 'delete', old.id, 'k' || old.owner || 'x' || replace(old.terms, ' ', ' k' || old.owner || 'x')
     WHERE old.terms <> '';
 END;
+
+-- The entry of an agent's stream that says that it has left this store; 0 while it is at home here.
+ALTER TABLE agents ADD COLUMN gone INTEGER NOT NULL DEFAULT 0;

@@ -1,0 +1,61 @@
+"""What has to do with where an agent lives: its identity, and moving house."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from .face import AsyncFace
+
+if TYPE_CHECKING:
+    from ..identity import Identity
+    from ..moving.leaving import Exported
+
+
+class AsyncMoves(AsyncFace):
+    """The part of an agent that has to do with who and where it is. It is loaded when it is first used."""
+
+    @property
+    def identity(self) -> Identity:
+        """Who this agent is: its public key, whom it was copied from, and what it signs."""
+        from ..identity import Identity
+
+        return Identity(self._engine)
+
+    async def export(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        move: bool = False,
+        private_key: bool = False,
+        passphrase: str | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Exported:
+        """Write this agent into one file: journal, state, memories, artifacts, threads, and its public key.
+
+        >>> await agent.export("travel.perdure")
+        >>> await agent.export("travel.perdure", move=True)
+
+        What is imported from it is a child with a key of its own. With `move=True` it is this very agent, and here
+        nothing is written for it any more: whoever has a run of it open loses it, and later calls raise `AgentMoved`.
+        The private key goes along only with `private_key=True`, locked by the passphrase. The file is signed, and is
+        there as a whole or not at all; one that exists is left alone. `progress` is told (entries done, of how many).
+        """
+        from ..moving.leaving import export
+
+        where = os.fspath(path)
+        return await self._read(
+            lambda: export(
+                self._engine, where, move=move, private_key=private_key, passphrase=passphrase, progress=progress
+            )
+        )
+
+    async def retire(self, reason: str = "") -> None:
+        """This agent is not to work any more: nothing is written for it, by anybody. What it did can be read.
+
+        >>> await agent.retire("replaced by travel-2")
+        """
+        from ..moving.leaving import retire
+
+        await self._read(lambda: retire(self._engine, reason))

@@ -1,0 +1,34 @@
+"""The records of an agent that moves: it has left a store, it has come to one. `records.py` has all others."""
+
+from __future__ import annotations
+
+from .plan_records import Record
+
+
+class AgentLeft(Record, frozen=True):
+    """The agent is not at work in this store any more: nothing is written for it until it has arrived again."""
+
+    how: str
+    """`moved` or `retired`."""
+    to: str = ""
+    """Of one that has moved: the file that it went into."""
+    by: str = ""
+    reason: str = ""
+
+
+class AgentArrived(Record, frozen=True):
+    """The agent has come out of a file; what is before this in its streams was written in another store."""
+
+    how: str
+    """`moved`: it is the same one. `copied`: a child of the one that is named. `returned`: it never went anywhere."""
+    name: str
+    """What it was called there."""
+    public_key: bytes
+    store: str
+    """The identity of the store that it comes from."""
+    contents: bytes
+    """The hash of all that it brought along, in a form that is the same in every store."""
+    file: bytes
+    """The SHA-256 of what is in the file."""
+    signature: bytes = b""
+    """Of the file, by the key that is named; empty when that was not there."""

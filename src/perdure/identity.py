@@ -1,0 +1,96 @@
+"""`agent.identity`: who an agent is, whom it comes from, and what it vouches for."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from . import records as r
+from .clock import moment
+from .errors import StoreUnavailable
+from .journal.walk import pages
+from .keys import signed_by
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+_SIGNED = b"perdure message "
+"""Before what users have signed: none of it can be taken for a head of the journal."""
+
+
+class Arrival(msgspec.Struct, frozen=True):
+    """An agent came out of a file: moved from another store, or as a child of somebody."""
+
+    how: str
+    """`moved`, `copied`, or `returned` to the store that it had not left after all."""
+    name: str
+    public_key: bytes
+    store: str
+    """The identity of the store that it came from."""
+    at: datetime
+
+    def __repr__(self) -> str:
+        return f"<Arrival {self.how} from {self.name!r}, key {self.public_key.hex()[:16]}, at {self.at:%Y-%m-%d %H:%M}>"
+
+
+class Identity:
+    """Who an agent is: a name and an Ed25519 key.
+
+    >>> agent.identity.public_key.hex()
+    >>> signature = agent.identity.sign(b"I agree")
+    >>> agent.identity.verify(b"I agree", signature)
+    True
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    @property
+    def name(self) -> str:
+        """The agent's name in this store."""
+        return self._engine.name
+
+    @property
+    def public_key(self) -> bytes:
+        """Thirty-two bytes that anybody may know."""
+        self._engine.ensure_agent()
+        [(_, public_key)] = self._engine.store.read("get_agent", (self._engine.name,))
+        return bytes(public_key)
+
+    @property
+    def parent(self) -> Arrival | None:
+        """Whom this agent was copied from; None when it is nobody's child."""
+        return next((it for it in reversed(self.arrivals) if it.how == "copied"), None)
+
+    @property
+    def arrivals(self) -> list[Arrival]:
+        """How this agent came here, the oldest first; empty when it was made here."""
+        engine = self._engine
+        if not engine.is_known():
+            return []
+        rows = (row for page in pages(engine.store, engine.stream) for row in page)
+        found = ((at, r.decode(kind, body)) for _, kind, at, body, _, _ in rows if kind == r.Kind.AGENT_ARRIVED)
+        return [
+            Arrival(it.how, it.name, it.public_key, it.store, moment(at))
+            for at, it in found
+            if isinstance(it, r.AgentArrived)
+        ]
+
+    def sign(self, message: bytes) -> bytes:
+        """Sixty-four bytes that only who has this agent's private key can make."""
+        self._engine.ensure_agent()
+        key = self._engine.signer
+        if key is None:
+            raise StoreUnavailable(
+                f"the private key of agent {self.name!r} is not here", hint="give key=, PERDURE_KEY or the key file"
+            )
+        return key.sign(_SIGNED + message)
+
+    def verify(self, message: bytes, signature: bytes) -> bool:
+        """Whether this agent has signed exactly this."""
+        return signed_by(self.public_key, _SIGNED + message, signature)
+
+    def __repr__(self) -> str:
+        return f"<Identity {self.name!r}, key {self.public_key.hex()[:16]}>"

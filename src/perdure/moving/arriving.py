@@ -1,0 +1,285 @@
+"""`perdure import`: an agent out of a file, into a store.
+
+Large values come first, in batches under the number of an upload, which nobody sees. Then all entries in one
+transaction, with the views that follow from them: killed anywhere, there is no agent, and the next try begins anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from .. import keys, objects
+from .. import records as r
+from ..errors import AgentExists, LeaseLost
+from ..failpoints import Site
+from ..journal import chain
+from ..journal.append import Append, Head
+from ..journal.documents import Document, documents_of
+from ..journal.fold import fold, fold_kept
+from ..journal.puts import Chunk, Upload, UploadLost
+from ..journal.walk import folded_in
+from ..limits import UPLOAD_BATCH_BYTES
+from ..process import COPIED, MOVED, Holder, at_home
+from ..store.base import Script, Statement, Store, Unit
+from ..store.notes import Notes
+from .checking import Checked, Progress
+from .lines import Entry, Found, Line, Object, Stream, lines_of
+from .translating import Translator
+
+if TYPE_CHECKING:
+    from ..engine import Engine
+
+_BATCH = 200
+
+
+class Brought:
+    """The large values of a file, in the store: under which ids, and for whom they wait."""
+
+    def __init__(self, engine: Engine, file: Checked) -> None:
+        self._engine = engine
+        self._file = file
+        self._notes = Notes()
+        self._translator = Translator({}, self.there, ("", ""))
+        self._batch: dict[bytes, bytes] = {}
+        self._batched = 0
+        self.upload = 0
+
+    def close(self) -> None:
+        """What was noted meanwhile is not needed any more."""
+        self._notes.close()
+
+    def there(self, identity: bytes, node: bool) -> bytes:
+        """The id of an object in this store. One that did not come along is of a version that was dropped."""
+        return self._notes.get(_key(identity, node)) or identity
+
+    def all(self, progress: Progress) -> None:
+        """Bring them."""
+        done, total = 0, self._file.end.objects
+        for line in lines_of(self._file.path):
+            if isinstance(line, Object):
+                self._take(line)
+                done += 1
+                if self._batched >= UPLOAD_BATCH_BYTES:
+                    self._flush()
+                    progress(done, total)
+        if self._batch:
+            self._flush()
+
+    def _take(self, it: Object) -> None:
+        content = objects.restored(it.size, it.data)
+        if it.node:
+            content = self._translator.node(content)
+        identity = objects.identify(self._engine.store, content)
+        self._notes.put(_key(it.id, it.node), identity)
+        if identity not in self._batch:
+            self._batch[identity] = content
+            self._batched += len(content)
+
+    def _flush(self) -> None:
+        engine, first = self._engine, not self.upload
+        if first:
+            self.upload = int.from_bytes(engine.store.clock.salt()[:8], "big") >> 1 or 1
+        chunks = [Chunk(identity, content, objects.compress(content)) for identity, content in self._batch.items()]
+        engine.store.submit(Upload(engine.tenancy, engine.store.clock, self.upload, chunks, first=first))
+        self._batch, self._batched = {}, 0
+
+
+class Arrive(Unit[None]):
+    """All entries of the file, translated and chained anew, in one transaction."""
+
+    site = Site.ARRIVE
+    long = True
+
+    def __init__(
+        self, engine: Engine, file: Checked, brought: Brought, signer: keys.SigningKey | None, progress: Progress
+    ) -> None:
+        self._engine = engine
+        self._file = file
+        self._brought = brought
+        self._signer = signer
+        self._progress = progress
+        self._public_key = file.header.public_key if file.header.move or signer is None else signer.public_key
+
+    def script(self) -> Script[None]:
+        name, file = self._engine.name, self._file
+        [there] = yield [Statement("get_agent", (name,))]
+        if there:
+            raise AgentExists(f"the store has an agent {name!r} already; nothing was imported")
+        if self._brought.upload:
+            [held] = yield [Statement("lock_upload", (self._brought.upload,))]
+            if not held:
+                raise UploadLost
+        streams = yield from self._add_streams()
+        arriving = _Arriving(self._engine.store, self._translator(streams), streams, self._signer, self._created)
+        entries = 0
+        for batch in _batches(lines_of(file.path)):
+            for line in batch:
+                yield from arriving.take(line)
+            if made := arriving.taken():
+                yield made
+            entries += sum(isinstance(line, Entry) for line in batch)
+            self._progress(min(entries, file.end.entries), file.end.entries)
+        yield [*arriving.sealed(), Statement("number_happenings_of", (arriving.owner,)), *self._uploaded()]
+        yield from self._say(arriving)
+
+    def _add_streams(self) -> Script[dict[int, int]]:
+        """Their numbers here, by those that they had; a stream of nobody's has none."""
+        old, new = self._file.agent, self._engine.name
+        found: dict[int, int] = {}
+        for line in lines_of(self._file.path):
+            if isinstance(line, Stream):
+                name = new + line.name[len(old) :]
+                [[(number,)]] = yield [Statement("add_stream", (line.kind, name, line.at))]
+                found[line.number] = int(number)
+                yield [Statement("restore_lease", (number, line.fence, line.ordered))]
+        return found
+
+    def _translator(self, streams: dict[int, int]) -> Translator:
+        known = {old: new for old, new in streams.items() if old}
+        return Translator(known, self._brought.there, (self._file.agent, self._engine.name), self._elsewhere)
+
+    def _elsewhere(self, holder: Holder) -> Holder:
+        """A process that cannot be looked at by who goes on here, and may be at work for who was copied."""
+        mark = MOVED if self._file.header.move and not holder.boot.startswith(COPIED) else COPIED
+        return msgspec.structs.replace(holder, boot=mark + at_home(holder.boot))
+
+    def _created(self, record: r.AgentCreated) -> r.AgentCreated:
+        return r.AgentCreated(self._engine.name, self._public_key)
+
+    def _uploaded(self) -> Iterator[Statement]:
+        if self._brought.upload:
+            yield Statement("drop_pending", (self._brought.upload,))
+            yield Statement("drop_upload", (self._brought.upload,))
+
+    def _say(self, arriving: _Arriving) -> Script[None]:
+        """Where it comes from, in its own stream."""
+        header, end = self._file.header, self._file.end
+        how = "moved" if header.move else "copied"
+        about = (header.agent, header.public_key, header.store, end.contents, end.sha256, end.signature)
+        head, clock, arrived = arriving.own_head, self._engine.store.clock, r.AgentArrived(how, *about)
+        yield from Append(self.site, head, [arrived], clock, signer=self._signer, seal=True).script()
+
+
+class _Arriving:
+    """Goes along the lines of a file, and makes statements of them."""
+
+    def __init__(
+        self,
+        store: Store,
+        translator: Translator,
+        streams: dict[int, int],
+        signer: keys.SigningKey | None,
+        created: Any,
+    ) -> None:
+        self._store = store
+        self._translator = translator
+        self._streams = streams
+        self._signer = signer
+        self._created = created
+        self._statements: list[Statement] = []
+        self._stream: Stream | None = None
+        self._folded: r.Folded | None = None
+        self._number = self._seq = 0
+        self._link = b""
+        self._kept: list[bytes] = []
+        self.owner = 0
+        self.own_head = Head(store.identity, 0, 0)
+
+    def taken(self) -> list[Statement]:
+        """What has come together."""
+        statements, self._statements = self._statements, []
+        return statements
+
+    def take(self, line: Line) -> Script[None]:
+        """One line more."""
+        if isinstance(line, Stream):
+            self._statements += self.sealed()
+            self._begin(line)
+        elif isinstance(line, Entry):
+            yield from self._entry(line)
+        elif isinstance(line, Found):
+            place = (self.owner, line.kind, line.space, line.key)
+            text = line.text.decode("utf-8", "surrogatepass")
+            one = Document(line.part, text, line.embedder, line.vector, line.words)
+            self._statements += documents_of(place, line.version, [one])
+
+    def _begin(self, stream: Stream) -> None:
+        self._stream, self._number, self._seq = stream, self._streams[stream.number], 0
+        self._link = chain.genesis(self._store.identity, self._number)
+        self._folded = folded_in([(0, r.Kind.FOLDED, 0, stream.folded)]) if stream.folded is not None else None
+        self._kept = []
+        if stream.kind == "agent":
+            self.owner = self._number
+
+    def _entry(self, entry: Entry) -> Script[None]:
+        assert self._stream is not None, "the file was checked"
+        if entry.body is None:
+            self._append(entry, None, entry.digest or b"")
+            return
+        record, body = self._translator.body(entry.kind, entry.body)
+        changed = yield from self._placed(record, entry.body == self._stream.folded)
+        if changed is not record:
+            record, body = changed, body[: r.SALT_BYTES] + msgspec.msgpack.encode(changed)
+        self._append(entry, body, chain.body_digest(body))
+        kept = self._folded is not None and entry.seq <= self._folded.upto
+        self._statements += (fold_kept if kept else fold)(self._number, entry.seq, entry.at, record)
+
+    def _placed(self, record: r.Record, tells: bool) -> Script[r.Record]:
+        """What names a link, or a key, has those of this store."""
+        if isinstance(record, r.AgentCreated):
+            created: r.Record = self._created(record)
+            return created
+        if isinstance(record, r.Forked):
+            if made := self.taken():
+                yield made
+            [[(link,)]] = yield [Statement("chain_at", (record.origin, record.cut))]
+            return msgspec.structs.replace(record, head=link)
+        if isinstance(record, r.Folded) and tells:
+            return msgspec.structs.replace(record, kept=b"".join(self._kept))
+        return record
+
+    def _append(self, entry: Entry, body: bytes | None, digest: bytes) -> None:
+        assert self._stream is not None
+        place = (self._number, entry.seq, entry.kind, entry.at)
+        if self._folded is not None and entry.seq <= self._folded.upto:
+            link = entry.chain  # of one that was kept, which nothing is chained to any more
+            self._kept.append(entry.seq.to_bytes(4, "big") + chain.mark(*place, digest, link))
+        else:
+            if self._folded is not None and self._seq <= self._folded.upto:
+                self._link = self._folded.head
+            link = self._link = chain.link(self._link, *place, digest)
+        self._seq = entry.seq
+        if body is None:
+            self._statements.append(Statement("append_erased", (*place, link, digest)))
+        else:
+            self._statements.append(Statement("append_event", (*place, body, link, self._stream.fence), LeaseLost))
+        if self._number == self.owner:
+            self.own_head = Head(self._store.identity, self.owner, self._stream.fence, self._seq, self._link)
+
+    def sealed(self) -> Sequence[Statement]:
+        """The stream that was told last has ended."""
+        if self._signer is None or not self._seq or self._number == self.owner:
+            return []
+        message = chain.seal_message(self._store.identity, self._number, self._seq, self._link, self._number)
+        signature = self._signer.sign(message)
+        seal = (self._number, self._seq, self._link, self._number, self._signer.public_key, signature)
+        return [Statement("add_seal", seal)]
+
+
+def _batches(lines: Iterator[Line]) -> Iterator[list[Line]]:
+    batch: list[Line] = []
+    for line in lines:
+        if not isinstance(line, Object):
+            batch.append(line)
+        if len(batch) >= _BATCH:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def _key(identity: bytes, node: bool) -> bytes:
+    return (b"n" if node else b"l") + identity

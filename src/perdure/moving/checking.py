@@ -1,0 +1,175 @@
+"""Is a file with an agent in it as it was written? Every chain and signature is looked at, and every large value.
+
+Nothing is believed before that: who imports reads a file to its end first.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import msgspec
+
+from .. import objects
+from .. import records as r
+from ..errors import ExportDamaged, JournalDamaged, StoreTooNew, ValueProblem
+from ..journal import chain
+from ..journal.walk import Chain, folded_in
+from ..keys import file_message, signed_by
+from .contents import Contents
+from .lines import End, Entry, Header, LockedKey, Object, Seal, Stream, lines_of
+
+Progress = Callable[[int, int], None]
+_TOLD_EVERY = 100
+
+
+class Checked(msgspec.Struct, frozen=True):
+    """A file that is whole: everything in it fits everything else."""
+
+    path: str
+    header: Header
+    end: End
+    key: LockedKey | None
+    numbers: tuple[int, ...]
+    """Of its streams, in their order."""
+    head: tuple[int, bytes]
+    """Where the agent's own stream ends."""
+
+    @property
+    def agent(self) -> str:
+        """Who is in it."""
+        return self.header.agent
+
+    @property
+    def signed(self) -> bool:
+        """By the agent's key; `check` has refused a signature that does not fit."""
+        return bool(self.end.signature)
+
+
+def check(path: str | os.PathLike[str], progress: Progress | None = None) -> Checked:
+    """Read a file to its end; raises `ExportDamaged`, and says where."""
+    try:
+        return _Checking(os.fspath(path), progress or (lambda done, total: None)).checked()
+    except (JournalDamaged, ValueProblem) as error:
+        raise ExportDamaged(f"{path}: {error.message}") from error
+    except StoreTooNew as error:
+        raise ExportDamaged(f"{path}: {error.message}", hint=error.hint) from error
+
+
+class _Checking:
+    def __init__(self, path: str, progress: Progress) -> None:
+        self._path = path
+        self._progress = progress
+        self._header: Header | None = None
+        self._key: LockedKey | None = None
+        self._end: End | None = None
+        self._stream: Stream | None = None
+        self._along: Chain | None = None
+        self._sealed: dict[int, bytes] = {}
+        """The links that are signed, and have not been seen yet."""
+        self._numbers: list[int] = []
+        self._head = (0, b"")
+        self._owner = 0
+        self._entries = self._objects = 0
+
+    def checked(self) -> Checked:
+        for line in lines_of(self._path):
+            if isinstance(line, Header):
+                self._header = line
+            elif isinstance(line, LockedKey):
+                self._key = line
+            elif isinstance(line, Stream):
+                self._begin(line)
+            elif isinstance(line, Entry):
+                self._entry(line)
+            elif isinstance(line, Object):
+                self._objects += 1
+                objects.restored(line.size, line.data)
+            elif isinstance(line, Seal):
+                self._seal(line)
+            elif isinstance(line, End):
+                self._end = line
+        assert self._header is not None, "`lines_of` has seen to that"
+        assert self._end is not None, "and to that"
+        self._close()
+        self._compare(self._header, self._end)
+        return Checked(self._path, self._header, self._end, self._key, tuple(self._numbers), self._head)
+
+    def _begin(self, stream: Stream) -> None:
+        self._close()
+        if stream.number <= (self._numbers[-1] if self._numbers else 0) and stream.number:
+            raise ExportDamaged(f"{self._path}: stream {stream.number} is out of order")
+        assert self._header is not None
+        folded = folded_in([(0, r.Kind.FOLDED, 0, stream.folded)]) if stream.folded is not None else None
+        self._stream, self._sealed = stream, {}
+        self._along = Chain(self._header.store, stream.number, folded) if stream.number else None
+        self._numbers.append(stream.number)
+
+    def _entry(self, entry: Entry) -> None:
+        self._entries += 1
+        if self._stream is None:
+            raise ExportDamaged(f"{self._path}: entry {entry.seq} is in no stream")
+        if entry.body is not None:
+            self._first(r.decode(entry.kind, entry.body))
+        if self._along is not None:
+            # Of what is not all there, the digest is what the chain covers.
+            body = entry.body if entry.digest is None else None
+            for what, seq, text in self._along.follow(
+                (entry.seq, entry.kind, entry.at, body, entry.chain, entry.digest)
+            ):
+                raise ExportDamaged(f"{self._path}: stream {self._stream.number}, entry {seq} ({what}): {text}")
+            if self._sealed.pop(entry.seq, entry.chain) != entry.chain:
+                raise self._signed_otherwise(entry.seq)
+        if self._entries % _TOLD_EVERY == 0 and self._header is not None:
+            self._progress(min(self._entries, self._header.entries), self._header.entries)
+
+    def _first(self, record: r.Record) -> None:
+        if isinstance(record, r.AgentCreated) and self._stream is not None and self._header is not None:
+            self._owner = self._stream.number
+            if (record.name, record.public_key) != (self._header.agent, self._header.public_key):
+                raise ExportDamaged(f"{self._path}: its first line tells of another agent than its journal")
+
+    def _close(self) -> None:
+        """A stream has been told."""
+        if self._stream is None or self._along is None:
+            return
+        upto = self._along.folded.upto if self._along.folded is not None else 0
+        for seq in self._sealed:
+            if seq > upto:  # others were folded since
+                raise self._signed_otherwise(seq)
+        if self._stream.number == self._owner:
+            self._head = (self._along.seq, self._along.links[0])
+
+    def _signed_otherwise(self, seq: int) -> ExportDamaged:
+        number = self._stream.number if self._stream is not None else 0
+        return ExportDamaged(f"{self._path}: stream {number} was signed otherwise at entry {seq}")
+
+    def _seal(self, seal: Seal) -> None:
+        assert self._header is not None
+        if self._stream is None or self._along is None:
+            raise ExportDamaged(f"{self._path}: a seal is of no stream")
+        message = chain.seal_message(self._header.store, self._stream.number, seal.seq, seal.chain, seal.streams)
+        if seal.public_key != self._header.public_key or not signed_by(seal.public_key, message, seal.signature):
+            raise self._signed_otherwise(seal.seq)
+        self._sealed[seal.seq] = seal.chain
+
+    def _compare(self, header: Header, end: End) -> None:
+        if (len(self._numbers), self._entries, self._objects) != (end.streams, end.entries, end.objects):
+            raise ExportDamaged(f"{self._path} does not have all that it speaks of")
+        if not self._owner:
+            raise ExportDamaged(f"{self._path} has no stream of an agent in it")
+        message = file_message(end.sha256, end.contents)
+        if end.signature and not signed_by(header.public_key, message, end.signature):
+            raise ExportDamaged(f"{self._path} is not signed by the agent that is in it")
+        if self._contents(header) != end.contents:
+            raise ExportDamaged(f"{self._path} has other contents than its last line says")
+
+    def _contents(self, header: Header) -> bytes:
+        counted = {number: place for place, number in enumerate(self._numbers, start=1) if number}
+        contents = Contents(header.agent, counted)
+        try:
+            for line in lines_of(self._path):
+                contents.take(line)
+            return contents.digest()
+        finally:
+            contents.close()
