@@ -65,7 +65,6 @@ class Site(StrEnum):
     REBUILD = "journal.rebuild"
     BACKUP = "store.backup"
     LEAVE = "agent.leave"
-    EXPORT = "agent.export"
     ARRIVE = "agent.arrive"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -26,6 +27,7 @@ from perdure import (
     StoreMovedWarning,
     WrongPassphrase,
 )
+from perdure.cli.main import main
 from perdure.engine import Engine
 from perdure.failpoints import Moment, Site
 from perdure.journal import rebuild
@@ -217,7 +219,6 @@ def test_whoever_has_a_run_open_loses_it(store_url: str, tmp_path: Path) -> None
 
 PLACES = [
     *((Site.LEAVE, moment) for moment in (Moment.BEGUN, Moment.WRITTEN, Moment.AFTER)),
-    (Site.EXPORT, Moment.WRITTEN),
     *((Site.UPLOAD, moment) for moment in (Moment.WRITTEN, Moment.AFTER)),
     *((Site.ARRIVE, moment) for moment in (Moment.BEGUN, Moment.WRITTEN, Moment.AFTER)),
 ]
@@ -471,3 +472,26 @@ async def test_under_asyncio_it_is_the_same(store_url: str, tmp_path: Path) -> N
     assert await there.state.get("a", "b") == 1
     with pytest.raises(AgentExists):
         bring_in(there._engine, out.path)
+
+
+def test_the_commands_move_an_agent_and_say_so(
+    store_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Agent("agent", store=store_url).state.set("a", "b", 1)
+    path, there = str(tmp_path / "x.perdure"), str(tmp_path / "there.db")
+
+    def told(*arguments: str, code: int = 0) -> Any:
+        assert main([*arguments, "--json"]) == code
+        seen = capsys.readouterr()
+        return json.loads(seen.out or seen.err)
+
+    assert "did you mean 'agent'" in told("export", "agant", path, "--store", store_url, code=2)["error"]["hint"]
+    out = told("export", "agent", path, "--move", "--store", store_url)
+    assert (out["agent"], out["moved"], out["signed"], out["private_key"]) == ("agent", True, True, False)
+    checked = told("import", path, "--check")
+    assert (checked["ok"], checked["contents"], checked["move"]) == (True, out["contents"], True)
+    arrived = told("import", path, "--name", "again", "--store", there)
+    assert (arrived["agent"], arrived["how"], arrived["contents"]) == ("again", "moved", out["contents"])
+    Path(path).write_bytes(Path(path).read_bytes()[:-7])
+    assert told("import", path, "--check", code=1)["ok"] is False
+    assert told("import", path, "--store", there, code=2)["error"]["code"] == "PD805"

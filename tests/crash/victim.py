@@ -30,9 +30,11 @@ from perdure import (
     objects,
 )
 from perdure import collect as collecting
+from perdure.engine import Engine
 from perdure.journal import rebuild
 from perdure.journal.folding import plan
 from perdure.memory.embedders import Function
+from perdure.moving import importing, leaving
 from perdure.store.base import Script, Unit
 from perdure.threads import writing
 from perdure.threads.writing import Checkpoint, Written
@@ -387,6 +389,17 @@ def fold(cast: Cast) -> None:
     folding.fold_stream(engine, folding.Stream(number, kind, name), found, f"{cast.world.folder}/archive")
 
 
+def move(cast: Cast) -> None:
+    """Another agent of this store moves out of it, and in again under another name."""
+    url, path = cast.agent._engine.url, Path(cast.world.folder) / "mover.perdure"
+    leaves, arrives = Engine("mover", store=url), Engine("moved", store=url)
+    leaves.ensure_agent()
+    if not path.exists():
+        leaving.export(leaves, str(path), move=True)
+    if not arrives.is_known():
+        importing.bring_in(arrives, str(path))
+
+
 async def journey(cast: Cast) -> None:
     """The whole run, from the top, every time."""
     engine = cast.agent._engine
@@ -438,6 +451,7 @@ async def survive(cast: Cast) -> None:
             await answer_everything(cast)
         else:
             await queue(cast)
+            move(cast)
             return await report(cast)
     raise AssertionError("the run asks for ever")
 

@@ -21,12 +21,13 @@ LAYERS = {
     "package": "__init__ types",
     "facade": "agent aio sync",
     "nouns": "engine run runs handoff answers orders state spaces search checkpoints events kinds usage "
-    "retention folding rehearsal branches workflows tasks threads memory workspace context artifacts",
+    "retention folding rehearsal branches workflows tasks threads memory workspace context artifacts "
+    "moving identity",
     "truth": "journal objects trees collect archive leases keys",
     "store": "store",
     "values": "records plan_records fold_records fork_records order_records task_records thread_records "
-    "memory_records version_records prices tokens codec errors hints clock durations limits failpoints files "
-    "process interrupts locks words",
+    "memory_records version_records house_records prices tokens codec errors hints clock durations limits failpoints "
+    "files process interrupts locks words",
 }
 
 LAYER_OF = {unit: layer for layer, units in LAYERS.items() for unit in units.split()}

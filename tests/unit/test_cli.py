@@ -23,7 +23,7 @@ from perdure.cli.stores import said_again
 from .rich_store import copy_to
 
 ROOT = Path(__file__).parents[2]
-STORELESS = {"init", "run", "worker", "replay-check", "crashtest", "doctor", "demo", "archive", "completion"}
+STORELESS = {"init", "run", "worker", "replay-check", "crashtest", "doctor", "demo", "archive", "completion", "import"}
 """Commands that make a store, look for it, or need none."""
 
 PROGRAM = [sys.executable, "-m", "perdure.cli"]
@@ -185,6 +185,7 @@ def test_no_command_makes_a_store_by_looking_for_it(
     more = {
         "artifacts": ["ls"],
         "workspace": ["show"],
+        "export": ["x", "y"],
         "show": ["x"],
         "timeline": ["x"],
         "context": ["x"],

@@ -46,11 +46,11 @@ _passphrase = click.option(
 def export(
     agent: str, file: Path, move: bool, private_key: bool, secret: Path | None, url: str | None, as_json: bool
 ) -> int:
-    """Write an agent into one file, which `perdure import` reads.
+    """Write an agent into one file: to copy it, or to move it to another store.
 
     All of it: journal, state, memories, artifacts, threads, workflows, and what they can be found by. FILE must not
-    exist. What is imported from a plain copy is a child with a key of its own; with --move it is the same agent, and
-    the original refuses to continue. The file is signed, and verified as it is written.
+    exist. What `perdure import` makes of a plain copy is a child with a key of its own; with --move it is the same
+    agent, and the original refuses to continue. The file is signed, and verified as it is written.
     """
     out = Output(as_json)
     with existing_store(url) as store:

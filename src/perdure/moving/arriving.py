@@ -22,12 +22,13 @@ from ..journal.fold import fold, fold_kept
 from ..journal.puts import Chunk, Upload, UploadLost
 from ..journal.walk import folded_in
 from ..limits import UPLOAD_BATCH_BYTES
+from ..memory.facts import sketch_of
 from ..process import COPIED, MOVED, Holder, at_home
 from ..store.base import Script, Statement, Store, Unit
 from ..store.notes import Notes
 from .checking import Checked, Progress
 from .lines import Entry, Found, Line, Object, Stream, lines_of
-from .translating import Translator
+from .translating import Translator, object_key
 
 if TYPE_CHECKING:
     from ..engine import Engine
@@ -53,7 +54,7 @@ class Brought:
 
     def there(self, identity: bytes, node: bool) -> bytes:
         """The id of an object in this store. One that did not come along is of a version that was dropped."""
-        return self._notes.get(_key(identity, node)) or identity
+        return self._notes.get(object_key(identity, node)) or identity
 
     def all(self, progress: Progress) -> None:
         """Bring them."""
@@ -73,7 +74,7 @@ class Brought:
         if it.node:
             content = self._translator.node(content)
         identity = objects.identify(self._engine.store, content)
-        self._notes.put(_key(it.id, it.node), identity)
+        self._notes.put(object_key(it.id, it.node), identity)
         if identity not in self._batch:
             self._batch[identity] = content
             self._batched += len(content)
@@ -105,7 +106,7 @@ class Arrive(Unit[None]):
 
     def script(self) -> Script[None]:
         name, file = self._engine.name, self._file
-        [there] = yield [Statement("get_agent", (name,))]
+        [_, there] = yield [Statement("lock_streams"), Statement("get_agent", (name,))]
         if there:
             raise AgentExists(f"the store has an agent {name!r} already; nothing was imported")
         if self._brought.upload:
@@ -237,6 +238,10 @@ class _Arriving:
                 yield made
             [[(link,)]] = yield [Statement("chain_at", (record.origin, record.cut))]
             return msgspec.structs.replace(record, head=link)
+        if isinstance(record, r.MemoryKept):
+            # By which another one that says the same is known: it is keyed with the secret of a store.
+            text = yield from objects.unpack_within(self._store, record.value)
+            return msgspec.structs.replace(record, sketch=sketch_of(self._store.secret, text))
         if isinstance(record, r.Folded) and tells:
             return msgspec.structs.replace(record, kept=b"".join(self._kept))
         return record
@@ -279,7 +284,3 @@ def _batches(lines: Iterator[Line]) -> Iterator[list[Line]]:
             batch = []
     if batch:
         yield batch
-
-
-def _key(identity: bytes, node: bool) -> bytes:
-    return (b"n" if node else b"l") + identity

@@ -17,7 +17,7 @@ from .. import records as r
 from ..process import Holder, at_home
 from ..store.notes import Notes
 from .lines import Entry, Found, Object, Stream
-from .translating import Translator
+from .translating import Translator, object_key
 
 _PLACE = Struct(">QQQ")
 _ENCODER = msgspec.msgpack.Encoder()
@@ -61,19 +61,15 @@ class Contents:
         content = objects.restored(it.size, it.data)
         if it.node:
             content = self._translator.node(content)
-        self._known.put(_key(it.id, it.node), sha256(content).digest())
+        self._known.put(object_key(it.id, it.node), sha256(content).digest())
 
     def _name_of(self, identity: bytes, node: bool) -> bytes:
         # One that was not told before is of a version that was dropped: it may be gone in one store and not in another.
-        return self._known.get(_key(identity, node)) or bytes(objects.ID_BYTES)
+        return self._known.get(object_key(identity, node)) or bytes(objects.ID_BYTES)
 
     def _body(self, kind: int, body: bytes) -> bytes:
         record = self._translator.record(r.decode(kind, body))
         return body[: r.SALT_BYTES] + _ENCODER.encode(_placeless(record))
-
-
-def _key(identity: bytes, node: bool) -> bytes:
-    return (b"n" if node else b"l") + identity
 
 
 def _nobody(holder: Holder) -> Holder:

@@ -24,6 +24,7 @@ from ..store.notes import Notes
 from ..trees import TREE
 from ..trees.nodes import Link, Piece, Ref, read_node
 from .lines import Entry, Found, Object, Seal, Stream
+from .translating import object_key
 
 PAGE_OBJECTS = 16
 PAGE_DOCUMENTS = 100
@@ -52,7 +53,7 @@ class Belongings(msgspec.Struct, frozen=True):
 class _Look(Unit[tuple[Row, list[Row], dict[int, int], dict[int, Row]]]):
     """Where every stream ends, at one moment."""
 
-    site = Site.EXPORT
+    site = Site.LEAVE
     snapshot = long = True
 
     def __init__(self, agent: str) -> None:
@@ -222,10 +223,10 @@ class Gathering:
 
     def is_sent(self, identity: bytes, node: bool) -> bool:
         """Whether an object has been told already."""
-        return self._sent.get(_key(identity, node)) is not None
+        return self._sent.get(object_key(identity, node)) is not None
 
     def _sending(self, it: Object) -> Object:
-        self._sent.put(_key(it.id, it.node), b"")
+        self._sent.put(object_key(it.id, it.node), b"")
         return it
 
     def _fetched(self, identities: Sequence[bytes]) -> Iterator[tuple[bytes, tuple[int, bytes]]]:
@@ -245,7 +246,3 @@ class Gathering:
             for _, kind, space, key, part, version, text, embedder, vector, words in page:
                 yield Found(kind, space, key, part, version, text, embedder, vector, bool(words))
             after = page[-1][0]
-
-
-def _key(identity: bytes, node: bool) -> bytes:
-    return (b"n" if node else b"l") + identity

@@ -119,7 +119,7 @@ def _new_file(path: str) -> Iterator[BinaryIO]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        reach(Site.EXPORT, Moment.WRITTEN)
+        reach(Site.LEAVE, Moment.WRITTEN)
         os.link(aside, path)
     finally:
         with suppress(FileNotFoundError):

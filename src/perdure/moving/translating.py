@@ -32,6 +32,11 @@ Objects = Callable[[bytes, bool], bytes]
 """The id of an object there, from its id here and whether it is a node."""
 
 
+def object_key(identity: bytes, node: bool) -> bytes:
+    """Under which an object is noted: the same bytes may be a leaf here and a node there, and mean another thing."""
+    return (b"n" if node else b"l") + identity
+
+
 class Translator:
     """From one store to another."""
 

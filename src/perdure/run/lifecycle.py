@@ -84,8 +84,7 @@ class Claim(Unit[Claimed]):
         """What its last holder was told, and did not live to obey."""
 
     def script(self) -> Script[Claimed]:
-        [rows, left] = yield [Statement("get_run", (self._engine.name, self._id)), departure(self._engine.name)]
-        refuse_departed(self._engine.name, left)
+        [rows] = yield [Statement("get_run", (self._engine.name, self._id))]
         if not rows:
             return (yield from self._create())
         stream, status, digest = rows[0][0], rows[0][3], rows[0][4]

@@ -16,6 +16,7 @@ from tests.mutations.mutants.holders import HOLDERS
 from tests.mutations.mutants.index import OF_INDEX
 from tests.mutations.mutants.journal import JOURNAL
 from tests.mutations.mutants.money import MONEY
+from tests.mutations.mutants.moving import OF_MOVING
 from tests.mutations.mutants.orders import OF_ORDERS
 from tests.mutations.mutants.retention import OF_RETENTION
 from tests.mutations.mutants.runs import RUNS
@@ -59,4 +60,5 @@ MUTANTS = (
     *OF_ADAPTERS,
     *OF_WORKSPACES,
     *OF_CONTEXTS,
+    *OF_MOVING,
 )

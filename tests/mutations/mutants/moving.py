@@ -1,0 +1,74 @@
+"""Moving house: nobody is in two places, nothing is lost on the way, and nothing of others goes along."""
+
+from __future__ import annotations
+
+from tests.mutations.mutant import mutant
+
+MOVING = "conformance/test_moving.py::"
+
+OF_MOVING = (
+    mutant(
+        "an-agent-leaves-and-its-runs-keep-their-fences",
+        "who has a run open goes on with it in the old store, and somebody else in the new one",
+        MOVING + "test_whoever_has_a_run_open_loses_it",
+        "moving/leaving.py",
+        'yield [Statement("fence_off_runs", (engine.name,)), *fences]',
+        "yield fences",
+    ),
+    mutant(
+        "a-run-of-an-agent-that-has-left-is-taken",
+        "the original of a moved agent continues",
+        MOVING + "test_a_moved_agent_goes_on_at_the_right_step_and_the_original_refuses",
+        "journal/departures.py",
+        "        raise _refusal(agent, at, left)\n",
+        "        return None\n",
+    ),
+    mutant(
+        "who-writes-for-another-agent-does-not-ask-whether-it-is-there",
+        "a run of another agent changes one that has moved",
+        MOVING + "test_a_moved_agent_goes_on_at_the_right_step_and_the_original_refuses",
+        "journal/landing.py",
+        "        yield from held_at_home(owner)\n",
+        "        yield from ()\n",
+    ),
+    mutant(
+        "a-copy-believes-that-nothing-happened",
+        "a copy charges once more what its original is just charging",
+        MOVING + "test_a_copy_never_believes_that_what_its_origin_has_begun_did_not_happen",
+        "moving/arriving.py",
+        "        return msgspec.structs.replace(holder, boot=mark + at_home(holder.boot))",
+        "        return holder",
+    ),
+    mutant(
+        "what-is-others-goes-along",
+        "the file has what other agents keep",
+        MOVING + "test_nothing_of_other_agents_goes_along_and_nothing_of_its_own_is_left",
+        "moving/gathering.py",
+        "        return record if len(ours) == len(landed) else msgspec.structs.replace(record, landed=ours)",
+        "        return record",
+    ),
+    mutant(
+        "what-others-have-written-for-it-is-left",
+        "state that another agent's run has set is gone after a move",
+        MOVING + "test_nothing_of_other_agents_goes_along_and_nothing_of_its_own_is_left",
+        "moving/gathering.py",
+        "        yield from self._elsewhere()\n",
+        "",
+    ),
+    mutant(
+        "a-move-that-failed-leaves-nobody-at-home",
+        "a full disk, and the agent is nowhere",
+        MOVING + "test_a_move_that_cannot_be_written_leaves_the_agent_at_home",
+        "moving/leaving.py",
+        "        if was_here and not os.path.lexists(path):",
+        "        if False:",
+    ),
+    mutant(
+        "a-signature-of-a-file-is-not-looked-at",
+        "who has no key writes what an agent remembers",
+        MOVING + "test_a_file_that_was_changed_is_refused_wherever_that_was",
+        "moving/checking.py",
+        "        if self._contents(header) != end.contents:",
+        "        if False:",
+    ),
+)
