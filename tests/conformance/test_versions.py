@@ -137,7 +137,7 @@ class LaterLanding(records.Record, frozen=True, tag=99):
 
 A_WRITE = records.Write(records.Op.SET, "k", b"\x00\x01")
 LATER: dict[str, tuple[int, records.Record]] = {
-    "kind": (99, Later()),
+    "kind": (200, Later()),
     "field": (records.Kind.WROTE, LaterWrote("", A_WRITE, more=1)),
     "landing": (records.Kind.LANDED, records.Landed((LaterLanding(1),))),  # type: ignore[arg-type]
     "write": (records.Kind.WROTE, records.Wrote("", records.Write(99, "k"))),  # type: ignore[arg-type]
