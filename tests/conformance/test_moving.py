@@ -6,6 +6,7 @@ import json
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -394,8 +395,6 @@ def contents(path: Path) -> bytes:
 
 def rewritten(path: Path, edit: Callable[[list[Any]], list[Any]], *, honest: bool) -> Path:
     """The file with other lines; an honest last line fits them, and is not signed."""
-    from hashlib import sha256
-
     changed = edit(list(lines.lines_of(path)))
     made = path.with_name("forged.perdure")
     *body, end = [msgspec.json.encode(it) + b"\n" for it in changed]
