@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from .face import AsyncFace
 
 if TYPE_CHECKING:
     from ..identity import Identity
+    from ..keys import KeySource
     from ..moving.leaving import Exported
 
 
@@ -50,6 +51,33 @@ class AsyncMoves(AsyncFace):
                 self._engine, where, move=move, private_key=private_key, passphrase=passphrase, progress=progress
             )
         )
+
+    @classmethod
+    async def import_from(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        store: str | os.PathLike[str] | None = None,
+        name: str | None = None,
+        passphrase: str | None = None,
+        take_back: bool = False,
+        key: KeySource | None = None,
+    ) -> Self:
+        """The agent in a file that `export` has written, in a store of any kind; every hash and signature is checked.
+
+        >>> agent = await AsyncAgent.import_from("travel.perdure", store="postgresql://localhost/agents")
+
+        One that has moved goes on as itself; a copy becomes a child with a key of its own, called `name` if you say
+        so. `passphrase` unlocks the private key, if that is in the file. Interrupted, nothing of it is there.
+        `take_back=True` undoes a move in the store that it left: only if nobody has imported the file, nor will.
+        """
+        from ..moving.importing import bring_in
+        from ..moving.lines import header_of
+
+        where = os.fspath(path)
+        agent = cls(name or header_of(where).agent, store=store, key=key)  # type: ignore[arg-type, call-arg]
+        await agent._read(lambda: bring_in(agent._engine, where, passphrase=passphrase, take_back=take_back))
+        return agent
 
     async def retire(self, reason: str = "") -> None:
         """This agent is not to work any more: nothing is written for it, by anybody. What it did can be read.

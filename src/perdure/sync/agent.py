@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from functools import partial
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from .. import answers, codec, runs
 from ..checkpoints import Pace, read_keep
@@ -428,33 +428,6 @@ class Agent(AtHome, Moves):
         from ..context.opening import reopened
 
         return drive_sync(self._engine.store, reopened(self._engine, ref, lines, find))
-
-    @classmethod
-    def import_from(
-        cls,
-        path: str | os.PathLike[str],
-        *,
-        store: str | os.PathLike[str] | None = None,
-        name: str | None = None,
-        passphrase: str | None = None,
-        take_back: bool = False,
-        key: KeySource | None = None,
-    ) -> Self:
-        """The agent in a file that `export` has written, in a store of any kind; every hash and signature is checked.
-
-        >>> agent = Agent.import_from("travel.perdure", store="postgresql://localhost/agents")
-
-        One that has moved goes on as itself; a copy becomes a child with a key of its own, called `name` if you say
-        so. `passphrase` unlocks the private key, if that is in the file. Interrupted, nothing of it is there.
-        `take_back=True` undoes a move in the store that it left: only if nobody has imported the file, nor will.
-        """
-        from ..moving.importing import bring_in
-        from ..moving.lines import header_of
-
-        where = os.fspath(path)
-        agent = cls(name or header_of(where).agent, store=store, key=key)
-        agent._read(lambda: bring_in(agent._engine, where, passphrase=passphrase, take_back=take_back))
-        return agent
 
     def close(self) -> None:
         """Give the store back. Needed only before the process goes on without this agent."""
