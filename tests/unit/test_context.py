@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from itertools import pairwise
 from typing import Any
@@ -245,6 +246,23 @@ def test_pinned_messages_that_do_not_fit_are_an_error_that_says_so() -> None:
         stage.context(1000)
     assert "unpin" in error.value.hint
     assert stage.context(20_000).messages[0]["content"] == stage.messages[0]["content"]
+
+
+@given(st.integers(1, 300))
+@settings(max_examples=30, deadline=None)
+def test_a_tiny_budget_is_kept_or_refused(budget: int) -> None:
+    stage = Stage()
+    stage.say(
+        {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://x"}}, words(500, "a")]},
+        {"role": "assistant", "content": None, "tool_calls": [called("a", text="y" * 3000, other=["z" * 500] * 20)]},
+        {"role": "tool", "tool_call_id": "a", "content": words(1000, "b")},
+        {"role": "user", "content": "and?"},
+    )
+    with contextlib.suppress(ContextTooSmall):
+        context = stage.context(budget)
+        assert context.tokens <= budget and sum(map(size, context.openai())) <= budget
+        assert context.messages[-1]["content"] == "and?"
+    assert stage.context(8000).tokens <= 8000
 
 
 @given(

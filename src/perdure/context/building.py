@@ -15,9 +15,10 @@ from .said import ANTHROPIC, OPENAI, Said, Text
 from .shown import Context, Dropped, Section, Sections, transcript
 from .talk import Talk
 
-STEPS = (4, 2)
-"""A conversation of less than half of a fourth of the budget, or of half of it, counts as that, else as all of it: what
-the other sections get changes twice while it grows, and not with every message."""
+STEPS = ((8, 0.25), (4, 0.5), (2, 0.75))
+"""A conversation of up to an eighth of the budget counts as a fourth of it, one of up to a fourth as a half, one of up
+to a half as three fourths, and a longer one as all: what others get from it changes three times, not with each message.
+"""
 
 GRAIN = 24
 """The room of the conversation is a multiple of this part of the budget: a longer log must not move it each time."""
@@ -78,7 +79,7 @@ def _size(role: str, text: str, count: Tokens) -> int:
 
 def _rounded(talk: Talk, budget: int) -> int:
     """How much the conversation wants, in large steps."""
-    return next((budget // step for step in STEPS if talk.tokens <= budget // step // 2), budget)
+    return next((int(budget * share) for part, share in STEPS if talk.tokens <= budget // part), budget)
 
 
 def _room(budget: int, before: int, beside: int) -> int:
@@ -184,4 +185,5 @@ def _context(
 
 
 def _section(it: _Filling, room: int, tokens: int, wanted: int, text: str) -> Section:
-    return Section(it.slot.name, it.slot.title, it.slot.share, room, tokens, wanted, text)
+    whole = wanted if it.is_talk or it.dropped else tokens
+    return Section(it.slot.name, it.slot.title, it.slot.share, room, tokens, whole, text)

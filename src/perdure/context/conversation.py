@@ -10,7 +10,7 @@ from .refs import ref_to
 from .said import Said, Text
 from .shapes import whole
 from .shown import Dropped
-from .talk import Talk
+from .talk import Talk, headed
 from .window import Window
 
 FIRST_CHARACTERS = 400
@@ -61,8 +61,9 @@ class Shown:
         talk, room, one = self._talk, self.window.sizes[index], self._talk.heard[index]
         if stays or (place >= self.window.mask and one.tokens <= room):
             return one.read(talk.load), one.tokens
-        if place < self.window.mask:
-            return self._noted(one, (one.masked, one.masked_tokens), "an older turn, masked")
+        if place < self.window.mask or room <= one.masked_tokens:
+            why = "an older turn, masked" if place < self.window.mask else "too long, masked"
+            return self._noted(one, (one.masked, one.masked_tokens), why)
         return self._noted(one, one.clipped(room, talk.load, talk.count), "too long, shortened")
 
     def _noted(self, one: Heard, short: tuple[Said, int], why: str) -> tuple[Said, int]:
@@ -86,7 +87,7 @@ class Shown:
 
 def summary_of(talk: Talk, gone: Sequence[Heard], ref: str, room: int) -> str:
     """Messages in a few lines, made without a model: what it began with, the latest of them, and where all are."""
-    head = f"[Earlier in this conversation, {len(gone)} messages, summarised; open {ref}]"
+    head = headed(len(gone), ref)
     began, left = _fitting(_began(talk, gone), room - talk.count(head), talk)
     latest = (line for it in reversed(gone) for line in reversed(_lines(talk, it)) if not line.startswith(_BEGAN))
     return "\n".join([head, *began, *reversed(_fitting(latest, left, talk)[0])])

@@ -68,7 +68,9 @@ class Heard:
         """As much of it as fits, and what that takes."""
         if self._clip is None or self._clip[0] != room:
             short = clipped(self.read(load), room, count, self.ref)
-            self._clip = room, short, size_exactly(short, count)
+            size = size_exactly(short, count)
+            # Arguments are cut by their parts, and may come to more than was meant.
+            self._clip = (room, short, size) if size <= room else (room, self.masked, self.masked_tokens)
         return self._clip[1:]
 
     def measure(self, load: Load, count: Tokens) -> None:

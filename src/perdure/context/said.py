@@ -109,7 +109,7 @@ def said(raw: Any) -> Said:
     role = _ROLES.get(str(told), "user")
     parts = tuple(_parts(message, role))
     shape = _shape(message, role, parts)
-    known = "role" in message and "content" in message
+    known = "role" in message and (isinstance(message.get("content"), str | list) or shape == OPENAI)
     whole = {name: value for name, value in message.items() if name != PINNED} if known else None
     return Said("user" if role == "tool" else role, parts, shape, whole)
 

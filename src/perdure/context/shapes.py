@@ -72,7 +72,7 @@ def _openai(one: Said) -> Iterator[dict[str, Any]]:
 def _openai_content(parts: Sequence[Part]) -> Any:
     if all(isinstance(part, Text) for part in parts):
         return "\n".join(part.text for part in parts if isinstance(part, Text)) or (None if not parts else "")
-    return [block for part in parts for block in _openai_block(part)]
+    return [block for part in parts for block in _openai_block(part)] or None
 
 
 def _openai_block(part: Part) -> Iterator[dict[str, Any]]:

@@ -11,12 +11,18 @@ from ..locks import lock
 from ..run.spoken import Speech, Spoken
 from ..tokens import Tokens
 from .heard import Heard
+from .masking import MESSAGE_TOKENS
 from .refs import ref_to
 from .said import Said, said
 from .window import Window
 
 WINDOWS_KEPT = 4
 """A budget that was asked for again goes on where it was; of those that were not for long, nothing is known."""
+
+
+def headed(messages: int, ref: str) -> str:
+    """The first line of a summary."""
+    return f"[Earlier in this conversation, {messages} messages, summarised; open {ref}]"
 
 
 class Unit(msgspec.Struct):
@@ -41,6 +47,7 @@ class Talk:
         self.tokens = 0
         """Of all messages; of long ones about."""
         self._unpack = unpack
+        self._head = MESSAGE_TOKENS + count(headed(10**6, ref_to(run, 10**6, 10**7)))
         self._speech: Speech | None = None
         self._known: dict[Spoken, Heard] = {}
         self._caller: dict[str, int] = {}
@@ -72,7 +79,7 @@ class Talk:
 
     def window(self, room: int) -> Window:
         """What is shown within so many tokens."""
-        window = self._windows.pop(room, None) or Window(room)
+        window = self._windows.pop(room, None) or Window(room, self._head)
         self._windows[room] = window
         while len(self._windows) > WINDOWS_KEPT:
             del self._windows[next(iter(self._windows))]

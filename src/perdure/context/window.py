@@ -35,8 +35,10 @@ SUMMARY = 10
 class Window:
     """The state of one room."""
 
-    def __init__(self, room: int) -> None:
+    def __init__(self, room: int, head: int) -> None:
         self.room = room
+        self._head = head
+        """What a summary takes that says nothing but where the messages are."""
         self.steps = 0
         self.cut = 0
         """Units before this one are in the summary, unless they are pinned."""
@@ -55,7 +57,7 @@ class Window:
     @property
     def summary(self) -> int:
         """What the summary may take."""
-        return self.room // SUMMARY if self.cut else 0
+        return max(self.room // SUMMARY, self._head) if self.cut else 0
 
     @property
     def cost(self) -> int:
@@ -116,7 +118,8 @@ class Window:
         # Of calls that are made at once, each result has a smaller share: others follow.
         first = talk.heard[talk.units[unit].messages[0]]
         at_once = max(1, len(first.calls) // 4) if one is not first else 1
-        return min(one.tokens, max(self.free // SHARE_OF_FREE, self.room // SHARE_OF_ROOM) // at_once)
+        room = max(self.free // SHARE_OF_FREE, self.room // SHARE_OF_ROOM) // at_once
+        return min(one.tokens, max(room, one.masked_tokens))  # in less than that nothing can be said
 
     def _step(self, talk: Talk) -> None:
         self.steps += 1
