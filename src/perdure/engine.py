@@ -158,6 +158,8 @@ class Engine:
         """Commits of state since keys were last looked for whose time has run out."""
         self._kinds: Kinds | None = None
         self._threads: Memory | None = None
+        self.recalled: dict[str, tuple[int, int]] = {}
+        """Memories that were recalled here: how often, and when last. Written now and then: see `memory/using.py`."""
         self.functions: dict[str, Durable[..., Any]] = {}
         """The steps and effects that were declared, by name: what the actions of a workflow are bound to."""
         self.tasks: dict[str, Any] = {}
@@ -327,6 +329,10 @@ class Engine:
         if self._place is not None:
             self._place.end_background(self)
             with suppress(PerdureError):  # as in `Place.close`: what is written is kept, signed or not
+                if self.recalled:
+                    from .memory.using import Uses
+
+                    self._place.store.submit(Uses(self))
                 self._place.seal()
         with self._lock:
             place, self._place = self._place, None

@@ -225,3 +225,6 @@ MEMORIES_COMPARED_MAX = 200
 
 TRACES_MAX = 10_000
 """Other places of a forgotten text that are listed."""
+
+CONSOLIDATED_MAX = 200
+"""Episodes that become one memory, or what a function makes of them."""

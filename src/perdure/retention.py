@@ -19,6 +19,7 @@ from .journal.keeping import keep_of
 from .journal.marks import Mark
 from .journal.needs import Noted
 from .limits import GC_BATCH
+from .memory import retaining as remembering
 from .process import this_process
 from .run.requests import drive_sync
 from .store.base import Script, Statement, Store, Unit
@@ -48,6 +49,8 @@ class GcReport(msgspec.Struct, frozen=True):
     """Versions that the rules of `checkpoint.retain` do not keep. Their bytes are among those of the objects."""
     threads: Part = Part()
     """The same of threads, by the rules of `threads.retain`."""
+    memories: Part = Part()
+    """What the rules of `memory.retain` do not keep, or whose time had run out."""
     events: Part = Part()
     """Entries of the journal that were archived and folded."""
     objects: Part = Part()
@@ -66,7 +69,16 @@ class GcReport(msgspec.Struct, frozen=True):
     def nothing(self) -> bool:
         """Whether there was nothing to free."""
         return not any(
-            part.count for part in (self.state, self.checkpoints, self.threads, self.events, self.objects, self.holders)
+            part.count
+            for part in (
+                self.state,
+                self.checkpoints,
+                self.threads,
+                self.memories,
+                self.events,
+                self.objects,
+                self.holders,
+            )
         )
 
     def __str__(self) -> str:
@@ -79,6 +91,7 @@ class GcReport(msgspec.Struct, frozen=True):
         yield "expired key of state", "expired keys of state", self.state
         yield "old checkpoint", "old checkpoints", self.checkpoints
         yield "old checkpoint of threads", "old checkpoints of threads", self.threads
+        yield "old memory", "old memories", self.memories
         yield "folded entry", "folded entries", self.events
         yield "unreferenced object", "unreferenced objects", self.objects
         yield "dead holder", "dead holders", self.holders
@@ -109,6 +122,7 @@ def gc(
     dropped = Part(sum(_drop(engine, tell) for engine in known))
     threads = Part(sum(retaining.let_go(engine, tell) for engine in known))
     folder = archive_folder or archive.folder_of(store)
+    forgotten = [remembering.let_go(engine, folder, tell) for engine in known]
     signing = _signing(known, wanted.entries)
     holds = _held(signing, wanted)
     for engine in signing:
@@ -126,12 +140,13 @@ def gc(
         swept,
         dropped,
         threads,
+        Part(sum(count for count, _ in forgotten)),
         Part(sum(it.entries for it in folds), sum(it.bytes for it in folds)),
         Part(freed.objects, freed.bytes),
         Part(holders),
         before,
         _bytes_of(store),
-        tuple(path for it in folds for path in it.archives),
+        (*(path for _, files in forgotten for path in files), *(path for it in folds for path in it.archives)),
         (*_notes(known, wanted.entries, holds), *filter(None, [unshrunk])),
     )
 
@@ -164,6 +179,7 @@ def _told(store: Store, known: Sequence[Engine], wanted: Horizons, tell: Progres
         _expired(known),
         Part(sum(len(mark.drops) for mark in drops)),
         Part(sum(one.count for one in idle)),
+        Part(sum(remembering.outdated(engine).count for engine in known)),
         Part(sum(plan.gone for plan in found.values()), sum(plan.bytes for plan in found.values())),
         Part(len(sizes), sum(sizes)),
         _dead(store),

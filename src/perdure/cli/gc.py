@@ -152,7 +152,7 @@ def _tell_freed(out: Output, report: GcReport, told: tuple[str, ...]) -> None:
 
 
 def _as_json(report: GcReport) -> dict[str, object]:
-    names = ("state", "checkpoints", "threads", "events", "objects", "holders")
+    names = ("state", "checkpoints", "threads", "memories", "events", "objects", "holders")
     parts = {name: getattr(report, name) for name in names}
     counts = {name: {"count": part.count, "bytes": part.bytes} for name, part in parts.items()}
     sizes = {"bytes_before": report.bytes_before, "bytes_after": report.bytes_after}

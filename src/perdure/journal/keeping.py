@@ -20,6 +20,8 @@ SPACE = f"{OURS}retention"
 THREADS = f"{OURS}threads"
 """That with the rules for threads, by patterns of their ids."""
 
+MEMORIES = f"{OURS}memories"
+"""That with the rules for memories, by their kind."""
 
 REPLAYS = f"{OURS}replays"
 """That with what replays came to, of which the events were folded."""

@@ -6,14 +6,16 @@ stays, and an entry in which something else was written too stays: each is liste
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from .. import records as r
+from ..files import written_aside
 from ..journal.landing import Ask
-from .traces import Looking, Trace
+from .traces import SUFFIX, Looking, Trace
 
 if TYPE_CHECKING:
     from ..engine import Engine
@@ -51,6 +53,19 @@ def elsewhere(engine: Engine, looking: Looking, found: Iterable[tuple[Trace, r.R
                 deletes[it.owner, it.space, it.key] = Ask((it.owner, it.space, it.key))
     now = {place: ask for place, ask in deletes.items() if _is_current(engine, looking, place)}
     return Elsewhere(tuple(erased), tuple(left), tuple(now.values()))
+
+
+def struck(looking: Looking, traces: Sequence[Trace]) -> tuple[list[Trace], list[Trace]]:
+    """Take the lines with a text out of archives of memories; returns which were changed, and which could not be."""
+    ours = [it for it in traces if it.what.endswith(SUFFIX)]
+    for trace in ours:
+        kept = [line for line in Path(trace.what).read_bytes().splitlines(keepends=True) if not looking.is_in(line)]
+        if kept:
+            with written_aside(trace.what) as file:
+                file.writelines(kept)
+        else:
+            Path(trace.what).unlink()
+    return ours, [it for it in traces if it not in ours]
 
 
 def _why_not(engine: Engine, looking: Looking, trace: Trace, record: r.Record, over: set[int], folded: set[int]) -> str:

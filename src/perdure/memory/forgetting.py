@@ -7,6 +7,7 @@ to the text is listed; with `everywhere` it is erased too, as far as nobody need
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -26,7 +27,7 @@ from ..run.requests import Protocol, Read
 from ..store.base import Script, Statement, Unit, must_not_decide
 from ..trees import references
 from . import outside, pieces
-from .everywhere import Elsewhere, elsewhere
+from .everywhere import Elsewhere, elsewhere, struck
 from .found import Memory, Query
 from .reading import by_id, listed, marks_between
 from .traces import Looking, Trace, once
@@ -138,23 +139,44 @@ def forget(
         if plan.elsewhere.deletes:
             yield from state.land(engine, Site.STATE, plan.elsewhere.deletes)
         try:
-            unit = yield from in_the_open(engine, lambda head, signer, it=plan: _Forget(engine, it, head, signer))  # type: ignore[misc]
+            unit = yield from in_the_open(engine, partial(_Forget, engine, plan))
         except _Changed:
             continue
-        done: Forgotten = yield Read(_ended, (engine, plan, unit.dropped))
+        done: Forgotten = yield Read(_ended, (engine, plan, unit.dropped, everywhere))
         return msgspec.structs.replace(done, notes=(*done.notes, *redacted.notes))
     return Forgotten()
 
 
-def _ended(engine: Engine, plan: _Plan, dropped: int) -> Forgotten:
+def forget_some(engine: Engine, ids: Sequence[str], reason: str) -> Protocol[None]:
+    """Erase memories that nobody keeps any more, without a look where else they are; some may be gone already."""
+    while True:
+        found: dict[str, Memory] = yield Read(by_id, (engine, ids))
+        if not found:
+            return
+        plan: _Plan = yield Read(_drawn_up_alone, (engine, list(found.values()), (reason, engine.name)))
+        yield Read(outside.erase, (engine, plan.ids))
+        try:
+            yield from in_the_open(engine, partial(_Forget, engine, plan))
+        except _Changed:
+            continue
+        return
+
+
+def _drawn_up_alone(engine: Engine, found: Sequence[Memory], told: tuple[str, str]) -> _Plan:
+    entries, marks = _entries_of(engine, found, ())
+    return _drawn_up(engine, found, tuple(entries), marks, Elsewhere(), told)
+
+
+def _ended(engine: Engine, plan: _Plan, dropped: int, everywhere: bool) -> Forgotten:
     """After the commit: views that lost an entry, what is left over in files, archives that have it."""
     if plan.elsewhere.erased:
         rebuild(engine.store)
-    note = engine.store.scrub([text for text in plan.texts if len(text) >= _SEARCHED_MIN])
-    texts = [text.decode() for text in plan.texts]
-    archives = once(Looking(engine, texts).archives(archive.folder_of(engine.store)))
-    left = (*plan.elsewhere.left, *archives)
-    return Forgotten(plan.ids, len(plan.entries), dropped, left, plan.elsewhere.erased, (note,) if note else ())
+    note = engine.store.scrub([text.encode() for text in plan.searched])
+    looking = Looking(engine, plan.searched)
+    archives = once(looking.archives(archive.folder_of(engine.store)))
+    changed, others = struck(looking, archives) if everywhere else ([], archives)
+    erased, left = (*plan.elsewhere.erased, *changed), (*plan.elsewhere.left, *others)
+    return Forgotten(plan.ids, len(plan.entries), dropped, left, erased, (note,) if note else ())
 
 
 def _planned(

@@ -170,6 +170,13 @@ def read_count(count: object, what: str) -> int:
     return count
 
 
+def read_days(days: object) -> float:
+    """A number of days."""
+    if isinstance(days, bool) or not isinstance(days, int | float) or not 0 < days < math.inf:
+        raise ValueError(f"keep_days={days!r}: give a number of days")
+    return float(days)
+
+
 def asking(query: Query, text: object, k: object, around: object) -> Query:
     """A filter as a question."""
     if not isinstance(text, str):
@@ -180,7 +187,7 @@ def asking(query: Query, text: object, k: object, around: object) -> Query:
 
 
 def chosen(
-    ids: tuple[str, ...] | None, *, about: object, user: object, source: object, tags: object = (), since: object = None
+    ids: tuple[str, ...] | None, *, about: object, user: object, source: object, tags: object = ()
 ) -> Query | None:
     """Which memories somebody means: some ids, or a filter, which must say something; None for ids."""
     query = Query(

@@ -21,6 +21,7 @@ from .facts import Judge, sketch_of
 from .found import TRUSTED, Memory
 from .given import Wish
 from .reading import by_id
+from .using import written
 
 if TYPE_CHECKING:
     from ..engine import Engine
@@ -37,8 +38,10 @@ def remember(engine: Engine, wishes: Sequence[Wish]) -> Protocol[list[Memory]]:
         now = engine.store.clock.wall_ms()
         return [_promised(it.kept, wish, now) for it, wish in zip(keeps, wishes, strict=True)]
 
+    used = written(engine)
+
     def make(head: Head, signer: Signer | None) -> Land:
-        return Land(Site.MEMORY, head, [r.Landed(())], engine.store, keeps, signer=signer)
+        return Land(Site.MEMORY, head, [r.Landed(())], engine.store, keeps, objects=used, signer=signer)
 
     yield from in_the_open(engine, make)
     ids = [it.kept.id for it in keeps]

@@ -117,6 +117,12 @@ def history(engine: Engine, about: str, user: str = "") -> list[Memory]:
     return sorted(found, key=lambda it: (it.valid_from, it.recorded, it.id))
 
 
+def contradictions(engine: Engine, about: str, user: str) -> list[tuple[Memory, Memory]]:
+    """Pairs that count and may say the opposite, the older one first."""
+    found = {it.id: it for it in reversed(listed(engine, Query(about=about, user=user)))}
+    return [(found[other], it) for it in found.values() for other in it.contradicts if other in found and other < it.id]
+
+
 def together(engine: Engine, it: Memory, reach: int) -> list[Memory]:
     """What was said just before and after a memory, in its order, without itself."""
     where = (engine.stream, it.thread, it.place - reach, it.place + reach)

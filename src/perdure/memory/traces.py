@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -22,7 +23,8 @@ from ..store.base import Store
 if TYPE_CHECKING:
     from ..engine import Engine
 
-Progress = Callable[[int, int], None]
+SUFFIX = ".memories.jsonl"
+"""Of archives of memories: one to a line, as JSON."""
 
 
 class Trace(msgspec.Struct, frozen=True):
@@ -74,32 +76,35 @@ class Looking:
         for name in names:
             path = os.path.join(folder, name)
             if name.endswith(".jsonl.zst") and self._in_archive(path):
+                yield Trace("archive", path, left="entries that were folded are in it, under a digest")
+            elif name.endswith(SUFFIX) and self.is_in(Path(path).read_bytes()):
                 yield Trace("archive", path)
 
     def _in_archive(self, path: str) -> bool:
         try:
             for line in archive.lines_of(path):
-                if isinstance(line, archive.Entry) and line.body is not None and self._in(line.body):
+                if isinstance(line, archive.Entry) and line.body is not None and self.is_in(line.body):
                     return True
-                if isinstance(line, archive.Object) and self._in(objects.restored(line.size, line.data)):
+                if isinstance(line, archive.Object) and self.is_in(objects.restored(line.size, line.data)):
                     return True
         except ArchiveDamaged:
             return False
         return False
 
-    def _in(self, data: bytes) -> bool:
+    def is_in(self, data: bytes) -> bool:
+        """Whether some bytes have one of the texts."""
         return any(needle in data for needle in self._needles)
 
     def _packed(self, packed: bytes) -> bool:
         if not packed:
             return False
         if packed[:1] == b"\x00":
-            return self._in(packed)
+            return self.is_in(packed)
         if packed not in self._known:
             try:
                 whole = trees.content(self._store, packed) if packed[:1] == trees.TREE else None
                 data = whole if whole is not None else objects.fetch(self._store, objects.reference(packed))
-                self._known[packed] = self._in(data)
+                self._known[packed] = self.is_in(data)
             except PerdureError:
                 self._known[packed] = False  # dropped, and collected since: there is nothing to be found
         return self._known[packed]
@@ -114,7 +119,7 @@ class Looking:
                 elif isinstance(part, bytes):
                     if name in PACKED_FIELDS and self._packed(part):
                         yield in_words(record)
-                elif isinstance(part, str) and self._in(part.encode("utf-8", "surrogatepass")):
+                elif isinstance(part, str) and self.is_in(part.encode("utf-8", "surrogatepass")):
                     yield in_words(record)
 
 

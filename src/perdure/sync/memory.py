@@ -7,8 +7,8 @@ import builtins
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ..durations import Duration
-from ..memory import embedders, forgetting, given, keeping, reading, reembedding
+from ..durations import Duration, seconds_of
+from ..memory import consolidating, embedders, forgetting, given, keeping, reading, reembedding, retaining, using
 from ..memory.embedders import Embedder
 from ..memory.forgetting import Forgotten
 from ..memory.found import EVER, Memory, Query, Recalled
@@ -16,6 +16,8 @@ from ..memory.given import When
 from ..memory.outside import VectorIndex
 from ..memory.recalling import recall
 from ..memory.reembedding import Reembedded
+from ..memory.retaining import ALL, MemoryRetention
+from ..memory.rolling import Bad, RolledBack, rollback
 from .face import Face
 
 Ids = str | Memory | Iterable[str | Memory]
@@ -116,7 +118,9 @@ class Memories(Face):
         the two memories that were said before it and after it, in `.around`.
         """
         asked = _query(kind, about, user, tags, source, since, until, as_of, known_at, min_trust)
-        return self._do(recall(self._engine, given.asking(asked, query, k, around)))
+        found = self._do(recall(self._engine, given.asking(asked, query, k, around)))
+        using.note(self._engine, [it.id for it in found])
+        return found
 
     def get(self, id: str | Memory) -> Memory:
         """One memory, also one that was superseded; `MemoryNotFound` when there is none, or it was forgotten."""
@@ -183,6 +187,84 @@ class Memories(Face):
             self._engine, ids or (), chosen, everywhere=everywhere, redact=redact, reason=reason, by=by
         )
         return self._do(protocol)
+
+    def rollback(
+        self,
+        *,
+        source: str | None = None,
+        since: When | None = None,
+        run: str | None = None,
+        writer: str | None = None,
+        reason: str = "",
+        by: str | None = None,
+    ) -> RolledBack:
+        """Undo what came from a bad source, run or writer, recorded since a time, or ever.
+
+        >>> print(agent.memory.rollback(source="web", since="2026-05-01"))
+        withdrew 2 memories; 1 count again
+
+        These memories, and what was made of them, do not count any more; what they had replaced does again. They can
+        still be read, with `list(all=True)` and `history`: `forget` erases.
+        """
+        bad = Bad(
+            given.read_name(source, "source"),
+            given.read_name(run, "run"),
+            given.read_name(writer, "writer"),
+            given.read_when(since, "since"),
+        )
+        if not (bad.source or bad.run or bad.writer):
+            raise TypeError("say whose: source=, run= or writer=")
+        return self._do(rollback(self._engine, bad, reason, by))
+
+    def contradictions(
+        self, *, about: str | None = None, user: str | None = None
+    ) -> builtins.list[tuple[Memory, Memory]]:
+        """Pairs of memories that count and may say the opposite of each other, the older one first."""
+        names = given.read_name(about, "about"), given.read_name(user, "user")
+        return self._read(lambda: reading.contradictions(self._engine, *names))
+
+    def consolidate(
+        self,
+        summarise: consolidating.Summarise | None = None,
+        *,
+        older_than: Duration = "7d",
+        user: str | None = None,
+        about: str | None = None,
+    ) -> builtins.list[Memory]:
+        """Make semantic memories of what happened long enough ago, week by week; returns them.
+
+        >>> agent.memory.consolidate(summarise=ask_the_model, older_than="14d")
+
+        `summarise` gets the texts of a week, in their order, and gives a text, a list of texts, or None for nothing.
+        A call of a model is best a step of the run around it. Without one, the few texts are kept that say most of
+        what all of them say. Each new memory links to what it came from, and is trusted no more than that. What
+        happened stays, and is not taken twice: interrupted, the next call goes on.
+        """
+        names = given.read_name(user, "user"), given.read_name(about, "about")
+        seconds = seconds_of(older_than, "older_than")
+        made = list[Memory]()
+        for group in self._read(lambda: consolidating.groups(self._engine, seconds, *names)):
+            said = (summarise or consolidating.essence)(group.texts)
+            made += self._do(keeping.remember(self._engine, consolidating.wishes(group, said)))
+        return made
+
+    def retain(self, kind: str = "*", *, keep_days: float | None = None, max_items: int | None = None) -> None:
+        """How long memories are kept, of one kind or of all; `agent.gc()` applies it, and archives what goes.
+
+        >>> agent.memory.retain("episodic", keep_days=90, max_items=10_000)
+
+        Days count from when it was recorded or last recalled. Beyond `max_items` those of least worth go: importance
+        and use, halved with every month that nobody asks. What has importance 1 stays. Without days and number the
+        rule is taken back.
+        """
+        which = kind if kind == ALL else given.read_kind(kind)
+        days = None if keep_days is None else given.read_days(keep_days)
+        count = None if max_items is None else given.read_count(max_items, "max_items")
+        self._do(retaining.retain(self._engine, which, days, count))
+
+    def retention(self) -> builtins.list[MemoryRetention]:
+        """The rules, by kind."""
+        return self._read(lambda: retaining.retention(self._engine))
 
     @property
     def embedder(self) -> Embedder | None:
