@@ -72,7 +72,7 @@ def test_episodes_become_facts_with_links_and_no_more_trust(store_url: str) -> N
         user="alice",
     )
     memory.remember("Next week", kind="episodic", user="alice", valid_from=old + 7 * DAY)
-    fresh = memory.remember("Just now", kind="episodic", user="alice")
+    fresh = memory.remember("Just now", kind="episodic", user="alice", valid_from=datetime.now(UTC) - DAY)
     first, second = memory.consolidate()
     assert (first.kind, first.user, first.source) == ("semantic", "alice", "consolidation")
     assert set(first.derived_from) == {it.id for it in episodes}
@@ -83,11 +83,11 @@ def test_episodes_become_facts_with_links_and_no_more_trust(store_url: str) -> N
     assert memory.get(fresh.id).current
     assert memory.rollback(source="consolidation").count == 2
     asked: list[list[str]] = []
-    more = memory.consolidate(lambda texts: asked.append(texts) or ["one", "two"], older_than="1ms", user="alice")
+    more = memory.consolidate(lambda texts: asked.append(texts) or ["one", "two"], older_than="1h", user="alice")
     assert (asked, [it.text for it in more]) == ([["Just now"]], ["one", "two"])
     with pytest.raises(TypeError, match="summarise="):
-        memory.remember("And one more", kind="episodic")
-        memory.consolidate(lambda texts: 7, older_than="1ms")
+        memory.remember("And one more", kind="episodic", valid_from="2026-01-01")
+        memory.consolidate(lambda texts: 7, older_than="1h")
     in_order(store_url)
 
 

@@ -362,8 +362,8 @@ os.kill(os.getpid(), signal.SIGSTOP)
 
 LOOKING = (
     "runs", "queues", "show finished", "show finished --at 1", "timeline finished", "handoff finished",
-    "context finished", "diff finished finished-fork", "state", "checkpoints", "threads", "artifacts ls", "events",
-    "workflows", "usage", "savings", "verify", "gc",
+    "context finished", "diff finished finished-fork", "state", "checkpoints", "threads", "memory list",
+    "memory recall ann", "artifacts ls", "events", "workflows", "usage", "savings", "verify", "gc",
 )  # fmt: skip
 
 

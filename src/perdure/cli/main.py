@@ -52,6 +52,7 @@ COMMANDS = {
     "state": ("state", "Show what agents keep in `agent.state`: namespaces, keys, values and their history."),
     "checkpoints": ("checkpoints", "Show the checkpoints of agents: named snapshots, and what is in one."),
     "threads": ("threads", "Show the threads that LangGraph has saved: their values, and what changed when."),
+    "memory": ("memory", "Show, find, add and forget what agents know."),
     "usage": ("cost", "What calls of models have cost."),
     "savings": ("cost", "What resuming has saved: the amnesia tax not paid."),
     "events": ("events", "Show what agents have noted, the newest last."),

@@ -81,18 +81,20 @@ class Judge:
 
     def __call__(self, near: Sequence[Near]) -> Verdict:
         """The one that says the same, if any; else those that may say the opposite."""
-        senses = [(one, sense_of(codec.decode(one.text[1:]))) for one in near if not reference(one.text)]
-        for one, sense in senses:
+        mine = [one for one in near if one.about == self._about]
+        # What is large is not read inside a commit: it is the same as another when their sketches are.
+        senses = {one.id: sense_of(codec.decode(one.text[1:])) for one in mine if not reference(one.text)}
+        for one in mine:
             # Who is trusted more does not merely repeat it: what is trusted less must not become more by that.
-            if one.about == self._about and self._trust <= one.trust and self._repeats(one, sense):
+            if self._trust <= one.trust and self._repeats(one, senses.get(one.id)):
                 return Verdict(one.id)
-        against = tuple(
-            one.id for one, sense in senses if self._about and one.about == self._about and self._against(one, sense)
-        )
-        return Verdict("", against)
+        against = [one.id for one in mine if one.id in senses and self._against(one, senses[one.id])]
+        return Verdict("", tuple(against) if self._about else ())
 
-    def _repeats(self, one: Near, sense: Sense) -> bool:
-        return one.sketch == self._sketch or (bool(self._about) and self._sense.says_the_same(sense, SAME_SHARE))
+    def _repeats(self, one: Near, sense: Sense | None) -> bool:
+        if one.sketch == self._sketch:
+            return True
+        return bool(self._about) and sense is not None and self._sense.says_the_same(sense, SAME_SHARE)
 
     def _against(self, one: Near, sense: Sense) -> bool:
         if self._repeats(one, sense):

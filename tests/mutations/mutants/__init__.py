@@ -15,6 +15,7 @@ from tests.mutations.mutants.events import OF_EVENTS
 from tests.mutations.mutants.holders import HOLDERS
 from tests.mutations.mutants.index import OF_INDEX
 from tests.mutations.mutants.journal import JOURNAL
+from tests.mutations.mutants.memory import MEMORY
 from tests.mutations.mutants.money import MONEY
 from tests.mutations.mutants.moving import OF_MOVING
 from tests.mutations.mutants.orders import OF_ORDERS
@@ -55,6 +56,7 @@ MUTANTS = (
     *OF_ORDERS,
     *OF_TASKS,
     *THREADS,
+    *MEMORY,
     *BRANCHES,
     *OF_COMMANDS,
     *OF_ADAPTERS,

@@ -1,0 +1,355 @@
+"""`perdure memory list|recall|show|history|remember|forget|rollback|consolidate`: what agents know."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+import msgspec
+
+from ..memory import consolidating, forgetting, given, keeping, reading, rolling
+from ..memory.found import EVER, Memory, Query, Recalled
+from ..memory.recalling import recall as recalling
+from ..run.requests import drive_sync
+from .output import Output, ago, clean, counted, is_terminal, shown
+from .stores import acting_as, agent_option, common, existing_store, one_agent, said_again, url_of
+
+if TYPE_CHECKING:
+    from ..engine import Engine
+
+F = TypeVar("F", bound=Callable[..., Any])
+SHOWN = 20
+TEXT_CHARACTERS = 70
+
+
+def whose(command: F) -> F:
+    """The options that choose memories."""
+    for name, told in reversed(
+        [("about", "Only what is about this."), ("user", "Only of this user."), ("source", "Only from this source.")]
+    ):
+        command = click.option(f"--{name}", help=told)(command)
+    return command
+
+
+@click.group()
+def memory() -> None:
+    """Show, find, add and forget what agents know."""
+
+
+@contextmanager
+def _agent(url: str | None, agent: str | None) -> Iterator[Engine | None]:
+    with existing_store(url) as store:
+        found = one_agent(store, agent)
+    if found is None:
+        yield None
+        return
+    with acting_as(found[0], url_of(url)) as engine:
+        yield engine
+
+
+@memory.command("list")
+@whose
+@click.option("--kind", type=click.Choice(["semantic", "episodic", "procedural"]), help="Only of this kind.")
+@click.option("--all", "everything", is_flag=True, help="Also what was superseded, withdrawn, or is out of date.")
+@click.option("--limit", type=click.IntRange(min=0), default=SHOWN, show_default=True, help="How many; 0: all.")
+@agent_option
+@common
+def list_(
+    about: str | None,
+    user: str | None,
+    source: str | None,
+    kind: str | None,
+    everything: bool,
+    limit: int,
+    agent: str | None,
+    url: str | None,
+    as_json: bool,
+) -> int:
+    """List memories, the newest first."""
+    out = Output(as_json)
+    query = Query(about=about or "", user=user or "", source=source or "", kind=kind or "", all=everything)
+    with _agent(url, agent) as engine:
+        found = reading.listed(engine, query, limit or EVER) if engine is not None else []
+        _print(out, found, engine)
+    return 0
+
+
+@memory.command()
+@click.argument("question")
+@click.option("-k", type=click.IntRange(min=1), default=5, show_default=True, help="How many.")
+@whose
+@click.option("--as-of", metavar="TIME", help='What held then, such as "2026-05-31".')
+@agent_option
+@common
+def recall(
+    question: str,
+    k: int,
+    about: str | None,
+    user: str | None,
+    source: str | None,
+    as_of: str | None,
+    agent: str | None,
+    url: str | None,
+    as_json: bool,
+) -> int:
+    """Find the memories that answer a question best, and say why each was found."""
+    out = Output(as_json)
+    query = Query(question, k, about=about or "", user=user or "", source=source or "", as_of=_when(as_of, "--as-of"))
+    with _agent(url, agent) as engine:
+        found = drive_sync(engine.store, recalling(engine, query)) if engine is not None else []
+        _print(out, found, engine)
+    return 0
+
+
+@memory.command()
+@click.argument("id")
+@agent_option
+@common
+def show(id: str, agent: str | None, url: str | None, as_json: bool) -> int:
+    """Show one memory with all that is known of it."""
+    out = Output(as_json)
+    with _agent(url, agent) as engine:
+        found = reading.get(_must(engine), id)
+    if as_json:
+        out.json(_as_json(found))
+        return 0
+    out.line(clean(found.text), style="bold")
+    told = {
+        name: value for name, value in _as_json(found).items() if name != "text" and value not in ("", [], None, {})
+    }
+    out.table(("", ""), [(name, shown(value)) for name, value in told.items()])
+    return 0
+
+
+@memory.command()
+@click.argument("about")
+@click.option("--user", help="Only of this user.")
+@agent_option
+@common
+def history(about: str, user: str | None, agent: str | None, url: str | None, as_json: bool) -> int:
+    """Show all that was ever known about something, and what took its place."""
+    out = Output(as_json)
+    with _agent(url, agent) as engine:
+        found = reading.history(engine, about, user or "") if engine is not None else []
+    if as_json:
+        out.json([_as_json(it) for it in found])
+        return 0
+    rows = [(f"{it.valid_from:%Y-%m-%d}", _until(it), clean(it.text), _standing(it)) for it in found]
+    out.table(("FROM", "TO", "TEXT", ""), rows) if rows else out.line("nothing is known about it")
+    return 0
+
+
+@memory.command()
+@click.argument("text")
+@whose
+@click.option(
+    "--kind", type=click.Choice(["semantic", "episodic", "procedural"]), default="semantic", show_default=True
+)
+@click.option("--trust", type=click.FloatRange(0, 1), default=1.0, show_default=True, help="How far it is believed.")
+@click.option("--supersedes", metavar="ID", multiple=True, help="What it takes the place of.")
+@agent_option
+@common
+def remember(
+    text: str,
+    about: str | None,
+    user: str | None,
+    source: str | None,
+    kind: str,
+    trust: float,
+    supersedes: Sequence[str],
+    agent: str | None,
+    url: str | None,
+    as_json: bool,
+) -> int:
+    """Keep something that an agent is to know."""
+    out = Output(as_json)
+    wish = given.wish_of(
+        text, about=about, user=user, source=source, kind=kind, trust=trust, supersedes=supersedes, writer="cli"
+    )
+    with _agent(url, agent) as engine:
+        [made] = drive_sync(_must(engine).store, keeping.remember(_must(engine), [wish]))
+    out.json(_as_json(made)) if as_json else out.line(
+        f"{made.id}" + (f", {made.count} times" if made.count > 1 else "")
+    )
+    for other in made.contradicts if not as_json else ():
+        out.line(f"may contradict {other}: perdure memory show {other}")
+    return 0
+
+
+@memory.command()
+@click.argument("ids", nargs=-1, metavar="[ID]...")
+@whose
+@click.option("--everywhere", is_flag=True, help="Erase also messages, results and state that have the text.")
+@click.option("--yes", is_flag=True, help="Forget without asking.")
+@agent_option
+@common
+def forget(
+    ids: Sequence[str],
+    about: str | None,
+    user: str | None,
+    source: str | None,
+    everywhere: bool,
+    yes: bool,
+    agent: str | None,
+    url: str | None,
+    as_json: bool,
+) -> int:
+    """Erase memories for good: by ID, or all about something, of a user or from a source.
+
+    Shows what would go, and asks. Where there is nobody to ask, it only shows, unless you say --yes.
+    """
+    from ..workspace.redacting import redact
+
+    out = Output(as_json)
+    query = _chosen(tuple(ids), about, user, source)
+    with _agent(url, agent) as maybe:
+        engine = _must(maybe)
+        going = reading.listed(engine, query) if query is not None else [reading.get(engine, it) for it in ids]
+        if not as_json:
+            _print(out, going, engine)
+        if going and not yes and not _agreed(out, "forget", url, agent):
+            return 0
+        report = drive_sync(
+            engine.store,
+            forgetting.forget(engine, ids, query, everywhere=everywhere, redact=redact, reason="cli", by=None),
+        )
+    if as_json:
+        out.json(msgspec.to_builtins(report))
+        return 0
+    out.line(str(report))
+    for trace in (*report.erased, *report.elsewhere):
+        out.line(clean(f"  {'erased' if trace in report.erased else 'also in'} {trace}"))
+    for note in report.notes:
+        out.line(clean(note))
+    return 0
+
+
+@memory.command()
+@click.option("--source", help="What came from this source.")
+@click.option("--run", help="What a run has written.")
+@click.option("--since", metavar="TIME", help="Recorded since then; else ever.")
+@click.option("--yes", is_flag=True, help="Do it without asking.")
+@agent_option
+@common
+def rollback(
+    source: str | None, run: str | None, since: str | None, yes: bool, agent: str | None, url: str | None, as_json: bool
+) -> int:
+    """Undo what came from a bad source or run. It can still be read; what it had replaced counts again."""
+    if not source and not run:
+        raise click.UsageError("say whose: --source or --run")
+    out = Output(as_json)
+    bad = rolling.Bad(source or "", run or "", "", _when(since, "--since"))
+    with _agent(url, agent) as engine:
+        if not yes and not _agreed(out, "roll back", url, agent):
+            return 0
+        report = drive_sync(_must(engine).store, rolling.rollback(_must(engine), bad, "", None))
+    out.json(msgspec.to_builtins(report)) if as_json else out.line(str(report))
+    return 0
+
+
+@memory.command()
+@click.option("--older-than", metavar="AGE", default="7d", show_default=True, help="What happened that long ago.")
+@agent_option
+@common
+def consolidate(older_than: str, agent: str | None, url: str | None, as_json: bool) -> int:
+    """Make facts of what happened, week by week, without a model: what says most of all that was said."""
+    from ..durations import seconds_of
+
+    out, made = Output(as_json), list[Memory]()
+    with _agent(url, agent) as maybe:
+        engine = _must(maybe)
+        groups = consolidating.groups(engine, seconds_of(older_than, "--older-than"), "", "")
+        with out.progress("consolidating") as bar:
+            for number, group in enumerate(groups, start=1):
+                wishes = consolidating.wishes(group, consolidating.essence(group.texts))
+                made += drive_sync(engine.store, keeping.remember(engine, wishes))
+                bar(number, len(groups))
+        _print(out, made, engine)
+    return 0
+
+
+# -- printing ---------------------------------------------------------------------------------------------------------
+
+
+def _must(engine: Engine | None) -> Engine:
+    if engine is None:
+        raise click.UsageError("there is no agent in this store yet")
+    return engine
+
+
+def _chosen(ids: tuple[str, ...], about: str | None, user: str | None, source: str | None) -> Query | None:
+    try:
+        return given.chosen(ids or None, about=about, user=user, source=source)
+    except TypeError as error:
+        raise click.UsageError(
+            f"{error}".replace("about=, user=, source=, tags=", "--about, --user, --source")
+        ) from error
+
+
+def _when(text: str | None, option: str) -> int:
+    try:
+        return given.read_when(text, option)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+def _agreed(out: Output, what: str, url: str | None, agent: str | None) -> bool:
+    if out.as_json or not (is_terminal(sys.stdout) and sys.stdin.isatty()):
+        if not out.as_json:
+            out.line(clean(f"nothing was done; add --yes{said_again(url, agent)} to {what}"))
+        return False
+    return click.confirm(f"{what}?", default=False)
+
+
+def _print(out: Output, found: Sequence[Memory], engine: Engine | None) -> None:
+    if out.as_json:
+        out.json([_as_json(it) for it in found])
+        return
+    if not found or engine is None:
+        out.line("no memories")
+        return
+    now = engine.store.clock.wall_ms()
+    for it in found:
+        said = [it.kind, *(f"{name} {value}" for name, value in _facts(it) if value), ago(_ms(it), now), _standing(it)]
+        out.line(f"{it.id}  {_shortened(it.text)}", style="bold")
+        out.line(clean("    " + ", ".join(part for part in said if part)))
+        if isinstance(it, Recalled):
+            out.line(clean(f"    score {it.score:.2f}: {it.why}"))
+    out.line(counted(len(found), "memory", "memories"))
+
+
+def _shortened(text: str) -> str:
+    line = clean(" ".join(text.split()))
+    return line if len(line) <= TEXT_CHARACTERS else line[: TEXT_CHARACTERS - 1] + "…"
+
+
+def _facts(it: Memory) -> Iterator[tuple[str, object]]:
+    yield "about", it.about
+    yield "user", it.user
+    yield "source", it.source
+    yield "trust", "" if it.trust == 1 else f"{it.trust:g}"
+    yield "seen", "" if it.count == 1 else f"{it.count} times"
+
+
+def _ms(it: Memory) -> int:
+    return int(it.recorded.timestamp() * 1000)
+
+
+def _standing(it: Memory) -> str:
+    if it.withdrawn:
+        return "withdrawn"
+    if it.superseded_by:
+        return f"superseded by {it.superseded_by}"
+    return f"may contradict {', '.join(it.contradicts)}" if it.contradicts else ""
+
+
+def _until(it: Memory) -> str:
+    return f"{it.valid_to:%Y-%m-%d}" if it.valid_to is not None else ""
+
+
+def _as_json(it: Memory) -> dict[str, Any]:
+    told: dict[str, Any] = msgspec.to_builtins(it, enc_hook=repr)
+    return told
