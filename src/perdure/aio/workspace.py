@@ -58,7 +58,8 @@ class AsyncWorkspace(AsyncFace):
 
         >>> print(await workspace.bootstrap(budget=4000))
 
-        `.dropped` says what did not fit. Tokens are estimated, unless you give a function that counts those of a text.
+        `.dropped` says what did not fit. Tokens are counted with an installed tokeniser, else estimated, unless you
+        give a function that counts those of a text.
         """
         return await self._do(booted(self._engine, self._home, budget, tokens))
 

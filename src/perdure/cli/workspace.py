@@ -46,7 +46,8 @@ def bootstrap(budget: int, folder: str | None, agent: str | None, url: str | Non
     """Print what an agent reads when it wakes up, within a budget of tokens.
 
     Its identity first, then memory, the selected context, the logs of yesterday and today, active tasks, progress. The
-    files are brought in step before. What did not fit is said on standard error; tokens are estimated.
+    files are brought in step before. What did not fit is said on standard error. Tokens are counted with an installed
+    tokeniser, else estimated.
     """
     out = Output(as_json)
     # Who says which agent is meant gets what the journal has of it where there is no folder.
@@ -56,8 +57,7 @@ def bootstrap(budget: int, folder: str | None, agent: str | None, url: str | Non
         found = _done(engine, booted(engine, home, budget))
     if as_json:
         sections = [{name: getattr(it, name) for name in Section.__struct_fields__} for it in found.sections]
-        told = {"text": found.text, "tokens": found.tokens, "budget": found.budget, "dropped": found.dropped}
-        out.json({**told, "sections": sections})
+        out.json({**_shown(found), "sections": sections})
         return 0
     for line in found.text.split("\n"):
         print(clean(line))

@@ -13,8 +13,8 @@ from ..run.core import RunCore
 from ..run.requests import Protocol, Read
 from ..run.spoken import UNDO, Speech
 from ..run.writes import opened, read_messages, write
+from ..tokens import counter
 from .conversation import summary_of
-from .counting import counter
 from .heard import Heard
 from .refs import ref_to
 from .said import Text

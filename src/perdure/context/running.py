@@ -19,9 +19,8 @@ from ..run.requests import Protocol, Read
 from ..run.spoken import Speech
 from ..run.writes import opened, read_messages
 from ..runs import must_exist, summary_of
-from ..tokens import Tokens
+from ..tokens import Tokens, counter
 from .building import Piece, Wanted, compose
-from .counting import counter
 from .layout import Layout, read
 from .shown import Context
 from .sources import pieces_of

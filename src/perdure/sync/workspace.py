@@ -59,7 +59,8 @@ class Workspace(Face):
 
         >>> print(workspace.bootstrap(budget=4000))
 
-        `.dropped` says what did not fit. Tokens are estimated, unless you give a function that counts those of a text.
+        `.dropped` says what did not fit. Tokens are counted with an installed tokeniser, else estimated, unless you
+        give a function that counts those of a text.
         """
         return self._do(booted(self._engine, self._home, budget, tokens))
 

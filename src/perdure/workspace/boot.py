@@ -8,7 +8,7 @@ from enum import StrEnum
 
 import msgspec
 
-from ..tokens import Tokens, estimated
+from ..tokens import Tokens, counter
 from .documents import Shelf
 from .layout import (
     AGENTS,
@@ -74,25 +74,27 @@ class Bootstrap(msgspec.Struct, frozen=True):
 
     text: str
     tokens: int
-    """Of the text. An estimate, unless a tokeniser was given."""
     budget: int
     sections: tuple[Section, ...]
     dropped: tuple[str, ...] = ()
     """What did not fit, and how much of it."""
+    estimated: bool = True
+    """Whether tokens are estimated: no tokeniser was given, and none is installed."""
 
     def __str__(self) -> str:
         return self.text
 
     def __repr__(self) -> str:
         files = ", ".join(section.path for section in self.sections)
-        return f"<Bootstrap of {self.tokens} tokens, at most {self.budget}: {files}>"
+        about = "about " if self.estimated else ""
+        return f"<Bootstrap of {about}{self.tokens} tokens, at most {self.budget}: {files}>"
 
 
 def bootstrap(sections: Sequence[Section], budget: int = BUDGET, tokens: Tokens | None = None) -> Bootstrap:
     """As much of the sections as fits into so many tokens."""
     if type(budget) is not int or budget < 1:
         raise ValueError(f"budget={budget!r}: a number of tokens, from 1")
-    count = tokens or estimated
+    count, is_estimate = counter(tokens)
     fitted = _fitted(sections, budget, count)
     text = "\n".join(section.text for section in fitted if section.text)
     dropped = tuple(
@@ -100,12 +102,13 @@ def bootstrap(sections: Sequence[Section], budget: int = BUDGET, tokens: Tokens 
         for section in fitted
         if section.left_out
     )
-    return Bootstrap(text, count(text), budget, tuple(it for it in fitted if it.text), dropped)
+    shown = tuple(it for it in fitted if it.text)
+    return Bootstrap(text, count(text), budget, shown, dropped, is_estimate)
 
 
 def sections_of(shelf: Shelf, today: date, tokens: Tokens | None = None) -> tuple[Section, ...]:
     """The files that matter, whole, in the order in which they are read."""
-    count = tokens or estimated
+    count, _ = counter(tokens)
     documents = {path: it.text for path, it in shelf.documents.items() if it.text.strip()}
     wanted = [(SOUL, Part.IDENTITY), (USER, Part.USER), (AGENTS, Part.IDENTITY), (MEMORY, Part.MEMORY)]
     wanted += [(f"{CONTEXTS}/{shelf.context}.md", Part.CONTEXT)] if shelf.context else []
