@@ -20,6 +20,7 @@ from .comparison.standings import Crash, Standing
 from .failures import MeasurementFailed
 from .lab import PARKED, Lab, machine
 from .pages import write_pages
+from .recall.sections import SECTIONS as RECALL
 from .report import RESULTS, Report, save, save_savers, saved, saved_savers, show, to_json
 from .rows import Row
 from .savers.sections import SECTIONS as SAVERS
@@ -31,7 +32,7 @@ FAILED = 2
 INTERRUPTED = 130
 PIPE_COLUMNS = 150
 Found = Finding | SaverStanding
-SECTIONS: dict[str, Callable[[Lab], Iterator[Found]]] = {**OURS, **WORKERS, **comparison.SECTIONS, **SAVERS}
+SECTIONS: dict[str, Callable[[Lab], Iterator[Found]]] = {**OURS, **WORKERS, **comparison.SECTIONS, **SAVERS, **RECALL}
 
 
 def main() -> int:

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import re
 import sqlite3
+import tempfile
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from functools import cache
-
-import msgspec
+from importlib.util import find_spec
+from typing import Any
 
 from bench.recall.corpus import Corpus
-from perdure.memory import boards, fusion
-from perdure.memory.embedders import Embedder
-from perdure.memory.meaning import Local, Static
+from perdure import Agent
+from perdure.memory.meaning import Local
 
 Search = Callable[[str], list[int]]
 System = Callable[[Corpus, int], Search]
 
 
 def plain_fts5(corpus: Corpus, k: int) -> Search:
-    """SQLite's own full text search with its stemmer, as most programs have it."""
+    """SQLite's own full text search with its stemmer and BM25, as most programs have it."""
     base = sqlite3.connect(":memory:")
     base.execute("CREATE VIRTUAL TABLE memories USING fts5 (text, tokenize = 'porter unicode61')")
     rows = ((at, memory.text) for at, memory in enumerate(corpus.memories))
@@ -33,8 +34,26 @@ def plain_fts5(corpus: Corpus, k: int) -> Search:
     return search
 
 
+def chroma(corpus: Corpus, k: int) -> Search:
+    """Chroma as it comes, but for the model: its own is the same one, and is downloaded when it is first used."""
+    import chromadb  # type: ignore[import-not-found, unused-ignore]
+
+    made = chromadb.EphemeralClient().create_collection(corpus.name)
+    texts = [memory.text for memory in corpus.memories]
+    for start in range(0, len(texts), 500):
+        part = texts[start : start + 500]
+        numbers = [str(start + at) for at in range(len(part))]
+        made.add(ids=numbers, documents=part, embeddings=_local().embed(part).tolist())
+
+    def search(question: str) -> list[int]:
+        found = made.query(query_embeddings=_local().embed([question]).tolist(), n_results=k)
+        return [int(at) for at in found["ids"][0]]
+
+    return search
+
+
 def vectors_alone(corpus: Corpus, k: int) -> Search:
-    """MiniLM's vectors and nothing else: what Chroma and Mem0 give offline, compared exactly."""
+    """MiniLM's vectors and nothing else, compared exactly: the most that Chroma and Mem0 can give offline."""
     import numpy as np
 
     embedder = _local()
@@ -48,48 +67,33 @@ def vectors_alone(corpus: Corpus, k: int) -> Search:
     return search
 
 
-class Recall:
-    """Ours, at one of its three levels."""
+class Product:
+    """An agent that remembers every turn and recalls, at one of its three levels."""
 
-    def __init__(
-        self,
-        table: Callable[[], Static] | None = None,
-        embedder: Callable[[], Embedder] | None = None,
-        weight: float = fusion.MEANING,
-    ) -> None:
-        self._table = table
+    def __init__(self, embedder: str, **common: Any) -> None:
         self._embedder = embedder
-        self._weight = weight
+        self._common = common
 
     def __call__(self, corpus: Corpus, k: int) -> Search:
-        alike = self._table().alike if self._table else None
-        pieces = pieces_of(corpus)
-        scope = boards.Scope.of([piece for _, piece in pieces])
-        embedder = self._embedder() if self._embedder else None
-        table = embedder.embed([text for text, _ in pieces]) if embedder else None
+        folder = tempfile.TemporaryDirectory(prefix="perdure-recall-")
+        agent = Agent(corpus.name, store=f"sqlite:///{folder.name}/perdure.db", embedder=self._embedder)
+        agent.memory.remember_all(
+            [
+                {
+                    "text": it.text,
+                    "valid_from": datetime.combine(it.day, datetime.min.time(), UTC),
+                    "meta": {"at": at},
+                    "thread": f"session {it.thread}",
+                }
+                for at, it in enumerate(corpus.memories)
+            ],
+            kind="episodic",
+        )
 
-        def search(question: str) -> list[int]:
-            asked = fusion.question(question, corpus.today, alike)
-            there = [piece for _, piece in pieces]
-            if embedder is not None and table is not None:
-                near = (table @ embedder.embed([fusion.meant(asked, scope)])[0]).tolist()
-                there = [msgspec.structs.replace(it, likeness=like) for it, like in zip(there, near, strict=True)]
-            return [found.memory for found in fusion.rank(asked, there, scope, k, meaning=self._weight)]
+        def search(question: str, kept: object = folder) -> list[int]:
+            return [int(it.meta["at"]) for it in agent.memory.recall(question, k=k)]
 
         return search
-
-
-def pieces_of(corpus: Corpus) -> list[tuple[str, boards.Piece]]:
-    """Every memory, the long ones cut."""
-    made: list[tuple[str, boards.Piece]] = []
-    for at, it in enumerate(corpus.memories):
-        made += fusion.pieces(it.text, memory=at, place=len(made), day=it.day, thread=it.thread)
-    return made
-
-
-@cache
-def _static() -> Static:
-    return Static()
 
 
 @cache
@@ -98,17 +102,16 @@ def _local() -> Local:
 
 
 SYSTEMS: dict[str, System] = {
-    "plain FTS5": plain_fts5,
-    "MiniLM vectors, as Chroma": vectors_alone,
-    "words": Recall(),
-    "words + table": Recall(_static),
-    "words + table + its vectors": Recall(_static, _static, fusion.MEANING_OF_TABLE),
-    "words + table + MiniLM": Recall(_static, _local),
+    "plain FTS5 (BM25)": plain_fts5,
+    "MiniLM vectors, exact": vectors_alone,
+    "Chroma, MiniLM": chroma,
+    "Perdure, words alone": Product("words"),
+    "Perdure[memory]": Product("table"),
+    "Perdure[embed]": Product("minilm"),
 }
 
 
 def chosen(names: Sequence[str]) -> dict[str, System]:
-    """Those that are asked for, by their names; all when nothing is."""
-    if not names:
-        return SYSTEMS
-    return {name: it for name, it in SYSTEMS.items() if name in names}
+    """Those that are asked for, by their names; all that are installed when nothing is."""
+    there = {name: it for name, it in SYSTEMS.items() if it is not chroma or find_spec("chromadb") is not None}
+    return {name: it for name, it in there.items() if not names or name in names}

@@ -48,6 +48,8 @@ class Candidates(msgspec.Struct, frozen=True):
     memories: Sequence[str]
     """Their ids, by the numbers that the pieces have."""
     scope: Scope
+    sure: bool = True
+    """Whether each of them passes the filter: otherwise those that are chosen have to be looked at."""
 
 
 class Looking:
@@ -60,8 +62,8 @@ class Looking:
         self._narrow = narrow
         """Whether more is asked for than that a memory counts now."""
 
-    def found(self, embedder: Embedder | None) -> Candidates:
-        """What may be the answer."""
+    def found(self, embedder: Embedder | None, *, sure: bool = False) -> Candidates:
+        """What may be the answer. Most memories count, so that it is enough to look at the few that are chosen."""
         owner, store = self._engine.stream, self._engine.store
         scope = None if self._narrow else known(self._engine)
         ids: list[int] | None = None
@@ -72,7 +74,9 @@ class Looking:
             if len(ids) > RECALL_EXACT or not self._narrow:
                 ids = None
         scope = scope or known(self._engine)
-        return self._likely(scope, ids, self._beside(embedder, scope))
+        store.keep_warm()
+        beside = self._beside(embedder, scope)
+        return self._likely(scope, ids, beside, sure=sure or self._narrow)
 
     def _beside(self, embedder: Embedder | None, scope: Scope) -> Compared | None:
         if embedder is None:
@@ -88,13 +92,11 @@ class Looking:
         near = beside.of([it.id for it in stored]) if beside else {}
         return _candidates(made, stored, near, scope)
 
-    def _likely(self, scope: Scope, among: Sequence[int] | None, beside: Compared | None) -> Candidates:
+    def _likely(self, scope: Scope, among: Sequence[int] | None, beside: Compared | None, *, sure: bool) -> Candidates:
         wanted, factor = self._asked.wanted, 1
         while True:
             there = {it: (thread, place) for it, thread, place in self._places(scope, among, beside, factor)}
-            ranges = _json(list(_ranges(there.values())))
-            args = (self._engine.stream, ranges, *self._filters)
-            rows = self._engine.store.read("pieces_near", args)
+            rows = self._around(there.values(), among, sure=sure)
             passed = sum(1 for row in rows if row[0] in there)
             # A filter that leaves many may still leave few of the best: then it takes more of them.
             if among is not None or 2 * passed >= len(there) or passed >= RECALL_WORDS or factor >= _WIDER**4:
@@ -102,7 +104,16 @@ class Looking:
             factor *= _WIDER
         made, stored = arranged(rows, wanted)
         near = beside.of([it.id for it in stored]) if beside else {}
-        return _candidates(made, stored, near, scope)
+        return msgspec.structs.replace(_candidates(made, stored, near, scope), sure=sure)
+
+    def _around(self, places: Iterable[tuple[str, int]], among: Sequence[int] | None, *, sure: bool) -> Sequence[Row]:
+        """What was said there: what passes the filter, or else everything."""
+        store, args = self._engine.store, (self._engine.stream, _json(list(_ranges(places))))
+        if sure and among is None:
+            return store.read("pieces_near", (*args, *self._filters))
+        rows = store.read("pieces_around", args)
+        allowed = set(among or ())
+        return rows if among is None else [row for row in rows if row[0] in allowed]
 
     def _places(
         self, scope: Scope, among: Sequence[int] | None, beside: Compared | None, factor: int
@@ -117,8 +128,11 @@ class Looking:
         if not words:
             return []
         count = _HITS if among is not None else RECALL_WORDS * factor
-        rows = self._engine.store.read("pieces_with_words", (_json(words), count))
-        return _allowed(rows, among, RECALL_WORDS)
+        ids = [it for (it,) in self._engine.store.read("pieces_with_words", (_json(words), count))]
+        if among is not None:
+            allowed = set(among)
+            ids = [it for it in ids if it in allowed][:RECALL_WORDS]
+        return _allowed(self._engine.store.read("places_of_pieces", (_json(ids),)), None, count)
 
     def _words(self, scope: Scope) -> Iterator[tuple[str, int]]:
         """The rarest words, and what stands in for them, each with what it is worth."""

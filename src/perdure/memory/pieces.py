@@ -7,10 +7,11 @@ no view: a rebuild leaves it alone, and `reembedding.py` makes it anew from the 
 
 from __future__ import annotations
 
+import functools
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -109,15 +110,15 @@ def unindexed(owner: int, ids: Iterable[str]) -> list[Statement]:
     return [Statement("drop_pieces", (owner, which)) for which in ids]
 
 
-def arranged(rows: Iterable[Row], wanted: frozenset[str] | None) -> tuple[list[Piece], list[Stored]]:
+def arranged(rows: Sequence[Row], wanted: frozenset[str] | None) -> tuple[list[Piece], list[Stored]]:
     """Pieces as they are ranked, in the order of their threads, and what is stored of each; all terms, or some.
 
     Parts of one memory follow each other, and so do memories whose places do.
     """
-    stored = sorted((Stored(*row) for row in rows), key=lambda it: (it.thread, it.place, it.memory, it.part))
+    stored = [Stored(*row) for row in sorted(rows, key=_in_order)]
     made: list[Piece] = []
     numbers: dict[str, int] = {}
-    thread, place = 0, 0
+    thread = place = 0
     before: Stored | None = None
     for it in stored:
         if before is None or it.thread != before.thread:
@@ -129,11 +130,25 @@ def arranged(rows: Iterable[Row], wanted: frozenset[str] | None) -> tuple[list[P
     return made, stored
 
 
+_in_order = itemgetter(3, 4, 1, 2)
+_day = functools.lru_cache(maxsize=4096)(date.fromordinal)
+
+
 def _ranked(it: Stored, memory: int, place: int, thread: int, wanted: frozenset[str] | None) -> Piece:
     terms = it.terms.split()
-    counts = Counter(terms) if wanted is None else Counter([term for term in terms if term in wanted])
-    told = tuple(
-        Span(date.fromordinal(first), date.fromordinal(last), "", yearly)
-        for first, last, yearly in (msgspec.msgpack.decode(it.told) if len(it.told) > 1 else ())
-    )
-    return Piece(memory, place, thread, counts, it.length, it.asks / 1000, date.fromordinal(it.day), told)
+    if wanted is not None:
+        terms = [term for term in terms if term in wanted]
+    told = _told(it.told) if len(it.told) > 1 else ()
+    return Piece(memory, place, thread, _counted(terms), it.length, it.asks / 1000, _day(it.day), told)
+
+
+def _counted(terms: list[str]) -> dict[str, int]:
+    """A Counter, which takes ten times as long for so few."""
+    counts: dict[str, int] = {}
+    for term in terms:
+        counts[term] = counts.get(term, 0) + 1
+    return counts
+
+
+def _told(packed: bytes) -> tuple[Span, ...]:
+    return tuple(Span(_day(first), _day(last), "", yearly) for first, last, yearly in msgspec.msgpack.decode(packed))

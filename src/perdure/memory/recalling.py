@@ -9,8 +9,8 @@ import msgspec
 from ..clock import moment
 from ..run.requests import Protocol, Read
 from . import fusion
-from .boards import Found
-from .candidates import Looking
+from .boards import Found, Question
+from .candidates import Candidates, Looking
 from .embedders import table
 from .found import Memory, Query, Recalled, Why
 from .reading import by_id, filter_of, listed, together
@@ -18,6 +18,10 @@ from .reembedding import reader_in
 
 if TYPE_CHECKING:
     from ..engine import Engine
+
+
+_SPARE = 20
+"""So many more are chosen before it is looked whether they count."""
 
 
 def recall(engine: Engine, query: Query) -> Protocol[list[Recalled]]:
@@ -43,8 +47,21 @@ def _ranked(engine: Engine, query: Query) -> list[tuple[str, Found]]:
     today = moment(engine.store.clock.wall_ms()).date()
     asked = fusion.question(query.text, today, words.alike if words else None)
     filters = (query.about, *filter_of(engine, query))
-    found = Looking(engine, asked, filters, narrow=_narrow(query)).found(reader.embedder)
-    ranked = fusion.rank(asked, found.pieces, found.scope, query.k, meaning=reader.weight)
+    looking = Looking(engine, asked, filters, narrow=_narrow(query))
+    found = looking.found(reader.embedder)
+    if not found.sure:
+        likely = _chosen(found, asked, query.k + _SPARE, reader.weight)
+        ids = msgspec.json.encode([which for which, _ in likely]).decode()
+        passing = {which for (which,) in engine.store.read("memories_passing", (engine.stream, ids, *filters))}
+        sure = [it for it in likely if it[0] in passing][: query.k]
+        if len(sure) == query.k or len(likely) < query.k + _SPARE:
+            return sure
+        found = looking.found(reader.embedder, sure=True)
+    return _chosen(found, asked, query.k, reader.weight)
+
+
+def _chosen(found: Candidates, asked: Question, k: int, weight: float) -> list[tuple[str, Found]]:
+    ranked = fusion.rank(asked, found.pieces, found.scope, k, meaning=weight)
     return [(found.memories[it.memory], it) for it in ranked]
 
 

@@ -102,10 +102,13 @@ class FastTable:
 
     def best(self, products: Any, rows: list[int] | None, count: int) -> Iterable[int]:
         numpy = self._numpy
-        chosen = numpy.arange(len(products)) if rows is None else numpy.array(rows, dtype=int)
-        if count < len(chosen):
-            chosen = chosen[numpy.argpartition(-products[chosen], count)[:count]]
-        found: list[int] = chosen.tolist()
+        chosen = None if rows is None else numpy.array(rows, dtype=int)
+        looked_at = products if chosen is None else products[chosen]
+        if count < len(looked_at):
+            best = numpy.argpartition(looked_at, len(looked_at) - count)[len(looked_at) - count :]
+        else:
+            best = numpy.arange(len(looked_at))
+        found: list[int] = (best if chosen is None else chosen[best]).tolist()
         return found
 
 

@@ -201,6 +201,10 @@ class Store(ABC):
         """The same for many rows, which pass one by one and are not kept."""
         return consume(self.read(name, args))
 
+    def keep_warm(self) -> None:
+        """From now on the same places are read again and again, all over the store: more of it may stay in memory."""
+        self._must_be_open()
+
     def watch(self, stream: int) -> Callable[[], bool]:
         """Something to ask often: may a stream have got an answer since it was last asked? At first it may."""
         return lambda: True

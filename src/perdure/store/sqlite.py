@@ -42,6 +42,9 @@ _RETURNS = {name for name, named in sql.load("sqlite").items() if named.returns}
 READER_CACHE_PAGES = 64
 """Readers read a page once, in order: a large cache would only be memory to be made, which takes its time."""
 
+WARM_CACHE_PAGES = 16_000
+"""Unless the same ones are read again and again, all over the file: 64 MB at most, for each thread that does."""
+
 
 class SqliteStore(Store):
     """A file. Two processes may use it at once; two stores of one process on one file are better shared."""
@@ -62,6 +65,7 @@ class SqliteStore(Store):
         self._opened: list[apsw.Connection] = []
         weakref.finalize(self, disconnect_collected, self._opened).atexit = False
         self._readers: list[apsw.Connection] = []
+        self._reader_pages = READER_CACHE_PAGES
         self._watcher: apsw.Connection | None = None
         self._watch_lock = threading.Lock()
         self._writer_lock = threading.Lock()
@@ -111,6 +115,19 @@ class SqliteStore(Store):
             # SQLite can only say busy before the first row.
             return _pass_by(patiently(lambda: connection.execute(text, args)), consume)
         finally:
+            self._readers.append(connection)
+
+    def keep_warm(self) -> None:
+        if self._reader_pages == WARM_CACHE_PAGES:
+            return
+        self._reader_pages = WARM_CACHE_PAGES
+        with translate(self.path):
+            within(self._warm_readers)
+
+    def _warm_readers(self) -> None:
+        idle, self._readers = self._readers, []
+        for connection in idle:
+            connection.pragma("cache_size", WARM_CACHE_PAGES)
             self._readers.append(connection)
 
     def watch(self, stream: int) -> Callable[[], bool]:
@@ -294,7 +311,7 @@ class SqliteStore(Store):
 
     def _reader(self) -> apsw.Connection:
         connection = self._connect()
-        connection.pragma("cache_size", READER_CACHE_PAGES)
+        connection.pragma("cache_size", self._reader_pages)
         return connection
 
     def _connections(self) -> list[apsw.Connection]:

@@ -1835,14 +1835,29 @@ WHERE (:kind::text = '' OR m.kind = :kind::text) AND (:about::text = '' OR m.abo
     AND (m.valid_to = 0 OR m.valid_to > :moment::bigint OR (:past::bigint = 0 AND m.kind = 'episodic'))
     AND (:past::bigint = 0 OR m.valid_from <= :moment::bigint)));
 
+-- name: pieces_around(owner, ranges)
+-- What was said at some places, whatever has become of it; ranges are [thread, first, last] in JSON.
+SELECT p.id, p.memory, p.part, p.thread, p.place, p.length, p.asks, p.day, p.told, p.terms
+FROM jsonb_array_elements(:ranges::jsonb) AS it JOIN pieces AS p ON p.owner = :owner::bigint AND p.thread = it ->> 0
+    AND p.place BETWEEN (it ->> 1)::bigint AND (it ->> 2)::bigint;
+
+-- name: memories_passing(owner, ids, about, kind, person, source, run, min_trust, since, until, tags, all, known, moment, past)
+-- Which of some memories pass a filter; ids are a list in JSON.
+SELECT m.id FROM memories AS m
+WHERE m.owner = :owner AND m.id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb))) AND (:kind::text = '' OR m.kind = :kind::text) AND (:about::text = '' OR m.about = :about::text)
+  AND (:person::text = '' OR m.person = :person::text) AND (:source::text = '' OR m.source = :source::text)
+  AND (:run::text = '' OR m.run = :run::text) AND m.trust >= :min_trust::double precision
+  AND m.valid_from >= :since::bigint AND m.valid_from < :until::bigint AND (:tags::text = '[]' OR m.tags::jsonb @> :tags::jsonb)
+  AND (:all::bigint = 1 OR (m.recorded <= :known::bigint AND (m.ended = 0 OR m.ended > :known::bigint OR m.replaced > :moment::bigint)
+    AND (m.expires = 0 OR m.expires > :moment::bigint)
+    AND (m.valid_to = 0 OR m.valid_to > :moment::bigint OR (:past::bigint = 0 AND m.kind = 'episodic'))
+    AND (:past::bigint = 0 OR m.valid_from <= :moment::bigint)));
+
 -- name: pieces_with_words(words, count)
 -- Those that have some of these words, the best first; words are [word, what it is worth] in JSON.
-SELECT p.id, p.thread, p.place FROM (
-    SELECT had.id AS piece, sum((it ->> 1)::bigint) AS worth
-    FROM jsonb_array_elements(:words::jsonb) AS it
-    JOIN pieces AS had ON had.words @@ ('''' || (it ->> 0) || '''')::tsquery
-    GROUP BY 1 ORDER BY 2 DESC, 1 DESC LIMIT :count::bigint) AS best
-JOIN pieces AS p ON p.id = best.piece ORDER BY best.worth DESC, p.id DESC;
+SELECT p.id FROM jsonb_array_elements(:words::jsonb) AS it
+JOIN pieces AS p ON p.words @@ ('''' || (it ->> 0) || '''')::tsquery
+GROUP BY 1 ORDER BY sum((it ->> 1)::bigint) DESC, 1 DESC LIMIT :count::bigint;
 
 -- name: pieces_of_days(owner, first, last, count)
 -- What was said between two days, the first ones first.

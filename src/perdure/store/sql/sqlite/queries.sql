@@ -1751,13 +1751,29 @@ WHERE (:kind = '' OR m.kind = :kind) AND (:about = '' OR m.about = :about) AND (
     AND (m.valid_to = 0 OR m.valid_to > :moment OR (:past = 0 AND m.kind = 'episodic'))
     AND (:past = 0 OR m.valid_from <= :moment)));
 
+-- name: pieces_around(owner, ranges)
+-- What was said at some places, whatever has become of it; ranges are [thread, first, last] in JSON.
+SELECT p.id, p.memory, p.part, p.thread, p.place, p.length, p.asks, p.day, p.told, p.terms
+FROM json_each(:ranges) AS it CROSS JOIN pieces AS p ON p.owner = :owner AND p.thread = json_extract(it.value, '$[0]')
+    AND p.place BETWEEN json_extract(it.value, '$[1]') AND json_extract(it.value, '$[2]');
+
+-- name: memories_passing(owner, ids, about, kind, person, source, run, min_trust, since, until, tags, all, known, moment, past)
+-- Which of some memories pass a filter; ids are a list in JSON.
+SELECT m.id FROM memories AS m
+WHERE m.owner = :owner AND m.id IN (SELECT value FROM json_each(:ids)) AND (:kind = '' OR m.kind = :kind) AND (:about = '' OR m.about = :about) AND (:person = '' OR m.person = :person)
+  AND (:source = '' OR m.source = :source) AND (:run = '' OR m.run = :run) AND m.trust >= :min_trust
+  AND m.valid_from >= :since AND m.valid_from < :until AND (:tags = '[]' OR NOT EXISTS (SELECT 1 FROM json_each(:tags) AS wanted
+    WHERE NOT EXISTS (SELECT 1 FROM json_each(m.tags) AS had WHERE had.value = wanted.value)))
+  AND (:all = 1 OR (m.recorded <= :known AND (m.ended = 0 OR m.ended > :known OR m.replaced > :moment)
+    AND (m.expires = 0 OR m.expires > :moment)
+    AND (m.valid_to = 0 OR m.valid_to > :moment OR (:past = 0 AND m.kind = 'episodic'))
+    AND (:past = 0 OR m.valid_from <= :moment)));
+
 -- name: pieces_with_words(words, count)
 -- Those that have some of these words, the best first; words are [word, what it is worth] in JSON.
-SELECT p.id, p.thread, p.place FROM (
-    SELECT piece_words.rowid AS piece, sum(json_extract(it.value, '$[1]')) AS worth
-    FROM json_each(:words) AS it CROSS JOIN piece_words ON piece_words MATCH '"' || json_extract(it.value, '$[0]') || '"'
-    GROUP BY 1 ORDER BY 2 DESC, 1 DESC LIMIT :count) AS best
-CROSS JOIN pieces AS p ON p.id = best.piece ORDER BY best.worth DESC, p.id DESC;
+SELECT piece_words.rowid
+FROM json_each(:words) AS it CROSS JOIN piece_words ON piece_words MATCH '"' || json_extract(it.value, '$[0]') || '"'
+GROUP BY 1 ORDER BY sum(json_extract(it.value, '$[1]')) DESC, 1 DESC LIMIT :count;
 
 -- name: pieces_of_days(owner, first, last, count)
 -- What was said between two days, the first ones first.
