@@ -186,8 +186,8 @@ RECALL_ALL = 2000
 RECALL_EXACT = 20_000
 """Pieces that a filter may leave for their vectors to be compared one by one."""
 
-RECALL_WORDS = 100
-RECALL_MEANING = 50
+RECALL_WORDS = 60
+RECALL_MEANING = 30
 """Likely ones because of their words, and because of their meaning."""
 
 CANDIDATES = 500

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from contextlib import closing
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +82,39 @@ def test_it_says_why(store_url: str) -> None:
         )  # fmt: skip
         assert first.why.meaning > 0.5 and first.why.event == f"entry {first.entry[1]} of stream {first.entry[0]}"
         assert "neighbours have violin" in str(first.why)
+
+
+def test_what_others_have_forgotten_is_left_out_and_what_is_new_is_found(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(candidates, "RECALL_ALL", 10)
+    monkeypatch.setattr(candidates, "RECALL_MEANING", 5)
+    with closing(Agent("a", store=store_url, embedder=by_letters)) as agent:
+        agent.memory.remember_all(said(60), kind="episodic")
+        agent.memory.remember_all([f"Zanzibar number {n}" for n in range(20)], user="zoe", kind="episodic")
+        assert {it.user for it in agent.memory.recall("Zanzibar number")} == {"zoe"}
+        agent.memory.forget(user="zoe")
+        assert {it.user for it in agent.memory.recall("Zanzibar number 3")} <= {"ann", "bo"}
+        agent.memory.remember("A word that nobody has said: quokka")
+        assert agent.memory.recall("quokka")[0].why.words == ("quokka",)
+
+
+def test_what_was_said_around_it_is_for_the_same_eyes(store_url: str) -> None:
+    with closing(Agent("a", store=store_url)) as agent:
+        for user, trust in (("bo", 1.0), ("ann", 1.0), ("ann", 0.1)):
+            agent.memory.remember(f"{user} sees a lantern", user=user, trust=trust, kind="episodic", thread="one")
+        [found] = agent.memory.recall("lantern", user="ann", min_trust=0.5, around=2)
+        assert (found.text, found.around) == ("ann sees a lantern", ())
+        assert len(agent.memory.recall("lantern", k=1, around=2)[0].around) == 2
+
+
+def test_a_time_that_is_asked_for_is_no_word(store_url: str) -> None:
+    with closing(Agent("a", store=store_url, embedder="table")) as agent:
+        for days, text in ((1, "Lunch with Maria at the harbour"), (9, "Saw the dentist"), (190, "We went hiking")):
+            agent.memory.remember(text, kind="episodic", valid_from=datetime.now(UTC) - timedelta(days))
+        assert agent.memory.recall("what happened yesterday?")[0].text == "Lunch with Maria at the harbour"
+        [first, *_] = agent.memory.recall("a trip on foot")
+        assert (first.why.words, first.text) == ((), "We went hiking") and any(" ~ " in it for it in first.why.alike)
 
 
 def test_another_model_reads_everything_and_is_never_compared_with_the_one_before(store_url: str) -> None:

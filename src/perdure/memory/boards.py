@@ -103,6 +103,8 @@ class Found(msgspec.Struct, frozen=True):
     """Terms that those around it have."""
     time: float
     meaning: float
+    alike: tuple[tuple[str, str], ...] = ()
+    """Terms that it does not have, and what it has that stands in for each."""
 
 
 class Board(Protocol):
@@ -155,7 +157,12 @@ class _Started:
     def _said(self, at: int, score: float, own: Sequence[str], lent: Sequence[str]) -> Found:
         piece, asked = self.pieces[at], self._asked
         time = closeness(asked.spans, piece.day, piece.told) if asked.spans else 0.0
-        return Found(piece.memory, score, tuple(own), tuple(lent), time, piece.likeness)
+        itself = tuple(term for term in own if term in piece.counts)
+        alike = tuple((term, self._in_place_of(term, piece)) for term in own if term not in piece.counts)
+        return Found(piece.memory, score, itself, tuple(lent), time, piece.likeness, alike)
+
+    def _in_place_of(self, term: str, piece: Piece) -> str:
+        return max((worth, other) for other, worth in self._sources(term) if other in piece.counts)[1]
 
 
 class PlainBoard(_Started):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..engine import Engine
     from .boards import Piece
 
-_HITS = 6000
+_HITS, _HITS_FILTERED = 2000, 6000
 """Pieces that are looked at because of their words: the rarest words first, until there are so many."""
 
 _RARE, _RARE_STAND_IN = 0.05, 0.02
@@ -36,6 +36,7 @@ _STAND_INS = 3
 _LATE_DAYS = 10
 _OF_DAYS = 60
 _WIDER = 4
+_TRIES = 12
 
 Place = tuple[int, str, int]
 """A piece, its thread and its place there."""
@@ -124,30 +125,33 @@ class Looking:
         yield from self._by_time(among, factor)
 
     def _by_words(self, scope: Scope, among: Sequence[int] | None, factor: int) -> list[Place]:
-        words = list(self._words(scope))
+        words = list(self._words(scope, _HITS if among is None else _HITS_FILTERED))
         if not words:
             return []
-        count = _HITS if among is not None else RECALL_WORDS * factor
+        count = _HITS_FILTERED if among is not None else RECALL_WORDS * factor
         ids = [it for (it,) in self._engine.store.read("pieces_with_words", (_json(words), count))]
         if among is not None:
             allowed = set(among)
             ids = [it for it in ids if it in allowed][:RECALL_WORDS]
         return _allowed(self._engine.store.read("places_of_pieces", (_json(ids),)), None, count)
 
-    def _words(self, scope: Scope) -> Iterator[tuple[str, int]]:
+    def _words(self, scope: Scope, most: int) -> Iterator[tuple[str, int]]:
         """The rarest words, and what stands in for them, each with what it is worth."""
         owner, hits = self._engine.stream, 0
         for worth, term in sorted(self._worths(scope), reverse=True):
-            if hits and hits + scope.having[term] > _HITS:
+            having = scope.having.get(term, 1)
+            if hits and hits + having > most:
                 continue
-            hits += scope.having[term]
+            hits += having
             yield f"k{owner}x{term}", round(1000 * worth)
 
     def _worths(self, scope: Scope) -> Iterator[tuple[float, str]]:
         asked, most = self._asked, max(scope.total, 1)
-        there = [term for term in asked.terms if scope.having.get(term)]
-        rare = [term for term in there if scope.having[term] <= _RARE * most]
-        for term in rare or sorted(there, key=lambda it: scope.having[it])[:1]:
+        # One that is not known may be the newest of all.
+        having = {term: scope.having.get(term, 1) for term in asked.terms}
+        there = list(having)
+        rare = [term for term in there if having[term] <= max(_RARE * most, 1)]
+        for term in rare or sorted(there, key=having.__getitem__)[:1]:
             yield scope.rarity(term), term
         for term in there:
             if scope.common(term):
@@ -157,16 +161,18 @@ class Looking:
                 yield share * min(scope.rarity(term), scope.rarity(other)), other
 
     def _by_meaning(self, beside: Compared, among: Sequence[int] | None, factor: int) -> list[Place]:
-        store, count = self._engine.store, RECALL_MEANING * factor
-        while True:
+        store, count, rows = self._engine.store, RECALL_MEANING * factor, list[Row]()
+        for _ in range(_TRIES):
             ids = beside.best(count, among)
-            rows: list[Row] = store.read("places_of_pieces", (_json(ids),))
+            rows = store.read("places_of_pieces", (_json(ids),))
             beside.gone(set(ids) - {row[0] for row in rows})
             if 2 * len(rows) >= len(ids):
-                return _allowed(rows, None, count)
+                break
+            count *= 2  # most of them were forgotten by others: this process hears of it now
+        return _allowed(rows, None, count)
 
     def _by_time(self, among: Sequence[int] | None, factor: int) -> Iterator[Place]:
-        count = _HITS if among is not None else _OF_DAYS * factor
+        count = _HITS_FILTERED if among is not None else _OF_DAYS * factor
         for span in self._asked.spans:
             days = (span.first.toordinal(), span.last.toordinal() + _LATE_DAYS)
             rows = self._engine.store.read("pieces_of_days", (self._engine.stream, *days, count))

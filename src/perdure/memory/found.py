@@ -118,7 +118,7 @@ class Why(msgspec.Struct, frozen=True):
     """Why a memory was found: what each signal brought."""
 
     words: tuple[str, ...] = ()
-    """Words of the question that it has, as they are looked for."""
+    """Words of the question that it has."""
     neighbours: tuple[str, ...] = ()
     """Words that what was said just before or after it has."""
     time: float = 0.0
@@ -127,9 +127,12 @@ class Why(msgspec.Struct, frozen=True):
     """How near its meaning is: 1 is the same."""
     event: str = ""
     """The entry of the journal that it came from."""
+    alike: tuple[str, ...] = ()
+    """Words of the question that it has in other words: `vehicle ~ car`."""
 
     def __str__(self) -> str:
         parts = [f"words {', '.join(self.words)}"] if self.words else []
+        parts += [f"alike {', '.join(self.alike)}"] if self.alike else []
         parts += [f"neighbours have {', '.join(self.neighbours)}"] if self.neighbours else []
         parts += [f"meaning {self.meaning:.2f}"] if self.meaning else []
         parts += [f"time {self.time:.2f}"] if self.time else []

@@ -47,6 +47,9 @@ MEANING = 0.8
 MEANING_OF_TABLE = 0.3
 """A network's vectors, and those of the table in the box, which stands in for single words already."""
 
+_OF_ANY_TIME = frozenset({"happen", "last", "next", "time", "dai"})
+"""What is asked of a time says nothing more than that: what happened last Tuesday?"""
+
 Alike = Callable[[str], Iterable[tuple[str, float]]]
 """From a term to others and how near they are, the nearest first."""
 
@@ -55,13 +58,14 @@ _ONE_WORD = re.compile(r"\w+(?:['’]s\b)?")
 
 
 def question(text: str, today: date, alike: Alike | None = None) -> Question:
-    """Takes a question apart. What the calendar names is looked for as a time, and not as words too."""
+    """Takes a question apart. What is understood as a time is not looked for as words too."""
     found = spans(text, today)
     rest = text
     for span in found:
-        if span.fixed:
-            rest = rest.replace(span.text, " ", 1)
+        rest = rest.replace(span.text, " ", 1)
     asked = tuple(dict.fromkeys(terms(rest)))
+    if found:
+        asked = tuple(term for term in asked if term not in _OF_ANY_TIME)
     others = {term: tuple(_near(term, alike, asked)) for term in asked} if alike else {}
     return Question(text, asked, tuple(found), others)
 

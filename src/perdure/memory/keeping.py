@@ -17,6 +17,7 @@ from ..run.open_stream import in_the_open
 from ..run.requests import Protocol, Read
 from ..run.scope import current
 from . import pieces
+from .embedders import embedder_in
 from .facts import Judge, sketch_of
 from .found import TRUSTED, Memory
 from .given import Wish
@@ -54,9 +55,11 @@ def asked(engine: Engine, wishes: Sequence[Wish]) -> list[Keep]:
     engine.ensure_agent()
     named_ids = [which for wish in wishes for which in (*wish.supersedes, *wish.derived_from)]
     known = by_id(engine, named_ids) if named_ids else {}
+    now = engine.store.clock.wall_ms()
+    cuts = pieces.cut_all(embedder_in(engine), [(wish.text, wish.valid_from or now) for wish in wishes])
     return [
-        _keep(engine, wish, _found(engine, wish.supersedes, known), _found(engine, wish.derived_from, known))
-        for wish in wishes
+        _keep(engine, wish, cut, _found(engine, wish.supersedes, known), _found(engine, wish.derived_from, known))
+        for wish, cut in zip(wishes, cuts, strict=True)
     ]
 
 
@@ -67,7 +70,9 @@ def _found(engine: Engine, ids: Sequence[str], known: Mapping[str, Memory]) -> l
     return [known[which] for which in ids]
 
 
-def _keep(engine: Engine, wish: Wish, replaced: Sequence[Memory], origins: Sequence[Memory]) -> Keep:
+def _keep(
+    engine: Engine, wish: Wish, cut: pieces.Pieces, replaced: Sequence[Memory], origins: Sequence[Memory]
+) -> Keep:
     store, frame = engine.store, current()
     run = frame.run.id if frame is not None and frame.run.store is store else ""
     now = store.clock.wall_ms()
@@ -104,7 +109,6 @@ def _keep(engine: Engine, wish: Wish, replaced: Sequence[Memory], origins: Seque
         place,
         sketch,
     )
-    cut = pieces.cut(engine, wish.text, kept.valid_from)
     judge = Judge(wish.text, wish.about, trust, sketch)
     return Keep(kept, (*made, *more), judge, lambda it: pieces.indexed(it, cut), compares=wish.kind != "episodic")
 

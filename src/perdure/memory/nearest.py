@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from ..engine import Engine
 
 
+_GONE = 0
+"""In the place of a piece that was erased."""
+
+
 class Compared(Protocol):
     """A question beside the vectors of one model."""
 
@@ -75,7 +79,7 @@ class Matrix:
         """The pieces with the largest products."""
         with self._lock:
             rows = None if among is None else [self._rows[it] for it in among if it in self._rows]
-            chosen = [it for it in self._table.best(products, rows, count) if it < len(products)]
+            chosen = [it for it in self._table.best(products, rows, count) if self._pieces[it] != _GONE]
             return [self._pieces[it] for it in sorted(chosen, key=lambda row: -products[row])]
 
     def of(self, products: Any, ids: Sequence[int]) -> dict[int, float]:
@@ -83,12 +87,15 @@ class Matrix:
         rows = [(it, self._rows.get(it, -1)) for it in ids]
         return {it: float(products[row]) for it, row in rows if 0 <= row < len(products)}
 
-    def gone(self, ids: Iterable[int], size: int) -> None:
-        """What is not there any more is near to nothing."""
+    def gone(self, products: Any, ids: Iterable[int], size: int) -> None:
+        """What is not there any more is near to nothing, now and later."""
         with self._lock:
             for it in ids:
-                if it in self._rows:
-                    self._table.put(self._rows[it], bytes(size))
+                row = self._rows.get(it)
+                if row is not None and self._pieces[row] != _GONE:
+                    self._pieces[row] = _GONE
+                    self._table.put(row, bytes(size))
+                    products[row] = -1.0
 
     def _catch_up(self, store: Store) -> None:
         # What is written between the two is read now, and once more the next time.
@@ -115,7 +122,7 @@ class _InMemory:
         return self._matrix.of(self._products, ids)
 
     def gone(self, ids: Iterable[int]) -> None:
-        self._matrix.gone(ids, self._size)
+        self._matrix.gone(self._products, ids, self._size)
 
 
 class _ByStore:

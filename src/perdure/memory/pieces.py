@@ -67,16 +67,16 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
 
 def cut(engine: Engine, text: str, at: int) -> Pieces:
     """Prepare a text that is of a time, in milliseconds."""
-    return cut_by(embedder_in(engine), text, at)
+    return cut_all(embedder_in(engine), [(text, at)])[0]
 
 
-def cut_by(embedder: Embedder | None, text: str, at: int) -> Pieces:
-    """The same with a model, or with none."""
-    day = _said_on(text, moment(at).date())
-    found = fusion.pieces(text, memory=0, place=0, day=day)
-    vectors: Sequence[Floats | None] = read(embedder, [part for part, _ in found]) if embedder else [None] * len(found)
-    parts = tuple(_part(piece, vector) for (_, piece), vector in zip(found, vectors, strict=True))
-    return Pieces(parts, embedder.id if embedder else "")
+def cut_all(embedder: Embedder | None, texts: Sequence[tuple[str, int]]) -> list[Pieces]:
+    """Many texts, each with its time, which a model reads at once; or none does."""
+    found = [fusion.pieces(text, memory=0, place=0, day=_said_on(text, moment(at).date())) for text, at in texts]
+    every = [part for one in found for part, _ in one]
+    vectors: Iterator[Floats | None] = iter(read(embedder, every) if embedder and every else [None] * len(every))
+    named = embedder.id if embedder else ""
+    return [Pieces(tuple(_part(piece, next(vectors)) for _, piece in one), named) for one in found]
 
 
 def _said_on(text: str, day: date) -> date:

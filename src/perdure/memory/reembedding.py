@@ -158,13 +158,14 @@ def _total(engine: Engine) -> int:
 
 def _write(engine: Engine, embedder: Embedder | None, ids: Sequence[str]) -> int:
     there = by_id(engine, ids)
-    puts = [put for it in there.values() for put in _puts(engine, embedder, it)]
+    texts = [(it.text, round(it.valid_from.timestamp() * 1000)) for it in there.values()]
+    cuts = zip(there.values(), pieces.cut_all(embedder, texts), strict=True)
+    puts = [put for it, cut in cuts for put in _puts(engine, it, cut)]
     engine.store.submit(_Write(puts))
     return len(there)
 
 
-def _puts(engine: Engine, embedder: Embedder | None, it: Memory) -> list[Statement]:
-    cut = pieces.cut_by(embedder, it.text, round(it.valid_from.timestamp() * 1000))
+def _puts(engine: Engine, it: Memory, cut: pieces.Pieces) -> list[Statement]:
     return list(pieces.puts("put_missing_piece", engine.stream, it.id, (it.thread, it.place), cut))
 
 
