@@ -13,6 +13,8 @@ from .branches.comparing import RunDiff, StepChange
 from .branches.forks import Fork
 from .checkpoints import CheckpointInfo
 from .codec.restored import Restored
+from .context.compacting import Compaction
+from .context.shown import Context
 from .events.reading import Event
 from .handoff import Handoff
 from .handoff.desk import AgentHandoff
@@ -43,6 +45,8 @@ __all__ = [
     "Bootstrap",
     "Change",
     "CheckpointInfo",
+    "Compaction",
+    "Context",
     "EffectInDoubt",
     "Event",
     "FileVersion",

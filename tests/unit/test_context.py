@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -72,7 +73,13 @@ def words(count: int, salt: object) -> str:
     return " ".join(f"w{salt}x{number}" if number % 9 == 0 else "plain" for number in range(count))
 
 
-FILES = (Piece("identity", words(300, "me"), "SOUL.md"), Piece("days", words(200, "day")))
+def files(turn: int) -> tuple[Piece, ...]:
+    """Who it is, and a log that is another one each time."""
+    return Piece("identity", words(300, "me"), "SOUL.md"), Piece("days", words(100 + turn % 5 * 20, f"day{turn}"))
+
+
+def no_files(turn: int) -> tuple[Piece, ...]:
+    return ()
 
 
 @st.composite
@@ -101,11 +108,11 @@ def turns(draw: st.DrawFn) -> list[list[Message]]:
 def test_a_context_fits_keeps_what_must_stay_and_begins_as_the_last_one_did(
     said: list[list[Message]], budget: int, filed: bool
 ) -> None:
-    follows(said, budget, FILES if filed else ())
+    follows(said, budget, files if filed else no_files)
 
 
-@pytest.mark.parametrize("pieces", [(), FILES], ids=["alone", "with files"])
-def test_a_long_conversation_of_all_kinds(pieces: tuple[Piece, ...]) -> None:
+@pytest.mark.parametrize("pieces", [no_files, files])
+def test_a_long_conversation_of_all_kinds(pieces: Callable[[int], tuple[Piece, ...]]) -> None:
     said: list[list[Message]] = []
     for number in range(60):
         said.append([{"role": "user", "content": words(1 + number % 7 * 20, number), "pinned": number % 20 == 3}])
@@ -114,12 +121,13 @@ def test_a_long_conversation_of_all_kinds(pieces: tuple[Piece, ...]) -> None:
     assert follows(said, 2000, pieces).steps > 3
 
 
-def follows(said: list[list[Message]], budget: int, pieces: tuple[Piece, ...]) -> Context:
+def follows(said: list[list[Message]], budget: int, pieces: Callable[[int], tuple[Piece, ...]]) -> Context:
     """Turn by turn, everything holds that is promised."""
-    stage, before = Stage(), None
-    for turn in said:
+    stage, before, rooms = Stage(), None, set[int]()
+    for number, turn in enumerate(said):
         stage.say(*turn)
-        context = stage.context(budget, pieces=pieces)
+        context = stage.context(budget, pieces=pieces(number))
+        rooms.add(context.sections["conversation"].room)
         messages = context.openai()
         assert context.tokens <= budget
         assert sum(map(size, messages)) <= budget
@@ -132,10 +140,11 @@ def follows(said: list[list[Message]], budget: int, pieces: tuple[Piece, ...]) -
         if before is not None and _moved(context) == _moved(before):
             stay = before.openai()[: before.stable]
             assert messages[: len(stay)] == stay
-            assert before.stable >= (1 if pieces else len(before))
+            assert before.stable >= (1 if pieces(0) else len(before))
         before = context
     assert before is not None
-    assert before.openai() == stage.context(budget, anew=True, pieces=pieces).openai()
+    assert len(rooms) <= 4, "what changes beside the conversation seldom moves it"
+    assert before.openai() == stage.context(budget, anew=True, pieces=pieces(len(said) - 1)).openai()
     return before
 
 

@@ -23,8 +23,9 @@ to a half as three fourths, and a longer one as all: what others get from it cha
 GRAIN = 24
 """The room of the conversation is a multiple of this part of the budget: a longer log must not move it each time."""
 
-CHANGES = 10
-"""What changes from turn to turn takes tenths of the budget, so that the conversation need not make way each time."""
+CHANGES = (0.05, 0.12, 0.25, 0.5)
+"""What changes from turn to turn takes one of these parts of the budget: a log that grows, or other memories, must not
+move the conversation each time."""
 
 BEFORE = "The program has put this here for you to know. The user has not said it."
 
@@ -84,8 +85,9 @@ def _rounded(talk: Talk, budget: int) -> int:
 
 def _room(budget: int, before: int, beside: int) -> int:
     """What the conversation has: the budget without the others, in grains."""
-    tenth, grain = max(1, budget // CHANGES), max(1, budget // GRAIN)
-    roomy = budget - before - -(-beside // tenth) * tenth
+    grain = max(1, budget // GRAIN)
+    reserved = next((int(budget * share) for share in CHANGES if beside <= int(budget * share)), beside)
+    roomy = budget - before - (reserved if beside else 0)
     left = roomy if roomy >= budget // 4 else budget - before - beside
     return left // grain * grain if left >= 4 * grain else max(0, left)
 

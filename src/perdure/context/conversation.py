@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from .heard import Heard, short
 from .masking import MESSAGE_TOKENS, size_exactly
@@ -88,20 +88,21 @@ class Shown:
 def summary_of(talk: Talk, gone: Sequence[Heard], ref: str, room: int) -> str:
     """Messages in a few lines, made without a model: what it began with, the latest of them, and where all are."""
     head = headed(len(gone), ref)
-    began, left = _fitting(_began(talk, gone), room - talk.count(head), talk)
-    latest = (line for it in reversed(gone) for line in reversed(_lines(talk, it)) if not line.startswith(_BEGAN))
+    first = next((it for it in gone if it.item.covers is not None or (it.role == "user" and not it.results)), None)
+    began, left = _fitting(_began(talk, first) if first is not None else (), room - talk.count(head), talk)
+    rest = [it for it in gone if it is not first or it.item.covers is not None]
+    latest = (line for it in reversed(rest) for line in reversed(_lines(talk, it)) if not line.startswith(_BEGAN))
     return "\n".join([head, *began, *reversed(_fitting(latest, left, talk)[0])])
 
 
 _BEGAN = "- It began with:"
 
 
-def _began(talk: Talk, gone: Sequence[Heard]) -> Iterator[str]:
-    """What the user said first, which is mostly what it is all about."""
-    if gone[0].item.covers is not None:
-        yield from (line for line in _lines(talk, gone[0]) if line.startswith(_BEGAN))
-    elif first := next((it for it in gone if it.role == "user" and not it.results), None):
-        yield f"{_BEGAN} {short(first.read(talk.load).text, FIRST_CHARACTERS)}"
+def _began(talk: Talk, first: Heard) -> list[str]:
+    """What the user said first, which is mostly what it is all about; an earlier summary has it."""
+    if first.item.covers is not None:
+        return [line for line in _lines(talk, first) if line.startswith(_BEGAN)]
+    return [f"{_BEGAN} {short(first.read(talk.load).text, FIRST_CHARACTERS)}"]
 
 
 def _lines(talk: Talk, it: Heard) -> list[str]:
