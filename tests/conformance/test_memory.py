@@ -108,7 +108,9 @@ def test_a_memory_lands_with_its_step_or_not_at_all(store_url: str) -> None:
         @agent.step
         def read() -> str:
             agent.memory.remember("It rained", kind="episodic")
-            fact = agent.memory.remember("Rain is wet", about="rain")
+            fact = agent.memory.remember("Rain is wet", about="rain", meta={"large": LARGE})
+            assert agent.memory.get(fact.id).meta == {"large": LARGE}
+            assert agent.memory.list(about="rain")[0].id == fact.id
             return agent.memory.remember("Rain is wet!", about="rain").id + fact.id[:0]
 
         with agent.run("weather") as run:

@@ -22,6 +22,7 @@ from .facts import Judge, sketch_of
 from .found import TRUSTED, Memory
 from .given import Wish
 from .reading import by_id
+from .seeing import promised
 from .using import written
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def remember(engine: Engine, wishes: Sequence[Wish]) -> Protocol[list[Memory]]:
     if room is not None:
         room.asks += keeps
         now = engine.store.clock.wall_ms()
-        return [_promised(it.kept, wish, now) for it, wish in zip(keeps, wishes, strict=True)]
+        return [promised(it, now) for it in keeps]
 
     used = written(engine)
 
@@ -128,29 +129,3 @@ def _thread(wish: Wish, which: str, run: str, now: int) -> tuple[str, int]:
 def new_id(engine: Engine) -> str:
     """By time, so that neighbours in time are neighbours in the store; and nobody can guess it."""
     return f"m{engine.store.clock.wall_ms():011x}{engine.store.clock.salt()[:6].hex()}"
-
-
-def _promised(kept: r.MemoryKept, wish: Wish, now: int) -> Memory:
-    """What it will be when it lands, as far as that is known before."""
-    return Memory(
-        id=kept.id,
-        text=wish.text,
-        kind=kept.kind,
-        about=kept.about,
-        user=kept.user,
-        tags=kept.tags,
-        source=kept.source,
-        trust=kept.trust,
-        importance=kept.importance,
-        valid_from=moment(kept.valid_from),
-        valid_to=moment(kept.valid_to) if kept.valid_to else None,
-        recorded=moment(now),
-        expires=moment(kept.expires) if kept.expires else None,
-        meta=dict(wish.meta or {}),
-        supersedes=kept.supersedes,
-        contradicts=kept.contradicts,
-        derived_from=kept.derived,
-        run=kept.run,
-        writer=kept.writer,
-        thread=kept.thread,
-    )

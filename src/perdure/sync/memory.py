@@ -8,7 +8,18 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ..durations import Duration, seconds_of
-from ..memory import consolidating, embedders, forgetting, given, keeping, reading, reembedding, retaining, using
+from ..memory import (
+    consolidating,
+    embedders,
+    forgetting,
+    given,
+    keeping,
+    reading,
+    reembedding,
+    retaining,
+    seeing,
+    using,
+)
 from ..memory.embedders import Embedder
 from ..memory.forgetting import Forgotten
 from ..memory.found import EVER, Memory, Query, Recalled
@@ -125,7 +136,7 @@ class Memories(Face):
     def get(self, id: str | Memory) -> Memory:
         """One memory, also one that was superseded; `MemoryNotFound` when there is none, or it was forgotten."""
         [wanted] = given.read_ids(id, "id")
-        return self._read(lambda: reading.get(self._engine, wanted))
+        return self._do(seeing.get(self._engine, wanted))
 
     def list(
         self,
@@ -146,7 +157,7 @@ class Memories(Face):
         """Memories that pass a filter, the newest first; with `all`, also what does not count any more."""
         asked = _query(kind, about, user, tags, source, since, until, as_of, known_at, min_trust, all)
         count = EVER if limit is None else given.read_count(limit, "limit")
-        return self._read(lambda: reading.listed(self._engine, asked, count))
+        return self._do(seeing.listed(self._engine, asked, count))
 
     def history(self, about: str, *, user: str | None = None) -> builtins.list[Memory]:
         """All that was ever known about something, in the order of its own time, with what took its place.

@@ -1669,9 +1669,15 @@ SELECT coalesce(max(place), 0) FROM memories WHERE owner = :owner AND thread = :
 
 -- name: memories_alike(owner, person, kind, about, sketch, now, count)
 -- What counts now and may say the same as a new one, or the opposite.
-SELECT id, about, source, trust, sketch, text FROM memories
-WHERE owner = :owner AND person = :person AND kind = :kind AND ended = 0 AND (expires = 0 OR expires > :now)
-  AND ((about = :about AND about <> '') OR sketch = :sketch) ORDER BY recorded DESC, id DESC LIMIT :count;
+SELECT id, about, source, trust, sketch, text FROM (
+    SELECT * FROM (SELECT id, about, source, trust, sketch, text, recorded FROM memories
+        WHERE owner = :owner AND about = :about AND about <> '' AND person = :person AND kind = :kind AND ended = 0
+          AND (expires = 0 OR expires > :now) ORDER BY valid_from DESC LIMIT :count) AS same
+    UNION ALL
+    SELECT * FROM (SELECT id, about, source, trust, sketch, text, recorded FROM memories
+        WHERE owner = :owner AND sketch = :sketch AND about = '' AND :about::text = '' AND person = :person AND kind = :kind
+          AND ended = 0 AND (expires = 0 OR expires > :now) LIMIT :count) AS alike) AS near
+ORDER BY recorded DESC, id DESC LIMIT :count;
 
 -- name: memories_by_id(owner, ids)
 -- Some of them, whatever has become of them; ids are a list in JSON.
@@ -1688,7 +1694,10 @@ SELECT other, id FROM memory_marks WHERE owner = :owner AND what = 'again' AND o
 -- name: marks_of(owner, ids)
 -- What is said of memories, and what they say of others.
 SELECT id, what, other, at, valid, source, trust, stream, seq FROM memory_marks
-WHERE owner = :owner AND (id IN (SELECT value FROM jsonb_array_elements_text(:ids::jsonb)) OR other IN (SELECT value FROM jsonb_array_elements_text(:ids::jsonb)))
+WHERE owner = :owner AND id IN (SELECT value FROM jsonb_array_elements_text(:ids::jsonb))
+UNION
+SELECT id, what, other, at, valid, source, trust, stream, seq FROM memory_marks
+WHERE owner = :owner AND other IN (SELECT value FROM jsonb_array_elements_text(:ids::jsonb))
 ORDER BY at, stream, seq, id, what, other;
 
 -- name: marks_from(owner, source)
