@@ -258,7 +258,7 @@ def outgrow(folder: str) -> None:
     """The file may not grow any more: an I/O error that says nothing about space. Close, and open it again."""
     world = World(folder)
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
-    resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, limit))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, limit))
     for attempt in range(2):
         agent = open_agent(folder)
         try:

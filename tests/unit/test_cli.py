@@ -184,7 +184,8 @@ def test_no_command_makes_a_store_by_looking_for_it(
     missing = tmp_path / "missing.db"
     more = {
         "artifacts": ["ls"],
-        "workspace": ["show"],
+        "memory": ["list"],
+        "workspace": ["show", "--path", str(tmp_path)],
         "export": ["x", "y"],
         "show": ["x"],
         "timeline": ["x"],
