@@ -357,3 +357,20 @@ def test_what_is_forgotten_is_in_no_file_and_the_rest_stays(store_url: str, tmp_
     versions = [it.text for path in workspace.files() for it in workspace.history(path)]
     assert [it for it in versions if "scurvy" in it] == []
     in_order(store_url)
+
+
+def test_the_log_goes_on_in_another_store(store_url: str, tmp_path: Path) -> None:
+    """Positions of events are a store's own: those of the old one mean nothing in the new one."""
+    home, old = tmp_path / "home", Agent("mover", store=tmp_path / "old.db")
+    Agent("noise", store=tmp_path / "old.db").log("so that streams have other numbers")
+    old.workspace(home, git=False)
+    old.log("before")
+    old.export(tmp_path / "there.perdure", move=True)
+    there = Agent.import_from(tmp_path / "there.perdure", store=store_url)
+    there.workspace(home, git=False)
+    there.log("there")
+    there.export(tmp_path / "back.perdure", move=True)
+    back = Agent.import_from(tmp_path / "back.perdure", store=tmp_path / "back.db")
+    back.workspace(home, git=False)
+    back.log("back")
+    assert [the_log(home).count(said) for said in ("before", "there", "back")] == [1, 1, 1]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SPACE = f"{OURS}workspace"
 """The namespace of the documents."""
 LOGGED = ":logged"
-"""The position up to which what was logged is in the files of the days."""
+"""Up to which event what was logged is in the files of the days."""
 CONTEXT = ":context"
 """The name of the selected context."""
 

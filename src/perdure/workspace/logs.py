@@ -9,7 +9,7 @@ import msgspec
 
 from ..clock import moment
 from ..errors import ValueTooLarge
-from ..events.positions import BEGINNING, Position, at_time, placed, read_token, settled_end
+from ..events.positions import BEGINNING, END, Position, at_time, placed, read_token, settled_end
 from ..events.reading import Book, Event, book_of
 from ..events.writing import append
 from ..limits import EVENTS_OF_PAGE_MAX, LOG_CHARACTERS_MAX
@@ -37,33 +37,39 @@ class Logged(msgspec.Struct, frozen=True):
     lines: dict[str, str]
     """By file, what is added to it."""
     upto: str
-    """The position of the last of them."""
+    """Which was the last of them: its position, and its time in milliseconds."""
 
 
-def logged_since(engine: Engine, position: str, day: date | None = None) -> Logged:
-    """What has been logged after a position, from a `day` on if that is later.
+def logged_since(engine: Engine, upto: str, day: date | None = None) -> Logged:
+    """What has been logged after that, from a `day` on if that is later.
 
     What may still appear before something that is there is left for later.
     """
-    book, lines, upto = book_of(engine), dict[str, str](), position
+    book, lines = book_of(engine), dict[str, str]()
     if book is None:
         return Logged(lines, upto)
-    after = max(
-        placed(book.store, book.owner, read_token(position)),
-        at_time(book.store, book.owner, datetime.combine(day, time()).astimezone()) if day is not None else BEGINNING,
-    )
-    while events := _page(book, after):
-        for event in events:
+    after = _place_of(book, upto) if upto else BEGINNING
+    if day is not None:
+        after = max(after, at_time(book.store, book.owner, datetime.combine(day, time()).astimezone()))
+    while rows := book.rows((KIND,), 0, after, settled_end(book.store), EVENTS_OF_PAGE_MAX):
+        for event in book.events(rows, typed=False):
             path = log_of(_local(event.at).date())
             lines[path] = lines.get(path, "") + _line(event)
-        upto = events[-1].position
-        after = read_token(upto)
+        after = Position(*rows[-1][:4])
+        upto = f"{after.token} {rows[-1][-1]}"
     return Logged(lines, upto)
 
 
-def _page(book: Book, after: Position) -> list[Event]:
-    rows = book.rows((KIND,), 0, after, settled_end(book.store), EVENTS_OF_PAGE_MAX)
-    return book.events(rows, typed=False)
+def _place_of(book: Book, upto: str) -> Position:
+    """Where that event is now. An agent that has moved has other numbers in its new store, but the same times."""
+    token, _, at = upto.partition(" ")
+    position = placed(book.store, book.owner, read_token(token))
+    if (int(at),) in book.store.read("has_happening", (book.owner, *position)):
+        return position
+    since = at_time(book.store, book.owner, moment(int(at)))
+    rows = book.rows((KIND,), 0, since, END, EVENTS_OF_PAGE_MAX)
+    same = [row for row in rows if row[-1] == int(at)]
+    return Position(*same[-1][:4]) if same else at_time(book.store, book.owner, moment(int(at)), after=True)
 
 
 def _line(event: Event) -> str:
