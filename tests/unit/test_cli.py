@@ -24,7 +24,8 @@ from .rich_store import copy_to
 
 ROOT = Path(__file__).parents[2]
 STORELESS = {"init", "run", "worker", "replay-check", "crashtest", "doctor", "demo", "archive", "completion", "import"}
-"""Commands that make a store, look for it, or need none."""
+STORELESS |= {"workspace"}
+"""Commands that make a store, look for it or for a folder first, or need none."""
 
 PROGRAM = [sys.executable, "-m", "perdure.cli"]
 
@@ -185,7 +186,6 @@ def test_no_command_makes_a_store_by_looking_for_it(
     more = {
         "artifacts": ["ls"],
         "memory": ["list"],
-        "workspace": ["show", "--path", str(tmp_path)],
         "export": ["x", "y"],
         "show": ["x"],
         "timeline": ["x"],
