@@ -6,7 +6,7 @@ transaction, with the views that follow from them: killed anywhere, there is no 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -24,10 +24,10 @@ from ..journal.walk import folded_in
 from ..limits import UPLOAD_BATCH_BYTES
 from ..memory.facts import sketch_of
 from ..process import COPIED, MOVED, Holder, at_home
-from ..store.base import Script, Statement, Store, Unit
+from ..store.base import Floats, Script, Statement, Store, Unit
 from ..store.notes import Notes
 from .checking import Checked, Progress
-from .lines import Entry, Found, Line, Object, Stream, lines_of
+from .lines import Entry, Found, Indexed, Line, Object, Stream, Used, Vector, lines_of
 from .translating import Translator, object_key
 
 if TYPE_CHECKING:
@@ -88,17 +88,33 @@ class Brought:
         self._batch, self._batched = {}, 0
 
 
+class There(msgspec.Struct, frozen=True):
+    """A stream of an agent that comes back: what it had when it left is there."""
+
+    number: int
+    end: int
+    link: bytes
+
+
 class Arrive(Unit[None]):
-    """All entries of the file, translated and chained anew, in one transaction."""
+    """All entries of the file, translated and chained anew, in one transaction; of one that comes back, new ones."""
 
     site = Site.ARRIVE
     long = True
 
     def __init__(
-        self, engine: Engine, file: Checked, brought: Brought, signer: keys.SigningKey | None, progress: Progress
+        self,
+        engine: Engine,
+        file: Checked,
+        brought: Brought,
+        signer: keys.SigningKey | None,
+        progress: Progress,
+        there: Mapping[int, There],
     ) -> None:
         self._engine = engine
         self._file = file
+        self._there = there
+        """Of one that comes back: by the numbers that its streams have in the file."""
         self._brought = brought
         self._signer = signer
         self._progress = progress
@@ -107,7 +123,7 @@ class Arrive(Unit[None]):
     def script(self) -> Script[None]:
         name, file = self._engine.name, self._file
         [_, there] = yield [Statement("lock_streams"), Statement("get_agent", (name,))]
-        if there:
+        if there and not self._there:
             raise AgentExists(f"the store has an agent {name!r} already; nothing was imported")
         if self._brought.upload:
             [held] = yield [Statement("lock_upload", (self._brought.upload,))]
@@ -115,6 +131,7 @@ class Arrive(Unit[None]):
                 raise UploadLost
         streams = yield from self._add_streams()
         arriving = _Arriving(self._engine.store, self._translator(streams), streams, self._signer, self._created)
+        arriving.there = self._there
         entries = 0
         for batch in _batches(lines_of(file.path)):
             for line in batch:
@@ -132,11 +149,25 @@ class Arrive(Unit[None]):
         found: dict[int, int] = {}
         for line in lines_of(self._file.path):
             if isinstance(line, Stream):
+                if line.number in self._there:
+                    found[line.number] = yield from self._go_on_with(line)
+                    continue
                 name = new + line.name[len(old) :]
                 [[(number,)]] = yield [Statement("add_stream", (line.kind, name, line.at))]
                 found[line.number] = int(number)
                 yield [Statement("restore_lease", (number, line.fence, line.ordered))]
         return found
+
+    def _go_on_with(self, line: Stream) -> Script[int]:
+        """A stream that is there; nobody has written to it since."""
+        there = self._there[line.number]
+        [ends] = yield [Statement("head_of", (there.number,))]
+        if ends != [(there.end, there.link)] and ends:
+            raise AgentExists(f"agent {self._engine.name!r} has changed meanwhile; nothing was imported")
+        yield [Statement("set_lease", (there.number, line.fence, line.ordered))]
+        if line.kind == "agent":
+            yield [Statement(name, (there.number,)) for name in ("drop_documents_of", "drop_pieces_of", "drop_uses_of")]
+        return there.number
 
     def _translator(self, streams: dict[int, int]) -> Translator:
         known = {old: new for old, new in streams.items() if old}
@@ -186,6 +217,9 @@ class _Arriving:
         self._number = self._seq = 0
         self._link = b""
         self._kept: list[bytes] = []
+        self._skipped = 0
+        """Entries of this stream that are there already."""
+        self.there: Mapping[int, There] = {}
         self.owner = 0
         self.own_head = Head(store.identity, 0, 0)
 
@@ -206,10 +240,19 @@ class _Arriving:
             text = line.text.decode("utf-8", "surrogatepass")
             one = Document(line.part, text, line.embedder, line.vector, line.words)
             self._statements += documents_of(place, line.version, [one])
+        elif isinstance(line, Indexed):
+            self._statements.append(Statement("put_piece", (self.owner, *msgspec.structs.astuple(line))))
+        elif isinstance(line, Used):
+            self._statements.append(Statement("use_memory", (self.owner, *msgspec.structs.astuple(line))))
+        elif isinstance(line, Vector):
+            made = (self.owner, line.memory, line.part, line.embedder, Floats(line.vector))
+            self._statements.append(Statement("put_piece_vector", made))
 
     def _begin(self, stream: Stream) -> None:
-        self._stream, self._number, self._seq = stream, self._streams[stream.number], 0
-        self._link = chain.genesis(self._store.identity, self._number)
+        self._stream, self._number = stream, self._streams[stream.number]
+        there = self.there.get(stream.number)
+        self._seq = self._skipped = there.end if there is not None else 0
+        self._link = (there.link if there is not None else b"") or chain.genesis(self._store.identity, self._number)
         self._folded = folded_in([(0, r.Kind.FOLDED, 0, stream.folded)]) if stream.folded is not None else None
         self._kept = []
         if stream.kind == "agent":
@@ -217,6 +260,10 @@ class _Arriving:
 
     def _entry(self, entry: Entry) -> Script[None]:
         assert self._stream is not None, "the file was checked"
+        if entry.seq <= self._skipped:
+            if entry.body is None:
+                yield from self._erase(entry.seq)
+            return
         if entry.body is None:
             self._append(entry, None, entry.digest or b"")
             return
@@ -227,6 +274,13 @@ class _Arriving:
         self._append(entry, body, chain.body_digest(body))
         kept = self._folded is not None and entry.seq <= self._folded.upto
         self._statements += (fold_kept if kept else fold)(self._number, entry.seq, entry.at, record)
+
+    def _erase(self, seq: int) -> Script[None]:
+        """What was erased while it was away is erased here too."""
+        [rows] = yield [Statement("event_at", (self._number, seq))]
+        for _, _, _, body, _, _ in rows:
+            if body is not None:
+                self._statements.append(Statement("erase_event", (self._number, seq, chain.body_digest(body))))
 
     def _placed(self, record: r.Record, tells: bool) -> Script[r.Record]:
         """What names a link, or a key, has those of this store."""

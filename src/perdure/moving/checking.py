@@ -16,7 +16,7 @@ from ..errors import ExportDamaged, JournalDamaged, StoreTooNew, ValueProblem
 from ..journal import chain
 from ..journal.walk import Chain, folded_in
 from ..keys import file_message, signed_by
-from .contents import Contents
+from .contents import Contents, Digests
 from .lines import End, Entry, Header, LockedKey, Object, Seal, Stream, lines_of
 
 Progress = Callable[[int, int], None]
@@ -34,6 +34,8 @@ class Checked(msgspec.Struct, frozen=True):
     """Of its streams, in their order."""
     head: tuple[int, bytes]
     """Where the agent's own stream ends."""
+    arrivals: tuple[r.AgentArrived, ...] = ()
+    """Where it has been before."""
 
     @property
     def agent(self) -> str:
@@ -70,6 +72,7 @@ class _Checking:
         self._numbers: list[int] = []
         self._head = (0, b"")
         self._owner = 0
+        self._arrivals: list[r.AgentArrived] = []
         self._entries = self._objects = 0
 
     def checked(self) -> Checked:
@@ -93,7 +96,9 @@ class _Checking:
         assert self._end is not None, "and to that"
         self._close()
         self._compare(self._header, self._end)
-        return Checked(self._path, self._header, self._end, self._key, tuple(self._numbers), self._head)
+        return Checked(
+            self._path, self._header, self._end, self._key, tuple(self._numbers), self._head, tuple(self._arrivals)
+        )
 
     def _begin(self, stream: Stream) -> None:
         self._close()
@@ -124,6 +129,8 @@ class _Checking:
             self._progress(min(self._entries, self._header.entries), self._header.entries)
 
     def _first(self, record: r.Record) -> None:
+        if isinstance(record, r.AgentArrived):
+            self._arrivals.append(record)
         if isinstance(record, r.AgentCreated) and self._stream is not None and self._header is not None:
             self._owner = self._stream.number
             if (record.name, record.public_key) != (self._header.agent, self._header.public_key):
@@ -161,15 +168,15 @@ class _Checking:
         message = file_message(end.sha256, end.contents)
         if end.signature and not signed_by(header.public_key, message, end.signature):
             raise ExportDamaged(f"{self._path} is not signed by the agent that is in it")
-        if self._contents(header) != end.contents:
+        if self._contents(header) != Digests(end.contents, end.index):
             raise ExportDamaged(f"{self._path} has other contents than its last line says")
 
-    def _contents(self, header: Header) -> bytes:
+    def _contents(self, header: Header) -> Digests:
         counted = {number: place for place, number in enumerate(self._numbers, start=1) if number}
         contents = Contents(header.agent, counted)
         try:
             for line in lines_of(self._path):
                 contents.take(line)
-            return contents.digest()
+            return contents.digests()
         finally:
             contents.close()

@@ -16,7 +16,7 @@ from .. import objects
 from .. import records as r
 from ..process import Holder, at_home
 from ..store.notes import Notes
-from .lines import Entry, Found, Object, Stream
+from .lines import Entry, Found, Indexed, Object, Stream, Used, Vector
 from .translating import Translator, object_key
 
 _PLACE = Struct(">QQQ")
@@ -25,11 +25,20 @@ _NOT_COUNTED = (r.Kind.AGENT_LEFT, r.Kind.AGENT_ARRIVED)
 """Where it has lived is not what it is."""
 
 
+class Digests(msgspec.Struct, frozen=True):
+    """What it came to."""
+
+    contents: bytes
+    """Of the journal, with the large values."""
+    index: bytes
+    """Of what things are found by, which other models may make anew at any time."""
+
+
 class Contents:
     """Takes what a file has in its order, and comes to a hash."""
 
     def __init__(self, agent: str, streams: Mapping[int, int]) -> None:
-        self._running = sha256(b"perdure contents 1\n")
+        self._running, self._beside = sha256(b"perdure contents 1\n"), sha256(b"perdure index 1\n")
         self._known = Notes()
         self._translator = Translator(streams, self._name_of, (agent, ""), _nobody)
 
@@ -43,15 +52,16 @@ class Contents:
             self._add(b"stream", line.kind.encode())
         elif isinstance(line, Object):
             self._object(line)
-        elif isinstance(line, Found):
-            self._add(b"document", _ENCODER.encode(msgspec.structs.astuple(line)))
+        elif isinstance(line, Found | Indexed | Vector | Used):
+            self._beside.update(_ENCODER.encode(msgspec.structs.astuple(line)))
         elif isinstance(line, Entry) and line.kind not in _NOT_COUNTED:
-            body = line.digest if line.body is None else self._body(line.kind, line.body)
-            self._add(b"entry", _PLACE.pack(line.seq, line.kind, line.at) + (body or b""))
+            # Of what was erased nothing is left, and its digest is that of a body in one store.
+            body = b"" if line.body is None else self._body(line.kind, line.body)
+            self._add(b"entry", _PLACE.pack(line.seq, line.kind, line.at) + body)
 
-    def digest(self) -> bytes:
+    def digests(self) -> Digests:
         """Of all that was taken."""
-        return self._running.digest()
+        return Digests(self._running.digest(), self._beside.digest())
 
     def _add(self, kind: bytes, data: bytes) -> None:
         self._running.update(b"%s %d\n" % (kind, len(data)))

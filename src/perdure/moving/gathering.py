@@ -23,11 +23,12 @@ from ..store.base import Row, Script, Statement, Store, Unit
 from ..store.notes import Notes
 from ..trees import TREE
 from ..trees.nodes import Link, Piece, Ref, read_node
-from .lines import Entry, Found, Object, Seal, Stream
+from .lines import Entry, Found, Indexed, Object, Seal, Stream, Used, Vector
 from .translating import object_key
 
+OF_OTHERS = "/process of others"
 PAGE_OBJECTS = 16
-PAGE_DOCUMENTS = 100
+PAGE_BESIDE = 100
 _ENCODER = msgspec.msgpack.Encoder()
 
 _CARRIERS = frozenset(
@@ -88,7 +89,7 @@ def belongings(store: Store, agent: str) -> Belongings:
     return Belongings(agent, owner, public_key, tuple(streams), ends, entries)
 
 
-Told = Stream | Entry | Object | Seal | Found
+Told = Stream | Entry | Object | Seal | Found | Indexed | Vector | Used
 
 
 class Gathering:
@@ -111,7 +112,14 @@ class Gathering:
             yield stream
             yield from self._stream(stream)
         yield from self._elsewhere()
-        yield from self._documents()
+        for _, kind, space, key, part, version, text, embedder, vector, words in self._beside("documents_of"):
+            yield Found(kind, space, key, part, version, text, embedder, vector, bool(words))
+        for _, *row in self._beside("pieces_of"):
+            yield Indexed(*row)
+        for _, memory, part, embedder, vector in self._beside("vectors_of"):
+            yield Vector(memory, part, embedder, bytes(vector))
+        for memory, uses, last in self._beside("uses_of", ""):
+            yield Used(memory, uses, last)
 
     # -- entries ------------------------------------------------------------------------------------------------------
 
@@ -180,7 +188,7 @@ class Gathering:
                 if part is None:
                     continue
                 if not seq:
-                    yield Stream(0, "process", f"{self._its.name}/process of others", at)
+                    yield Stream(0, "process", f"{self._its.name}{OF_OTHERS}", at)
                 seq += 1
                 yield from self._objects_of(part)
                 yield Entry(seq, r.KIND_OF[type(part)], at, body[: r.SALT_BYTES] + _ENCODER.encode(part), b"")
@@ -240,9 +248,8 @@ class Gathering:
 
     # -- what values are found by -------------------------------------------------------------------------------------
 
-    def _documents(self) -> Iterator[Found]:
-        after = 0
-        while page := self._store.read("documents_of", (self._its.owner, after, PAGE_DOCUMENTS)):
-            for _, kind, space, key, part, version, text, embedder, vector, words in page:
-                yield Found(kind, space, key, part, version, text, embedder, vector, bool(words))
+    def _beside(self, query: str, after: int | str = 0) -> Iterator[Row]:
+        """What lies beside the journal, and cannot be made of it."""
+        while page := self._store.read(query, (self._its.owner, after, PAGE_BESIDE)):
+            yield from page
             after = page[-1][0]

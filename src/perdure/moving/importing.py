@@ -14,8 +14,10 @@ from .. import records as r
 from ..errors import AgentExists, AgentMoved, JournalDamaged, WrongPassphrase
 from .arriving import Arrive, Brought
 from .checking import Checked, check
+from .contents import Digests
 from .leaving import Leave, come_back, contents_of
 from .locked_key import unlock
+from .returning import returning
 
 if TYPE_CHECKING:
     from ..engine import Engine
@@ -56,12 +58,11 @@ def bring_in(
     file = check(path, partial(told, "checking"))
     if file.header.move and file.header.store == engine.store.identity and file.agent == engine.name:
         return _back(engine, file, take_back)
-    if engine.is_known():
-        raise AgentExists(f"the store has an agent {engine.name!r} already; nothing was imported")
+    there = returning(engine, file) if engine.is_known() else {}
     key = _key_for(engine, file, passphrase)
     with closing(Brought(engine, file)) as brought:
         brought.all(partial(told, "large values"))
-        engine.store.submit(Arrive(engine, file, brought, key, partial(told, "importing")))
+        engine.store.submit(Arrive(engine, file, brought, key, partial(told, "importing"), there))
     _must_be_the_same(engine, file, partial(told, "comparing"))
     return _imported(engine, file, "moved" if file.header.move else "copied", key is not None)
 
@@ -90,7 +91,7 @@ def _key_for(engine: Engine, file: Checked, passphrase: str | None) -> keys.Sign
 
 def _must_be_the_same(engine: Engine, file: Checked, progress: Callable[[int, int], None]) -> None:
     """All of it is read again, out of the store. What is not as it was in the file must not go on."""
-    if contents_of(engine, progress) == file.end.contents:
+    if contents_of(engine, progress) == Digests(file.end.contents, file.end.index):
         return
     reason = f"what was imported from {file.path} is not what is in it"
     engine.store.submit(Leave(engine, r.AgentLeft("retired", reason=reason)))
@@ -99,15 +100,15 @@ def _must_be_the_same(engine: Engine, file: Checked, progress: Callable[[int, in
 
 def _back(engine: Engine, file: Checked, wanted: bool) -> Imported:
     """Into the store that it comes from: it never went anywhere, and nothing has changed since."""
+    rows = engine.store.read("departure_of", (engine.name,))
+    ends = engine.store.read("head_of", (engine.stream,)) if engine.is_known() else []
+    if not rows or not ends or tuple(ends[0]) != file.head:
+        raise AgentExists(f"agent {engine.name!r} is at home here, and has gone on since the file was written")
     if not wanted:
         raise AgentMoved(
             f"this is the store that agent {engine.name!r} has left; nothing was imported",
             hint="import it into another store; if nobody has done so, and nobody will: take_back=True (--take-back)",
         )
-    rows = engine.store.read("departure_of", (engine.name,))
-    ends = engine.store.read("head_of", (engine.stream,)) if engine.is_known() else []
-    if not rows or not ends or tuple(ends[0]) != file.head:
-        raise AgentExists(f"agent {engine.name!r} is at home here, and has gone on since the file was written")
     come_back(engine)
     return _imported(engine, file, "returned", engine.signer is not None)
 

@@ -21,7 +21,7 @@ from ..journal.departures import departure, refuse_departed
 from ..keys import file_message
 from ..process import host_name
 from ..store.base import Rows, Script, Statement, Unit
-from .contents import Contents
+from .contents import Contents, Digests
 from .gathering import Belongings, Gathering, belongings
 from .lines import FORMAT, End, Entry, Header, Writer
 from .locked_key import lock
@@ -138,11 +138,13 @@ def _written(
         writer.put(_header(engine, its, move))
         if passphrase is not None and engine.signer is not None:
             writer.put(lock(engine.signer, passphrase))
-        contents = _tell(engine, its, writer, progress or (lambda done, total: None))
-        signature = engine.signer.sign(file_message(writer.digest, contents)) if engine.signer is not None else b""
-        end = End(writer.streams, writer.entries, writer.objects, writer.digest, contents, signature)
+        found = _tell(engine, its, writer, progress or (lambda done, total: None))
+        message = file_message(writer.digest, found.contents)
+        signature = engine.signer.sign(message) if engine.signer is not None else b""
+        counts = (writer.streams, writer.entries, writer.objects)
+        end = End(*counts, writer.digest, found.contents, found.index, signature)
         writer.put(end)
-    told = (engine.name, move, end.streams, end.entries, end.objects, file.tell(), contents.hex())
+    told = (engine.name, move, end.streams, end.entries, end.objects, file.tell(), found.contents.hex())
     return Exported(path, *told, bool(signature), passphrase is not None)
 
 
@@ -152,8 +154,8 @@ def _header(engine: Engine, its: Belongings, move: bool) -> Header:
     return Header(FORMAT, its.name, its.public_key, *about)
 
 
-def _tell(engine: Engine, its: Belongings, writer: Writer, progress: Progress) -> bytes:
-    """All lines but the first and the last; returns the hash of the contents."""
+def _tell(engine: Engine, its: Belongings, writer: Writer, progress: Progress) -> Digests:
+    """All lines but the first and the last; returns the hashes of the contents."""
     gathering, contents = Gathering(engine.store, its), Contents(its.name, counted(its))
     try:
         for line in gathering.all():
@@ -162,7 +164,7 @@ def _tell(engine: Engine, its: Belongings, writer: Writer, progress: Progress) -
             if isinstance(line, Entry) and writer.entries % _TOLD_EVERY == 0:
                 progress(min(writer.entries, its.entries), its.entries)
         progress(its.entries, its.entries)
-        return contents.digest()
+        return contents.digests()
     finally:
         gathering.close()
         contents.close()
@@ -173,8 +175,8 @@ def counted(its: Belongings) -> dict[int, int]:
     return {stream.number: place for place, stream in enumerate(its.streams, start=1)}
 
 
-def contents_of(engine: Engine, progress: Progress | None = None) -> bytes:
-    """The hash of what an agent has in its store now."""
+def contents_of(engine: Engine, progress: Progress | None = None) -> Digests:
+    """The hashes of what an agent has in its store now."""
     its = belongings(engine.store, engine.name)
     return _tell(engine, its, Writer(_Nowhere()), progress or (lambda done, total: None))
 

@@ -102,6 +102,37 @@ class Found(msgspec.Struct, frozen=True, tag_field="line", tag="document"):
     words: bool
 
 
+class Indexed(msgspec.Struct, frozen=True, tag_field="line", tag="piece"):
+    """What a memory is found by."""
+
+    memory: str
+    part: int
+    thread: str
+    place: int
+    length: int
+    asks: int
+    day: int
+    told: bytes
+    terms: str
+
+
+class Vector(msgspec.Struct, frozen=True, tag_field="line", tag="vector"):
+    """What a model has made of it."""
+
+    memory: str
+    part: int
+    embedder: str
+    vector: bytes
+
+
+class Used(msgspec.Struct, frozen=True, tag_field="line", tag="use"):
+    """How often a memory was of use, and when last."""
+
+    memory: str
+    uses: int
+    last: int
+
+
 class End(msgspec.Struct, frozen=True, tag_field="line", tag="end"):
     """The last line."""
 
@@ -110,10 +141,12 @@ class End(msgspec.Struct, frozen=True, tag_field="line", tag="end"):
     objects: int
     sha256: bytes
     contents: bytes
+    index: bytes
+    """The hash of what things are found by."""
     signature: bytes = b""
 
 
-Line = Header | LockedKey | Stream | Entry | Object | Seal | Found | End
+Line = Header | LockedKey | Stream | Entry | Object | Seal | Found | Indexed | Vector | Used | End
 _DECODER: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
 _ENCODER = msgspec.json.Encoder()
 

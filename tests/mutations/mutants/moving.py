@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutations.mutant import mutant
 
 MOVING = "conformance/test_moving.py::"
+FILE = "conformance/test_moving_file.py::"
 
 OF_MOVING = (
     mutant(
@@ -42,7 +43,7 @@ OF_MOVING = (
     mutant(
         "what-is-others-goes-along",
         "the file has what other agents keep",
-        MOVING + "test_nothing_of_other_agents_goes_along_and_nothing_of_its_own_is_left",
+        FILE + "test_nothing_of_other_agents_goes_along_and_nothing_of_its_own_is_left",
         "moving/gathering.py",
         "        return record if len(ours) == len(landed) else msgspec.structs.replace(record, landed=ours)",
         "        return record",
@@ -50,7 +51,7 @@ OF_MOVING = (
     mutant(
         "what-others-have-written-for-it-is-left",
         "state that another agent's run has set is gone after a move",
-        MOVING + "test_nothing_of_other_agents_goes_along_and_nothing_of_its_own_is_left",
+        FILE + "test_nothing_of_other_agents_goes_along_and_nothing_of_its_own_is_left",
         "moving/gathering.py",
         "        yield from self._elsewhere()\n",
         "",
@@ -66,7 +67,7 @@ OF_MOVING = (
     mutant(
         "a-signature-of-a-file-is-not-looked-at",
         "who has no key writes what an agent remembers",
-        MOVING + "test_a_file_that_was_changed_is_refused_wherever_that_was",
+        FILE + "test_a_file_that_was_changed_is_refused_wherever_that_was",
         "moving/checking.py",
         "        if self._contents(header) != end.contents:",
         "        if False:",

@@ -2000,3 +2000,33 @@ WITH numbered AS (
     WHERE happenings.owner = :owner AND happenings.stream = ranked.stream AND happenings.seq = ranked.seq
       AND happenings.place = ranked.place RETURNING 1)
 UPDATE arrivals SET base = base + (SELECT count(*) FROM numbered);
+
+-- name: pieces_of(owner, after, count)
+-- What an agent's memories are found by, for who takes them along.
+SELECT id, memory, part, thread, place, length, asks, day, told, terms FROM pieces
+WHERE owner = :owner AND id > :after ORDER BY id LIMIT :count;
+
+-- name: vectors_of(owner, after, count)
+-- What models have made of them.
+SELECT v.number, p.memory, p.part, v.embedder, v.vector FROM piece_vectors AS v JOIN pieces AS p ON p.id = v.piece
+WHERE v.owner = :owner AND v.number > :after ORDER BY v.number LIMIT :count;
+
+-- name: uses_of(owner, after, count)
+-- How often an agent's memories were of use.
+SELECT id, uses, last FROM memory_uses WHERE owner = :owner AND id > :after ORDER BY id LIMIT :count;
+
+-- name: set_lease(stream, fence, ordered)
+-- Of a stream that has come back with more in it.
+UPDATE leases SET fence = :fence, holder = NULL, ordered = :ordered WHERE stream = :stream;
+
+-- name: drop_documents_of(owner)
+-- An agent that comes back brings what it is found by.
+DELETE FROM documents WHERE owner = :owner;
+
+-- name: drop_pieces_of(owner)
+-- The same of its memories; words and vectors go with them.
+DELETE FROM pieces WHERE owner = :owner;
+
+-- name: drop_uses_of(owner)
+-- And how often they were of use.
+DELETE FROM memory_uses WHERE owner = :owner;
