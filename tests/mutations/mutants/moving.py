@@ -65,11 +65,19 @@ OF_MOVING = (
         "        if False:",
     ),
     mutant(
-        "a-signature-of-a-file-is-not-looked-at",
-        "who has no key writes what an agent remembers",
+        "large-values-of-a-file-are-not-compared",
+        "who changes one in the file changes what an agent remembers",
         FILE + "test_a_file_that_was_changed_is_refused_wherever_that_was",
         "moving/checking.py",
-        "        if self._contents(header) != end.contents:",
+        "        if self._contents(header) != Digests(end.contents, end.index):",
         "        if False:",
+    ),
+    mutant(
+        "what-was-erased-while-it-was-away-is-there-again",
+        "an agent that comes back knows what it was told to forget",
+        MOVING + "test_an_agent_moves_away_and_comes_back_with_what_is_new",
+        "moving/arriving.py",
+        "                yield from self._erase(entry.seq)\n",
+        "                pass\n",
     ),
 )
