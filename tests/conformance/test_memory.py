@@ -79,6 +79,33 @@ def test_a_fact_that_was_replaced_is_readable_as_of_its_time(store_url: str) -> 
     in_order(store_url)
 
 
+ADDITIONS: tuple[dict[str, Any], ...] = (
+    {"meta": {"turn": 2}},
+    {"tags": "seat"},
+    {"importance": 0.9},
+    {"valid_from": "2026-01-02"},
+    {"thread": "another"},
+)
+
+
+def test_the_same_again_is_kept_when_it_adds_something(store_url: str) -> None:
+    agent = agent_at(store_url)
+    short = agent.memory.remember("Alice likes aisle seats", about="alice", ttl=3600)
+    kept = agent.memory.remember("Alice likes aisle seats", about="alice")
+    assert kept.id != short.id and kept.expires is None
+    ids = {agent.memory.remember("Alice likes aisle seats", about="alice", **more).id for more in ADDITIONS}
+    assert len(ids - {kept.id, short.id}) == len(ADDITIONS)
+    old = agent.memory.remember("Alice likes windows", about="alice")
+    new = agent.memory.remember("Alice likes aisle seats", about="alice", supersedes=old)
+    assert new.supersedes == (old.id,)
+    assert old.id not in {it.id for it in agent.memory.list()}
+    over = agent.memory.remember("Bob is in Rome", about="bob", valid_from="2026-01-01", valid_to="2026-02-01")
+    assert agent.memory.remember("Bob is in Rome", about="bob").id != over.id
+    with pytest.raises(TypeError, match="give a list"):
+        agent.memory.remember_all("hello")
+    agent.memory.remember("x" * 5000)  # one word: a server has none that is so long
+
+
 def test_the_same_again_is_counted_and_the_opposite_is_surfaced(store_url: str) -> None:
     memory = agent_at(store_url).memory
     first = memory.remember("Alice likes tea", about="alice")

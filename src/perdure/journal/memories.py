@@ -23,11 +23,18 @@ class Near(msgspec.Struct, frozen=True):
 
     id: str
     about: str
-    source: str
     trust: float
     sketch: bytes
     text: bytes
     """Packed."""
+    importance: float
+    valid_from: int
+    valid_to: int
+    expires: int
+    thread: str
+    tags: str
+    """In JSON."""
+    meta: bytes
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -139,7 +146,7 @@ class _Deciding:
         for one in reversed(self._new):
             same = (one.owner, one.user, one.kind) == (kept.owner, kept.user, kept.kind) and one.id not in replaced
             if same and ((one.about and one.about == kept.about) or one.sketch == kept.sketch):
-                yield Near(one.id, one.about, one.source, one.trust, one.sketch, one.value)
+                yield _near(one)
 
     def _place(self, kept: r.MemoryKept) -> int:
         if kept.place == ALONE:
@@ -147,3 +154,9 @@ class _Deciding:
         thread = (kept.owner, kept.thread)
         self._places[thread] += 1
         return self._places[thread]
+
+
+def _near(one: r.MemoryKept) -> Near:
+    lives = (one.valid_from, one.valid_to, one.expires)
+    tags = msgspec.json.encode(one.tags).decode()
+    return Near(one.id, one.about, one.trust, one.sketch, one.value, one.importance, *lives, one.thread, tags, one.meta)

@@ -70,6 +70,20 @@ def wish_of(text: object, **given: Any) -> Wish:
     return Wish(**read)
 
 
+def wishes_of(memories: object, common: Mapping[str, Any]) -> list[Wish]:
+    """Many of them, each a text or a dict; `common` is what all of them have that do not say otherwise."""
+    if isinstance(memories, str | Mapping) or not isinstance(memories, Iterable):
+        raise TypeError(f"give a list of memories, not {memories!r}; remember() keeps one")
+    made = []
+    for it in memories:
+        if not isinstance(it, str | Mapping):
+            raise TypeError(f"a memory is a text, or a dict with a text, not {it!r}")
+        if isinstance(it, Mapping) and "text" not in it:
+            raise TypeError(f"a memory needs a text: {dict(it)!r} has none")
+        made.append(wish_of(it, **common) if isinstance(it, str) else wish_of(**{**common, **it}))
+    return made
+
+
 def read_text(text: object) -> str:
     """What is remembered."""
     if not isinstance(text, str):

@@ -110,7 +110,7 @@ def _keep(
         place,
         sketch,
     )
-    judge = Judge(wish.text, wish.about, trust, sketch)
+    judge = Judge(wish, kept)
     return Keep(kept, (*made, *more), judge, lambda it: pieces.indexed(it, cut), compares=wish.kind != "episodic")
 
 

@@ -16,6 +16,8 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
+from ..limits import WORD_CHARACTERS_MAX
+
 PIECE_WORDS = 80
 """Longer texts are cut into pieces of at most so many words: a question is about one thing, a long text about many."""
 
@@ -78,7 +80,7 @@ _SENTENCE = re.compile(r".+?(?:[.!?。！？…]+[\"'”’)\]]*(?=\s|$)|[。！
 def words(text: str) -> list[str]:
     """Every word, in small letters and without accents, in the order of the text."""
     found = _WORD.findall(_POSSESSIVE.sub("", _plain(text)))
-    return [word for whole in found for word in _split(whole)]
+    return [word[:WORD_CHARACTERS_MAX] for whole in found for word in _split(whole)]
 
 
 def terms(text: str) -> list[str]:

@@ -100,10 +100,7 @@ class Memories(Face):
 
         >>> agent.memory.remember_all(["Hi!", {"text": "Hello Alice", "user": "alice"}], kind="episodic")
         """
-        wishes = [
-            given.wish_of(it, **common) if isinstance(it, str) else given.wish_of(**{**common, **it}) for it in memories
-        ]
-        return self._do(keeping.remember(self._engine, wishes))
+        return self._do(keeping.remember(self._engine, given.wishes_of(memories, common)))
 
     def recall(
         self,

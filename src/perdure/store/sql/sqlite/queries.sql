@@ -1586,12 +1586,12 @@ SELECT coalesce(max(place), 0) FROM memories WHERE owner = :owner AND thread = :
 
 -- name: memories_alike(owner, person, kind, about, sketch, now, count)
 -- What counts now and may say the same as a new one, or the opposite.
-SELECT id, about, source, trust, sketch, text FROM (
-    SELECT * FROM (SELECT id, about, source, trust, sketch, text, recorded FROM memories INDEXED BY memories_about
+SELECT id, about, trust, sketch, text, importance, valid_from, valid_to, expires, thread, tags, meta FROM (
+    SELECT * FROM (SELECT * FROM memories INDEXED BY memories_about
         WHERE owner = :owner AND about = :about AND about <> '' AND person = :person AND kind = :kind AND ended = 0
           AND (expires = 0 OR expires > :now) ORDER BY valid_from DESC LIMIT :count) AS same
     UNION ALL
-    SELECT * FROM (SELECT id, about, source, trust, sketch, text, recorded FROM memories INDEXED BY memories_alike
+    SELECT * FROM (SELECT * FROM memories INDEXED BY memories_alike
         WHERE owner = :owner AND sketch = :sketch AND about = '' AND :about = '' AND person = :person AND kind = :kind
           AND ended = 0 AND (expires = 0 OR expires > :now) LIMIT :count) AS alike) AS near
 ORDER BY recorded DESC, id DESC LIMIT :count;
