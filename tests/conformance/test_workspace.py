@@ -7,6 +7,7 @@ import os
 import signal
 import tempfile
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from datetime import date
 from pathlib import Path
@@ -260,6 +261,25 @@ def test_processes_share_a_folder(store_url: str, tmp_path: Path) -> None:
 
 
 # -- handing over -----------------------------------------------------------------------------------------------------
+
+
+def test_trouble_with_a_file_ends_no_work(store_url: str, tmp_path: Path) -> None:
+    agent, home = agent_at(store_url), tmp_path / "home"
+    agent.workspace(home)
+    agent.log("first")
+    [log] = (home / "memory").glob("*.md")
+    log.unlink()
+    log.symlink_to(tmp_path / "elsewhere")
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        with agent.run("trip") as run:
+            agent.log("second")
+            run.result = "done"
+    assert ["do not show yet" in str(it.message) for it in told] == [True, True]
+    assert agent.runs.get("trip").result == "done" and not (tmp_path / "elsewhere").exists()
+    log.unlink()
+    agent.log("third")
+    assert [word in log.read_text() for word in ("first", "second", "third")] == [True] * 3
 
 
 @pytest.mark.parametrize("colour", ["sync", "async"])

@@ -111,7 +111,16 @@ def _message(synced: Synced) -> str:
 def shown(engine: Engine, home: Home | None, message: str = "", under: str = "") -> Protocol[None]:
     """The files show what was written, if there are any. Inside a step nothing has landed yet: then they do later."""
     if home is not None and waiting_room(engine) is None:
-        yield from in_step(engine, home, message, under)
+        yield from _trying(home, in_step(engine, home, message, under))
+
+
+def _trying(home: Home, showing: Protocol[Any]) -> Protocol[None]:
+    """What has happened is in the journal, and nobody's work ends because of a file: trouble with one is a warning."""
+    try:
+        yield from showing
+    except (PerdureError, OSError) as trouble:
+        text = f"the files in {home.root.path} do not show yet what has happened: {trouble}"
+        warnings.warn(text, UserWarning, stacklevel=2)
 
 
 def log(engine: Engine, text: str) -> Protocol[None]:
@@ -132,16 +141,15 @@ def handed_over(engine: Engine, home: Home | None) -> Protocol[None]:
 
 
 def run_ended(run: RunCore, error: BaseException | None) -> Protocol[None]:
-    """At the end of a run the files say how it ended. The run has ended either way: trouble with files is a warning."""
-    home, engine = run.engine.home, run.engine
-    if home is None or run.root.parent is not None or run.finished:
-        return
-    try:
-        ending = yield Read(_ending, (run, error))
-        yield from in_step(engine, home, f"Run {one_line(run.id)} {ending}")
-    except (PerdureError, OSError) as trouble:
-        text = f"the files in {home.root.path} do not show yet how run {run.id!r} ended: {trouble}"
-        warnings.warn(text, UserWarning, stacklevel=2)
+    """At the end of a run the files say how it ended."""
+    home = run.engine.home
+    if home is not None and run.root.parent is None and not run.finished:
+        yield from _trying(home, _ended(run, home, error))
+
+
+def _ended(run: RunCore, home: Home, error: BaseException | None) -> Protocol[None]:
+    ending = yield Read(_ending, (run, error))
+    yield from in_step(run.engine, home, f"Run {one_line(run.id)} {ending}")
 
 
 def _ending(run: RunCore, error: BaseException | None) -> str:
