@@ -35,20 +35,29 @@ class Shown:
 
     def _show(self) -> None:
         talk, window, said = self._talk, self.window, list[Said]()
-        if window.cut and (summary := window.told(self._summary)) is not None:
-            said.append(summary[0])
-            self.dropped.append(summary[1])
-            self.tokens += summary[2]
+        summary = window.told(self._summary) if window.cut else None
+        # Where what it stands for was: what the conversation begins with, its instructions mostly, stays its beginning.
+        gone = next((place for place, unit in enumerate(talk.units[: window.cut]) if not window.keeps(unit)), 0)
         last_words = (place for place in reversed(range(len(talk.units))) if talk.units[place].role == "user")
         here = max(window.mask, next(last_words, 0))
         for place in (*window.kept, *range(window.cut, len(talk.units))):
+            if summary is not None and place > gone:
+                said.append(self._told(*summary))
+                summary = None
             if place <= here:
                 self.place = len(said)
             unit = talk.units[place]
             turn = [self._one(place, window.keeps(unit), index) for index in unit.messages]
             said += self._whole(turn, last=place == len(talk.units) - 1)
+        if summary is not None:
+            said.append(self._told(*summary))
         self.place = len(said) if here >= len(talk.units) else self.place
         self.said = tuple(said)
+
+    def _told(self, summary: Said, dropped: Dropped, tokens: int) -> Said:
+        self.dropped.append(dropped)
+        self.tokens += tokens
+        return summary
 
     def _whole(self, turn: Sequence[tuple[Said, int]], *, last: bool) -> list[Said]:
         """A turn as a provider takes it, and counted."""
