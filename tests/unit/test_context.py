@@ -152,6 +152,15 @@ def _moved(context: Context) -> tuple[int, int]:
     return context.steps, context.sections["conversation"].room
 
 
+def test_a_conversation_goes_on_beginning_with_its_instructions() -> None:
+    stage = Stage()
+    stage.say({"role": "system", "content": "Be kind.", "pinned": True})
+    for number in range(160):
+        stage.say({"role": "user" if number % 2 else "assistant", "content": words(40, number)})
+    first, summary = stage.context(1000).openai()[:2]
+    assert first["content"] == "Be kind." and "summarised" in summary["content"]
+
+
 def test_between_two_steps_a_third_of_the_room_is_filled() -> None:
     stage = Stage()
     for number in range(160):
