@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -130,6 +131,28 @@ def test_where_else_it_is_is_told_and_everywhere_erases_it(store_url: str) -> No
     assert agent.runs.get("over").state == {"n": 1}
     agent.checkpoint.delete("draft")
     agent.runs.cancel("open")
+    in_order(store_url)
+
+
+def test_what_a_step_wrote_beside_the_text_stays(store_url: str) -> None:
+    agent = agent_at(store_url)
+    kept = agent.memory.remember(f'{SECRET}, says "Zoë"', user="q")
+
+    @agent.step
+    def think() -> list[str]:
+        agent.state.set("bank", "balance", 42)
+        run.messages.append({"role": "assistant", "content": "innocent"})
+        return [it.text for it in agent.memory.recall("xylophage")]
+
+    with agent.run("over") as run:
+        think()
+        arguments = [json.dumps({"text": kept.text}, ensure_ascii=it) for it in (True, False)]
+        run.messages.extend({"role": "tool", "content": one} for one in arguments)
+    version = agent.state.version("bank", "balance")
+    report = agent.memory.forget(kept, everywhere=True)
+    assert found(store_url) == set()
+    assert (agent.state.get("bank", "balance"), agent.state.version("bank", "balance")) == (42, version)
+    assert any("one more thing" in note for note in report.notes)
     in_order(store_url)
 
 

@@ -31,8 +31,11 @@ class Elsewhere(msgspec.Struct, frozen=True):
 
     erased: tuple[Trace, ...] = ()
     left: tuple[Trace, ...] = ()
-    deletes: tuple[Ask, ...] = ()
-    """Keys of state that have the text now: deleted first, so that their versions go on."""
+    first: tuple[Ask, ...] = ()
+    """Keys of state that were written with it. Those that have the text are deleted, so that their versions go on; the
+    others are written once more as they are, so that they do not go with the entry."""
+    notes: tuple[str, ...] = ()
+    """What goes with an entry although it does not have the text."""
 
 
 def elsewhere(engine: Engine, looking: Looking, found: Iterable[tuple[Trace, r.Record]]) -> Elsewhere:
@@ -41,18 +44,32 @@ def elsewhere(engine: Engine, looking: Looking, found: Iterable[tuple[Trace, r.R
     folded = {
         stream for (stream, *_) in engine.store.read("all_streams") if engine.store.read("last_folded", (stream,))
     }
-    erased, left, deletes = dict[Trace, None](), dict[Trace, None](), dict[tuple[int, str, str], Ask]()
+    erased, left, first = dict[Trace, None](), dict[Trace, None](), dict[tuple[int, str, str], Ask]()
+    notes: dict[tuple[int, int], str] = {}
     for trace, record in found:
         why = _why_not(engine, looking, trace, record, over, folded)
         if why:
             left[msgspec.structs.replace(trace, left=why)] = None
             continue
         erased[trace] = None
+        notes[trace.entry] = _lost(looking, trace, record)
         for it in getattr(record, "landed", ()):
             if isinstance(it, r.StateChange) and it.value:
-                deletes[it.owner, it.space, it.key] = Ask((it.owner, it.space, it.key))
-    now = {place: ask for place, ask in deletes.items() if _is_current(engine, looking, place)}
-    return Elsewhere(tuple(erased), tuple(left), tuple(now.values()))
+                place = (it.owner, it.space, it.key)
+                if _is_current(engine, looking, place):
+                    first[place] = Ask(place)
+                else:
+                    first.setdefault(place, Ask(place, touches=it.version, expires=it.expires))
+    told = tuple(note for note in notes.values() if note)
+    return Elsewhere(tuple(erased), tuple(left), tuple(first.values()), told)
+
+
+def _lost(looking: Looking, trace: Trace, record: r.Record) -> str:
+    """What a run had noted in an entry beside the text: it belongs to the entry, and cannot be written once more."""
+    events = [it for it in getattr(record, "landed", ()) if isinstance(it, r.Happened)]
+    count = sum(1 for it in (*getattr(record, "writes", ()), *events) if not looking.has(it))
+    things = "one more thing" if count == 1 else f"{count} more things"
+    return f"with {trace} went {things} that it had noted: messages, values of its run, events" if count else ""
 
 
 def struck(looking: Looking, traces: Sequence[Trace]) -> tuple[list[Trace], list[Trace]]:

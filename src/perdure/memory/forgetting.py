@@ -30,7 +30,7 @@ from . import outside, pieces
 from .everywhere import Elsewhere, elsewhere, struck
 from .found import Memory, Query
 from .reading import by_id, listed, marks_between
-from .traces import Looking, Trace, once
+from .traces import Looking, Trace, once, spellings
 
 if TYPE_CHECKING:
     from ..engine import Engine
@@ -136,8 +136,8 @@ def forget(
             if redacted.paths:
                 continue  # they say something else now
         yield Read(outside.erase, (engine, plan.ids))
-        if plan.elsewhere.deletes:
-            yield from state.land(engine, Site.STATE, plan.elsewhere.deletes)
+        if plan.elsewhere.first:
+            yield from state.land(engine, Site.STATE, plan.elsewhere.first)
         try:
             unit = yield from in_the_open(engine, partial(_Forget, engine, plan))
         except _Changed:
@@ -171,12 +171,13 @@ def _ended(engine: Engine, plan: _Plan, dropped: int, everywhere: bool) -> Forgo
     """After the commit: views that lost an entry, what is left over in files, archives that have it."""
     if plan.elsewhere.erased:
         rebuild(engine.store)
-    note = engine.store.scrub([text.encode() for text in plan.searched])
+    note = engine.store.scrub([needle for text in plan.searched for needle in spellings(text)])
     looking = Looking(engine, plan.searched)
     archives = once(looking.archives(archive.folder_of(engine.store)))
     changed, others = struck(looking, archives) if everywhere else ([], archives)
     erased, left = (*plan.elsewhere.erased, *changed), (*plan.elsewhere.left, *others)
-    return Forgotten(plan.ids, len(plan.entries), dropped, left, erased, (note,) if note else ())
+    notes = (*plan.elsewhere.notes, *([note] if note else []))
+    return Forgotten(plan.ids, len(plan.entries), dropped, left, erased, notes)
 
 
 def _planned(

@@ -5,6 +5,7 @@ Everything that is stored is decoded and looked through, entry by entry. A text 
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -45,12 +46,18 @@ class Trace(msgspec.Struct, frozen=True):
         return f"{self.kind} {self.what}{where}" + (f": {self.left}" if self.left else "")
 
 
+def spellings(text: str) -> list[bytes]:
+    """A text as it may stand somewhere: as it is, and within JSON, as the arguments and results of tools have it."""
+    within = [json.dumps(text, ensure_ascii=ascii_only)[1:-1] for ascii_only in (True, False)]
+    return [one.encode() for one in dict.fromkeys([text, *within])]
+
+
 class Looking:
     """Looks for texts in everything that a store has, apart from some entries."""
 
     def __init__(self, engine: Engine, texts: Sequence[str]) -> None:
         self._store: Store = engine.store
-        self._needles = [text.strip().encode() for text in texts if text.strip()]
+        self._needles = [needle for text in texts if text.strip() for needle in spellings(text.strip())]
         self._known: dict[bytes, bool] = {}
         """Objects that were looked into, and whether they have one of the texts."""
         self._runs = {row[0]: row[2] for row in engine.store.read("all_runs")}
