@@ -263,6 +263,26 @@ def test_a_kill_at_any_moment_loses_no_order_and_doubles_nothing(
     in_order(agent)
 
 
+def test_a_run_that_was_cancelled_after_its_last_step_does_not_end_well_when_it_is_resumed(store_url: str) -> None:
+    """All of it is replayed then, and nothing begins that would be stopped."""
+
+    def booking(agent: Agent) -> None:
+        with agent.run("r") as run:
+            try:
+                agent.runs.cancel("r", "too dear")
+                run.step(str.upper, "under way")
+            finally:
+                with run.cleanup():
+                    run.state["undone"] = True
+
+    killed_at(lambda: booking(agent_at(store_url)), Site.RUN_END, Moment.BEFORE)
+    agent = agent_at(store_url)
+    with pytest.raises(RunCancelled, match="too dear"):
+        booking(agent)
+    assert agent.runs.get("r").status == "cancelled"
+    in_order(agent)
+
+
 @pytest.mark.parametrize(
     ("nth", "moment"), [(1, Moment.WRITTEN), (1, Moment.AFTER), (2, Moment.WRITTEN), (2, Moment.AFTER)]
 )

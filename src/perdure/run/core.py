@@ -125,8 +125,8 @@ class RunCore:
         """What it was told, as far as it has heard, and has not obeyed yet."""
         self.heard = head.ordered
         """The number of the last order that it knows of."""
-        self.stopped = False
-        """Whether its code has been told to stop."""
+        self.stopped = ledger.cleanup is not None
+        """Whether its code has been told to stop, here or in a process before: then it does not end well any more."""
         self.cleanup = ledger.cleanup
         """The entry that lets a cancelled run clean up."""
         if self.cleanup is not None:
