@@ -302,6 +302,12 @@ def orders_under(it: Transaction, server: Server, stream: int, fence: int) -> Ex
     return NOTHING
 
 
+def departure_of(it: Transaction, server: Server, name: str) -> Executing:
+    """Nobody moves in these histories."""
+    yield from ()
+    return NOTHING
+
+
 def get_run(it: Transaction, server: Server, agent: str, id: str) -> Executing:
     yield from ()
     named = it.get("run_names", (agent, id))
@@ -397,6 +403,7 @@ STATEMENTS: dict[str, Callable[..., Executing]] = {
         drop_task_waits,
         drop_task,
         orders_under,
+        departure_of,
         get_run,
         resume_run,
         set_run_status,
