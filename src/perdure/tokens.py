@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
-import importlib.util
 import os
 import re
 import tempfile
 from collections.abc import Callable
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 Tokens = Callable[[str], int]
@@ -46,17 +45,19 @@ def installed() -> Tokens | None:
 
 
 def _rs_bpe() -> Tokens | None:
-    if importlib.util.find_spec("rs_bpe") is None:
+    if find_spec("rs_bpe") is None:
         return None
-    bpe = importlib.import_module("rs_bpe.bpe")
+    from rs_bpe import bpe  # type: ignore[import-not-found, unused-ignore]
+
     count: Tokens = bpe.openai.o200k_base().count
     return count
 
 
 def _tiktoken() -> Tokens | None:
-    if importlib.util.find_spec("tiktoken") is None or not _is_cached():
+    if find_spec("tiktoken") is None or not _is_cached():
         return None
-    tiktoken = importlib.import_module("tiktoken")
+    import tiktoken  # type: ignore[import-not-found, unused-ignore]
+
     encode = tiktoken.get_encoding(ENCODING).encode_ordinary
     return lambda text: len(encode(text))
 

@@ -27,8 +27,8 @@ from perdure.failpoints import Moment, Site
 from perdure.journal import rebuild
 from perdure.journal.verify import verify
 from perdure.moving.leaving import contents_of
-from tests.unit import rich_store
 
+from . import rich_store
 from .kit import World, die, in_child, killed_at
 
 NAMES = ("travel", "keeper")

@@ -20,8 +20,8 @@ from perdure.moving import lines
 from perdure.moving.checking import check
 from perdure.moving.importing import bring_in
 from perdure.moving.leaving import contents_of
-from tests.unit import rich_store
 
+from . import rich_store
 from .test_moving import sound
 
 

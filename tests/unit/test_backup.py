@@ -15,8 +15,7 @@ import pytest
 from perdure.cli.main import main
 from perdure.journal.rebuild import check
 from perdure.journal.verify import verify
-
-from .rich_store import behind, copy_to, opened
+from tests.conformance.rich_store import behind, copy_to, opened
 
 
 @pytest.fixture

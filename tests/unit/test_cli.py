@@ -19,8 +19,7 @@ from perdure import Agent
 from perdure.cli.main import COMMANDS, EXIT_CODES, SECTIONS, cli, main
 from perdure.cli.output import Output, ago, clean, counted, plain, shown, size
 from perdure.cli.stores import said_again
-
-from .rich_store import copy_to
+from tests.conformance.rich_store import copy_to
 
 ROOT = Path(__file__).parents[2]
 STORELESS = {"init", "run", "worker", "replay-check", "crashtest", "doctor", "demo", "archive", "completion", "import"}

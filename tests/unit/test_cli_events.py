@@ -15,8 +15,7 @@ from perdure import Agent, kinds
 from perdure.cli.main import main
 from perdure.journal import rebuild
 from perdure.store import open_store
-
-from .rich_store import copy_to
+from tests.conformance.rich_store import copy_to
 
 pytestmark = pytest.mark.filterwarnings("ignore::perdure.errors.StoreMovedWarning")
 

@@ -24,9 +24,9 @@ from perdure.errors import StoreMoved
 from perdure.journal.fold import VIEWS
 from perdure.store import locate, open_store, sqlite
 from perdure.store.turnstile import Turnstile
+from tests.conformance.rich_store import behind, copy_to, opened
 
 from . import child
-from .rich_store import behind, copy_to, opened
 
 
 @pytest.fixture

@@ -15,8 +15,7 @@ import pytest
 
 from perdure import Agent, InDoubt, RunWaiting
 from perdure.cli.main import main
-
-from .rich_store import LARGE, behind, copy_to, opened
+from tests.conformance.rich_store import LARGE, behind, copy_to, opened
 
 pytestmark = pytest.mark.filterwarnings("ignore::perdure.errors.StoreMovedWarning")
 

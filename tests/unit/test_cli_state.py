@@ -10,8 +10,7 @@ import pytest
 
 from perdure import Agent
 from perdure.cli.main import main
-
-from .rich_store import LARGE, NOISE, copy_to
+from tests.conformance.rich_store import LARGE, NOISE, copy_to
 
 pytestmark = pytest.mark.filterwarnings("ignore::perdure.errors.StoreMovedWarning")
 

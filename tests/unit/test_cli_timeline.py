@@ -19,8 +19,7 @@ from perdure.cli.drawing import ASCII, UNICODE, Drawing
 from perdure.cli.main import main
 from perdure.cli.picture import picture_of
 from perdure.process import Holder
-
-from .rich_store import copy_to
+from tests.conformance.rich_store import copy_to
 
 pytestmark = pytest.mark.filterwarnings("ignore::perdure.errors.StoreMovedWarning")
 

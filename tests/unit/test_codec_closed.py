@@ -34,8 +34,8 @@ FORBIDDEN_MODULES = {
     "runpy",
 }
 FORBIDDEN_CALLS = {"eval", "exec", "compile", "__import__"}
-ALLOWED_IMPORTLIB = {"importlib.resources", "importlib.metadata"}
-"""They read files of packages that the code names itself."""
+ALLOWED_IMPORTLIB = {"importlib.resources", "importlib.metadata", "importlib.util.find_spec"}
+"""They read files of packages that the code names itself, or look whether there is one."""
 
 
 def complaints(tree: ast.AST) -> Iterator[str]:

@@ -8,8 +8,7 @@ import apsw
 import pytest
 
 from perdure.store import sql
-
-from .rich_store import copy_to
+from tests.conformance.rich_store import copy_to
 
 SPAN = (0, 0, 0, 0, 1 << 62, 0, 0, 0)
 QUESTIONS = {

@@ -18,8 +18,7 @@ from perdure.errors import JournalDamaged
 from perdure.journal.fold import VIEWS
 from perdure.journal.rebuild import TABLES, check, rebuild
 from perdure.store.base import Store
-
-from .rich_store import behind, copy_to, opened
+from tests.conformance.rich_store import behind, copy_to, opened
 
 NOT_IN_THE_JOURNAL = {"arrival"}
 """In which order events arrived here: rebuilding numbers them by time."""

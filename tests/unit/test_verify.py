@@ -24,8 +24,7 @@ from perdure.journal.findings import Report, Severity, What
 from perdure.journal.verify import verify
 from perdure.keys import SigningKey
 from perdure.store.base import Store
-
-from .rich_store import behind, copy_to, opened
+from tests.conformance.rich_store import behind, copy_to, opened
 
 COLUMNS = {
     "events": ("kind", "at", "body", "chain", "digest"),

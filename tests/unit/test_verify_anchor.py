@@ -15,8 +15,7 @@ from perdure.journal.anchor import Anchor, AnchoredHead, compare, make_anchor, r
 from perdure.journal.findings import Finding, Severity, What
 from perdure.journal.verify import agent_keys, verify
 from perdure.keys import find
-
-from .rich_store import copy_to, opened
+from tests.conformance.rich_store import copy_to, opened
 
 pytestmark = pytest.mark.filterwarnings("ignore::perdure.errors.StoreMovedWarning")
 
