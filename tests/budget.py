@@ -19,7 +19,7 @@ import pytest
 SUITE_SECONDS_MAX = {
     "unit": 330,
     "model": 30,
-    "conformance": 430,
+    "conformance": 480,
     "adapters": 90,
     "simulation": 160,
     "crash": 560,

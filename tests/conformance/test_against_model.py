@@ -38,8 +38,8 @@ KILLED_EVERYWHERE = killed_everywhere((*IN_A_BODY, *COMMITS))
 UNCHANGED = stories(while_waiting=False, points=REACHED)
 EDITED = stories(while_waiting=False, points=REACHED, edited=True)
 
-SHARES = {"sqlite-sync": 3, "sqlite-async": 8}
-POSTGRES_SHARE = 20
+SHARES = {"sqlite-sync": 6, "sqlite-async": 16}
+POSTGRES_SHARE = 40
 """One of so many stories in CI: the colours have one protocol, and a server takes its time; `make soak` tells more."""
 
 SOAK = settings.get_current_profile_name() == "soak"

@@ -10,10 +10,10 @@ from tests.crash.tracer import Call, Tracer, calls_in
 pytestmark = pytest.mark.stores("sqlite")
 KILLED, REPORTED, UNHARMED = -9, 3, 0
 COLOURS = ("sync", "async")
-ASYNC_KILLS = 30
+ASYNC_KILLS = 15
 """Of the other colour a part: it makes the same calls from another thread."""
 
-WRITE_ERRORS = 16
+WRITE_ERRORS = 10
 """Points per kind of error in CI; `make soak` takes all."""
 
 

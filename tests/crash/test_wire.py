@@ -12,7 +12,7 @@ pytestmark = pytest.mark.stores("postgres")
 COLOURS = ("sync", "async")
 KILLED = -9
 MOMENTS = ("unsent", "sent", "answered", "read")
-KILLS = 10
+KILLS = 6
 """Per moment and colour in CI; `make soak` takes all."""
 
 
