@@ -12,6 +12,7 @@ import gc
 import importlib
 import json
 import os
+import pkgutil
 import selectors
 import signal
 import sys
@@ -19,23 +20,28 @@ import traceback
 from typing import Any
 
 PR_SET_PTRACER = 0x59616D61
+SURFACE = ("perdure.adapters", "perdure.cli", "perdure.demo", "perdure.testing")
+"""What no victim uses. All else is imported here, and not by each fork that uses a noun for the first time."""
 PRELOADED = (
     "apsw",
     "asyncio",
     "cryptography.hazmat.primitives.asymmetric.ed25519",
-    "perdure",
-    "perdure.aio",
-    "perdure.store.postgres",
-    "perdure.store.sqlite",
     "tests.crash.short",
     "tests.crash.victim",
     "zstandard",
 )
 
 
+def _preloaded() -> list[str]:
+    import perdure
+
+    found = (it.name for it in pkgutil.walk_packages(perdure.__path__, "perdure.", onerror=lambda name: None))
+    return [*PRELOADED, *(name for name in found if not name.startswith(SURFACE))]
+
+
 def main() -> None:
     """Serve orders until the harness closes its end."""
-    for name in PRELOADED:
+    for name in _preloaded():
         importlib.import_module(name)
     gc.freeze()
     waiting = selectors.DefaultSelector()
