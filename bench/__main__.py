@@ -21,7 +21,7 @@ from .failures import MeasurementFailed
 from .lab import PARKED, Lab, machine
 from .pages import write_pages
 from .recall.sections import SECTIONS as RECALL
-from .report import RESULTS, Report, save, save_savers, saved, saved_savers, show, to_json
+from .report import RESULTS, Report, save, save_again, save_savers, saved, saved_savers, show, to_json
 from .rows import Row
 from .savers.sections import SECTIONS as SAVERS
 from .savers.standings import SaverStanding
@@ -46,6 +46,8 @@ def main() -> int:
     report, code = _measure(options, errors)
     if report.complete and not report.quick:
         save(report)
+    elif not (report.quick or code):
+        save_again(report)
     if report.savers and not report.quick and not code:
         save_savers(report)
     if options.json:

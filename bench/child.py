@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from .measures import artifacts, chain, checkpoints, concurrent, counts, events, flat, resume, state, values
+from .measures import artifacts, chain, checkpoints, concurrent, context, counts, events, flat, resume, state, values
 
 MEASURES: dict[str, Callable[..., dict[str, Any]]] = {
     "counts": counts.single_operations,
@@ -25,6 +25,7 @@ MEASURES: dict[str, Callable[..., dict[str, Any]]] = {
     "flat": flat.flat,
     "events": events.events,
     "artifacts": artifacts.artifacts,
+    "context": context.context,
 }
 
 

@@ -43,6 +43,8 @@ class Report(msgspec.Struct, frozen=True):
     standings: list[Standing] = []
     crashes: list[Crash] = []
     savers: list[SaverStanding] = []
+    again: list[str] = []
+    """Sections that were measured once more on the same day: something else had kept the machine busy."""
 
     @property
     def failed(self) -> list[Row]:
@@ -67,6 +69,19 @@ def save(report: Report) -> None:
     """Keep the results for `--write-docs`."""
     RESULTS.parent.mkdir(parents=True, exist_ok=True)
     RESULTS.write_text(to_json(report), encoding="utf-8")
+
+
+def save_again(report: Report) -> None:
+    """Rows that were measured again on the day of a whole session take the place of those of it."""
+    whole, new = saved(), {row.section for row in report.rows}
+    if whole is None or whole.date != report.date or report.standings or report.crashes or not new:
+        return
+    rows = [row for row in whole.rows if row.section not in new]
+    order = list(dict.fromkeys(row.section for row in whole.rows))
+    rows = sorted(
+        [*rows, *report.rows], key=lambda row: order.index(row.section) if row.section in order else len(order)
+    )
+    save(msgspec.structs.replace(whole, rows=rows, again=sorted(new.union(whole.again))))
 
 
 def save_savers(report: Report) -> None:

@@ -10,7 +10,8 @@ from time import perf_counter
 from typing import Any
 
 from .failures import MeasurementFailed, NoServer
-from .lab import Lab, run
+from .lab import ROOT, Lab, run
+from .marked import write
 from .rows import Bar, Row, at_least, at_most, exactly
 
 RUNS = 64
@@ -134,7 +135,7 @@ def conversation(lab: Lab) -> Iterator[Row]:
 
 def state(lab: Lab) -> Iterator[Row]:
     """`agent.state` in the open."""
-    it = lab.measure("state", pairs=lab.pairs, size=20, keys=2000 if lab.quick else 20_000, reads=2000)
+    it = lab.measure("state", pairs=lab.pairs, size=20, keys=2000 if lab.quick else 20_000, reads=40_000)
     spread = it["ratio_spread"]
     note = f"middle half of {len(spread)} pairs: {spread[len(spread) // 4]:.2f} to {spread[-len(spread) // 4]:.2f}"
     yield Row("state", "set in the open, in bare commits", it["ratio"], "", at_most(1.3, 1.6), False, note)
@@ -198,6 +199,29 @@ def artifacts(lab: Lab) -> Iterator[Row]:
     yield Row("artifacts", "bytes that a small edit adds", it["added"], "B", at_most(150_000), False, note)
 
 
+def context(lab: Lab) -> Iterator[Row]:
+    """`run.context` in a run of a thousand turns with outputs of 50 KB."""
+    size = {"turns": 100 if lab.quick else 1000, "size": 50_000, "calls": 20 if lab.quick else 100, "memories": 200}
+    rows = list(_context("SQLite", lab.measure("context", **size), size["turns"]))
+    yield from rows
+    try:
+        url = lab.server.url(lab.server.new_database())
+    except NoServer as error:
+        yield Row("context", "PostgreSQL", None, note=str(error))
+        return
+    more = list(_context("PostgreSQL", lab.measure("context", url=url, **size), size["turns"]))
+    yield from more
+    if not lab.quick:
+        write(ROOT / "docs" / "context.md", [*rows, *more])
+
+
+def _context(store: str, it: dict[str, Any], turns: int) -> Iterator[Row]:
+    what = f"{store}, {turns:,} turns with outputs of 50 KB: a context"
+    yield Row("context", f"{what}, p50", it["p50"], "ms", at_most(20), False, f"p95 {it['p95']:.1f} ms")
+    note = "each message is counted once"
+    yield Row("context", f"{what}, the first of a process", it["first"] / 1000, "s", note=note)
+
+
 def startup(lab: Lab) -> Iterator[Row]:
     """Imports and the command line, with everything in the page cache."""
     rounds = 3 if lab.quick else 11
@@ -245,5 +269,6 @@ SECTIONS: dict[str, Section] = {
     "events": events,
     "artifacts": artifacts,
     "conversation": conversation,
+    "context": context,
     "startup": startup,
 }

@@ -2,8 +2,8 @@
 
 A suite is a folder of tests/. Its time is the sum of setup, call and teardown of its tests, of which `make test` runs
 two at a time. Budgets are for two cores of an ordinary CI machine. They are enforced when CI=true or PERDURE_BUDGET=1:
-over budget is a failure like any other. On a slower machine PERDURE_BUDGET_FACTOR=2 doubles them all; the project's own
-CI does not set it. The whole session has a budget too, by the clock.
+over budget is a failure like any other. On a slower machine PERDURE_BUDGET_FACTOR=2 doubles them all, which is what
+`.ci/run` sets, whose machine has slow days. The whole session has a budget too, by the clock.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Hypothesis profiles, by PERDURE_HYPOTHESIS, else `ci` when CI=true, else `dev`:
     dev   100 new random examples each time
-    ci    100 examples, always the same: a red build is the fault of the change, and repeats
+    ci    40 examples, always the same: a red build is the fault of the change, and repeats
     soak  5,000 random examples; `make soak` uses it, and prints the blob that repeats a failure
 """
 
@@ -43,7 +43,7 @@ def pytest_configure(config: pytest.Config) -> None:
     slow = [HealthCheck.too_slow]
     settings.register_profile("dev", **same, derandomize=False, max_examples=100, suppress_health_check=slow)
     settings.register_profile(
-        "ci", **same, derandomize=True, max_examples=100, suppress_health_check=slow, database=None
+        "ci", **same, derandomize=True, max_examples=40, suppress_health_check=slow, database=None
     )
     settings.register_profile(
         "soak", **same, derandomize=False, max_examples=5_000, suppress_health_check=list(HealthCheck)

@@ -23,8 +23,9 @@ def measured_on(report: Report) -> str:
     """When, on what, and how busy it was."""
     it = report.machine
     server = f", {it['postgres']}" if it.get("postgres") else ""
+    again = f" Measured once more on that day: {', '.join(report.again)}." if report.again else ""
     return (
         f"Measured on {report.date} with {it['cores']} cores of {it['processor']}, {it['system']}, "
         f"{it['file_system']}, Python {it['python']}, SQLite {it['sqlite']}{server}; load average "
-        f"{report.load_before:.1f} before and {report.load_after:.1f} after."
+        f"{report.load_before:.1f} before and {report.load_after:.1f} after.{again}"
     )

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sqlite3
 import tempfile
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import cache
-from importlib.util import find_spec
-from typing import Any
+from pathlib import Path
 
+from bench.lab import run
 from bench.recall.corpus import Corpus
 from perdure import Agent
 from perdure.memory.meaning import Local
@@ -34,22 +35,26 @@ def plain_fts5(corpus: Corpus, k: int) -> Search:
     return search
 
 
-def chroma(corpus: Corpus, k: int) -> Search:
-    """Chroma as it comes, but for the model: its own is the same one, and is downloaded when it is first used."""
-    import chromadb  # type: ignore[import-not-found, unused-ignore]
+class Chroma:
+    """Chroma as it comes, but for the model: its own is the same one, and is downloaded when it is first used.
 
-    made = chromadb.EphemeralClient().create_collection(corpus.name)
-    texts = [memory.text for memory in corpus.memories]
-    for start in range(0, len(texts), 500):
-        part = texts[start : start + 500]
-        numbers = [str(start + at) for at in range(len(part))]
-        made.add(ids=numbers, documents=part, embeddings=_local().embed(part).tolist())
+    It lives in the environment of the peers, and is asked all questions of a set at once.
+    """
 
-    def search(question: str) -> list[int]:
-        found = made.query(query_embeddings=_local().embed([question]).tolist(), n_results=k)
-        return [int(at) for at in found["ids"][0]]
+    def __init__(self, python: Path, folder: Path) -> None:
+        self._python = python
+        self._file = folder / "given.json"
+        self.version = ""
 
-    return search
+    def __call__(self, corpus: Corpus, k: int) -> Search:
+        texts, questions = [it.text for it in corpus.memories], [it.text for it in corpus.questions]
+        vectors, asked = (_local().embed(part).tolist() for part in (texts, questions))
+        given = {"texts": texts, "vectors": vectors, "questions": asked, "count": k}
+        self._file.write_text(json.dumps(given), encoding="utf-8")
+        said = json.loads(run([str(self._python), "-m", "bench.peers.chroma", str(self._file)]).splitlines()[-1])
+        self.version = said["version"]
+        found: dict[str, list[int]] = dict(zip(questions, said["found"], strict=True))
+        return found.__getitem__
 
 
 def vectors_alone(corpus: Corpus, k: int) -> Search:
@@ -70,9 +75,8 @@ def vectors_alone(corpus: Corpus, k: int) -> Search:
 class Product:
     """An agent that remembers every turn and recalls, at one of its three levels."""
 
-    def __init__(self, embedder: str, **common: Any) -> None:
+    def __init__(self, embedder: str) -> None:
         self._embedder = embedder
-        self._common = common
 
     def __call__(self, corpus: Corpus, k: int) -> Search:
         folder = tempfile.TemporaryDirectory(prefix="perdure-recall-")
@@ -101,17 +105,17 @@ def _local() -> Local:
     return Local()
 
 
+CHROMA = "Chroma, MiniLM"
 SYSTEMS: dict[str, System] = {
     "plain FTS5 (BM25)": plain_fts5,
     "MiniLM vectors, exact": vectors_alone,
-    "Chroma, MiniLM": chroma,
     "Perdure, words alone": Product("words"),
     "Perdure[memory]": Product("table"),
     "Perdure[embed]": Product("minilm"),
 }
+"""Those that live in our own environment."""
 
 
 def chosen(names: Sequence[str]) -> dict[str, System]:
-    """Those that are asked for, by their names; all that are installed when nothing is."""
-    there = {name: it for name, it in SYSTEMS.items() if it is not chroma or find_spec("chromadb") is not None}
-    return {name: it for name, it in there.items() if not names or name in names}
+    """Those that are asked for, by their names; all when nothing is."""
+    return {name: it for name, it in SYSTEMS.items() if not names or name in names}

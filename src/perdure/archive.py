@@ -8,6 +8,7 @@ large values that they refer to, the signed heads, and a last line with the SHA-
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from typing import Any
@@ -45,7 +46,7 @@ class Header(msgspec.Struct, frozen=True, tag_field="line", tag="archive"):
     head: str
     """The link of the last one."""
     previous: str = ""
-    """The file that has the entries before."""
+    """The file that has the entries before, as it is called beside the store that this one is of."""
 
 
 class Entry(msgspec.Struct, frozen=True, tag_field="line", tag="entry"):
@@ -106,6 +107,28 @@ def folder_of(store: Store) -> str:
     return os.path.join(home, store.identity if not is_embedded(store.url) else "memory")
 
 
+_NAME = re.compile(r"(?:([0-9a-f]{32})-)?([0-9]{8,20}-[0-9]{10,20}-[0-9]{10,20}\.jsonl\.zst)")
+"""What archives are called: the store, if it is another one, then the stream and the first and the last entry."""
+
+
+def name_of(header: Header) -> str:
+    """What an archive is called beside the store that it is of."""
+    return f"{header.stream:08}-{header.first:010}-{header.upto:010}.jsonl.zst"
+
+
+def name_at(store: str, of: str, name: str) -> str:
+    """What an archive is called beside a store, that is called `name` beside the store `of`; empty if nothing is.
+
+    Numbers of streams belong to a store: what has come from another one has the identity of that before it. An empty
+    `store` is none of them.
+    """
+    found = _NAME.fullmatch(name)
+    if found is None:
+        return ""
+    whose = found[1] or of
+    return found[2] if whose == store else f"{whose}-{found[2]}"
+
+
 _STAYS = frozenset({Kind.MEMORY_KEPT, Kind.MEMORY_SEEN})
 """Entries that are not folded: the archive only has their digests, so that what is forgotten is nowhere else."""
 
@@ -121,7 +144,7 @@ def write(store: Store, folder: str, header: Header) -> tuple[str, bytes]:
     import zstandard
 
     make_folder(os.path.abspath(folder))
-    path = os.path.join(os.path.abspath(folder), f"{header.stream:08}-{header.first:010}-{header.upto:010}.jsonl.zst")
+    path = os.path.join(os.path.abspath(folder), name_of(header))
     reach(Site.ARCHIVE, Moment.BEFORE)
     with written_aside(path) as file:
         reach(Site.ARCHIVE, Moment.BEGUN)

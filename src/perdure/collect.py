@@ -186,7 +186,7 @@ class Sweep(Unit[Collected]):
     """Remove objects, unless somebody has begun to refer to them. What is gone is gone, however often it is done."""
 
     site = Site.COLLECT
-    long = True
+    erases = long = True
 
     def __init__(self, marks: Marks, found: Sequence[Row]) -> None:
         self._marks = marks

@@ -213,6 +213,7 @@ class Engine:
                     from .journal.rebuild import refresh
 
                     refresh(place.store)
+                place.store.make_good()
             except PerdureError:
                 _leave(place)
                 raise
@@ -303,7 +304,8 @@ class Engine:
     @property
     def stream(self) -> int:
         """The number of the agent's own stream, by which the store knows it."""
-        assert self.is_known(), "a known agent is asked for"
+        if "_stream" not in self.__dict__:
+            assert self.is_known(), "a known agent is asked for"
         stream: int = self.__dict__["_stream"]
         return stream
 

@@ -37,12 +37,13 @@
     │   ├── RunWasCancelled          PD313  also a RunCancelled: somebody has ended it for good
     │   ├── RunWasPaused             PD314  also a RunPaused: goes on when somebody resumes it
     │   ├── RunNotPaused             PD315  there is nothing to resume
+    │   ├── ResultErased             PD316  the result had a text that was forgotten everywhere
     │   ├── PointNotFound            PD330  a run has no such entry, step or checkpoint
     │   ├── RunExists                PD331  a fork needs an id that no run has
     │   ├── TaskFailed               PD340  the run whose result was wanted has failed
     │   ├── RunPoisoned              PD341  its workers die at the same place, again and again
     │   ├── NothingToRetry           PD342  only a run that is dead is queued again
-    │   ├── ContextTooSmall          PD350  pinned messages alone take more than the budget
+    │   ├── ContextTooSmall          PD350  what must be shown takes more than the budget
     │   ├── RefNotFound              PD351  a pointer to a message that is not there
     │   └── NothingCompacted         PD352  there is no compaction to take back
     ├── CallProblem                  steps and effects
@@ -319,6 +320,13 @@ class AlreadyAnswered(RunProblem):
 
     code = "PD309"
     hint = "start the program again, if it does not run: it goes on with that answer, or asks anew if it does not fit"
+
+
+class ResultErased(RunProblem, LookupError):
+    """The result of the run was erased."""
+
+    code = "PD316"
+    hint = "it had a text that was forgotten with everywhere=True; a run with a new id makes another one"
 
 
 class RunNotFinished(RunProblem):
@@ -629,7 +637,7 @@ class AgentExists(AgentProblem):
     """The store has an agent of that name already."""
 
     code = "PD803"
-    hint = "give the one that arrives another name: `perdure import FILE --name NAME`"
+    hint = "give the one that arrives another name: `perdure import FILE --name NAME`, or name= in Python"
 
 
 class AgentNotFound(AgentProblem, LookupError):

@@ -68,6 +68,19 @@ class Site(StrEnum):
     ARRIVE = "agent.arrive"
 
 
+class Gap(StrEnum):
+    """Every place where somebody else, a person too, may come in between two things that we do."""
+
+    FILE_READ = "file.read"
+    """A file was read, and is about to be replaced or removed."""
+    FILE_ASIDE = "file.aside"
+    """The new one is written, beside it."""
+    FILE_PLACED = "file.placed"
+    """They have changed places."""
+    FILE_KNOWN = "file.known"
+    """What was in the old one is elsewhere, and it is about to go."""
+
+
 class Moment(StrEnum):
     """When, around a commit."""
 
@@ -96,6 +109,22 @@ def arm(hook: Hook | None) -> None:
     """Call `hook` at every failpoint from now on; None disarms."""
     global _hook
     _hook = hook
+
+
+Visitor = Callable[[Gap], None]
+_visitor: Visitor | None = None
+
+
+def visit(gap: Gap) -> None:
+    """Let somebody in, if a test has sent anybody."""
+    if _visitor is not None:
+        _visitor(gap)
+
+
+def let_in(visitor: Visitor | None) -> None:
+    """Call `visitor` in every gap from now on; None sends nobody."""
+    global _visitor
+    _visitor = visitor
 
 
 def arm_from_environment() -> None:

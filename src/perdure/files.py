@@ -9,11 +9,13 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import BinaryIO
+from io import RawIOBase
+from typing import BinaryIO, NamedTuple
+
+from .failpoints import Gap, visit
 
 PRIVATE = 0o600
 ASIDE_SUFFIX = ".part"
@@ -86,53 +88,90 @@ def replace_file(
         file.write(data)
 
 
-def exchange_file(name: str, data: bytes, folder: int) -> bytes | None:
-    """Write a file in place of another; returns what that had in it then, or None when there was no file any more.
+def swap_file(name: str, data: bytes, folder: int, tag: str) -> str | None:
+    """Write a file in place of another; returns how that is called now, or None when there was none.
 
-    Both change places at one moment, so whatever somebody else has saved before is in what is returned. Who still has
-    the old file open for writing is waited for. Where the system cannot do that, it is a look and a rename.
+    Both change places at one moment, so that whatever somebody else has saved before is in the old one. Where the
+    system cannot do that, the old one gets its other name first: then only a file that takes its place in the
+    microseconds in between is lost.
     """
-    aside = aside_of(name)
+    begun, aside = aside_of(name), aside_of(name, tag)
     try:
-        with _synced(aside, PRIVATE, folder) as file:
+        with _synced(begun, PRIVATE, folder) as file:
             file.write(data)
-        if _exchanged(aside, name, folder):
-            return _read_when_closed(aside, folder)
-        found = _read_when_closed(name, folder, seconds=0)
-        os.replace(aside, name, src_dir_fd=folder, dst_dir_fd=folder)
-        return found
-    finally:
+    except OSError:  # no room for it
         with suppress(FileNotFoundError):
-            os.unlink(aside, dir_fd=folder)
-        os.fsync(folder)
+            os.unlink(begun, dir_fd=folder)
+        raise
+    # The name with the tag is for whole files only: nobody takes half of ours for what somebody has saved.
+    os.rename(begun, aside, src_dir_fd=folder, dst_dir_fd=folder)
+    visit(Gap.FILE_ASIDE)
+    if not exchange(aside, name, folder):
+        os.unlink(aside, dir_fd=folder)
+        return None
+    os.fsync(folder)
+    return aside
 
 
-def _exchanged(one: str, other: str, folder: int) -> bool:
-    """Let two files change places; False where that is not possible, or one of them is not there."""
+def exchange(one: str, other: str, folder: int) -> bool:
+    """Let two files change places; False when there is no other."""
     import ctypes
 
-    call = getattr(ctypes.CDLL(None), "renameat2", None)
-    if call is None:
-        return False
-    return bool(call(folder, os.fsencode(one), folder, os.fsencode(other), _RENAME_EXCHANGE) == 0)
+    library = ctypes.CDLL(None, use_errno=True)
+    call = getattr(library, "renameat2", None) or getattr(library, "renameatx_np", None)  # Linux, macOS
+    if call is not None:
+        if call(folder, os.fsencode(one), folder, os.fsencode(other), _RENAME_EXCHANGE) == 0:
+            return True
+        if ctypes.get_errno() == errno.ENOENT:
+            return False
+    return _exchanged_slowly(one, other, folder)
 
 
-def _read_when_closed(name: str, folder: int, seconds: float = CLOSED_SECONDS_MAX) -> bytes | None:
-    """What is in a file that nobody else can find any more, when nobody writes to it any more either."""
+def _exchanged_slowly(one: str, other: str, folder: int) -> bool:
+    kept = f"{one}{ASIDE_SUFFIX}"
     try:
-        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
-    except OSError:
-        return None  # a link, or gone: nobody has written anything there
-    with os.fdopen(descriptor, "rb") as file:
-        wait_for_writers(descriptor, seconds)
-        return file.read() if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
+        os.link(other, kept, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    os.replace(one, other, src_dir_fd=folder, dst_dir_fd=folder)
+    os.replace(kept, one, src_dir_fd=folder, dst_dir_fd=folder)
+    return True
 
 
-def wait_for_writers(descriptor: int, seconds: float = CLOSED_SECONDS_MAX) -> None:
-    """Wait until nobody has a file open for writing, but not for ever: an editor empties it before it writes."""
-    until = time.monotonic() + seconds
-    while _has_writer(descriptor) and time.monotonic() < until:
-        time.sleep(0.001)
+class Settled(NamedTuple):
+    """What was in a file when nobody was writing it."""
+
+    data: bytes
+    busy: bool
+    """Whether somebody has it open all the same, and may still write."""
+
+
+def read_settled(descriptor: int, most: int = -1, *, wait: bool = True) -> Settled:
+    """What is in an open file, when nobody writes it, but not for ever: an editor empties it before it writes."""
+    until = time.monotonic() + (CLOSED_SECONDS_MAX if wait else 0)
+    with open(descriptor, "rb", buffering=0, closefd=False) as file:
+        while True:
+            busy, late = _has_writer(descriptor), time.monotonic() >= until
+            if not busy or late:
+                before = _stamp(descriptor)
+                os.lseek(descriptor, 0, os.SEEK_SET)
+                data = _all_of(file, most)
+                busy = busy or _has_writer(descriptor)
+                if late or not (busy or _stamp(descriptor) != before):
+                    return Settled(data, busy)
+            time.sleep(0.001)
+
+
+def _all_of(file: RawIOBase, most: int) -> bytes:
+    data = bytearray()
+    while (most < 0 or len(data) < most) and (more := file.read(most - len(data) if most >= 0 else 1 << 20)):
+        data += more
+    return bytes(data)
+
+
+def _stamp(descriptor: int) -> tuple[int, int]:
+    found = os.fstat(descriptor)
+    return found.st_mtime_ns, found.st_size
 
 
 def _has_writer(descriptor: int) -> bool:
@@ -158,15 +197,27 @@ def put_in_place(aside: str | os.PathLike[str], path: str | os.PathLike[str], *,
     sync_folder(os.path.dirname(path) or ".")
 
 
-def aside_of(path: str | os.PathLike[str]) -> str:
+def aside_of(path: str | os.PathLike[str], tag: str = "") -> str:
     """A name beside a file that nobody else has; it is no longer than names may be."""
     above, name = os.path.split(os.fspath(path))
-    begins = os.fsdecode(os.fsencode(name)[:_ASIDE_BYTES_MAX])
+    begins = os.fsdecode(os.fsencode(name)[:_ASIDE_BYTES_MAX]) + (f".{tag}" if tag else "")
     return os.path.join(above, f".{begins}.{os.getpid()}.{os.urandom(6).hex()}{ASIDE_SUFFIX}")
 
 
 def _name(aside: str | os.PathLike[str], path: str | os.PathLike[str], new: bool, folder: int | None) -> None:
-    if new:
+    if new and _linked(aside, path, folder):
+        return
+    if new:  # the name is taken by an empty file, which nobody else can do then, and which this one replaces
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, PRIVATE, dir_fd=folder))
+    os.replace(aside, path, src_dir_fd=folder, dst_dir_fd=folder)
+
+
+def _linked(aside: str | os.PathLike[str], path: str | os.PathLike[str], folder: int | None) -> bool:
+    """A second name; False where the file system has no such thing, as on most sticks."""
+    try:
         os.link(aside, path, src_dir_fd=folder, dst_dir_fd=folder)
-    else:
-        os.replace(aside, path, src_dir_fd=folder, dst_dir_fd=folder)
+    except OSError as error:
+        if error.errno in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK):
+            return False
+        raise
+    return True

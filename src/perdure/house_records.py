@@ -14,6 +14,22 @@ class AgentLeft(Record, frozen=True):
     """Of one that has moved: the file that it went into."""
     by: str = ""
     reason: str = ""
+    file: bytes = b""
+    """The SHA-256 of what is in the file that it has arrived in, once that is known here."""
+    store: str = ""
+    """The identity of the store in which it arrives, if that was said here; and how people call it."""
+    url: str = ""
+
+
+class Sealed(Record, frozen=True):
+    """A head of the agent's own stream that it has signed in the store that it comes from."""
+
+    number: int
+    """Of the stream there."""
+    seq: int
+    link: bytes
+    streams: int
+    signature: bytes
 
 
 class AgentArrived(Record, frozen=True):
@@ -32,3 +48,7 @@ class AgentArrived(Record, frozen=True):
     """The SHA-256 of what is in the file."""
     signature: bytes = b""
     """Of the file, by the key that is named; empty when that was not there."""
+    number: bytes = b""
+    """Random: a file that was imported twice has arrived under two numbers."""
+    seal: Sealed | None = None
+    """What proves that it was there, if the file is not signed because the key was elsewhere."""

@@ -15,6 +15,7 @@ from .keys import signed_by
 
 if TYPE_CHECKING:
     from .engine import Engine
+    from .store.base import Store
 
 _SIGNED = b"perdure message "
 """Before what users have signed: none of it can be taken for a head of the journal."""
@@ -30,9 +31,22 @@ class Arrival(msgspec.Struct, frozen=True):
     store: str
     """The identity of the store that it came from."""
     at: datetime
+    number: str = ""
+    """Of this arrival, and no other. Two agents whose arrivals have one `file` and two numbers are twins."""
+    file: str = ""
+    """The SHA-256 of what is in the file that it came in."""
 
     def __repr__(self) -> str:
-        return f"<Arrival {self.how} from {self.name!r}, key {self.public_key.hex()[:16]}, at {self.at:%Y-%m-%d %H:%M}>"
+        which = f", number {self.number[:16]}" if self.number else ""
+        whose = f"{self.name!r}, key {self.public_key.hex()[:16]}{which}"
+        return f"<Arrival {self.how} from {whose}, at {self.at:%Y-%m-%d %H:%M}>"
+
+
+def arrivals_in(store: Store, stream: int) -> list[tuple[int, r.AgentArrived]]:
+    """How an agent came here, by its own stream, and when; the oldest first."""
+    rows = (row for page in pages(store, stream) for row in page)
+    found = ((at, r.decode(kind, body)) for _, kind, at, body, _, _ in rows if kind == r.Kind.AGENT_ARRIVED and body)
+    return [(at, it) for at, it in found if isinstance(it, r.AgentArrived)]
 
 
 class Identity:
@@ -70,12 +84,9 @@ class Identity:
         engine = self._engine
         if not engine.is_known():
             return []
-        rows = (row for page in pages(engine.store, engine.stream) for row in page)
-        found = ((at, r.decode(kind, body)) for _, kind, at, body, _, _ in rows if kind == r.Kind.AGENT_ARRIVED)
         return [
-            Arrival(it.how, it.name, it.public_key, it.store, moment(at))
-            for at, it in found
-            if isinstance(it, r.AgentArrived)
+            Arrival(it.how, it.name, it.public_key, it.store, moment(at), it.number.hex(), it.file.hex())
+            for at, it in arrivals_in(engine.store, engine.stream)
         ]
 
     def sign(self, message: bytes) -> bytes:

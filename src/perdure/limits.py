@@ -183,12 +183,15 @@ VECTOR_DIMENSIONS_MAX = 8192
 RECALL_ALL = 2000
 """Pieces of memory that are all compared with a question: when there are more, those that are likely."""
 
-RECALL_EXACT = 20_000
-"""Pieces that a filter may leave for their vectors to be compared one by one."""
+RECALL_EXACT = 4000
+"""Pieces that a filter may leave to be listed: when there are more, it is asked of the best ones whether they pass."""
 
-RECALL_WORDS = 60
-RECALL_MEANING = 30
-"""Likely ones because of their words, and because of their meaning."""
+RECALL_WIDE = 20_000
+"""The same for a server, which lists and compares at once."""
+
+RECALL_WORDS = 30
+RECALL_MEANING = 15
+"""Likely ones because of their words, and because of their meaning; as many because of their words alone."""
 
 CANDIDATES = 500
 """What a search looks at first; when a filter leaves too few of them, it looks at all."""
@@ -209,7 +212,10 @@ LOG_ITEMS_KEPT = 7
 """What MEMORY.md gets of an old log when nobody says how to consolidate it."""
 
 PROGRESS_ITEMS_MAX = 200
-"""Of a list in PROGRESS.md."""
+"""Of what is done, in PROGRESS.md."""
+
+FORGOTTEN_LINES_MAX = 10_000
+"""Lines of a workspace that were forgotten, and that a folder that is behind does not bring back."""
 
 GIT_SECONDS_MAX = 30.0
 """For one command of git: who works is not held up by it for ever."""
@@ -221,10 +227,17 @@ MEMORY_TAGS_MAX = 100
 """Of one memory."""
 
 MEMORIES_COMPARED_MAX = 200
-"""With how many that are about the same thing a new memory is compared, newest first."""
+"""With how many that are about the same thing a new memory is compared, newest first; and with as many that have the
+same words."""
+
+CONTRADICTIONS_MAX = 20
+"""Of those that it may contradict, so many are named, newest first."""
 
 TRACES_MAX = 10_000
 """Other places of a forgotten text that are listed."""
 
 CONSOLIDATED_MAX = 200
 """Episodes that become one memory, or what a function makes of them."""
+
+AWAITED_LOOK_SECONDS = 86_400.0
+"""A parked run that waits for another agent's run looks so often whether that agent is still in the store."""

@@ -9,6 +9,17 @@ from __future__ import annotations
 
 from .plan_records import Record
 
+TRUSTED = 0.5
+"""From here on a memory is trusted; below it is shown as data, not as instructions."""
+
+
+class Followed(Record, frozen=True):
+    """A memory that was there already, and goes on where a new one ends that was put before it."""
+
+    id: str
+    valid: int
+    """From when on it holds."""
+
 
 class MemoryKept(Record, frozen=True):
     """Something that the agent knows from now on. Times are in milliseconds since 1970; 0 is never."""
@@ -46,6 +57,8 @@ class MemoryKept(Record, frozen=True):
     """Its number within the thread."""
     sketch: bytes = b""
     """A keyed hash of its words in their order of the alphabet: those that say the same have the same one."""
+    followed: tuple[Followed, ...] = ()
+    """What takes its place, of what was there already."""
 
 
 class MemorySeen(Record, frozen=True):
@@ -62,6 +75,15 @@ class MemorySeen(Record, frozen=True):
     writer: str = ""
 
 
+class Bridged(Record, frozen=True):
+    """A memory whose successor was withdrawn: what had taken the place of that one takes its place."""
+
+    id: str
+    by: str
+    valid: int
+    """From when on."""
+
+
 class MemoryWithdrawn(Record, frozen=True):
     """Memories that do not count any more, because of where they came from. They can still be read."""
 
@@ -71,6 +93,8 @@ class MemoryWithdrawn(Record, frozen=True):
     by: str
     touched: tuple[str, ...] = ()
     """Others that count again, or otherwise, because of it."""
+    bridged: tuple[Bridged, ...] = ()
+    """Those of them that something else had replaced by then."""
 
 
 class Ended(Record, frozen=True):

@@ -189,15 +189,18 @@ class Drops:
         return which in self._versions
 
 
-def _named(record: CheckpointMade | ArtifactSaved | ThreadPut | ThreadWrote) -> object:
+def is_dropped(record: Record, dropped: Container[object]) -> bool:
+    """Whether a record has a version of something that was dropped."""
     if isinstance(record, ThreadPut | ThreadWrote):
-        return record
-    return type(record).__name__, record.owner, record.name, record.version
+        return record in dropped
+    if isinstance(record, CheckpointMade | ArtifactSaved):
+        return (type(record).__name__, record.owner, record.name, record.version) in dropped
+    return False
 
 
 def packed_in(record: Record, dropped: Container[object] = frozenset()) -> Iterator[bytes]:
     """Every packed value in an entry that stands for objects; but not that of a version which was dropped."""
-    if isinstance(record, CheckpointMade | ArtifactSaved | ThreadPut | ThreadWrote) and _named(record) in dropped:
+    if is_dropped(record, dropped):
         return
     for name in record.__struct_fields__:
         value = getattr(record, name)

@@ -68,6 +68,7 @@ Forked = fork_records.Forked
 Undone = fork_records.Undone
 AgentLeft = house_records.AgentLeft
 AgentArrived = house_records.AgentArrived
+Sealed = house_records.Sealed
 
 
 class Op(IntEnum):
@@ -203,7 +204,7 @@ class RunResumed(Record, frozen=True):
 
 
 class RunFinished(Record, frozen=True):
-    result: bytes
+    result: bytes  # packed; empty when it was erased, see `remains`
 
 
 class RunFailed(Record, frozen=True):
@@ -475,6 +476,11 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     seq: int
     at: int
     record: Record
+
+
+def remains(kind: int) -> Record | None:
+    """What an entry says whose body was erased: of the last one of a run, that the run has finished."""
+    return RunFinished(b"") if kind == Kind.RUN_FINISHED else None
 
 
 _NEWER = re.compile(r"Expected `array` of at most length|Invalid value \d+|Invalid enum value")

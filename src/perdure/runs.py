@@ -10,7 +10,7 @@ import msgspec
 
 from . import objects
 from . import records as r
-from .errors import RunNotFinished, RunNotFound
+from .errors import ResultErased, RunNotFinished, RunNotFound
 from .journal.lineage import events_of
 from .leases import lease_of
 from .run.core import view_of
@@ -78,6 +78,8 @@ class RunInfo(msgspec.Struct, frozen=True):
     """What resuming it has saved."""
     folded: str = ""
     """The archive that has its entries, when they were folded; then its messages are there too, and not here."""
+    erased: bool = False
+    """Whether its result was erased, by `agent.memory.forget(..., everywhere=True)`."""
 
     def __repr__(self) -> str:
         return f"<RunInfo {self.id!r} of {self.agent!r}: {self.status}, {len(self.events)} entries>"
@@ -158,7 +160,7 @@ def get_run(store: Store, agent: str, run_id: str, unpack: Callable[[bytes], Any
     return RunInfo(
         summary,
         input=unpack(ledger.started.input),
-        result=unpack(ledger.finished.result) if ledger.finished is not None else None,
+        result=unpack(ledger.finished.result) if ledger.finished is not None and ledger.finished.result else None,
         state={key: unpack(value) for key, value in latest.items()},
         messages=[unpack(value) for _, value in view.messages],
         in_doubt=_in_doubt(summary, ledger, unpack),
@@ -168,6 +170,7 @@ def get_run(store: Store, agent: str, run_id: str, unpack: Callable[[bytes], Any
         usage=usage_of(usage_lines(store, agent, run_id)),
         savings=savings_of(savings_lines(store, agent, run_id)),
         folded=ledger.folded.archive if ledger.folded is not None else "",
+        erased=ledger.finished is not None and not ledger.finished.result,
     )
 
 
@@ -222,6 +225,8 @@ def result_of(store: Store, agent: str, run_id: str) -> Any:
     if status != r.Status.FINISHED:
         raise RunNotFinished(f"run {run_id!r} is {summary_of(store, row).status}")
     [(_, kind, _, body, _, _)] = store.read("event_at", (stream, outcome))
-    record = r.decode(kind, body)
+    record = r.decode(kind, body) if body is not None else r.remains(kind)
     assert isinstance(record, r.RunFinished)
+    if not record.result:
+        raise ResultErased(f"the result of run {run_id!r} was erased")
     return objects.unpack(store, record.result)

@@ -21,7 +21,7 @@ from .failpoints import Site
 from .journal.append import Head, Signer
 from .journal.documents import Document
 from .journal.keeping import OURS
-from .journal.landing import Ask, Entry, Land, Place, Unchanged, Visit, Wanted, landed_at
+from .journal.landing import Ask, Land, Place, Unchanged, Visit, Wanted, landed_at
 from .limits import SWEEP_KEYS_MAX, SWEEP_WRITES
 from .run.open_stream import in_the_open
 from .run.requests import Protocol, Read
@@ -79,11 +79,17 @@ def ask_update(engine: Engine, at: Place, make: Callable[[Any], Any], ttl: Durat
     return Ask(at, make=make, expires=_expiry(engine, ttl))
 
 
-def adding(by: float) -> Callable[[Any], Any]:
+def adding(by: float, ns: str, key: str) -> Callable[[Any], Any]:
     """What `incr` does."""
 
     def add(value: Any) -> Any:
-        return (0 if value is None else value) + by
+        try:
+            return (0 if value is None else value) + by
+        except TypeError:
+            has = type(value).__name__
+            raise TypeError(
+                f"incr adds to a number: {key!r} of {ns!r} is a {has}, and {by!r} was to be added"
+            ) from None
 
     return add
 
@@ -203,19 +209,34 @@ def peek(engine: Engine, at: Place) -> Protocol[Seen]:
     return seen
 
 
+def _live(engine: Engine, space: str, key: str) -> Protocol[Seen]:
+    """The same for an agent that may not be known yet, in one reading: `get` is what programs do most."""
+    names = named(space, "a namespace"), named(key, "a key")
+    seen: Seen = yield Read(_look_live, (engine, names, waiting(engine.store)))
+    return seen
+
+
+def _look_live(engine: Engine, names: tuple[str, str], wanted: Sequence[Wanted]) -> Seen:
+    if not engine.is_known():
+        return NOTHING
+    at = (engine.stream, *names)
+    return within(engine, _stored(engine, at), _changes_of(wanted, at)) if wanted else _stored(engine, at)
+
+
 def look(engine: Engine, at: Place, asks: Sequence[Ask]) -> Seen:
     """A key with what some asks would make of it."""
     return within(engine, _stored(engine, at), asks)
 
 
 def _stored(engine: Engine, at: Place) -> Seen:
-    rows = engine.store.read("get_entry", at)
+    store = engine.store
+    rows = store.read("get_value", at)
     if not rows:
         return NOTHING
-    value, version, _, _, expires, *_ = rows[0]
-    if not Entry(value, version, expires).seen(engine.store.clock.wall_ms()).value:
+    value, version, expires = rows[0]
+    if not value or (expires and expires <= store.clock.wall_ms()):
         return Seen(counted=version)
-    return Seen(True, version, objects.unpack(engine.store, value), version)
+    return Seen(True, version, objects.unpack(store, value), version)
 
 
 def within(engine: Engine, seen: Seen, asks: Sequence[Ask]) -> Seen:
@@ -236,27 +257,26 @@ def within(engine: Engine, seen: Seen, asks: Sequence[Ask]) -> Seen:
 
 def _waiting(engine: Engine, at: Place) -> list[Ask]:
     """The changes of a key that wait around the caller, outermost first."""
-    return [ask for ask in _all_waiting(engine) if ask.place == at]
+    return _changes_of(waiting(engine.store), at)
 
 
-def _all_waiting(engine: Engine) -> list[Ask]:
-    return [ask for ask in waiting(engine.store) if isinstance(ask, Ask) and ask.writes and not ask.touches]
+def _changes_of(wanted: Sequence[Wanted], at: Place) -> list[Ask]:
+    return [ask for ask in _changes(wanted) if ask.place == at]
+
+
+def _changes(wanted: Sequence[Wanted]) -> Iterator[Ask]:
+    return (ask for ask in wanted if isinstance(ask, Ask) and ask.writes and not ask.touches)
 
 
 def get(engine: Engine, space: str, key: str, default: Any) -> Protocol[Any]:
     """The value of a key."""
-    if not (yield Read(engine.is_known)):
-        return default
-    seen = yield from peek(engine, (engine.stream, named(space, "a namespace"), named(key, "a key")))
+    seen = yield from _live(engine, space, key)
     return seen.value if seen.there else default
 
 
 def version(engine: Engine, space: str, key: str) -> Protocol[int]:
     """The version of a key; 0 when it is not there."""
-    if not (yield Read(engine.is_known)):
-        return 0
-    seen = yield from peek(engine, (engine.stream, named(space, "a namespace"), named(key, "a key")))
-    return seen.version
+    return (yield from _live(engine, space, key)).version
 
 
 def items(engine: Engine, space: str, after: str | None, limit: int | None) -> Protocol[list[tuple[str, Any]]]:
@@ -267,7 +287,7 @@ def items(engine: Engine, space: str, after: str | None, limit: int | None) -> P
     if not (yield Read(engine.is_known)):
         return []
     first = None if after is None else named(after, "a key")
-    asks = [ask for ask in _all_waiting(engine) if ask.place[:2] == (engine.stream, space)]
+    asks = [ask for ask in _changes(waiting(engine.store)) if ask.place[:2] == (engine.stream, space)]
     found: list[tuple[str, Any]] = yield Read(_items, (engine, space, asks, first, limit))
     return found
 
@@ -410,7 +430,7 @@ class _Past:
 def revert(engine: Engine, to: When, space: str | None) -> Protocol[int]:
     """Make a namespace, or all of them, what it was; history goes on. Returns how many keys were changed."""
     for _ in range(_TRIES):
-        own = {ask.place for ask in _all_waiting(engine)}
+        own = {ask.place for ask in _changes(waiting(engine.store))}
         asks, unchanged = yield Read(_reverting, (engine, to, space, own))
         buffer = waiting_room(engine)
         if buffer is not None:

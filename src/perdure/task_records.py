@@ -68,6 +68,21 @@ def event_wanted(owner: int, run: str, name: str, number: int) -> str:
     return f"event {owner} {number} {len(run)} {run} {name}"
 
 
+def run_awaited(agent: str, run: str) -> tuple[bytes, str]:
+    """How a wait for the end of a run is recorded: what it is known by, and what it says."""
+    return f"{agent} {run}".encode(), f"run {run!r}"
+
+
+def awaited_run(ident: bytes, text: str) -> tuple[str, str] | None:
+    """The agent and the run of it again. Both may have spaces in their names, and the second is told twice."""
+    words = ident.decode("utf-8", "replace").split(" ")
+    for place in range(1, len(words)):
+        agent, run = " ".join(words[:place]), " ".join(words[place:])
+        if (ident, text) == run_awaited(agent, run):
+            return agent, run
+    return None
+
+
 class TaskParked(Record, frozen=True):
     """A worker has left a run that waits: it is taken again when something of this comes, or at a time."""
 

@@ -18,6 +18,7 @@ from .context.shown import Context
 from .events.reading import Event
 from .handoff import Handoff
 from .handoff.desk import AgentHandoff
+from .handoff.progress import Progress
 from .memory.found import Memory, Recalled
 from .orders import RunOrder
 from .retention import GcReport
@@ -32,7 +33,6 @@ from .usage import Savings, Usage
 from .workflows.plan import WorkflowStep
 from .workspace.boot import Bootstrap
 from .workspace.documents import FileVersion
-from .workspace.progress import Progress
 from .workspace.syncing import Synced
 
 __all__ = [

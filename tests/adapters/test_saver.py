@@ -330,9 +330,10 @@ def test_a_serializer_is_used_for_everything_and_nothing_is_taken_for_encrypted_
         bodies = b"".join(row[3] for row in _entries(saver._engine.store))
         assert b"078-05" not in bodies
         assert b"of ann" not in bodies
-        with pytest.raises(UnknownType, match="written by a serializer"):
-            PerdureSaver(store_url).get_tuple(where)
-        clear = put(PerdureSaver(store_url), config("clear"), {"n": 7})
+        with PerdureSaver(store_url) as plain:
+            with pytest.raises(UnknownType, match="written by a serializer"):
+                plain.get_tuple(where)
+            clear = put(plain, config("clear"), {"n": 7})
         with pytest.raises(CorruptValue, match="in clear"):
             saver.get_tuple(clear)
 

@@ -1,5 +1,5 @@
 """Fixtures of the kit."""
 
-from .kit import world
+from .kit import file_url, world
 
-__all__ = ["world"]
+__all__ = ["file_url", "world"]

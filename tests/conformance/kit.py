@@ -48,6 +48,12 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
+@pytest.fixture
+def file_url(tmp_path: Path) -> str:
+    """An empty store in a file, for what has nothing to do with the kind of store."""
+    return f"sqlite:///{tmp_path / 'home.db'}"
+
+
 def die() -> None:
     """End this process as a power cut would: no handler, no cleanup."""
     os.kill(os.getpid(), signal.SIGKILL)

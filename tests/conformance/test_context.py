@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter
 from typing import Any
 
@@ -94,6 +95,41 @@ def test_what_is_masked_is_opened_again(store_url: str) -> None:
             agent.open(wrong)
 
 
+def test_every_text_that_was_made_short_opens_to_the_whole(store_url: str) -> None:
+    agent = agent_at(store_url)
+    blocks = [
+        {"type": "text", "text": "Look at it. " + OUTPUT},
+        {"type": "tool_result", "tool_use_id": "a", "content": "first\n" + OUTPUT},
+        {"type": "tool_result", "tool_use_id": "b", "content": "second\n" + OUTPUT},
+    ]
+    uses = [{"type": "tool_use", "id": it, "name": "read", "input": {"note": it + OUTPUT}} for it in "ab"]
+    with agent.run("it's [so]: #1-2, 3.", input=None) as run:
+        run.messages.append({"role": "assistant", "content": uses})
+        run.messages.append({"role": "user", "content": blocks})
+        run.messages.append({"role": "user", "content": "and " + OUTPUT})
+        for number in range(12):
+            for message in turn(number, OUTPUT):
+                run.messages.append(message)
+        context = run.context(budget=2000)
+        assert {it.why for it in context.dropped} >= {"an older turn, masked", "older turns, summarised"}
+        for budget in (2000, 30_000):
+            for one in run.context(budget=budget).dropped:
+                text = agent.open(one.ref)
+                assert text == agent.open(f"[shortened: 7 lines, 90 characters; open {one.ref}]")
+                first, _, last = one.ref.rpartition("#")[2].partition("-")
+                for message in run.messages[int(first) : int(last or first) + 1]:
+                    assert all(told in text for told in texts_of(message))
+
+
+def texts_of(message: dict[str, Any]) -> list[str]:
+    if not isinstance(message["content"], list):
+        return [message["content"] or ""]
+    return [
+        json.dumps(part["input"]) if "input" in part else part.get("text") or part["content"]
+        for part in message["content"]
+    ]
+
+
 def test_a_compaction_is_an_operation_of_the_run(store_url: str) -> None:
     agent = agent_at(store_url)
     asked = list[int]()
@@ -112,8 +148,8 @@ def test_a_compaction_is_an_operation_of_the_run(store_url: str) -> None:
             done = run.compact(keep=5, summarise=summed)
             seen.append(list(run.messages))
             assert done.messages == 18 and done.tokens_after < done.tokens_before
-            assert seen[1][0]["content"].endswith("They asked 18 things.") and done.ref in seen[1][0]["content"]
-            assert seen[1][1] == turn(0, "")[0], "what is pinned stays"
+            assert seen[1][0] == turn(0, "")[0], "what is pinned stays, where it was"
+            assert seen[1][1]["content"].endswith("They asked 18 things.") and done.ref in seen[1][1]["content"]
             assert seen[1][2:] == [*turn(4, ""), *turn(5, "x" * 5000)][3:], "and what is recent"
             if stops:
                 raise KeyboardInterrupt
@@ -121,7 +157,7 @@ def test_a_compaction_is_an_operation_of_the_run(store_url: str) -> None:
             again = run.compact(keep=1)
             seen.append(list(run.messages))
             assert again.messages == 6 and len(seen[2]) == 3
-            assert "They asked 18 things." in seen[2][0]["content"], "a summary of a summary has both"
+            assert "They asked 18 things." in seen[2][1]["content"], "a summary of a summary has both"
             run.uncompact()
             run.uncompact()
             seen.append(list(run.messages))

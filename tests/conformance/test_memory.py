@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -194,3 +195,45 @@ def test_the_other_face(store_url: str) -> None:
 def test_mistakes_are_told_at_the_call(store_url: str, given: dict[str, Any], told: str) -> None:
     with pytest.raises((ValueError, TypeError), match=told):
         agent_at(store_url).memory.remember_all([{"text": "x", **given}])
+
+
+PAIRS = [
+    ("Alice manages Bob", "Bob manages Alice"),
+    ("Price went from 3 to 5", "Price went from 5 to 3"),
+    ("He owes me 50", "I owe him 50"),
+    ("Deploy before tests", "Deploy after tests"),
+    ("Balance is 1000", "Balance is -1000"),
+    ("Uses C++", "Uses C#"),
+    ("load > 5", "load < 5"),
+    ("Bob reacted 👍", "Bob reacted 👎"),
+    ("Is Bob ill?", "Bob is ill"),
+    (" ".join(f"word{n}" for n in range(40)) + " Miller", " ".join(f"word{n}" for n in range(40)) + " Schmidt"),
+]
+
+
+def test_what_differs_in_a_word_a_sign_or_an_order_is_not_the_same(store_url: str) -> None:
+    with closing(agent_at(store_url)) as agent:
+        for about in ("it", None):
+            for one, other in PAIRS:
+                kept = [agent.memory.remember(text, about=about, kind="procedural").text for text in (one, other)]
+                assert kept == [one, other]
+        assert agent.memory.remember("  the LOAD > 5.", about="it", kind="procedural").count == 2
+
+
+def test_an_empty_name_is_nobody_s(store_url: str) -> None:
+    with closing(agent_at(store_url)) as agent:
+        agent.memory.remember("a secret", user="ann")
+        for call in (agent.memory.recall, agent.memory.remember):
+            with pytest.raises(ValueError, match="user=''"):
+                call("secret", user="")
+        with pytest.raises(ValueError, match="user=''"):
+            agent.memory.list(user="")
+
+
+def test_a_mistake_is_told_by_the_name_that_was_given(file_url: str) -> None:
+    agent = agent_at(file_url)
+    for wrong in (3, "trustd"):
+        with pytest.raises(ValueError, match=f"^min_trust={wrong!r}: "):
+            agent.memory.recall("x", min_trust=wrong)
+        with agent.run("one") as run, pytest.raises(ValueError, match=f"^min_trust={wrong!r}: "):
+            run.context(min_trust=wrong)

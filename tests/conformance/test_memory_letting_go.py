@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -147,3 +149,37 @@ def test_rules_let_the_least_worthy_go_archived_first(store_url: str, monkeypatc
     again = memory.remember("Fact number 1", about="f1")
     assert [trace.kind for trace in memory.forget(again, everywhere=True).erased] == ["archive"]
     in_order(store_url)
+
+
+def test_a_filter_means_what_is_only_in_an_archive(store_url: str) -> None:
+    agent, other = agent_at(store_url), agent_at(store_url, "other")
+    for to, one in (("me", agent), ("them", other)):
+        for user in ("zed", "ann"):
+            told = [{"text": f"{user} said {n} to {to}", "source": "mail", "tags": ["a", f"t{n}"]} for n in range(2)]
+            one.memory.remember_all([*told, f"{user}!"], kind="episodic", user=user, about=f"of {user}")
+        one.memory.remember("Nobody in particular", kind="episodic", importance=0.9)
+        one.memory.retain("episodic", max_items=1)
+    [own], [others] = agent.gc().archives, other.gc().archives
+    untouched = Path(others).read_bytes()
+    listed = agent.memory.forget(user="zed")
+    assert (listed.count, [(it.kind, it.what) for it in listed.elsewhere], listed.erased) == (0, [("archive", own)], ())
+    assert (lines_of(own), bool(listed)) == (6, False)
+    for wanted, left in (
+        ({"user": "zed", "about": "of ann"}, 6),
+        ({"user": "zed", "source": "web"}, 6),
+        ({"user": "zed", "tags": ("a", "t1")}, 5),
+        ({"user": "zed"}, 3),  # also a text that is too short to be looked for
+        ({"about": "of ann", "source": "mail"}, 1),
+    ):
+        report = agent.memory.forget(**wanted, everywhere=True)
+        erased = [it.what for it in report.erased]
+        assert (lines_of(own), erased) == (left, [own] if report else []), wanted
+    assert agent.memory.forget(about="of ann", everywhere=True)
+    assert not os.path.exists(own)
+    assert not agent.memory.forget(user="zed", everywhere=True).elsewhere
+    assert Path(others).read_bytes() == untouched  # what another agent knows of zed is its own
+    in_order(store_url)
+
+
+def lines_of(path: str) -> int:
+    return len(Path(path).read_bytes().splitlines())

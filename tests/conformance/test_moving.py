@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -368,3 +370,16 @@ def test_a_retired_agent_is_read_and_copied_and_writes_nothing(store_url: str, t
     with pytest.raises(AgentNotFound):
         Agent("nobody", store=store_url).export(tmp_path / "y.perdure")
     sound(store_url)
+
+
+def test_an_agent_may_move_on_without_its_key_and_nothing_is_damaged(store_url: str, tmp_path: Path) -> None:
+    agent = Agent("agent", store=tmp_path / "home.db")
+    agent.state.set("a", "b", 1)
+    shutil.rmtree(tmp_path / "home.db.keys")  # whoever moves it does not have the key
+    homes: list[Any] = [tmp_path / "home.db", store_url, tmp_path / "there.db", tmp_path / "last.db"]
+    for number, (home, there) in enumerate(pairwise(homes)):
+        out = Agent("agent", store=home).export(tmp_path / str(number), move=True)
+        assert not out.signed
+        Agent.import_from(out.path, store=there).close()
+        findings = verify(Engine("looker", store=there).store).findings
+        assert {it.severity for it in findings} == {"unsigned"}

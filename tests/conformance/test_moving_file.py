@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 from collections.abc import Callable
 from hashlib import sha256
@@ -12,7 +14,7 @@ import msgspec
 import pytest
 import zstandard
 
-from perdure import Agent, AgentExists, AgentMoved, AsyncAgent, ExportDamaged, WrongPassphrase
+from perdure import Agent, AgentExists, AgentMoved, AsyncAgent, ExportDamaged, RunWaiting, WrongPassphrase
 from perdure.cli.main import main
 from perdure.engine import Engine
 from perdure.journal.verify import verify
@@ -148,6 +150,79 @@ def test_the_commands_move_an_agent_and_say_so(
     Path(path).write_bytes(Path(path).read_bytes()[:-7])
     assert told("import", path, "--check", code=1)["ok"] is False
     assert told("import", path, "--store", there, code=2)["error"]["code"] == "PD805"
+
+
+def test_a_store_that_an_agent_has_left_asks_nobody_to_go_on(
+    file_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    agent = Agent("agent", store=file_url)
+
+    @agent.task
+    def work() -> None: ...
+
+    work.start("queued")
+    with contextlib.suppress(RunWaiting), agent.run("asks", wait=0) as run:
+        run.ask("which one?")
+    agent.export(tmp_path / "x.perdure", move=True)
+    words = []
+    for arguments in (["doctor"], ["runs"], ["show", "asks"]):
+        main([*arguments, "--store", file_url])
+        seen = capsys.readouterr()
+        words.append(seen.out or seen.err)
+    doctor, runs, shown = words
+    assert "agent 'agent' has moved" in doctor and "which one?" not in doctor and "queue" not in doctor
+    assert "its agent is not here any more" in runs
+    assert "has moved" in shown and "perdure answer" not in shown
+
+
+def test_a_passphrase_is_asked_for_where_it_is_of_use_and_before_there_is_a_store(
+    file_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = Agent("agent", store=file_url)
+    agent.state.set("a", "b", 1)
+    agent.export(tmp_path / "copy", private_key=True, passphrase="right")
+    agent.export(tmp_path / "move", move=True, private_key=True, passphrase="right")
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    there = ["--store", str(tmp_path / "there.db")]
+    for said in ("", "wrong"):
+        monkeypatch.setenv("PERDURE_PASSPHRASE", said)
+        assert main(["import", str(tmp_path / "move"), *there]) == 2
+    assert not (tmp_path / "there.db").exists()
+    monkeypatch.delenv("PERDURE_PASSPHRASE")
+    assert main(["import", str(tmp_path / "copy"), *there]) == 0, "a child has a key of its own"
+    assert main(["import", str(tmp_path / "move"), "--take-back", "--store", file_url]) == 0, "and who stays its own"
+
+
+def test_what_was_forgotten_is_not_in_the_file(store_url: str, tmp_path: Path) -> None:
+    agent, large = Agent("agent", store=store_url), "Zanzibar is where the treasure is. " * 300
+    told = agent.memory.remember("Zebulon owes me seven euros", about="zebulon")
+    long = agent.memory.remember(large, about="treasure")
+    agent.memory.remember("The weather is fine", about="weather")
+    agent.export(tmp_path / "before")
+    assert b"Zebulon" in contents(tmp_path / "before") and b"Zanzibar" in contents(tmp_path / "before")
+    agent.memory.forget([told, long])
+    agent.export(tmp_path / "after")
+    after = contents(tmp_path / "after").lower()
+    assert b"zebulon" not in after and b"zanzibar" not in after and b"weather" in after
+    there = Agent.import_from(tmp_path / "after", store=tmp_path / "there.db")
+    assert [it.text for it in there.memory.list(all=True)] == ["The weather is fine"]
+    sound(f"sqlite:///{tmp_path / 'there.db'}")
+
+
+def test_a_file_can_be_written_where_files_have_one_name_only(
+    file_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise PermissionError(1, "Operation not permitted")  # what vfat and exfat say to a link
+
+    agent = Agent("agent", store=file_url)
+    agent.state.set("a", "b", 1)
+    monkeypatch.setattr("os.link", refused)
+    agent.export(tmp_path / "x.perdure")
+    with pytest.raises(FileExistsError):
+        agent.export(tmp_path / "x.perdure")
+    assert Agent.import_from(tmp_path / "x.perdure", store=tmp_path / "there.db").state.get("a", "b") == 1
+    assert sorted(it.name for it in tmp_path.glob("*x.perdure*")) == ["x.perdure"]
 
 
 def test_nothing_of_other_agents_goes_along_and_nothing_of_its_own_is_left(store_url: str, tmp_path: Path) -> None:

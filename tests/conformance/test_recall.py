@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from perdure import Agent
-from perdure.memory import candidates
+from perdure.memory import candidates, drawing
 from perdure.memory.embedders import Function
 
 TOWNS = "Porto Lisbon Oslo Rome Paris Turin Bern Kyiv Cork Graz Lund Ghent".split()
@@ -66,9 +66,55 @@ def test_of_many_the_likely_ones_are_compared_and_the_same_is_found(
         assert [found(agent, question) for question in QUESTIONS] == all_of_it
         for exact in (candidates.RECALL_EXACT, 20):
             monkeypatch.setattr(candidates, "RECALL_EXACT", exact)
+            monkeypatch.setattr(candidates, "RECALL_WIDE", exact)
             some = [found(agent, question, user="ann") for question in QUESTIONS]
             # What a word is worth is seen from all that the agent knows then.
             assert [[text for text, _ in it] for it in some] == [[text for text, _ in it] for it in narrowed]
+
+
+@pytest.mark.parametrize("exact", [1000, 12], ids=["listed", "asked one by one"])
+def test_what_passes_a_filter_is_found_however_many_better_ones_do_not(
+    store_url: str, exact: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By meaning, by words and by days, though few are drawn, and others would be drawn before them."""
+    for module, name, value in (
+        (candidates, "RECALL_ALL", 10),
+        (candidates, "RECALL_EXACT", exact),
+        (candidates, "RECALL_WIDE", exact),
+        (drawing, "RECALL_WORDS", 4),
+        (drawing, "RECALL_MEANING", 3),
+        (drawing, "OF_DAYS", 3),
+    ):
+        monkeypatch.setattr(module, name, value)
+    better = [{"text": "violin uuuuuu", "user": "bo", "valid_from": "2026-05-02"} for _ in range(80)]
+    better += [{"text": "violin violin", "user": "bo", "valid_from": "2026-05-02"} for _ in range(20)]
+    worse = [{"text": f"rst {n} lll", "user": "ann", "valid_from": "2026-01-01"} for n in range(20)]
+    wanted = [
+        {"text": "uuuu tt", "user": "ann", "valid_from": "2025-01-01"},
+        {"text": "a violin nn", "user": "ann", "valid_from": "2025-02-01"},
+        {"text": "sss rrr", "user": "ann", "valid_from": "2026-05-04"},
+    ]
+    with closing(Agent("a", store=store_url, embedder=by_letters)) as agent:
+        wishes = []
+        for number, it in enumerate([*better, *worse, *wanted]):
+            wishes.append({**it, "thread": str(number), "meta": {"n": number}})
+        agent.memory.remember_all(wishes, kind="episodic")
+        for question, text in (("uuuuu", "uuuu tt"), ("violin?", "a violin nn")):
+            assert agent.memory.recall(question, k=1, user="ann")[0].text == text
+        assert "sss rrr" in [it.text for it in agent.memory.recall("on 3 May 2026", user="ann") if it.why.time > 0.9]
+        assert agent.memory.recall("uuuuu violin?", k=1)[0].user == "bo"
+
+
+def test_what_does_not_pass_lends_nothing_among_many_either(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(candidates, "RECALL_ALL", 10)
+    with closing(Agent("a", store=store_url, embedder=False)) as agent:
+        agent.memory.remember_all(said(40), kind="episodic", user="ann")
+        for trust, text in ((0.1, "How did you travel to Ulm?"), (1.0, "By zeppelin."), (1.0, "It was cold.")):
+            agent.memory.remember(text, trust=trust, kind="episodic", thread="one")
+        why = [it.why for it in agent.memory.recall("cold Ulm", min_trust=0.5)]
+        assert {word for it in why for word in it.words + it.neighbours} == {"cold"}
+        why = [it.why for it in agent.memory.recall("cold Ulm")]
+        assert {word for it in why for word in it.neighbours} == {"cold", "ulm"}
 
 
 def test_it_says_why(store_url: str) -> None:
@@ -88,7 +134,7 @@ def test_what_others_have_forgotten_is_left_out_and_what_is_new_is_found(
     store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(candidates, "RECALL_ALL", 10)
-    monkeypatch.setattr(candidates, "RECALL_MEANING", 5)
+    monkeypatch.setattr(drawing, "RECALL_MEANING", 5)
     with closing(Agent("a", store=store_url, embedder=by_letters)) as agent:
         agent.memory.remember_all(said(60), kind="episodic")
         agent.memory.remember_all([f"Zanzibar number {n}" for n in range(20)], user="zoe", kind="episodic")
@@ -156,3 +202,22 @@ def test_a_vector_database_outside_finds_and_the_store_decides(store_url: str, t
         agent.memory.forget(agent.memory.recall("parrot to Ulm", k=1)[0])
         assert len(set(before) - set(index.nearest(space, by_letters(["parrot"])[0], 1000))) == 1
     index.close()
+
+
+def test_neighbours_are_those_of_one_day_wherever_each_was_read(store_url: str) -> None:
+    with closing(Agent("guide", store=store_url, embedder=False)) as agent:
+        for number, text in enumerate(["How did you travel to Lisbon?", "By train, it took two days.", "Splendid!"]):
+            agent.memory.remember(text, kind="episodic", user="bo", source=f"message {number}")
+        found = {it.text: it.why.neighbours for it in agent.memory.recall("travel to Lisbon")}
+        assert found["By train, it took two days."] == ("travel", "lisbon")
+
+
+def test_whom_and_what_it_is_about_are_words_of_it(store_url: str) -> None:
+    with closing(Agent("guide", store=store_url, embedder=False)) as agent:
+        agent.memory.remember("prefers the aisle", user="alice")
+        agent.memory.remember("prefers the window", user="bo")
+        agent.memory.remember("closed on Mondays", about="museum.hours")
+        agent.memory.remember("a long queue", kind="episodic", tags=["zoo"], thread="trip")
+        assert agent.memory.recall("What does Alice prefer?", k=1)[0].user == "alice"
+        assert agent.memory.recall("When is the museum open?", k=1)[0].about == "museum.hours"
+        assert agent.memory.recall("How was the zoo?", k=1)[0].why.words == ("zoo",)

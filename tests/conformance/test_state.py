@@ -426,3 +426,11 @@ def test_a_large_namespace_is_read_page_by_page(store_url: str) -> None:
         with pytest.raises(ValueError, match="how many keys"):
             agent.state.items("s", limit=wrong)  # type: ignore[arg-type]
     agent.close()
+
+
+def test_incr_of_what_is_no_number_names_the_key(store_url: str) -> None:
+    agent = agent_at(store_url)
+    agent.state.set("a", "k", {"n": 1})
+    with pytest.raises(TypeError, match="'k' of 'a' is a dict"):
+        agent.state.incr("a", "k")
+    assert agent.state.get("a", "k") == {"n": 1}

@@ -74,6 +74,7 @@ def test_both_sides_may_change_everything(store_url: str, tmp_path: Path) -> Non
     workspace.write("SOUL.md", "I am slow.\n")  # both have changed the same line
     assert [line for line in ("I am quick.\n", "I am slow.\n") if line not in text(home, "SOUL.md")] == []
     assert "<<<<<<<" in text(home, "SOUL.md")
+    assert workspace.sync().conflicts == ("SOUL.md",), "until somebody decides, whoever has met it first"
     other = tmp_path / "other"  # the same agent elsewhere
     again = agent_at(store_url).workspace(other)
     assert text(other, "SOUL.md") == text(home, "SOUL.md")
@@ -82,6 +83,9 @@ def test_both_sides_may_change_everything(store_url: str, tmp_path: Path) -> Non
     assert workspace.sync().removed == ("tasks/paris.md",)
     assert not (home / "tasks/paris.md").exists()
     assert [it.deleted for it in workspace.history("tasks/paris.md")] == [False, True]
+    assert str(workspace.sync()) == "conflicts SOUL.md"
+    edit(home, "SOUL.md", lambda before: "I am calm and quick.\n")
+    assert workspace.sync().conflicts == ()
     assert str(workspace.sync()) == "nothing has changed"
     in_order(store_url)
 
@@ -113,12 +117,16 @@ def test_a_log_lands_with_its_step(store_url: str, tmp_path: Path) -> None:
     assert "- from a step" not in text(home, "MEMORY.md")
     with agent.run("one") as run:
         work(False)
+        run.progress(next_action="rest")
+        assert "in a step" in the_log(home), "it has landed"
+        assert "- from a step" in text(home, "MEMORY.md")
     for _ in range(2):  # a replay says nothing twice
         assert the_log(home).count("in a step") == 1
         assert text(home, "MEMORY.md").count("- from a step") == 1
         assert "- [x] half of it\n- [x] work\n" in text(home, "PROGRESS.md")
         with agent.run("one") as run:
             work(False)
+            run.progress(next_action="rest")
         workspace.sync()
     edit(home, f"memory/{date.today().isoformat()}.md", add("by hand"))
     agent.log("one\nof two lines")
@@ -165,7 +173,9 @@ def test_async_agents_have_the_same(store_url: str, tmp_path: Path) -> None:
 # -- nothing is lost --------------------------------------------------------------------------------------------------
 
 ACTIONS = st.lists(
-    st.tuples(st.sampled_from(["edit", "append", "log", "sync", "lose", "cut"]), st.integers(0, 1), st.integers(0, 2)),
+    st.tuples(
+        st.sampled_from(["edit", "append", "log", "sync", "lose", "cut", "run"]), st.integers(0, 1), st.integers(0, 4)
+    ),
     max_size=14,
 )
 
@@ -183,21 +193,25 @@ def lose_nothing(actions: list[tuple[str, int, int]], base: Path) -> None:
     agent = Agent("tester", store=base / "store.db")
     homes = (base / "a", base / "b")
     spaces = [agent.workspace(home, git=False) for home in homes]
-    paths = ("USER.md", "MEMORY.md", "tasks/one.md")
+    paths = ("USER.md", "MEMORY.md", "tasks/one.md", "PROGRESS.md", "HANDOFF.md")
     added: set[str] = set()
     for number, (what, which, where) in enumerate(actions):
-        home, path, line = homes[which], paths[where], f"line {number}"
+        # In PROGRESS.md a heading of one's own: what stands under ours is said of a run, and goes with it.
+        home, path, line = homes[which], paths[where], f"{'## ' if where == 3 else ''}line {number}"
         if what == "edit":
             edit(home, path, on_top(line) if where else add(line))
         elif what == "append":
             spaces[which].append(path, line)
         elif what == "log":
             agent.log(line)
+        elif what == "run":
+            with agent.run(f"run {number}") as run:
+                run.progress(done=f"did {number}")
         elif what == "sync":
             spaces[which].sync()
         elif what == "lose":
             (home / MARKER).unlink(missing_ok=True)
-        elif what == "cut" and (home / path).exists():
+        elif what == "cut" and where < 3 and (home / path).exists():
             *_, gone = ["", *text(home, path).splitlines()]
             edit(home, path, lambda it: "".join(it.splitlines(keepends=True)[:-1]))
             added.discard(gone)

@@ -13,8 +13,8 @@ from tests.crash.harness import Scene, Stage, Undisturbed, every, in_parallel, s
 
 COLOURS = ("sync", "async")
 SIGNALS = {"SIGTERM": 143, "SIGINT": 130}
-POINTS = {"sqlite": 10, "postgres": 4}
-EDGES = {"sqlite": 12, "postgres": 6}
+POINTS = {"sqlite": 6, "postgres": 4}
+EDGES = {"sqlite": 8, "postgres": 6}
 """Per colour and signal in CI, anywhere and around the claim and the end of a run; `make soak` takes all."""
 
 ROUNDS = {"sqlite": 4, "postgres": 3}

@@ -9,7 +9,7 @@ from tests.crash.harness import Stage, Undisturbed, in_parallel, spread
 COLOURS = ("sync", "async")
 KILLED = -9
 
-FIRST_KILLS = {"sqlite": 16, "postgres": 8}
+FIRST_KILLS = {"sqlite": 10, "postgres": 8}
 SECOND_KILLS = 2
 """In CI, per colour; `make soak` makes every pair."""
 

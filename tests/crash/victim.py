@@ -57,6 +57,8 @@ class Cast:
     def __init__(self, folder: str, colour: str) -> None:
         self.palette = Palette(colour, "victim", store_of(folder))
         self.agent = self.palette.agent
+        # Words alone: to load a model takes three times as long as all the rest, in every fork, and commits nothing.
+        self.agent.memory.embedder = False
         self.world = World(folder)
         self._raised: set[str] = set()
 
@@ -160,7 +162,7 @@ async def write_in_the_open(cast: Cast, run: Any) -> None:
     assert (await out(cast.agent.memory.forget(source="spare"))).count == 1
     cast.agent.memory.embedder = Function(lambda texts: [[1.0, len(text)] for text in texts], id="lengths", dims=2)
     assert (await out(cast.agent.memory.reembed())).embedder == "lengths"
-    cast.agent.memory.embedder = False  # words alone from here on: the table takes its time, and commits nothing
+    cast.agent.memory.embedder = False
     await out(cast.agent.send_event(run.id, "go", {"token": run.state["token"]}))
     assert "token" in await out(run.wait_event("go"))
     await out(run.sleep(datetime.fromtimestamp(0, UTC)))  # over: how often it starts must not depend on time
@@ -398,7 +400,7 @@ def move(cast: Cast) -> None:
     leaves, arrives = Engine("mover", store=url), Engine("moved", store=url)
     leaves.ensure_agent()
     if not path.exists():
-        leaving.export(leaves, str(path), move=True)
+        leaving.export(leaves, str(path), leaving.Wish(move=True))
     if not arrives.is_known():
         importing.bring_in(arrives, str(path))
 

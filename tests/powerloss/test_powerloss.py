@@ -21,7 +21,7 @@ from tests.powerloss.vfs import Op
 from tests.powerloss.workload import FILE, Recording, Setup
 
 ROOT = Path(__file__).parents[2]
-SECONDS_MAX = 110
+SECONDS_MAX = 240
 IMAGES_MIN = 10_000
 
 CHECKPOINT_PAGES = (4, 16, 64, 1000)

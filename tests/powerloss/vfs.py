@@ -25,7 +25,7 @@ class LoggedFile(apsw.VFSFile):
     """One file of the database."""
 
     def __init__(self, vfs: LoggingVfs, name: Any, flags: list[int]) -> None:
-        path = name.filename() if isinstance(name, apsw.URIFilename) else (name or "temporary")
+        path = name.filename() if isinstance(name, apsw.URIFilename) else name
         self._vfs = vfs
         self._name = os.path.basename(path)
         super().__init__("", name, flags)
@@ -57,7 +57,9 @@ class LoggingVfs(apsw.VFS):
         self.trusting = trusting
         super().__init__(NAME, "")
 
-    def xOpen(self, name: Any, flags: list[int]) -> LoggedFile:
+    def xOpen(self, name: Any, flags: list[int]) -> apsw.VFSFile:
+        if name is None:  # a file without a name is gone when the power is
+            return apsw.VFSFile("", name, flags)
         return LoggedFile(self, name, flags)
 
     def xDelete(self, name: str, sync: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,23 @@ def test_statements_are_named_and_explained(dialect: str) -> None:
 
 def test_both_dialects_define_the_same_statements() -> None:
     expect_none(sql_rules.unlike({d: sql_rules.statements_of(SQL / d) for d in DIALECTS}))
+
+
+FILTER = re.compile(r"\(:kind = '' OR .*? :since > :moment\)\)\)\)\)")
+"""Which memories pass: SQL is never built, so that every statement that asks for it has a copy."""
+
+
+def filters_of(text: str) -> list[str]:
+    plain = " ".join(re.sub(r"::[a-z]+(?: precision)?", "", text).split())
+    return [found.replace("(:about = '' OR m.about = :about) AND ", "") for found in FILTER.findall(plain)]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_all_copies_of_the_filter_of_memories_are_the_same(dialect: str) -> None:
+    found = filters_of((SQL / dialect / "queries.sql").read_text())
+    assert len(set(found)) == 1
+    named = [it for it in sql_rules.statements_of(SQL / dialect) if "min_trust" in it.parameters]
+    assert len(found) == len(named) > 5, "a statement filters memories in words of its own"
 
 
 BUILT = [

@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from bench import report as reports
 from bench.comparison import environment, race
 from bench.comparison.arena import Arena
 from bench.comparison.companion import Block
@@ -233,6 +234,29 @@ def test_pages_have_no_empty_slots_and_link_to_pictures_that_are_there(tmp_path:
     assert {tmp_path / picture for picture in pictures} <= set(written)
 
 
+def test_a_section_that_is_measured_again_takes_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reports, "RESULTS", tmp_path / "latest.json")
+    whole = a_report()
+    whole.rows.append(Row("state", "get", 47))
+    reports.save(whole)
+    once_more = Report(whole.date, whole.machine, 0, 0, False, False, [Row("step", "x", 3), Row("step", "y", 4)])
+    reports.save_again(once_more)
+    now = reports.saved()
+    assert (
+        now is not None
+        and now.complete
+        and now.again == ["step"]
+        and "once more on that day: step" in words.measured_on(now)
+    )
+    assert [(row.section, row.what, row.measured) for row in now.rows] == [
+        ("step", "x", 3),
+        ("step", "y", 4),
+        ("state", "get", 47),
+    ]
+    reports.save_again(msgspec.structs.replace(once_more, date="2026-01-02"))
+    assert reports.saved() == now
+
+
 def test_a_report_survives_its_file() -> None:
     report = a_report()
     assert msgspec.json.decode(msgspec.json.encode(report), type=Report) == report
@@ -261,13 +285,13 @@ def test_peers_are_pinned_by_name_and_version() -> None:
     lines = [line for line in environment.CONSTRAINTS.read_text("utf-8").splitlines() if not line.startswith("#")]
     assert [line for line in lines if not PIN.match(line)] == []
     pinned = {line.partition("==")[0] for line in lines}
-    assert {package.partition("[")[0] for package in environment.PACKAGES} <= pinned
+    assert {package.partition("[")[0] for package in (*environment.PACKAGES, *environment.CHROMA)} <= pinned
 
 
 def test_what_runs_among_the_peers_needs_nothing_of_ours() -> None:
     """`.venv-peers` has neither Perdure nor its dependencies."""
     own = {"dbos_workflow": "dbos", "langgraph_entrypoint": "langgraph", "ours": "perdure", "floor": "apsw"}
-    own |= {"dbos_crowd": "dbos", "our_crowd": "perdure"}
+    own |= {"dbos_crowd": "dbos", "our_crowd": "perdure", "chroma": "chromadb"}
     for path in [*(ROOT / "bench" / "peers").glob("*.py"), ROOT / "bench" / "syncs.py"]:
         tree = ast.parse(path.read_text("utf-8"))
         needed = {name.partition(".")[0] for node in tree.body for name in _imported(node)}

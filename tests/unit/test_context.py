@@ -12,13 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure.context.building import Piece, Wanted, compose
+from perdure.context.building import Wanted, compose
+from perdure.context.filling import Piece
+from perdure.context.heard import Heard
 from perdure.context.layout import SLOTS, read, shared
 from perdure.context.masking import shortened
+from perdure.context.said import said
 from perdure.context.shown import Context
 from perdure.context.talk import Talk
 from perdure.errors import ContextTooSmall
-from perdure.run.spoken import Speech, stays
+from perdure.run.spoken import Speech, Spoken, stays
 from perdure.tokens import estimated
 
 Message = dict[str, Any]
@@ -217,6 +220,20 @@ def test_a_late_result_goes_to_its_call() -> None:
     assert messages[1]["content"] == "here it is"
 
 
+@pytest.mark.parametrize("budget", [700, 1500, 3000])
+def test_results_that_never_came_are_counted(budget: int) -> None:
+    stage = Stage()
+    for number in range(60):
+        idents = [f"c{number}.{which}" for which in range(4)]
+        stage.say({"role": "assistant", "content": None, "tool_calls": [called(it) for it in idents]})
+        if number % 3 == 0:
+            stage.say({"role": "tool", "tool_call_id": idents[1], "content": "one"})
+        stage.say({"role": "user", "content": f"go on {number}"})
+        context = stage.context(budget)
+        assert sum(map(size, context.openai())) <= context.tokens <= budget
+        is_whole(context.openai())
+
+
 def test_both_shapes_come_from_either() -> None:
     stage = Stage()
     stage.say(
@@ -257,6 +274,77 @@ def test_a_long_text_keeps_its_head_its_tail_and_its_errors() -> None:
     assert shortened("short", 100, estimated, "") == "short"
 
 
+TRACEBACK = """Traceback (most recent call last):
+  File "/srv/app/booking.py", line 12, in <module>
+    book(flight)
+    ^^^^^^^^^^^^
+  File "/srv/app/booking.py", line 7, in book
+    raise NoSeats(flight)
+booking.NoSeats: no seats left on LH 441
+"""
+LOG = "".join(f"10:00:{number % 60:02} checked page {number} without errors\n" for number in range(400))
+WRONG = {
+    "a traceback": (TRACEBACK, "booking.NoSeats: no seats left on LH 441"),
+    "one in a log": (TRACEBACK.replace("\n", "\n[worker 3] ", 6).join(["[worker 3] ", ""]), "no seats left on LH 441"),
+    "in the middle of a line": ("50 %" + TRACEBACK, "booking.NoSeats: no seats left on LH 441"),
+    "with times": (
+        "".join(f"10:0{n}:5{n} ERROR {line}\n" for n, line in enumerate(TRACEBACK.splitlines())),
+        "booking.NoSeats: no seats left on LH 441",
+    ),
+    "of a test": ("    def test():\n>       go()\nE       ValueError: no seats\n", "E       ValueError: no seats"),
+    "git": ("fatal: not a git repository (or any of the parent directories): .git\n", "fatal: not a git repository"),
+    "go": ("panic: runtime error: index out of range [5]\n\ngoroutine 1 [running]:\n", "panic: runtime error: index"),
+    "pytest": ("FAILED tests/test_trip.py::test_book - assert 3 == 4\n", "FAILED tests/test_trip.py::test_book"),
+    "a compiler": ("trip.c:17:3: error: expected ';' before '}' token\n", "trip.c:17:3: error: expected ';'"),
+    "a shell": ("bash: ./go: Permission denied\n", "Permission denied"),
+    "one long line": ('{"a": "' + "x" * 9000 + '", "error": "no seats"}\n', '"error": "no seats"'),
+}
+
+
+@pytest.mark.parametrize("room", [60, 110, 400])
+@pytest.mark.parametrize("case", WRONG)
+def test_what_went_wrong_is_said_in_a_short_text(case: str, room: int) -> None:
+    wrong, told = WRONG[case]
+    short = shortened(LOG + wrong + LOG, room, estimated, "perdure:r#1")
+    assert estimated(short) <= room and "perdure:r#1" in short
+    assert told in short
+    if room >= 110:
+        assert short.count("checked page") >= 2, "and how it began and ended"
+    if room == 400 and "traceback" in case:
+        assert "raise NoSeats(flight)" in short, "and what stands around it"
+
+
+@pytest.mark.parametrize("room", [110, 400])
+def test_of_many_errors_the_first_and_the_last_are_said(room: int) -> None:
+    many = LOG.join(f"Error: step {number} broke\n" for number in range(40))
+    short = shortened(LOG + many + LOG, room, estimated, "perdure:r#1")
+    assert estimated(short) <= room
+    assert "Error: step 0 broke" in short and "Error: step 39 broke" in short
+    causes = LOG.join(TRACEBACK.replace("LH 441", flight) for flight in ("first", "second", "third", "fourth", "fifth"))
+    short = shortened(LOG + causes + LOG, 400, estimated, "perdure:r#1")
+    assert "seats left on first" in short and "seats left on fifth" in short
+
+
+def test_that_nothing_went_wrong_is_no_error() -> None:
+    short = shortened(LOG + "0 errors, 0 failed\n" + LOG + "3 failed, 0 errors\n" + LOG, 110, estimated, "perdure:r#1")
+    assert "3 failed" in short and "\n0 errors" not in short
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text("abEr: \nTé東\U0001f600", max_size=3000), st.integers(1, 300), st.integers(0, 40))
+def test_a_short_text_fits_whatever_it_was(text: str, room: int, at: int) -> None:
+    whole = text[:at] + TRACEBACK + text[at:]
+    short = shortened(whole, room, estimated, "perdure:r#1")
+    assert short == whole or "perdure:r#1" in short
+    assert estimated(short) <= max(room, estimated("[shortened; open perdure:r#1]"))
+
+
+def test_a_line_of_a_summary_says_what_went_wrong() -> None:
+    message = {"role": "tool", "tool_call_id": "a", "content": LOG[:300] + TRACEBACK + "done\n"}
+    heard = Heard(Spoken(0, b""), said(message), "perdure:r#1", estimated)
+    assert heard.line == "- tool: returned booking.NoSeats: no seats left on LH 441"
+
+
 def test_pinned_messages_that_do_not_fit_are_an_error_that_says_so() -> None:
     stage = Stage()
     stage.say({"role": "user", "content": words(3000, "p"), "pinned": True})
@@ -264,6 +352,53 @@ def test_pinned_messages_that_do_not_fit_are_an_error_that_says_so() -> None:
         stage.context(1000)
     assert "unpin" in error.value.hint
     assert stage.context(20_000).messages[0]["content"] == stage.messages[0]["content"]
+
+
+def test_images_in_what_a_tool_returned_are_counted_and_make_way() -> None:
+    stage, image = (
+        Stage(),
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "x" * 999}},
+    )
+    for number in range(12):
+        use = {"type": "tool_use", "id": f"s{number}", "name": "screenshot", "input": {}}
+        result = {"type": "tool_result", "tool_use_id": use["id"], "content": [image, {"type": "text", "text": "ok"}]}
+        stage.say({"role": "assistant", "content": [use]}, {"role": "user", "content": [result]})
+    context = stage.context(8000)
+    told = [it["content"] for it in context.messages if it["role"] == "user" and isinstance(it["content"], list)]
+    results = [block["content"] for it in told for block in it if block["type"] == "tool_result"]
+    assert results[-1] == result["content"], "the last one is there"
+    masked = [it for it in results if isinstance(it, str)]
+    assert 1 <= len(results) - len(masked) <= 7, "each is about a thousand tokens"
+    assert masked and all(it.startswith("[image]") and "open perdure:trip#" in it for it in masked)
+
+
+def test_the_responses_api_is_understood() -> None:
+    stage = Stage()
+    stage.say(
+        {"type": "message", "role": "user", "content": [
+            {"type": "input_text", "text": "Look."}, {"type": "input_image", "image_url": "https://x/y.png"}]},
+        {"type": "reasoning", "id": "r1", "summary": [], "encrypted_content": "x" * 3000},
+        {"type": "function_call", "call_id": "a", "name": "search", "arguments": "{}"},
+        {"type": "function_call", "call_id": "b", "name": "search", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "b", "output": "rain"},
+        {"type": "function_call_output", "call_id": "a", "output": "sun"},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Sun.", "logprobs": []}]},
+    )  # fmt: skip
+    messages = stage.context().openai()
+    is_whole(messages)
+    assert [it["role"] for it in messages] == ["user", "assistant", "tool", "assistant", "tool", "assistant"]
+    assert messages[0]["content"][1] == {"type": "image_url", "image_url": {"url": "https://x/y.png"}}
+    assert messages[-1] == {"role": "assistant", "content": "Sun."}
+    assert stage.context().tokens < 2000, "thoughts that nobody can read are not sent"
+
+
+def test_for_anthropic_the_user_speaks_first() -> None:
+    stage = Stage()
+    stage.say({"role": "assistant", "content": "Hello!"}, {"role": "user", "content": "Hi."})
+    context = stage.context()
+    assert [it["role"] for it in context.anthropic()["messages"]] == ["user", "assistant", "user"]
+    assert [it["role"] for it in context.openai()] == ["assistant", "user"]
+    assert context.tokens >= sum(map(size, context.anthropic()["messages"]))
 
 
 @given(st.integers(1, 300))
@@ -281,6 +416,33 @@ def test_a_tiny_budget_is_kept_or_refused(budget: int) -> None:
         assert context.tokens <= budget and sum(map(size, context.openai())) <= budget
         assert context.messages[-1]["content"] == "and?"
     assert stage.context(8000).tokens <= 8000
+
+
+@pytest.mark.parametrize("budget", [150, 200, 300])
+@pytest.mark.parametrize(
+    "text", ["word " * 40_000, "x" * 200_000, "█" * 60_000, "日本語" * 20_000, "😀" * 30_000, LOG * 4]
+)
+def test_a_giant_message_fits_into_a_tiny_budget(text: str, budget: int) -> None:
+    stage, image = Stage(), {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 40_000}}
+    stage.say({"role": "user", "content": [image, {"type": "text", "text": text}]})
+    assert "open perdure:trip#0" in stage.context(budget).text
+    stage.say({"role": "assistant", "content": text, "tool_calls": [called("a", text=text)]})
+    stage.say({"role": "tool", "tool_call_id": "a", "content": text})
+    for _ in range(2):
+        context = stage.context(budget)
+        messages = context.openai()
+        assert context.tokens <= budget and sum(map(size, messages)) <= budget
+        is_whole(messages)
+        assert messages[-1]["role"] == "tool" or messages[-1]["content"] == "and?"
+        assert stage.context(budget, anew=True).openai() == messages
+        stage.say({"role": "user", "content": "and?"})
+
+
+def test_whatever_is_shown_has_tokens() -> None:
+    for text in ("█", "─", "→", "…", "—", "。", "😀", "⠋", "\u200b", "☀", "│ a │", "日"):
+        assert estimated(text) > 0
+    assert estimated("iVBORw0KGgoAAAANSUhEUgAAAAEAAAAB" * 100) > 1000, "an image in base64 is no word"
+    assert estimated("Donaudampfschifffahrtsgesellschaft") == 4
 
 
 @given(

@@ -89,7 +89,7 @@ def test_a_warning_fails_a_test(tmp_path: Path) -> None:
     [({}, "dev"), ({"CI": "true"}, "ci"), ({"CI": "true", "PERDURE_HYPOTHESIS": "soak"}, "soak")],
 )
 def test_the_profile_of_hypothesis(tmp_path: Path, environment: dict[str, str], profile: str) -> None:
-    wanted = {"dev": (100, False), "ci": (100, True), "soak": (5000, False)}[profile]
+    wanted = {"dev": (100, False), "ci": (40, True), "soak": (5000, False)}[profile]
     test = (
         "from hypothesis import settings\n"
         f"def test_it(): assert (settings().max_examples, settings().derandomize) == {wanted}\n"

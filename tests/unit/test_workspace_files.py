@@ -20,7 +20,8 @@ import pytest
 
 from perdure import Agent
 from perdure.cli.main import main
-from perdure.errors import PathRefused, WorkspaceNotFound
+from perdure.errors import PathRefused, ValueTooLarge, WorkspaceNotFound
+from perdure.limits import WORKSPACE_FILE_BYTES_MAX
 from perdure.workspace.root import Root
 
 from ..conformance.kit import in_child
@@ -67,6 +68,43 @@ def test_links_lead_nowhere(home: Path, agent: Agent, tmp_path: Path) -> None:
     other = Agent("other", store=tmp_path / "store.db")
     with pytest.raises(WorkspaceNotFound, match="workspace of agent 'tester'"):
         other.workspace(home)
+
+
+@pytest.mark.parametrize("trouble", ["a link", "a folder", "too large"])
+def test_one_file_that_cannot_be_read_keeps_no_other_back(home: Path, agent: Agent, trouble: str) -> None:
+    workspace, soul = agent.workspace(home, git=False), home / "SOUL.md"
+    agent.log("before")
+    soul.unlink()
+    if trouble == "a folder":
+        soul.mkdir()
+    elif trouble == "a link":
+        soul.symlink_to("/etc/hostname")
+    else:
+        soul.write_bytes(b"x" * (WORKSPACE_FILE_BYTES_MAX + 1))
+    (home / "USER.md").write_text("- edited\n")
+    with pytest.raises((PathRefused, ValueTooLarge), match="SOUL.md"):
+        workspace.sync()
+    with pytest.warns(UserWarning, match="SOUL.md"):
+        woken = str(workspace.bootstrap())
+    assert "Who I am" in woken and "- edited" in woken and "before" in woken, "of the one, what the journal has"
+    assert workspace.history("USER.md")[-1].text == "- edited\n"
+    assert len(workspace.history("SOUL.md")) == 1
+
+
+def test_a_file_that_is_read_only_stays_as_it_is(home: Path, agent: Agent) -> None:
+    workspace, soul = agent.workspace(home, git=False), home / "SOUL.md"
+    soul.write_text("I am calm.\n")
+    soul.chmod(0o444)
+    workspace.sync()
+    workspace.append("SOUL.md", "I am quick.")
+    workspace.sync()
+    synced = workspace.sync()
+    assert (synced.written, synced.notes) == ((), ("SOUL.md is read-only, and stays as it is",))
+    assert soul.read_text() == "I am calm.\n" and "I am quick." in str(workspace.bootstrap())
+    soul.chmod(0o600)
+    soul.write_text("I am calm.\nI am kind.\n")
+    workspace.sync()
+    assert {*soul.read_text().splitlines()} == {"I am calm.", "I am quick.", "I am kind."}
 
 
 def test_only_the_owner_can_read_it(home: Path, agent: Agent) -> None:
@@ -152,6 +190,25 @@ def test_git_is_told_what_happened_and_what_is_staged_stays(home: Path, agent: A
     assert subjects[:2] == ["Run trip finished", "Done: packed (trip)"]
     assert git(home, "status", "--porcelain") == " M USER.md\n" * ("USER.md" in git(home, "status", "--porcelain"))
     assert workspace.sync().commit == ""
+
+
+def test_what_is_the_users_in_a_repository_stays_so(home: Path, agent: Agent) -> None:
+    """His own files in folders that a workspace has too, and what he has told git to ignore."""
+    (home / "tasks").mkdir(parents=True)
+    (home / "tasks/deploy.sh").write_text("one\n")
+    (home / ".gitignore").write_text("contexts/\nUSER.md\n")
+    git(home, "init", "--quiet")
+    git(home, "add", ".")
+    git(home, "commit", "-m", "mine")
+    (home / "tasks/deploy.sh").write_text("two\n")
+    workspace = agent.workspace(home)
+    workspace.switch("work", "Only work.\n")
+    assert workspace.sync().notes == () and git(home, "status", "--porcelain") == " M tasks/deploy.sh\n"
+    names = {*git(home, "log", "--format=", "--name-only").split()}
+    assert names == {".gitignore", "tasks/deploy.sh", "SOUL.md", "AGENTS.md", "MEMORY.md", "PROGRESS.md", "HANDOFF.md"}
+    (home / "MEMORY.md").write_text("edited\n")
+    workspace.commit("# a number sign")
+    assert git(home, "log", "--format=%s").splitlines()[0] == "# a number sign"
 
 
 def test_without_git_it_is_said(home: Path, agent: Agent, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

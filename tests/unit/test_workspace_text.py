@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from perdure.handoff.progress import Progress
+from perdure.handoff.progress_text import edits, parse, read_page, render
 from perdure.tokens import estimated
 from perdure.workspace.boot import bootstrap, sections_of
-from perdure.workspace.documents import Document, Shelf
+from perdure.workspace.documents import Document, Shelf, with_more
 from perdure.workspace.layout import checked_path, is_active
-from perdure.workspace.merging import BETWEEN, OURS, THEIRS, merge, merge_notes
-from perdure.workspace.progress import Progress
-from perdure.workspace.progress_text import edits, parse, render
+from perdure.workspace.merging import BETWEEN, OURS, THEIRS, Merged, is_marked, merge, merge_notes
 
 LINES = st.lists(st.sampled_from("abcdefgh"), max_size=10)
 MARKS = {OURS, BETWEEN, THEIRS}
@@ -49,6 +49,11 @@ def test_both_versions_are_kept_where_they_contradict_each_other() -> None:
     assert merged.text == f"a\n{OURS}B\n{BETWEEN}X\n{THEIRS}c\nd\n"
     assert merge("a\n", "a\nb\n", "a\nc\n").text == "a\nb\nc\n", "two additions are no contradiction"
     assert merge("a\nb\nc\n", "b\nc\n", "a\nb\nc\nd\n").text == "b\nc\nd\n", "what one has removed is gone"
+    assert merge("a\nb\n", "a\nb\nc\n", "A\r\nb\r\n").text == "A\r\nb\r\nc\r\n", "an editor of another system"
+    assert merge("a\r\n", "a\r\nb\r\n", "a\nc\n").text == "a\nb\nc\n"
+    assert merge("a\nb\n", "a\nB", "a\nB\n") == Merged("a\nB\n"), "both say the same"
+    assert is_marked(merged.text) and is_marked(merged.text.replace("\n", "\r\n")) and not is_marked(OURS + THEIRS)
+    assert with_more("a\r\nb", "c\nd") == "a\r\nb\r\nc\r\nd\r\n"
     long = joined([str(number) for number in range(5000)])
     assert merge(long, "first\n" + long, long + "last\n").text == "first\n" + long + "last\n"
 
@@ -79,11 +84,42 @@ def test_progress_is_read_back(it: Progress) -> None:
 def test_edits_of_progress() -> None:
     page = render([Progress("r", "Fly", ("chose",), ("book",), (), "book")])
     edited = page.replace("- [ ] book", "- [x] book\n- [ ] pay").replace("None.", "no money").replace("Fly", "Fly home")
-    assert edits(page, page) == []
+    assert edits(parse(page), parse(page)) == []
     said = {"goal": "Fly home", "blockers": ["no money"], "done": ["book"], "left": ["pay"]}
-    assert edits(page, edited) == [("r", said)]
+    assert edits(parse(page), parse(edited)) == [("r", said)]
     told = Progress("r", "Fly", ("chose",), ("book",)).changed(said)
     assert (told.goal, told.done, told.left, told.blockers) == ("Fly home", ("chose", "book"), ("pay",), ("no money",))
+
+
+NAMES = {"r": "r", "workflow w": "workflow w"}
+OWN = st.lists(st.sampled_from(["## Ideas", "### Next", "# Mine", "- [ ] call Bob", "text", "", "  * [x] paid", "```"]))
+PAGES = st.lists(
+    st.builds(Progress, st.sampled_from(["", *NAMES]), SAID, ITEMS, ITEMS), max_size=3, unique_by=lambda it: it.run
+)
+
+
+def put_in(page: str, lines: list[str], place: int) -> str:
+    """As somebody with an editor does, before one of the headings, or at the end."""
+    there = page.split("\n")
+    places = [number for number, line in enumerate(there) if line.startswith("#")] + [len(there)]
+    at = places[place % len(places)]
+    return "\n".join([*there[:at], *lines, *there[at:]])
+
+
+@settings(max_examples=80)
+@given(PAGES, OWN, st.integers(0, 20))
+def test_what_people_add_stays_as_they_wrote_it(made: list[Progress], lines: list[str], place: int) -> None:
+    """Through any number of pages, once, however often it is read back; and nothing of ours is taken for theirs."""
+    own = ["## Ideas", *lines]
+    page = read_page(put_in(render(made), own, place), NAMES)
+    notes = page.notes
+    assert "\n".join(notes.values()) == "\n".join(own).rstrip("\n")
+    again = read_page(render(made, notes), NAMES)
+    assert again.notes == notes
+    told = {it.run: it for it in page.sections}
+    assert [(told[it.run].goal, told[it.run].blockers) for it in made] == [(it.goal, it.blockers) for it in made]
+    shown = render(made, notes)
+    assert render(made, read_page(shown, NAMES).notes) == shown
 
 
 def test_the_file_of_other_harnesses_is_read() -> None:

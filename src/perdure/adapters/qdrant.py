@@ -10,12 +10,16 @@ Needs `pip install perdure[qdrant]`. What the agent knows stays in its store; se
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from qdrant_client import QdrantClient, models
 
 _MARK = (1 << 63) - 1
 """The number of the point that keeps the mark: no piece ever gets it."""
+
+_PAGE = 1000
+"""Numbers that are asked for at once."""
 
 
 class QdrantVectors:
@@ -61,6 +65,21 @@ class QdrantVectors:
         """See `perdure.memory.outside.VectorIndex`."""
         if numbers and self._client.collection_exists(space):
             self._client.delete(space, points_selector=models.PointIdsList(points=list(numbers)), wait=True)
+
+    def count(self, space: str) -> int:
+        """See `perdure.memory.outside.VectorIndex`."""
+        if not self._client.collection_exists(space):
+            return 0
+        return max(0, int(self._client.count(space, exact=True).count) - 1)  # without the mark
+
+    def numbers(self, space: str) -> Iterator[int]:
+        """See `perdure.memory.outside.VectorIndex`."""
+        after: Any = None
+        while self._client.collection_exists(space):
+            found, after = self._client.scroll(space, limit=_PAGE, offset=after, with_payload=False, with_vectors=False)
+            yield from (int(it.id) for it in found if it.id != _MARK)
+            if after is None:
+                return
 
     def close(self) -> None:
         """Let go of the folder, or of the server."""

@@ -32,16 +32,17 @@ class AsyncAtHome(AsyncFace):
         home = await self._do(opened(self._engine, folder_meant(path), git))
         return AsyncWorkspace(self._engine, home)
 
-    async def log(self, text: str) -> None:
+    async def log(self, text: str, *, trust: float | str | None = None, source: str | None = None) -> None:
         """Note something in the log of the day: `memory/YYYY-MM-DD.md` of the workspace shows it.
 
         >>> await agent.log("The hotel has no rooms in May.")
 
-        Inside a step it lands with the step.
+        Inside a step it lands with the step. `source` says where it comes from, and `trust`, from 0 to 1, how far that
+        is to be believed: what becomes a memory of it one day is trusted no more.
         """
         from ..workspace.home import log
 
-        await self._do(log(self._engine, text))
+        await self._do(log(self._engine, text, trust, source))
 
     async def bootstrap(self, budget: int = 10_000, *, tokens: Tokens | None = None) -> Bootstrap:
         """What to read when waking up, from the workspace that was opened last, or the nearest one.

@@ -31,9 +31,11 @@ class AsyncMoves(AsyncFace):
         move: bool = False,
         private_key: bool = False,
         passphrase: str | None = None,
+        archive: str | os.PathLike[str] | None = None,
+        dry_run: bool = False,
         progress: Callable[[int, int], None] | None = None,
     ) -> Exported:
-        """Write this agent into one file: journal, state, memories, artifacts, threads, and its public key.
+        """Write this agent into one file: journal, state, memories, artifacts, threads, archives, and its public key.
 
         >>> await agent.export("travel.perdure")
         >>> await agent.export("travel.perdure", move=True)
@@ -42,15 +44,16 @@ class AsyncMoves(AsyncFace):
         nothing is written for it any more: whoever has a run of it open loses it, and later calls raise `AgentMoved`.
         The private key goes along only with `private_key=True`, locked by the passphrase. The file is signed, and is
         there as a whole or not at all; one that exists is left alone. `progress` is told (entries done, of how many).
-        """
-        from ..moving.leaving import export
 
-        where = os.fspath(path)
-        return await self._read(
-            lambda: export(
-                self._engine, where, move=move, private_key=private_key, passphrase=passphrase, progress=progress
-            )
-        )
+        The report has `notes` of what stays behind: archives that are not where they should be, which is beside the
+        store or in the folder `archive`, and runs of other agents that this one's wait for. `dry_run=True` says the
+        same, and writes nothing.
+        """
+        from ..moving.leaving import Wish, export
+
+        where, folder = os.fspath(path), os.fspath(archive) if archive is not None else None
+        wish = Wish(move, private_key, passphrase, folder, dry_run)
+        return await self._read(lambda: export(self._engine, where, wish, progress))
 
     @classmethod
     async def import_from(
@@ -61,6 +64,7 @@ class AsyncMoves(AsyncFace):
         name: str | None = None,
         passphrase: str | None = None,
         take_back: bool = False,
+        origin: str | os.PathLike[str] | None = None,
         key: KeySource | None = None,
     ) -> Self:
         """The agent in a file that `export` has written, in a store of any kind; every hash and signature is checked.
@@ -70,13 +74,18 @@ class AsyncMoves(AsyncFace):
         One that has moved goes on as itself; a copy becomes a child with a key of its own, called `name` if you say
         so. `passphrase` unlocks the private key, if that is in the file. Interrupted, nothing of it is there.
         `take_back=True` undoes a move in the store that it left: only if nobody has imported the file, nor will.
+
+        Nothing in a file can tell whether somebody else has imported it too. Give the store that the agent has left as
+        `origin`, if you can reach it: it is told first, and refuses whoever comes later.
         """
         from ..moving.importing import bring_in
         from ..moving.lines import header_of
 
-        where = os.fspath(path)
+        where, left = os.fspath(path), os.fspath(origin) if origin is not None else None
         agent = cls(name or header_of(where).agent, store=store, key=key)  # type: ignore[arg-type, call-arg]
-        await agent._read(lambda: bring_in(agent._engine, where, passphrase=passphrase, take_back=take_back))
+        await agent._read(
+            lambda: bring_in(agent._engine, where, passphrase=passphrase, take_back=take_back, origin=left)
+        )
         return agent
 
     async def retire(self, reason: str = "") -> None:

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from ..branches.forks import Fork
     from ..context.shown import Context
     from ..handoff import Handoff
+    from ..handoff.progress import Progress
     from ..orders import RunOrder
     from ..run.undoing import Undo
-    from ..workspace.progress import Progress
 
 
 class AsyncRuns(AsyncFace):
@@ -69,8 +69,11 @@ class AsyncRuns(AsyncFace):
 
         >>> (await agent.runs.progress("trip-42")).next_action
         """
-        from ..workspace.progress import progress_of
+        from ..handoff.gathering import progress_of
+        from ..workspace.home import shown
+        from ..workspace.layout import PROGRESS
 
+        await self._do(shown(self._engine, self._engine.home, under=PROGRESS))
         return await self._read(lambda: progress_of(self._engine, id))
 
     async def retry(self, id: str, *, by: str | None = None) -> None:

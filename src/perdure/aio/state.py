@@ -73,7 +73,7 @@ class AsyncAgentState(AsyncFace):
 
     async def incr(self, ns: str, key: str, by: float = 1) -> Any:
         """Add to a number, from 0, and return it. Atomic."""
-        return await self.update(ns, key, state.adding(by))
+        return await self.update(ns, key, state.adding(by, ns, key))
 
     async def history(self, ns: str, key: str) -> builtins.list[StateVersion]:
         """Every value that a key has had, oldest first."""
@@ -186,7 +186,7 @@ class AsyncStateTransaction(AsyncFace):
 
     async def incr(self, ns: str, key: str, by: float = 1) -> None:
         """Add to a number when the transaction ends."""
-        await self.update(ns, key, state.adding(by))
+        await self.update(ns, key, state.adding(by, ns, key))
 
     async def _place(self, ns: str, key: str) -> Place:
         return await self._read(lambda: state.place(self._engine, ns, key))

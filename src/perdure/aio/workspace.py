@@ -6,6 +6,8 @@ import builtins
 
 from ..engine import Engine
 from ..handoff.desk import desk_of
+from ..handoff.gathering import gather
+from ..handoff.progress import Progress
 from ..limits import LOG_DAYS
 from ..state import waiting_room
 from ..tokens import Tokens
@@ -15,7 +17,6 @@ from ..workspace.documents import FileVersion
 from ..workspace.home import Home, handed_over, in_step, log, must_have_context, shown, standing
 from ..workspace.layout import CONTEXTS, HANDOFF, TASKS, checked_path, path_in
 from ..workspace.old_logs import Consolidate, compact
-from ..workspace.progress import Progress, gather
 from ..workspace.syncing import Synced
 from ..workspace.waking import booted
 from .face import AsyncFace
@@ -123,9 +124,9 @@ class AsyncWorkspace(AsyncFace):
             await self._read(lambda: must_have_context(self._engine, name))
         await self._do(documents.switch(self._engine, name))
 
-    async def log(self, text: str) -> None:
+    async def log(self, text: str, *, trust: float | str | None = None, source: str | None = None) -> None:
         """Note something in the log of the day, as `agent.log` does."""
-        await self._do(log(self._engine, text))
+        await self._do(log(self._engine, text, trust, source))
 
     async def progress(self) -> list[Progress]:
         """How far everything is, as PROGRESS.md shows it."""

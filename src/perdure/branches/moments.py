@@ -44,7 +44,7 @@ def run_at(store: Store, agent: str, run_id: str, at: Point, unpack: Unpack | No
     result: RunInfo = msgspec.structs.replace(
         info,
         summary=_summary(info, events, bool(asked)),
-        result=unpack(ended.result) if ended is not None else None,
+        result=unpack(ended.result) if ended is not None and ended.result else None,
         finished=ended is not None,
         state={key: unpack(value) for key, value in view.state.items()},
         messages=[unpack(value) for _, value in view.messages],

@@ -13,7 +13,8 @@ from .. import archive as archives
 from .. import codec, objects
 from .. import records as r
 from ..errors import ArchiveDamaged, PerdureError, ValueProblem
-from ..journal.walk import folded_in
+from ..journal.walk import all_streams, folded_in
+from ..memory.traces import SUFFIX
 from ..store.base import Store
 from ..trees.tolerant import Unreadable
 from .output import Output, clean, counted, when
@@ -25,8 +26,8 @@ from .timeline import in_words
 def archive() -> None:
     """Show or verify entries that `gc` has folded.
 
-    An archive is a file of JSON lines, compressed with zstd. It is named by its path, or by its name alone when it is
-    in the folder beside the store.
+    And memories that it has let go. An archive is a file of JSON lines; one of entries is compressed with zstd. It is
+    named by its path, or by its name alone when it is in the folder beside the store.
     """
 
 
@@ -34,8 +35,10 @@ def archive() -> None:
 @click.argument("file", metavar="ARCHIVE")
 @common
 def show(file: str, url: str | None, as_json: bool) -> int:
-    """Show the entries of an archive, as `perdure show` shows those of a run."""
+    """Show the entries of an archive, as `perdure show` shows those of a run; or the memories that are in it."""
     out, path = Output(as_json), _path(file, url)
+    if path.endswith(SUFFIX):
+        return _show_memories(out, path)
     header, events, found = _read(path)
     words = in_words(events, _Values(found).unpack)
     told = list(zip(events, words, strict=True))
@@ -52,6 +55,24 @@ def show(file: str, url: str | None, as_json: bool) -> int:
     return 0
 
 
+def _show_memories(out: Output, path: str) -> int:
+    found = _memories_in(path)
+    if out.as_json:
+        out.json({"archive": path, "memories": found})
+        return 0
+    rows = [tuple(clean(str(it.get(name) or "")) for name in ("id", "kind", "about", "text")) for it in found]
+    out.table(("MEMORY", "KIND", "ABOUT", "TEXT"), rows)
+    return 0
+
+
+def _memories_in(path: str) -> list[dict[str, Any]]:
+    try:
+        with open(path, "rb") as file:
+            return [msgspec.json.decode(line, type=dict[str, Any]) for line in file]
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ArchiveDamaged(f"{path} cannot be read: {error}") from error
+
+
 class _Verdict(msgspec.Struct, frozen=True):
     """What came out about one file."""
 
@@ -66,7 +87,8 @@ class _Verdict(msgspec.Struct, frozen=True):
 def verify(files: tuple[str, ...], url: str | None, as_json: bool) -> int:
     """Look whether archives are as they were written: every entry, the chain, the digest of the whole.
 
-    When the store is at hand, they are compared with what it says about them. Exit code 1 when one is damaged.
+    Of memories only that they can be read: what was forgotten since has been taken out of them. When the store is at
+    hand, archives are compared with what it says about them. Exit code 1 when one is damaged.
     """
     out = Output(as_json)
     results = [_checked(file, url) for file in files]
@@ -82,6 +104,8 @@ def verify(files: tuple[str, ...], url: str | None, as_json: bool) -> int:
 def _checked(file: str, url: str | None) -> _Verdict:
     path = _path(file, url)
     try:
+        if path.endswith(SUFFIX):
+            return _Verdict(path, True, f"ok; {counted(len(_memories_in(path)), 'memory', 'memories')}")
         found = archives.check(path)
         said = _compared(found, url)
     except ArchiveDamaged as error:
@@ -99,12 +123,24 @@ def _compared(found: archives.Contents, url: str | None) -> str:
     try:
         with existing_store(url) as store:
             if store.identity != found.header.store:
-                return "; it is of another store"
+                return _said_after_a_move(store, found)
             return _said_by(store, found)
     except ArchiveDamaged:
         raise
     except PerdureError:
         return ""  # an archive is verified without its store as well
+
+
+def _said_after_a_move(store: Store, found: archives.Contents) -> str:
+    """Of an archive that has come along with an agent: its stream has another number here, and speaks of it."""
+    name = archives.name_at(store.identity, found.header.store, archives.name_of(found.header))
+    for stream, *_ in all_streams(store):
+        folded = folded_in(store.read("last_folded", (stream,)))
+        if folded is not None and folded.archive == name:
+            if (folded.head.hex(), folded.digest) != (found.header.head, found.digest):
+                raise ArchiveDamaged("the store speaks of another archive of these entries")
+            return "; it came from another store, and this one says the same"
+    return "; it is of another store"
 
 
 def _said_by(store: Store, found: archives.Contents) -> str:

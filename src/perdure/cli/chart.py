@@ -97,7 +97,7 @@ class Scene:
     def look(self) -> list[r.Event]:
         """What has come since the last look."""
         rows = self._store.read("events_of", (self.summary.stream, self.events[-1].seq))
-        new = [r.Event(seq, at, r.decode(kind, body)) for seq, kind, at, body, _, _ in rows]
+        new = [r.Event(seq, at, r.decode(kind, body)) for seq, kind, at, body, _, _ in rows if body is not None]
         self.events += new
         [self.summary] = [it for it in find_runs(self._store, self.summary.id) if it.agent == self.summary.agent]
         self.now = self._store.clock.wall_ms()

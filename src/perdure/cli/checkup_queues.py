@@ -32,7 +32,7 @@ class Left(msgspec.Struct, frozen=True):
 def queues(store: Store, options: str) -> Iterator[Checked]:
     """The queues of all agents; `options` lead a printed command to this store."""
     total = 0
-    for agent, owner, *_ in store.read("all_agents"):
+    for agent, owner, *_ in (row for row in store.read("all_agents") if not row[4]):
         rules = {it.name: it for it in list_queues(store, owner)}
         total += len(rules)
         left = {

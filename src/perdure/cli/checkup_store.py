@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from .. import keys
 from ..engine import home_of
 from ..errors import PerdureError, StoreUnavailable
+from ..journal.departures import in_words
 from ..leases import LEASE_MS
 from ..process import Holder, proven_dead, this_process
 from ..records import Status
@@ -73,13 +74,33 @@ def _look_at(holder: Holder) -> str:
     return command if holder.host == this_process().host else f"ssh {shlex.quote(holder.host)} {command}"
 
 
+def agents(store: Store) -> Iterator[Checked]:
+    """Those that have left: nobody goes on with their runs here."""
+    for name, *_, gone in store.read("all_agents"):
+        if gone:
+            yield Checked(Level.OK, "agents", in_words(store, name))
+
+
+def forgotten(store: Store, options: str) -> Iterator[Checked]:
+    """Whether bytes of what was erased may still be in the file, because somebody was killed or kept from it."""
+    from ..store.sqlite_scrub import OWED, left_behind
+
+    if left := left_behind(store.read("facts_like", (OWED,)), asked=True):
+        text = (
+            f"{counted(len(left), 'time')} something was forgotten, and may still stand in the free space of the file"
+        )
+        yield Checked(
+            Level.NOTE, "forgotten", text, f"perdure gc --vacuum --yes{options}  # nobody else can write then"
+        )
+
+
 # -- runs -------------------------------------------------------------------------------------------------------------
 
 
 def runs(store: Store, options: str) -> Iterator[Checked]:
     """Runs that nobody goes on with; `options` lead a printed command to this store."""
-    found = list_runs(store)
-    going_on = [run for run in found if not run.status.over]
+    found, left_by = list_runs(store), {name for name, *_, gone in store.read("all_agents") if gone}
+    going_on = [run for run in found if not run.status.over and run.agent not in left_by]
     left = going_on[:LOOKED_AT_MAX]
     now, rows = store.clock.wall_ms(), [row_of(store, run) for run in left]
     kinds = {
@@ -103,7 +124,8 @@ def runs(store: Store, options: str) -> Iterator[Checked]:
         if len(checks) > LISTED_MAX:
             text = f"{len(checks) - LISTED_MAX} more like these"
             yield Checked(checks[0].level, "runs", text, f"perdure runs {which} --limit 0{options}")
-    yield Checked(Level.OK, "runs", f"{counted(len(found), 'run')}, {len(found) - len(going_on)} of them over")
+    over = sum(run.status.over for run in found)
+    yield Checked(Level.OK, "runs", f"{counted(len(found), 'run')}, {over} of them over")
 
 
 def _show(run: RunSummary, options: str) -> str:
@@ -177,12 +199,16 @@ def clocks(store: Store) -> Iterator[Checked]:
 
 def namesakes(store: Store, chosen: bool) -> Iterator[Checked]:
     """Agents of the same name in stores that programs may take for this one; `chosen`: it was named with --store."""
-    if chosen and (usual := locate(None)) != store.url and _exists(usual):
+    if chosen and _exists(usual := locate(None)) and not _same(usual, store.url):
         text = f"programs that are started here use another store: {_plain(usual)}"
         yield Checked(Level.NOTE, "store", text, f"export PERDURE_URL={shlex.quote(_plain(store.url))}")
-    names = {name for name, *_ in store.read("all_agents")}
     for url in _others(store.url):
-        yield from _compared(store, names, url)
+        yield from _compared(store, _at_home(store), url)
+
+
+def _at_home(store: Store) -> dict[str, bytes]:
+    """The agents that have not left, and their keys."""
+    return {name: key for name, _, key, _, gone in store.read("all_agents") if not gone}
 
 
 def _others(url: str) -> list[str]:
@@ -194,13 +220,13 @@ def _others(url: str) -> list[str]:
     return [other for other in dict.fromkeys([*given, *files]) if _exists(other) and not _same(other, url)]
 
 
-def _compared(store: Store, names: set[str], url: str) -> Iterator[Checked]:
+def _compared(store: Store, ours: dict[str, bytes], url: str) -> Iterator[Checked]:
     try:
         if versions_of(url).steps:
             return  # opening it would bring it forward: that is for its own programs to do
         with closing(open_store(url, create=False)) as other:
             copy = other.identity == store.identity
-            shared = sorted(names & {name for name, *_ in other.read("all_agents")})
+            theirs = _at_home(other)
     except PerdureError as error:
         yield Checked(
             Level.NOTE,
@@ -209,7 +235,12 @@ def _compared(store: Store, names: set[str], url: str) -> Iterator[Checked]:
             f"perdure doctor --store {shlex.quote(_plain(url))}",
         )
         return
-    if shared:
+    twins = {name for name, key in ours.items() if key in theirs.values() and not copy}
+    for name in sorted(twins):
+        text = f"agent {name} is at home here and in {_plain(url)}: one moved file was imported twice"
+        fix = "perdure verify  # in both: who arrived when, and under which number; then agent.retire() one of them"
+        yield Checked(Level.PROBLEM, "other stores", text, fix)
+    if shared := sorted(ours.keys() & theirs.keys() - twins):
         what = "a copy of this store" if copy else "another store"
         text = f"{_listed(shared)} also in {what}, {_plain(url)}: a program uses the one that it finds first"
         yield Checked(Level.NOTE, "other stores", text, f"perdure runs --store {shlex.quote(_plain(url))}")

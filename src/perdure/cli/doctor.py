@@ -80,6 +80,8 @@ def _look_inside(url: str, path: str, options: str, chosen: bool) -> Iterator[Ch
             yield from checkup_store.home(store, path, options) if path else checkup_store.server(store)
             yield from checkup_store.clocks(store)
             yield from checkup_store.holders(store, options)
+            yield from checkup_store.agents(store)
+            yield from checkup_store.forgotten(store, options)
             yield from checkup_store.runs(store, options)
             yield from checkup_queues.queues(store, options)
             yield from checkup_store.signing(store)

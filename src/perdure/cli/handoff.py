@@ -86,6 +86,7 @@ def _as_json(brief: Handoff) -> dict[str, Any]:
         "done": [msgspec.structs.asdict(one) for one in brief.done],
         "in_doubt": [{"name": it.name, "key": it.key, "arguments": it.arguments} for it in brief.in_doubt],
         "questions": [{"kind": it.kind, "text": it.text, "choices": it.choices} for it in brief.questions],
+        "progress": msgspec.structs.asdict(brief.progress),
         "state": brief.state,
         "messages": brief.messages,
         "decisions": [{"kind": it.kind, "payload": it.payload, "at": when(it.at)} for it in brief.decisions],

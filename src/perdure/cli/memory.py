@@ -1,4 +1,4 @@
-"""`perdure memory list|recall|show|history|remember|forget|rollback|consolidate`: what agents know."""
+"""`perdure memory list|recall|show|history|remember|forget|rollback|consolidate|reembed`: what agents know."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 import msgspec
 
-from ..memory import consolidating, forgetting, given, keeping, reading, rolling
+from ..memory import archived, consolidating, embedders, forgetting, given, keeping, reading, reembedding, rolling
 from ..memory.found import EVER, Memory, Query, Recalled
 from ..memory.recalling import recall as recalling
 from ..run.requests import drive_sync
@@ -97,7 +97,14 @@ def recall(
 ) -> int:
     """Find the memories that answer a question best, and say why each was found."""
     out = Output(as_json)
-    query = Query(question, k, about=about or "", user=user or "", source=source or "", as_of=_when(as_of, "--as-of"))
+    query = Query(
+        question,
+        k,
+        about=about or "",
+        user=user or "",
+        source=source or "",
+        as_of=_when(as_of, "--as-of", given.read_at),
+    )
     with _agent(url, agent) as engine:
         found = drive_sync(engine.store, recalling(engine, query)) if engine is not None else []
         _print(out, found, engine)
@@ -149,6 +156,10 @@ def history(about: str, user: str | None, agent: str | None, url: str | None, as
     "--kind", type=click.Choice(["semantic", "episodic", "procedural"]), default="semantic", show_default=True
 )
 @click.option("--trust", type=click.FloatRange(0, 1), default=1.0, show_default=True, help="How far it is believed.")
+@click.option("--importance", type=click.FloatRange(0, 1), default=0.5, show_default=True, help="1 is never let go.")
+@click.option("--tag", "tags", multiple=True, help="A tag; more than once for more.")
+@click.option("--valid-from", metavar="TIME", help='Since when it holds, such as "2026-05-31"; else from now on.')
+@click.option("--ttl", metavar="AGE", help='For how long, such as "30d"; else for ever.')
 @click.option("--supersedes", metavar="ID", multiple=True, help="What it takes the place of.")
 @agent_option
 @common
@@ -159,6 +170,10 @@ def remember(
     source: str | None,
     kind: str,
     trust: float,
+    importance: float,
+    tags: Sequence[str],
+    valid_from: str | None,
+    ttl: str | None,
     supersedes: Sequence[str],
     agent: str | None,
     url: str | None,
@@ -166,8 +181,18 @@ def remember(
 ) -> int:
     """Keep something that an agent is to know."""
     out = Output(as_json)
-    wish = given.wish_of(
-        text, about=about, user=user, source=source, kind=kind, trust=trust, supersedes=supersedes, writer="cli"
+    wish = _wish(
+        text,
+        about=about,
+        user=user,
+        source=source,
+        kind=kind,
+        trust=trust,
+        importance=importance,
+        tags=tags,
+        valid_from=valid_from,
+        ttl=ttl,
+        supersedes=supersedes,
     )
     with _agent(url, agent) as engine:
         [made] = drive_sync(_must(engine).store, keeping.remember(_must(engine), [wish]))
@@ -182,6 +207,7 @@ def remember(
 @memory.command()
 @click.argument("ids", nargs=-1, metavar="[ID]...")
 @whose
+@click.option("--text", metavar="TEXT", help="What has this text, also if no memory has it any more.")
 @click.option("--everywhere", is_flag=True, help="Erase also messages, results and state that have the text.")
 @click.option("--yes", is_flag=True, help="Forget without asking.")
 @agent_option
@@ -191,6 +217,7 @@ def forget(
     about: str | None,
     user: str | None,
     source: str | None,
+    text: str | None,
     everywhere: bool,
     yes: bool,
     agent: str | None,
@@ -201,23 +228,28 @@ def forget(
 
     Shows what would go, and asks. Where there is nobody to ask, it only shows, unless you say --yes.
     """
-    from ..workspace.redacting import redact
+    from ..workspace.redacting import Redaction
 
     out = Output(as_json)
-    query = _chosen(tuple(ids), about, user, source)
+    which = _chosen(tuple(ids), about, user, source, text)
     with _agent(url, agent) as maybe:
         engine = _must(maybe)
-        going = reading.listed(engine, query) if query is not None else [reading.get(engine, it) for it in ids]
+        going, seen = forgetting.meant(engine, which)
+        archives = [trace.what for trace in archived.traces_of(archived.archived(engine, which.query))]
         if not as_json:
             _print(out, going, engine)
-        if going and not yes and not _agreed(out, "forget", url, agent):
+            for path in archives:
+                out.line(clean(f"also in archive {path}"))
+        if (going or seen or archives or which.text) and not yes and not _agreed(out, "forget", url, agent):
+            if as_json:
+                out.json({"done": False, "memories": [_as_json(it) for it in going], "archives": archives})
             return 0
         report = drive_sync(
             engine.store,
-            forgetting.forget(engine, ids, query, everywhere=everywhere, redact=redact, reason="cli", by=None),
+            forgetting.forget(engine, which, everywhere=everywhere, redactor=Redaction(engine), reason="cli", by=None),
         )
     if as_json:
-        out.json(msgspec.to_builtins(report))
+        out.json({"done": True, **msgspec.to_builtins(report)})
         return 0
     out.line(str(report))
     for trace in (*report.erased, *report.elsewhere):
@@ -242,11 +274,17 @@ def rollback(
         raise click.UsageError("say whose: --source or --run")
     out = Output(as_json)
     bad = rolling.Bad(source or "", run or "", "", _when(since, "--since"))
-    with _agent(url, agent) as engine:
+    with _agent(url, agent) as maybe:
+        engine = _must(maybe)
+        going = rolling.preview(engine, bad)
+        if not as_json:
+            _print(out, list(reading.by_id(engine, going.withdrawn).values()), engine)
         if not yes and not _agreed(out, "roll back", url, agent):
+            if as_json:
+                out.json({"done": False, **msgspec.to_builtins(going)})
             return 0
-        report = drive_sync(_must(engine).store, rolling.rollback(_must(engine), bad, "", None))
-    out.json(msgspec.to_builtins(report)) if as_json else out.line(str(report))
+        report = drive_sync(engine.store, rolling.rollback(engine, bad, "", None))
+    out.json({"done": True, **msgspec.to_builtins(report)}) if as_json else out.line(str(report))
     return 0
 
 
@@ -271,6 +309,52 @@ def consolidate(older_than: str, agent: str | None, url: str | None, as_json: bo
     return 0
 
 
+@memory.command()
+@click.option("--yes", is_flag=True, help="Drop what other models have made without asking.")
+@agent_option
+@common
+def reembed(yes: bool, agent: str | None, url: str | None, as_json: bool) -> int:
+    """Have the model that is installed read every memory that it has not read yet, and drop what others have made.
+
+    PERDURE_EMBEDDER=words, table or minilm says which one. An agent that has a model of its own does it in its program,
+    with agent.memory.reembed(). What was read stays when this is interrupted, and the next time goes on.
+    """
+    out = Output(as_json)
+    with _agent(url, agent) as maybe:
+        engine = _must(maybe)
+        model = embedders.embedder_in(engine)
+        others = reembedding.others(engine, model) if model is not None else {}
+        for name, count in others.items() if not as_json else ():
+            out.line(clean(f"{name} has made {counted(count, 'vector')}, which will be dropped"))
+        if others and not yes and not _agreed(out, "read them anew", url, agent):
+            if as_json:
+                out.json({"done": False, "embedder": model.id if model else "", "others": others})
+            return 0
+        done = _reembedded(out, engine)
+    if as_json:
+        out.json({"done": True, **msgspec.to_builtins(done), "others": others})
+        return 0
+    out.line(clean(f"{done.embedder or 'words alone'}: {counted(done.memories, 'memory', 'memories')} read"))
+    out.line(f"{counted(done.pieces, 'piece')} in all{', found by an index' if done.indexed else ''}")
+    return 0
+
+
+def _reembedded(out: Output, engine: Engine) -> reembedding.Reembedded:
+    reached = (0, 0)
+    with out.progress("reading") as bar:
+
+        def tell(done: int, total: int) -> None:
+            nonlocal reached
+            reached = (done, total)
+            bar(done, total)
+
+        try:
+            return drive_sync(engine.store, reembedding.reembed(engine, tell))
+        except KeyboardInterrupt:
+            print("{} of {} pieces are read; the same command goes on".format(*reached), file=sys.stderr)
+            raise
+
+
 # -- printing ---------------------------------------------------------------------------------------------------------
 
 
@@ -280,18 +364,27 @@ def _must(engine: Engine | None) -> Engine:
     return engine
 
 
-def _chosen(ids: tuple[str, ...], about: str | None, user: str | None, source: str | None) -> Query | None:
+def _chosen(
+    ids: tuple[str, ...], about: str | None, user: str | None, source: str | None, text: str | None
+) -> given.Which:
     try:
-        return given.chosen(ids or None, about=about, user=user, source=source)
-    except TypeError as error:
+        return given.chosen(ids or None, about=about, user=user, source=source, text=text)
+    except (TypeError, ValueError) as error:
         raise click.UsageError(
-            f"{error}".replace("about=, user=, source=, tags=", "--about, --user, --source")
+            f"{error}".replace("about=, user=, source=, tags=, or text=", "--about, --user, --source or --text")
         ) from error
 
 
-def _when(text: str | None, option: str) -> int:
+def _wish(text: str, **options: Any) -> given.Wish:
     try:
-        return given.read_when(text, option)
+        return given.wish_of(text, **options, writer="cli")
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+
+
+def _when(text: str | None, option: str, read: Callable[[object, str], int] = given.read_when) -> int:
+    try:
+        return read(text, option)
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
 
@@ -317,7 +410,7 @@ def _print(out: Output, found: Sequence[Memory], engine: Engine | None) -> None:
         out.line(f"{it.id}  {_shortened(it.text)}", style="bold")
         out.line(clean("    " + ", ".join(part for part in said if part)))
         if isinstance(it, Recalled):
-            out.line(clean(f"    score {it.score:.2f}: {it.why}"))
+            out.line(clean(f"    score {it.score:.2f}, confidence {it.confidence:.2f}: {it.why}"))
     out.line(counted(len(found), "memory", "memories"))
 
 

@@ -11,6 +11,7 @@ import msgspec
 
 from ..errors import JournalDamaged, StoreTooNew
 from ..hints import near
+from ..journal.departures import in_words
 from ..journal.lineage import events_of
 from ..journal.walk import folded_in
 from ..records import KIND_OF, Kind, Status
@@ -69,7 +70,14 @@ def runs(status: str | None, agent: str | None, limit: int, url: str | None, as_
 
 
 def row_of(store: Store, run: RunSummary) -> Row:
-    """How far a run is, and what it needs."""
+    """How far a run is, and what it needs: nothing, if its agent has left."""
+    row = _row_of(store, run)
+    if not run.status.over and in_words(store, run.agent):
+        return Row(run, row.done, (), (), row.last_entry_at, "its agent is not here any more")
+    return row
+
+
+def _row_of(store: Store, run: RunSummary) -> Row:
     counts = _counts(store, run)
     done = sum(counts.get(kind, 0) for kind in _CALLS_DONE)
     if Kind.FOLDED in counts:

@@ -11,6 +11,7 @@ import click
 import msgspec
 
 from ..branches.moments import run_at
+from ..journal.departures import in_words as in_words_of
 from ..records import Forked, Status
 from ..runs import EffectInDoubt, Question, RunInfo, RunSummary, find_queued, find_runs, get_run
 from ..tasks.queues import list_queues
@@ -68,7 +69,7 @@ def show(run: str, agent: str | None, last: int | None, at: str | None, url: str
         told = in_words(info.events, unpack)
         doubts = [_doubt(store, info, effect) for effect in info.in_doubt]
         answered = {it.about for it in info.questions if store.read("get_answer", (summary.stream, it.about))}
-        now = store.clock.wall_ms()
+        now, gone = store.clock.wall_ms(), in_words_of(store, summary.agent)
     if last is None:
         last = 0 if as_json else ENTRIES_SHOWN
     if as_json:
@@ -80,6 +81,9 @@ def show(run: str, agent: str | None, last: int | None, at: str | None, url: str
     if at is not None:  # nobody can answer the past
         for text in [*(it.text for it in info.questions), *(f"did {it.name} happen?" for it in info.in_doubt)]:
             out.line(f"not known then: {clean(text)}")
+        return 0
+    if gone and not summary.status.over:
+        out.line(clean(gone))
         return 0
     _print_questions(out, info, answered, said_again(url, agent))
     _print_doubts(out, info, doubts, said_again(url, agent))
@@ -135,7 +139,7 @@ def _print_facts(out: Output, info: RunInfo, now: int) -> None:
         ("open in", clean(run.holder)),
         ("error", "" if run.status in _TOLD else clean(run.error)),
         ("input", shown(info.input)),
-        ("result", shown(info.result) if info.finished else ""),
+        ("result", "erased" if info.erased else shown(info.result) if info.finished else ""),
         ("messages", str(len(info.messages))),
         ("usage", str(info.usage) if info.usage.calls else ""),
         ("saved", str(info.savings) if info.savings.steps else ""),
@@ -233,6 +237,7 @@ def _as_json(info: RunInfo, told: Sequence[str], doubts: Sequence[Doubt], last: 
         "input": info.input,
         "finished": info.finished,
         "result": info.result,
+        "result_erased": info.erased,
         "state": info.state,
         "messages": info.messages,
         "usage": _totals(info.usage),

@@ -178,7 +178,7 @@ class _Teller:
         return f"{_ENDS[it.how]} {self._value(it.value)}{by}" if it.value else _ENDS[it.how]
 
     def finished(self, it: r.RunFinished) -> str:
-        return f"finished, result {self._value(it.result)}"
+        return f"finished, result {self._value(it.result)}" if it.result else "finished, its result was erased"
 
 
 _WAITS = {"ask": "asks: ", "approve": "asks: ", "event": "waits for ", "sleep": "sleeps ", "run": "waits for "}

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from .. import keys
 from ..files import replace_file
@@ -13,7 +14,7 @@ from ..journal import anchor as anchors
 from ..journal import rebuild as views
 from ..journal import verify as journal
 from ..journal.findings import Finding, Report, Severity
-from .output import Output, clean, counted, plain, shown
+from .output import Output, clean, counted, plain, shown, when
 from .stores import common, existing_store
 
 if TYPE_CHECKING:
@@ -68,7 +69,9 @@ def _tell(out: Output, report: Report, findings: list[Finding], written: str | N
     damage = report.left_off + sum(it.severity == Severity.DAMAGE for it in findings)
     if out.as_json:
         listed = [{**plain(_fields(it)), "severity": it.severity.value} for it in findings]
-        out.json({"ok": not damage, **counts, "findings": listed, "left_off": report.left_off, "anchor": written})
+        arrivals = [{**msgspec.structs.asdict(it), "at": when(it.at)} for it in report.arrivals]
+        more = {"findings": listed, "left_off": report.left_off, "anchor": written, "arrivals": arrivals}
+        out.json({"ok": not damage, **counts, **more})
         return
     if findings:
         rows = [
@@ -80,6 +83,8 @@ def _tell(out: Output, report: Report, findings: list[Finding], written: str | N
         out.line(f"and {report.left_off} more")
     verdict = f"damaged: {counted(damage, 'finding')}" if damage else "ok"
     out.line(f"{verdict}; " + ", ".join(_in_words(name, count) for name, count in counts.items()))
+    for it in report.arrivals:
+        out.line(clean(f"agent {it.agent} arrived on {when(it.at)} ({it.how}): number {it.number}, file {it.file}"))
     if written is not None:
         out.line(f"anchor written to {clean(written)}: keep it on another machine")
 

@@ -18,8 +18,9 @@ from ..workspace import documents
 from ..workspace.boot import BUDGET, Section
 from ..workspace.home import Home, folder_meant, in_step, log, must_have_context, nearest, opened, standing
 from ..workspace.layout import MARKER
+from ..workspace.looking import Marker, marker_of
 from ..workspace.root import Root
-from ..workspace.syncing import Marker, Synced, marker_of
+from ..workspace.syncing import Synced
 from ..workspace.waking import booted
 from .output import Output, clean, counted
 from .stores import acting_as, agent_option, common, existing_store, one_agent, said_again, url_of
@@ -53,8 +54,7 @@ def bootstrap(budget: int, folder: str | None, agent: str | None, url: str | Non
     # Who says which agent is meant gets what the journal has of it where there is no folder.
     path = nearest() if folder is None and (agent or url) else folder_meant(folder)
     with _agent_of(path, agent, url) as engine:
-        home = _done(engine, opened(engine, path, None)) if path is not None else None
-        found = _done(engine, booted(engine, home, budget))
+        found = _done(engine, booted(engine, Home(Root(path)) if path is not None else None, budget))
     if as_json:
         sections = [{name: getattr(it, name) for name in Section.__struct_fields__} for it in found.sections]
         out.json({**_shown(found), "sections": sections})
@@ -141,11 +141,21 @@ def switch(name: str, folder: str | None, agent: str | None, url: str | None, as
 
 @workspace.command(name="log")
 @click.argument("text")
+@click.option("--trust", type=click.FloatRange(0, 1), help="How far it is believed, from 0 to 1.")
+@click.option("--source", help="Where it comes from.")
 @_command
-def log_text(text: str, folder: str | None, agent: str | None, url: str | None, as_json: bool) -> int:
+def log_text(
+    text: str,
+    trust: float | None,
+    source: str | None,
+    folder: str | None,
+    agent: str | None,
+    url: str | None,
+    as_json: bool,
+) -> int:
     """Note TEXT in the log of the day."""
     with _at_home(folder, agent, url) as (engine, _):
-        _done(engine, log(engine, text))
+        _done(engine, log(engine, text, trust, source))
     _tell(as_json, "noted", {"noted": text})
     return 0
 

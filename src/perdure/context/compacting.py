@@ -121,7 +121,8 @@ def _outcome(run: RunCore, speech: Speech, planned: Plan) -> Compaction:
     assert talk is not None
     with talk.lock:
         talk.hear(speech)
-        text = "".join(part.text for part in talk.heard[0].read(talk.load).parts if isinstance(part, Text))
+        made = next(one for one in talk.heard if one.item.covers is not None)
+        text = "".join(part.text for part in made.read(talk.load).parts if isinstance(part, Text))
         return Compaction(len(planned.old), planned.before, talk.tokens, text, planned.ref)
 
 

@@ -70,6 +70,8 @@ class Shown:
         talk, room, one = self._talk, self.window.sizes[index], self._talk.heard[index]
         if stays or (place >= self.window.mask and one.tokens <= room):
             return one.read(talk.load), one.tokens
+        if room < one.masked_tokens:
+            return self._noted(one, one.tight(room, talk.load, talk.count), "too long for the budget")
         if place < self.window.mask or room <= one.masked_tokens:
             why = "an older turn, masked" if place < self.window.mask else "too long, masked"
             return self._noted(one, (one.masked, one.masked_tokens), why)

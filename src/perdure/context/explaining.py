@@ -32,7 +32,7 @@ def _head(context: Context) -> Iterator[str]:
 
 
 def _sections(context: Context) -> Iterator[str]:
-    width = max(len(section.name) for section in context.sections)
+    width = max((len(section.name) for section in context.sections), default=0)
     for section in context.sections:
         missing = section.wanted - section.tokens
         cut = f", {missing:,} of {section.wanted:,} not shown" if missing > 0 and section.wanted else ""

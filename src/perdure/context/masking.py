@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from ..tokens import Tokens
+from .complaints import Complaints, Line, complaints
 from .said import Call, Part, Result, Said, Text, as_json
 
 SAMPLED_CHARACTERS = 4_000
 """Of a longer text a part is counted, and the rest is taken to be like it."""
 
-ERRORS_SHOWN = 4
+ERRORS_SHOWN = 6
 ERROR_CHARACTERS = 160
 ARGUMENT_CHARACTERS = 120
 
-_ERRORS = ("error", "exception", "traceback", "fatal", "panic", "failed", "failure", "denied", "refused", "timed out")
-"""Words in a line that tells of something wrong."""
+TIGHT = 120
+"""Characters in which nothing but what went wrong is said, when something did."""
+
+Span = tuple[int, int]
+"""A part of a text: where it begins and ends."""
 
 
 def measured(text: str, count: Tokens) -> int:
@@ -36,21 +40,26 @@ def shortened(text: str, room: int, count: Tokens, ref: str) -> str:
     if measured(text, count) <= room and count(text) <= room:
         return text
     note = f"[shortened: {text.count(chr(10)) + 1:,} lines, {len(text):,} characters; open {ref}]"
-    characters = max(0, (room - count(note)) * 3)
-    while True:
-        made = _composed(text, note, characters)
-        if characters == 0 or count(made) <= room:
+    if count(note) > room // 2:
+        note = f"[shortened; open {ref}]"
+    wrong, characters = complaints(text), max(0, (room - count(note)) * 3)
+    while characters > 0:
+        made = _composed(text, note, characters, wrong)
+        if count(made) <= room:
             return made
-        characters = characters * 4 // 5 if characters > 40 else 0
+        characters = characters * 4 // 5 if characters > 10 else 0
+    return note
 
 
-def _composed(text: str, note: str, characters: int) -> str:
-    if characters == 0:
-        return note
-    head, tail = _first(text, characters * 2 // 5), _last(text, characters * 2 // 5)
-    between = text[len(head) : len(text) - len(tail)]
-    errors = _errors(between, characters // 5)
-    return "\n".join(line for line in (note, head.rstrip(), *errors, "[...]", tail.lstrip("\n")) if line)
+def _composed(text: str, note: str, characters: int, wrong: Complaints) -> str:
+    """The beginning, the end, and between them what tells of something wrong: in half of it if that is for sure."""
+    share = 1 if wrong.strong and characters < TIGHT else 2 if wrong.strong else 5
+    each = (characters - characters // share) // 2
+    head, tail = _first(text, each), _last(text, each)
+    errors = _errors(text, wrong, (len(head), len(text) - len(tail)), characters // share)
+    left = characters - sum(end - begin for begin, end in errors)
+    head, tail = max(head, _first(text, left // 2), key=len), max(tail, _last(text, left // 2), key=len)
+    return "\n".join(line for line in (note, *_shown(text, head, errors, tail)) if line)
 
 
 def _first(text: str, size: int) -> str:
@@ -66,37 +75,62 @@ def _last(text: str, size: int) -> str:
     return part[cut + 1 :] if 0 <= cut < size // 2 else part
 
 
-def _errors(text: str, size: int) -> list[str]:
-    """The first lines that tell of something wrong, once each."""
-    small = text.lower()
-    if len(small) != len(text):  # a letter that has none of its size: places would not be the same
-        small = text
-    places = sorted(place for word in _ERRORS for place in _places(small, word))
-    found = dict.fromkeys(_line_at(text, place) for place in places)
-    shown, used = list[str](), 0
-    for line in list(found)[:ERRORS_SHOWN]:
-        used += len(line)
-        if used <= size:
-            shown += ["[...]", line]
-    return shown
+def _errors(text: str, wrong: Complaints, between: Span, size: int) -> list[Span]:
+    """The lines that tell most, of those that are not shown anyway, and as much as fits of what stands around them."""
+    parts = [(it, _part(it, min(size, ERROR_CHARACTERS))) for it in wrong.by_weight()]
+    lines = [it for it, (begin, end) in parts if end > between[0] and begin < between[1]][:ERRORS_SHOWN]
+    spans = list[Span]()
+    for line in lines:
+        size -= _take(spans, _part(line, min(size, ERROR_CHARACTERS)), size)
+    for line in lines if wrong.strong else ():
+        for near in _beside(text, line):
+            size -= _take(spans, near, size)
+    return sorted(spans)
 
 
-def _places(text: str, word: str) -> Iterator[int]:
-    """Where a word is, in the first few lines that have it."""
-    place = text.find(word)
-    for _ in range(ERRORS_SHOWN):
-        if place < 0:
-            return
-        yield place
-        end = text.find("\n", place)
-        place = text.find(word, end) if end >= 0 else -1
+def _take(spans: list[Span], span: Span, size: int) -> int:
+    """Adds a part, if there is room for it; how much it takes."""
+    begin, end = span
+    if not 0 < end - begin <= size or any(begin < other[1] and other[0] < end for other in spans):
+        return 0
+    spans.append(span)
+    return end - begin
 
 
-def _line_at(text: str, place: int) -> str:
-    """The line around a place, without most of it when it is long."""
-    begin, end = text.rfind("\n", 0, place) + 1, text.find("\n", place)
-    line = text[max(begin, place - ERROR_CHARACTERS // 2) : end if end >= 0 else len(text)].strip()
-    return line if len(line) <= ERROR_CHARACTERS else line[: ERROR_CHARACTERS - 1] + "…"
+def _part(line: Line, size: int) -> Span:
+    """A line, or of a long one what stands around the word."""
+    if line.end - line.begin <= size:
+        return line.begin, line.end
+    begin = max(line.begin, line.place - size // 2) if line.place - line.begin > size // 2 else line.begin
+    return begin, min(line.end, begin + size)
+
+
+def _beside(text: str, line: Line) -> Iterator[Span]:
+    """The lines before and after one, unless they are long: where it went wrong, and what else is said of it."""
+    begin, end = text.rfind("\n", 0, max(0, line.begin - 1)) + 1, text.find("\n", line.end + 1)
+    for near in ((begin, line.begin - 1), (line.end + 1, end if end >= 0 else len(text))):
+        if 0 < near[1] - near[0] <= ERROR_CHARACTERS:
+            yield near
+
+
+def _shown(text: str, head: str, errors: Sequence[Span], tail: str) -> Iterator[str]:
+    """All parts in their order, each once, with a mark where something is left out."""
+    begin, end = len(head), len(text) - len(tail)
+    yield head.rstrip()
+    at = begin
+    for first, last in errors:
+        if last <= at or first >= end:
+            continue
+        first, last = max(first, at), min(last, end)
+        if text[at:first].strip():
+            yield "[...]"
+        cut_before = first > at and text[first - 1] != "\n"
+        cut_after = last < end and text[last : last + 1] != "\n"
+        yield ("…" if cut_before else "") + text[first:last].strip("\n") + ("…" if cut_after else "")
+        at = last
+    if text[at:end].strip():
+        yield "[...]"
+    yield tail.lstrip("\n") if tail.strip() else ""
 
 
 class Room(msgspec.Struct, frozen=True):
@@ -123,7 +157,10 @@ def _masked(part: Part, room: Room, count: Tokens, ref: str) -> Part:
         return part if text is part.text else Text(text)
     if isinstance(part, Result):
         text = shortened(part.text, room.result, count, ref)
-        return part if text is part.text else Result(part.id, text, part.error)
+        if text is part.text and (room.others or not part.others):
+            return part
+        told = f"\n[open {ref}]" if text is part.text else ""
+        return Result(part.id, text + told, part.error)
     if isinstance(part, Call):
         if measured(part.arguments, count) <= room.arguments:
             return part
@@ -155,12 +192,18 @@ def _short_value(value: Any, ref: str) -> Any:
 
 def size_of(one: Said, count: Tokens) -> int:
     """The tokens of a message, with what a shape adds to it; of a long one about."""
-    return MESSAGE_TOKENS + sum(_size(part, lambda text: measured(text, count)) for part in one.parts)
+    return _around(one) + sum(_size(part, lambda text: measured(text, count)) for part in one.parts)
 
 
 def size_exactly(one: Said, count: Tokens) -> int:
     """The same, counted to the end."""
-    return MESSAGE_TOKENS + sum(_size(part, count) for part in one.parts)
+    return _around(one) + sum(_size(part, count) for part in one.parts)
+
+
+def _around(one: Said) -> int:
+    """What a provider adds: in one of the shapes each result is a message of its own."""
+    results = len(one.results)
+    return MESSAGE_TOKENS * max(1, results + (results < len(one.parts)))
 
 
 MESSAGE_TOKENS = 4
@@ -175,7 +218,7 @@ def _size(part: Part, count: Tokens) -> int:
     if isinstance(part, Text):
         return count(part.text)
     if isinstance(part, Result):
-        return CALL_TOKENS + count(part.text)
+        return CALL_TOKENS + count(part.text) + part.others * OTHER_TOKENS
     if isinstance(part, Call):
         return CALL_TOKENS + count(part.name) + count(part.arguments)
     if isinstance(thought := part.raw.get("thinking"), str):

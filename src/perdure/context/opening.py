@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..engine import Engine
 from ..errors import RefNotFound, RunNotFound
 from ..journal.lineage import events_of
-from ..memory.reading import get
+from ..memory.seeing import get
 from ..objects import unpack
 from ..run.core import RunCore, view_of
 from ..run.history import effective
@@ -14,7 +14,7 @@ from ..run.scope import current
 from ..run.writes import opened, read_raw
 from ..runs import must_exist, summary_of
 from .refs import Ref, parse
-from .said import Result, Said, said
+from .said import Result, Said, Text, said
 from .shown import transcript
 
 Lines = tuple[int, int]
@@ -24,14 +24,14 @@ def reopened(engine: Engine, ref: str, lines: Lines | None, find: str | None) ->
     """The text behind a pointer: all of it, some lines, or those in which something is found."""
     if lines is not None and not 1 <= lines[0] <= lines[-1]:
         raise ValueError(f"lines={lines!r}: the first and the last one, counted from 1: (200, 260)")
-    text: str = yield Read(_text, (engine, ref))
+    wanted = parse(ref)
+    if isinstance(wanted, str):
+        return _chosen((yield from get(engine, wanted)).text, lines, find)
+    text: str = yield Read(_text, (engine, wanted))
     return _chosen(text, lines, find)
 
 
-def _text(engine: Engine, ref: str) -> str:
-    wanted = parse(ref)
-    if isinstance(wanted, str):
-        return get(engine, wanted).text
+def _text(engine: Engine, wanted: Ref) -> str:
     run = _open_here(engine, wanted.run)
     messages = _of_open(run, wanted) if run is not None else _of_stored(engine, wanted)
     if not messages:
@@ -42,11 +42,11 @@ def _text(engine: Engine, ref: str) -> str:
 
 
 def _alone(message: Said) -> str:
-    """One message: what a tool returned, as it returned it; or what was said."""
-    results = [part.text for part in message.parts if isinstance(part, Result)]
-    if results:
-        return "\n".join(results)
-    return message.text if not message.calls else transcript((message,))
+    """One message: what a tool returned, as it returned it; or what was said. All of it, when it is more than that."""
+    parts = [part for part in message.parts if not isinstance(part, Text) or part.text]
+    if all(isinstance(part, Result) for part in parts) or all(isinstance(part, Text) for part in parts):
+        return "\n".join(part.text for part in parts if isinstance(part, Result | Text))
+    return transcript((message,))
 
 
 def _open_here(engine: Engine, run_id: str) -> RunCore | None:

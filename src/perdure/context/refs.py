@@ -11,6 +11,8 @@ from ..errors import RefNotFound
 SCHEME = "perdure:"
 MEMORY = "memory:"
 """And `memory:ID` is a memory of the agent."""
+_OPEN = re.compile(r"(?:^|\W)open (?=perdure:|memory:)")
+"""How a pointer stands in a text that was shortened."""
 _REF = re.compile(r"(?:perdure:)?(?P<run>.+)#(?P<first>\d+)(?:-(?P<last>\d+))?", re.DOTALL)
 
 
@@ -31,8 +33,8 @@ def ref_to(run: str, first: int, last: int | None = None) -> str:
 
 
 def bare(text: str) -> str:
-    """A pointer alone: models put all kinds of quotes around one."""
-    return text.strip().strip("[]()<>\"'`.").removeprefix("open ").strip()
+    """A pointer alone: models put all kinds of quotes around one, or copy the line that it stands in."""
+    return _OPEN.split(text)[-1].strip().strip("[]()<>\"'`.").removeprefix("open ").strip()
 
 
 def parse(text: object) -> Ref | str:

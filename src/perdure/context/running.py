@@ -20,7 +20,8 @@ from ..run.spoken import Speech
 from ..run.writes import opened, read_messages
 from ..runs import must_exist, summary_of
 from ..tokens import Tokens, counter
-from .building import Piece, Wanted, compose
+from .building import Wanted, compose
+from .filling import Piece
 from .layout import Layout, read
 from .shown import Context
 from .sources import pieces_of
@@ -60,7 +61,7 @@ def asked(
         query or "",
         read_count(memories, "memories"),
         user=read_name(user, "user"),
-        min_trust=read_trust(min_trust),
+        min_trust=read_trust(min_trust, "min_trust"),
     )
     return Asked(looked_for, Wanted(budget, read(layout), estimated=is_estimate), count)
 

@@ -32,6 +32,8 @@ class Result(msgspec.Struct, frozen=True):
     """Of the call."""
     text: str
     error: bool = False
+    others: int = 0
+    """Images and documents in it, which the text only names."""
 
 
 class Other(msgspec.Struct, frozen=True):
@@ -90,6 +92,7 @@ _WORDS = frozenset({"text", "input_text", "output_text"})
 _OF_ANTHROPIC = frozenset(
     {"tool_use", "tool_result", "image", "document", "thinking", "redacted_thinking", "server_tool_use"}
 )
+_BLOCKS_OF_RESPONSES = frozenset({"input_text", "output_text", "input_image", "input_file"})
 _OF_OPENAI = frozenset({"image_url", "input_audio", "file", "refusal"})
 
 
@@ -100,18 +103,34 @@ def said(raw: Any) -> Said:
     message = _plain(raw)
     if message is None:
         return Said("user", (Text(as_json(raw)),))
-    kind = message.get("type")
-    if kind == "function_call":
-        return Said("assistant", (_call(message),))
-    if kind == "function_call_output":
-        return Said("user", (Result(str(message.get("call_id", "")), _told(message.get("output"))),))
-    told = message.get("role", kind)
-    role = _ROLES.get(str(told), "user")
+    if (item := _item(message)) is not None:
+        return item
+    role = _ROLES.get(str(message.get("role", message.get("type"))), "user")
     parts = tuple(_parts(message, role))
     shape = _shape(message, role, parts)
     known = "role" in message and (isinstance(message.get("content"), str | list) or shape == OPENAI)
+    known = known and not _of_responses(message)
     whole = {name: value for name, value in message.items() if name != PINNED} if known else None
     return Said("user" if role == "tool" else role, parts, shape, whole)
+
+
+def _item(message: Mapping[str, Any]) -> Said | None:
+    """What OpenAI's Responses API has beside messages: calls, their outputs, and thoughts that nobody can read."""
+    kind = str(message.get("type", "")) if "role" not in message else ""
+    if kind.endswith("_call_output"):
+        return Said("user", (_result(message.get("call_id"), message.get("output")),))
+    if kind == "function_call":
+        return Said("assistant", (_call(message),))
+    if kind.endswith("_call"):
+        return Said("assistant", (Text(f"[{kind}]"),))
+    return Said("assistant", ()) if kind == "reasoning" else None
+
+
+def _of_responses(message: Mapping[str, Any]) -> bool:
+    """Whether it is a message of the Responses API, which the other one does not take as it is."""
+    content = message.get("content")
+    blocks = [block for block in content if isinstance(block, Mapping)] if isinstance(content, list) else []
+    return message.get("type") == "message" or any(block.get("type") in _BLOCKS_OF_RESPONSES for block in blocks)
 
 
 def _plain(raw: Any) -> dict[str, Any] | None:
@@ -131,8 +150,8 @@ def _plain(raw: Any) -> dict[str, Any] | None:
 def _parts(message: Mapping[str, Any], role: str) -> Iterator[Part]:
     content = message.get("content")
     if role == "tool":
-        ident = message.get("tool_call_id") or message.get("name") or ""
-        yield Result(str(ident), _told(content), bool(message.get("is_error")) or message.get("status") == "error")
+        ident = message.get("tool_call_id") or message.get("name")
+        yield _result(ident, content, bool(message.get("is_error")) or message.get("status") == "error")
         return
     if isinstance(content, list | tuple):
         for block in content:
@@ -156,8 +175,16 @@ def _part(block: Any) -> Part:
     if kind == "tool_use":
         return _call(block)
     if kind == "tool_result":
-        return Result(str(block.get("tool_use_id", "")), _told(block.get("content")), bool(block.get("is_error")))
+        return _result(block.get("tool_use_id"), block.get("content"), bool(block.get("is_error")))
+    if kind == "input_image" and isinstance(url := block.get("image_url"), str):
+        return Other("image_url", {"type": "image_url", "image_url": {"url": url}})
     return Other(kind or "block", dict(block))
+
+
+def _result(ident: object, content: Any, error: bool = False) -> Result:
+    blocks = [_part(block) for block in content] if isinstance(content, list | tuple) else []
+    others = sum(isinstance(part, Other) for part in blocks)
+    return Result(str(ident or ""), _told(content), error, others)
 
 
 def _call(call: Any) -> Call:

@@ -10,6 +10,8 @@ from typing import Any
 from .said import ANTHROPIC, OPENAI, Call, Other, Part, Result, Said, Text
 
 NO_RESULT = "[no result of this call was recorded]"
+BEGINS = "[the assistant begins]"
+"""What the user says where a conversation begins with the assistant: some providers refuse that."""
 
 Turn = Sequence[Said]
 """Messages that belong together: a call and its results, or one message."""
@@ -71,7 +73,7 @@ def _openai(one: Said) -> Iterator[dict[str, Any]]:
 
 def _openai_content(parts: Sequence[Part]) -> Any:
     if all(isinstance(part, Text) for part in parts):
-        return "\n".join(part.text for part in parts if isinstance(part, Text)) or (None if not parts else "")
+        return "\n".join(part.text for part in parts if isinstance(part, Text) and part.text) or ("" if parts else None)
     return [block for part in parts for block in _openai_block(part)] or None
 
 
@@ -100,6 +102,7 @@ def anthropic(said: Iterable[Said]) -> list[dict[str, Any]]:
         if messages and messages[-1]["role"] == one.role:
             messages[-1]["content"] = [*blocks(messages[-1]["content"]), *blocks(content)]
         else:
+            messages += [{"role": "user", "content": BEGINS}] if not messages and one.role == "assistant" else []
             messages.append({"role": one.role, "content": content})
     return messages
 

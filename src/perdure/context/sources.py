@@ -12,7 +12,7 @@ from ..run.requests import Protocol, Read
 from ..tokens import Tokens
 from ..workspace.boot import Part
 from ..workspace.waking import waking
-from .building import Piece
+from .filling import Piece
 from .layout import RECALLED
 from .masking import shortened
 from .refs import MEMORY

@@ -11,9 +11,10 @@ from ..locks import lock
 from ..run.spoken import Speech, Spoken
 from ..tokens import Tokens
 from .heard import Heard
-from .masking import MESSAGE_TOKENS
+from .masking import MESSAGE_TOKENS, size_exactly
 from .refs import ref_to
-from .said import Said, said
+from .said import Result, Said, said
+from .shapes import NO_RESULT
 from .window import Window
 
 WINDOWS_KEPT = 4
@@ -48,13 +49,21 @@ class Talk:
         """Of all messages; of long ones about."""
         self._unpack = unpack
         self._head = MESSAGE_TOKENS + count(headed(10**6, ref_to(run, 10**6, 10**7)))
+        self._owed = size_exactly(Said("user", (Result("", NO_RESULT),)), count)
         self._speech: Speech | None = None
         self._known: dict[Spoken, Heard] = {}
         self._caller: dict[str, int] = {}
         """The unit of each call whose result may come."""
+        self._open: set[str] = set()
+        """Calls whose results have not come so far: they get one that says so."""
         self._windows: dict[int, Window] = {}
         self.lock = lock()
         """Threads and tasks of one run may ask at once."""
+
+    @property
+    def wanted(self) -> int:
+        """What it takes when all of it is shown, about."""
+        return self.tokens + self._owed * len(self._open)
 
     def load(self, item: Spoken) -> Said:
         """A message, read again."""
@@ -79,7 +88,7 @@ class Talk:
 
     def window(self, room: int) -> Window:
         """What is shown within so many tokens."""
-        window = self._windows.pop(room, None) or Window(room, self._head)
+        window = self._windows.pop(room, None) or Window(room, self._head, self._owed)
         self._windows[room] = window
         while len(self._windows) > WINDOWS_KEPT:
             del self._windows[next(iter(self._windows))]
@@ -107,9 +116,12 @@ class Talk:
             if len(self.units[unit].messages) > 1:
                 self._windows.clear()  # what it belongs to is pinned too, and was not until now
         self._caller.update(dict.fromkeys(one.calls, unit))
+        self._open.update(one.calls)
+        self._open.difference_update(one.results)
 
     def _forget(self) -> None:
         """Begin anew; what was counted is still known."""
         self.heard, self.units, self.unit_of, self.tokens = [], [], [], 0
         self._caller.clear()
+        self._open.clear()
         self._windows.clear()

@@ -35,10 +35,14 @@ SUMMARY = 10
 class Window:
     """The state of one room."""
 
-    def __init__(self, room: int, head: int) -> None:
+    def __init__(self, room: int, head: int, owed: int) -> None:
         self.room = room
         self._head = head
         """What a summary takes that says nothing but where the messages are."""
+        self._each = owed
+        """What stands for a result takes that never came."""
+        self._owed: dict[int, int] = {}
+        """Of each unit that is shown, how many calls have no result so far: they get one, if none comes."""
         self.steps = 0
         self.cut = 0
         """Units before this one are in the summary, unless they are pinned."""
@@ -62,7 +66,7 @@ class Window:
     @property
     def cost(self) -> int:
         """What everything takes at most."""
-        return self._cost + self.summary
+        return self._cost + self.summary + self._each * sum(self._owed.values())
 
     @property
     def free(self) -> int:
@@ -92,9 +96,16 @@ class Window:
                 self._step(talk)
             self.sizes.append(self._size(talk, index))
             self._cost += self.sizes[-1]
+            self._owe(talk, index)
             self._last = max(self._last, talk.unit_of[index])
             if not self.fits:
                 self._step(talk)
+
+    def _owe(self, talk: Talk, index: int) -> None:
+        one, unit = talk.heard[index], talk.unit_of[index]
+        if unit >= self.cut or self.keeps(talk.units[unit]):
+            owed = self._owed.pop(unit, 0) + len(one.calls) - (len(one.results) if not one.calls else 0)
+            self._owed.update({unit: owed} if owed > 0 else {})
 
     def _is_pressed(self, talk: Talk, index: int) -> bool:
         """Whether others must make way for a new message, which is not that large."""
@@ -126,11 +137,13 @@ class Window:
         low, last = int(self.room * FULL), self._last
         self._masks(talk, last + 1 - RECENT, low)
         self._masks(talk, last + 1 - RECENT_LEAST, low)
-        self._cuts(talk, self.mask, low)
+        self._cuts(talk, last + 1 - RECENT_LEAST, low)
         # What follows breaks into what is recent, and does no more than it must.
         self._masks(talk, last, self.room)
         self._cuts(talk, last, self.room)
         self._masks(talk, last + 1, self.room)
+        if not self.fits:
+            self._squeeze(talk)
 
     def _masks(self, talk: Talk, until: int, enough: int) -> None:
         while self.cost > enough and self.mask < until:
@@ -140,8 +153,24 @@ class Window:
     def _cuts(self, talk: Talk, until: int, enough: int) -> None:
         while self.cost > enough and self.cut < min(until, self.mask):
             self._take(talk, talk.units[self.cut], masked=False)
-            self.kept += [self.cut] if self.keeps(talk.units[self.cut]) else []
+            if self.keeps(talk.units[self.cut]):
+                self.kept.append(self.cut)
+            else:
+                self._owed.pop(self.cut, None)
             self.cut += 1
+
+    def _squeeze(self, talk: Talk) -> None:
+        """What is left is too long even when it is masked: the shortest stay, the others share what there is."""
+        left = [unit for unit in talk.units[self.cut :] if not self.keeps(unit)]
+        indexes = [index for unit in left for index in unit.messages if index < len(self.sizes)]
+        spare = self.free + sum(self.sizes[index] for index in indexes)
+        for place, index in enumerate(sorted(indexes, key=self.sizes.__getitem__)):
+            share = max(0, spare // (len(indexes) - place))
+            if self.sizes[index] > share:
+                size = talk.heard[index].tight(share, talk.load, talk.count)[1]
+                self._cost += size - self.sizes[index]
+                self.sizes[index] = size
+            spare -= self.sizes[index]
 
     def _take(self, talk: Talk, unit: Unit, *, masked: bool) -> None:
         for index in () if self.keeps(unit) else unit.messages:

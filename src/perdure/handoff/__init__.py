@@ -17,6 +17,7 @@ from ..runs import EffectInDoubt, Question, RunSummary, children_of, get_run
 from ..store import is_postgres, without_password
 from ..store.base import Store
 from ..usage import Savings, Usage
+from .progress import Progress, all_said
 
 DONE_SHOWN, OF_ONE_NAME_SHOWN = 30, 3
 MESSAGES_SHOWN = 10
@@ -69,6 +70,8 @@ class Handoff(msgspec.Struct, frozen=True):
     children: list[RunSummary]
     usage: Usage
     savings: Savings
+    progress: Progress = Progress()
+    """How far it is, as `run.progress` and people have said."""
 
     def __repr__(self) -> str:
         return f"<Handoff of run {self.summary.id!r} of {self.summary.agent!r}: {self.summary.status}>"
@@ -81,7 +84,13 @@ class Handoff(msgspec.Struct, frozen=True):
         return "\n".join(_Page(self, level, self.at if at is None else at).lines()) + "\n"
 
 
-def handoff_of(store: Store, agent: str, run_id: str, unpack: Callable[[bytes], Any] | None = None) -> Handoff:
+def handoff_of(
+    store: Store,
+    agent: str,
+    run_id: str,
+    unpack: Callable[[bytes], Any] | None = None,
+    progress: Progress | None = None,
+) -> Handoff:
     """The brief of a run. `unpack` is for readers who do not have the types of its values."""
     decode = unpack or partial(objects.unpack, store)
     info = get_run(store, agent, run_id, unpack=decode)
@@ -105,7 +114,13 @@ def handoff_of(store: Store, agent: str, run_id: str, unpack: Callable[[bytes], 
         children=children_of(store, info.summary.stream),
         usage=info.usage,
         savings=info.savings,
+        progress=progress or _said_of(store, info.summary),
     )
+
+
+def _said_of(store: Store, run: RunSummary) -> Progress:
+    [(owner, *_)] = store.read("get_agent", (run.agent,))
+    return all_said(store, run.agent, owner, [run.stream]).get(run.id, Progress(run.id))
 
 
 def _calls(events: Iterable[r.Event]) -> Iterator[tuple[str, str, bytes]]:
@@ -161,6 +176,7 @@ class _Page:
             self._in_doubt(),
             self._questions(),
             self._asked(),
+            self._progress(),
             self._done(),
             self._decisions(),
             self._state(),
@@ -213,6 +229,10 @@ class _Page:
     def _asked(self) -> list[str]:
         lines = [*self._heading("Asked"), f"Input: {value(self._it.input)}"]
         return [*lines, f"Result: {value(self._it.result)}"] if self._run.status == r.Status.FINISHED else lines
+
+    def _progress(self) -> list[str]:
+        lines = told(self._it.progress, whole=True)
+        return [*self._heading("Progress"), *lines] if lines else []
 
     def _done(self) -> list[str]:
         it = self._it
@@ -293,10 +313,20 @@ _STANDING = {
 _ANSWERS = {"ask": "answer {run} VALUE", "approve": "answer {run} --yes", "event": "send {run} NAME PAYLOAD"}
 
 
+def told(it: Progress, *, whole: bool = False) -> list[str]:
+    """What was said of how far something is, as a list: what it is for, what keeps it, what comes next."""
+    parts = [("goal", [it.goal]), ("blocked by", it.blockers), ("next", [it.next_action]), ("to do", it.left)]
+    parts += [("done", it.done[-DONE_SHOWN:]), ("context", [it.context])] if whole else []
+    return [f"- {title}: {code(_short(text))}" for title, texts in parts for text in texts if text]
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= VALUE_CHARACTERS_MAX else text[: VALUE_CHARACTERS_MAX - 1] + "…"
+
+
 def value(it: object) -> str:
     """A value in one line of Markdown, shortened. Text in it is only text."""
-    text = repr(it)
-    return code(text if len(text) <= VALUE_CHARACTERS_MAX else text[: VALUE_CHARACTERS_MAX - 1] + "…")
+    return code(_short(repr(it)))
 
 
 def code(text: str) -> str:

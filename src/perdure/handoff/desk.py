@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from .. import records as r
 from ..clock import moment_text
@@ -16,7 +18,9 @@ from ..trees.tolerant import tolerant
 from ..usage import usage_lines, usage_of
 from ..workflows.reading import Reader
 from ..workflows.shown import label
-from . import Handoff, code, handoff_of, is_decision, value
+from . import Handoff, code, handoff_of, is_decision, told, value
+from .gathering import of_run
+from .progress import Progress, Said, all_said
 
 if TYPE_CHECKING:
     from ..engine import Engine
@@ -40,12 +44,34 @@ class AgentHandoff:
 
     def __init__(self, store: Store, agent: str, owner: int) -> None:
         self.store, self.agent, self.owner, self._unpack = store, agent, owner, tolerant(store)
-        self._runs = list_runs(store, agent)
-        self.left = [run for run in self._runs if not run.status.over]
+        self.runs = list_runs(store, agent)
+        self.left = [run for run in self.runs if not run.status.over]
         """The runs that are not over, the one that changed last first."""
-        begun = [run for run in self.left if run.stream][:RUNS_TOLD]
-        self.briefs: list[Handoff] = [handoff_of(store, agent, run.id, unpack=self._unpack) for run in begun]
+        begun = [run for run in self.left if run.stream]
+        self.spoken = all_said(store, agent, owner, [run.stream for run in begun])
+        """By run, how far it is by its own words and those of people."""
+        self.heard: set[str] = set()
+        """Of what somebody has just said something."""
+        self.briefs: list[Handoff] = [
+            handoff_of(store, agent, run.id, unpack=self._unpack, progress=self.said_of(run.id))
+            for run in begun[:RUNS_TOLD]
+        ]
         """Of the first of them all that is known."""
+
+    def said_of(self, run: str) -> Progress:
+        """How far a run is, as far as anybody has said so."""
+        return self.spoken.get(run, Progress(run))
+
+    def hear(self, said: Sequence[Said]) -> list[Said]:
+        """Take into account what somebody has said that is not in the journal yet; returns what is news."""
+        news = list[Said]()
+        for name, what in said:
+            before = self.said_of(name)
+            self.spoken[name] = before.changed(what)
+            news += [(name, what)] if self.spoken[name] != before else []
+        self.heard |= {name for name, _ in news}
+        self.briefs = [msgspec.structs.replace(it, progress=self.said_of(it.summary.id)) for it in self.briefs]
+        return news
 
     def __repr__(self) -> str:
         return f"<AgentHandoff of {self.agent!r}: {len(self.left)} runs are not over>"
@@ -58,9 +84,10 @@ class AgentHandoff:
 
         Without a time `at` it says when something last happened, so that it stays the same while nothing does.
         """
-        lines = [f"{TITLE}agent {code(self.agent)}", "", f"As of {moment_text(at or self._last_at())}."]
+        lines, as_of = [f"{TITLE}agent {code(self.agent)}"], at or self._last_at()
+        lines += ["", f"As of {moment_text(as_of)}."] if as_of else []
         for title, part in (
-            ("Doing", list(map(_line, self.left)) or ["Nothing: no run is unfinished."]),
+            ("Doing", list(self._doing()) or ["Nothing: no run is unfinished."]),
             ("In doubt", list(self._in_doubt())),
             ("Pending", [*self._pending(), *self._workflows()]),
             ("Decided", self._decisions()),
@@ -68,14 +95,23 @@ class AgentHandoff:
             ("Checkpoints", self._checkpoints()),
         ):
             lines += ["", f"## {title}", "", *part] if part else []
-        over = len(self._runs) - len(self.left)
+        over = len(self.runs) - len(self.left)
         lines += ["", f"{over} more {'run is' if over == 1 else 'runs are'} over."] if over else []
         usage = usage_of(usage_lines(self.store, self.agent))
         lines += ["", "## Cost", "", str(usage)] if usage.calls else []
         return "\n".join([*lines, *(f"\n{brief.markdown(2, at)}".rstrip() for brief in self.briefs)]) + "\n"
 
     def _last_at(self) -> int:
-        return max([0, *(run.changed_at for run in self._runs), *(brief.last_entry_at for brief in self.briefs)])
+        return max([0, *(run.changed_at for run in self.runs), *(brief.last_entry_at for brief in self.briefs)])
+
+    def _doing(self) -> Iterator[str]:
+        """Every run that is not over: what it is for, what keeps it, what comes next."""
+        known = {it.summary.id: of_run(it, it.progress) for it in self.briefs}
+        for run in self.left:
+            yield _line(run)
+            yield from (f"  {line}" for line in told(known.get(run.id) or self.said_of(run.id)))
+        if own := told(self.spoken.get("", Progress())):
+            yield from ("- the agent itself", *(f"  {line}" for line in own))
 
     def _in_doubt(self) -> Iterator[str]:
         for brief in self.briefs:

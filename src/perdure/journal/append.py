@@ -11,7 +11,7 @@ from ..clock import Clock
 from ..errors import JournalDamaged, LeaseLost
 from ..failpoints import Site
 from ..limits import SEAL_EVENTS
-from ..records import KIND_OF, Event, Folded, Forked, Kind, Record, decode
+from ..records import KIND_OF, Event, Folded, Forked, Kind, Record, decode, remains
 from ..store.base import Last, Proof, Row, Rows, Script, Statement, Unit
 from . import chain
 from .fold import fold
@@ -189,6 +189,8 @@ def walk_events(head: Head, rows: Iterable[Row], folded: Folded | None = None) -
             expected = seq
         if body is not None:
             yield Event(seq, at, decode(kind, body))
+        elif (left := remains(kind)) is not None:
+            yield Event(seq, at, left)
     head.seq = head.sealed = expected
     head.chain = link
 
@@ -200,13 +202,14 @@ def first_of_fork(kind: int, body: bytes | None) -> int:
 
 
 def _kept(stream: int, row: Row, kept: dict[int, bytes]) -> Iterator[Event]:
-    """An entry that was kept; nothing, when it was erased since."""
+    """An entry that was kept; what remains of it, when it was erased since."""
     seq, kind, at, body, stored, digest = row
     covered = chain.body_digest(body) if body is not None else digest
     if chain.mark(stream, seq, kind, at, covered, stored) != kept.pop(seq, None):
         raise JournalDamaged(f"entry {seq} of stream {stream} is another than when those around it were folded")
-    if body is not None:
-        yield Event(seq, at, decode(kind, body))
+    record = decode(kind, body) if body is not None else remains(kind)
+    if record is not None:
+        yield Event(seq, at, record)
 
 
 def read_events(store: str, stream: int, rows: Iterable[Row], folded: Folded | None = None) -> tuple[list[Event], Head]:

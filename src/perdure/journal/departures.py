@@ -30,8 +30,20 @@ def _refusal(agent: str, at: int, left: r.AgentLeft) -> AgentProblem:
     by, reason = f" by {left.by}" if left.by else "", f": {left.reason}" if left.reason else ""
     if left.how == "retired":
         return AgentRetired(f"agent {agent!r} was retired on {moment_text(at)}{by}{reason}")
-    went = f"it went into {left.to} on {moment_text(at)}{by}, and goes on where that file was imported"
+    if left.store:
+        went = f"it went into {left.to}, and on {moment_text(at)} into {left.url}{by}"
+    else:
+        went = f"it went into {left.to} on {moment_text(at)}{by}, and goes on where that file was imported"
     return AgentMoved(f"agent {agent!r} has moved: {went}")
+
+
+def in_words(store: Store, agent: str) -> str:
+    """How an agent has left, for people; empty when it is at home."""
+    for kind, at, body in store.read("departure_of", (agent,)):
+        left = r.decode(kind, body)
+        assert isinstance(left, r.AgentLeft), "what a departure refers to"
+        return _refusal(agent, at, left).message
+    return ""
 
 
 def must_be_at_home(agent: str) -> Script[None]:

@@ -47,6 +47,18 @@ class Finding(msgspec.Struct, frozen=True):
     severity: Severity = Severity.DAMAGE
 
 
+class Arrived(msgspec.Struct, frozen=True):
+    """An agent that came out of a file; see `house_records.AgentArrived`."""
+
+    agent: str
+    how: str
+    at: int
+    store: str
+    """The one that it came from."""
+    number: str
+    file: str
+
+
 class Report(msgspec.Struct, frozen=True):
     """All that was looked at, and what was found."""
 
@@ -61,6 +73,8 @@ class Report(msgspec.Struct, frozen=True):
     findings: tuple[Finding, ...]
     left_off: int
     """Findings beyond the number that is kept."""
+    arrivals: tuple[Arrived, ...] = ()
+    """Agents that moved here, or are copies. One file that has arrived under two numbers is one agent twice."""
 
     @property
     def ok(self) -> bool:

@@ -241,7 +241,9 @@ def _parked(stream: int, seq: int, at: int, it: r.TaskParked) -> list[Statement]
             changes.append(Statement("lock_awaited", (want.stream, want.agent, want.run)))
         elif want.kind == "event":
             changes.append(Statement("lock_space", (want.stream, f"signal {want.run}/{want.name}")))
-    changes += [Statement("lock_task", (stream,)), _task_moved(stream, "parked", it.until)]
+    # A run of an agent that is not here, since one of the two has moved: who waits for it is told at once.
+    lost = any(want.kind == "run" and not want.stream for want in it.wants)
+    changes += [Statement("lock_task", (stream,)), _task_moved(stream, "parked", 0 if lost else it.until)]
     changes.append(Statement("drop_task_waits", (stream,)))
     for want in it.wants:
         changes.append(Statement("add_task_wait", (want.what, stream)))

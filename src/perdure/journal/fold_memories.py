@@ -45,6 +45,7 @@ def _kept(stream: int, seq: int, at: int, it: r.MemoryKept) -> list[Statement]:
     changes = [Statement("put_memory", (*row, it.thread, it.place, it.sketch, it.value, it.meta))]
     where = (stream, seq, at)
     changes += [_mark(where, it.owner, old, "superseded", it.id, it.valid_from) for old in it.supersedes]
+    changes += [_mark(where, it.owner, it.id, "superseded", one.id, one.valid) for one in it.followed]
     changes += [_mark(where, it.owner, it.id, "derived", other) for other in it.derived]
     changes += [_mark(where, it.owner, it.id, "contradicts", other) for other in it.contradicts]
     return changes + _settled(it.owner, (it.id, *it.supersedes))
@@ -52,11 +53,14 @@ def _kept(stream: int, seq: int, at: int, it: r.MemoryKept) -> list[Statement]:
 
 def _seen(stream: int, seq: int, at: int, it: r.MemorySeen) -> list[Statement]:
     mark = _mark((stream, seq, at), it.owner, it.id, "again", it.again, 0, (it.source, it.trust))
-    return [mark, *_settled(it.owner, [it.id])]
+    # All that it changes is a number: to go through the marks each time would take longer with each.
+    return [mark, Statement("count_memory", (it.owner, it.id, it.again))]
 
 
 def _withdrawn(stream: int, seq: int, at: int, it: r.MemoryWithdrawn) -> list[Statement]:
-    changes = [_mark((stream, seq, at), it.owner, which, "withdrawn", "") for which in it.ids]
+    where = (stream, seq, at)
+    changes = [_mark(where, it.owner, which, "withdrawn", "") for which in it.ids]
+    changes += [_mark(where, it.owner, one.id, "superseded", one.by, one.valid) for one in it.bridged]
     return changes + _settled(it.owner, (*it.ids, *it.touched))
 
 

@@ -97,14 +97,14 @@ class _Looking:
     def _take(self, row: Row) -> None:
         for what, seq, text in self._along.follow(row):
             raise JournalDamaged(f"stream {self._stream}, entry {seq} ({what}): {text}")
-        seq, kind, at, body, stored, _ = row
+        seq, kind, at, body, stored, digest = row
         if seq >= self.first:
             self.upto, self.head = seq, stored
-        record = r.decode(kind, body) if body is not None else None
+        record = r.decode(kind, body) if body is not None else r.remains(kind)
         if isinstance(record, r.RunStarted):
             self._started = record
         if record is not None and self._needs.keeps(record, seq, at):
-            covered = chain.body_digest(body)
+            covered = chain.body_digest(body) if body is not None else digest
             self._kept.append((seq, chain.mark(self._stream, seq, kind, at, covered, stored)))
             return
         self._gone += 1

@@ -26,6 +26,9 @@ MEMORIES = f"{OURS}memories"
 REPLAYS = f"{OURS}replays"
 """That with what replays came to, of which the events were folded."""
 
+DOCUMENTS = f"{OURS}workspace"
+"""That with the documents of the workspace."""
+
 
 class Keep(msgspec.Struct, frozen=True):
     """A rule: the newest so many, and those younger than so many milliseconds. 0 says nothing."""

@@ -1,21 +1,24 @@
 """Memories that are written with something else, each as an entry of its own: what about them is decided in the commit.
 
 Which number one has in its thread, and whether it was known before: then there is no second one, the first is counted.
+However many are kept at once, each is compared with as few as if it came alone, and what the store has is read once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 
 import msgspec
 
 from .. import records as r
 from ..limits import MEMORIES_COMPARED_MAX
-from ..store.base import Script, Statement, Store
+from ..memory_records import TRUSTED
+from ..store.base import Rows, Script, Statement, Store
+from .chains import Chains
 
-ALONE = -1
-"""The place of what is said with nothing else: its thread is its own, and is not looked up."""
+SILENT_MAX = 500
+"""Memories that are decided before the store hears something."""
 
 
 class Near(msgspec.Struct, frozen=True):
@@ -40,9 +43,11 @@ class Near(msgspec.Struct, frozen=True):
 class Verdict(msgspec.Struct, frozen=True):
     """What a new memory is beside those that are there."""
 
-    twin: str = ""
+    twin: Near | None = None
     """The one that says the same."""
     contradicts: tuple[str, ...] = ()
+    ends: str = ""
+    """One that says the same and goes on for longer: the new one takes its place, as somebody says when it is over."""
 
 
 class Keep(msgspec.Struct, frozen=True):
@@ -96,64 +101,138 @@ class _Deciding:
         self._keeps = keeps
         self._step = step
         self._places: dict[tuple[int, str], int] = {}
-        self._new: list[r.MemoryKept] = []
+        self._there = _There()
+        owners = {it.kept.owner for it in keeps}
+        self._chains = {one: Chains(one, [it.kept for it in keeps if it.kept.owner == one]) for one in sorted(owners)}
+        self._twins: dict[str, Near] = {}
+        """By the id that something was asked for under: what it came to, since that was there already."""
         self.entries: list[r.Record] = []
         self.made: list[Statement] = []
 
     def run(self) -> Script[None]:
         """One lock for each agent: in it nobody else gives the same number, or keeps the same."""
         owners = sorted({it.kept.owner for it in self._keeps})
-        threads = sorted({(it.kept.owner, it.kept.thread) for it in self._keeps if it.kept.place != ALONE})
-        compared = [it for it in self._keeps if it.compares]
-        rows = yield [
+        threads = sorted({(it.kept.owner, it.kept.thread) for it in self._keeps})
+        looks = list(dict.fromkeys(look for it in self._keeps if it.compares for look in self._looks(it.kept)))
+        first = [
             *(Statement("lock_space", (owner, "memory")) for owner in owners),
             *(Statement("last_place", thread) for thread in threads),
-            *(Statement("memories_alike", self._look(it.kept)) for it in compared),
+            *looks,
         ]
-        found = rows[len(owners) :]
+        found = (yield from self._with_chains(first))[len(owners) :]
         self._places = {thread: int(last[0][0]) for thread, last in zip(threads, found, strict=False)}
-        near = {it.kept.id: there for it, there in zip(compared, found[len(threads) :], strict=True)}
-        for it in self._keeps:
-            self._decide(it, near.get(it.kept.id))
+        for look, there in zip(looks, found[len(threads) :], strict=True):
+            self._there.begin(look, (Near(*row) for row in reversed(there)))
+        for number, it in enumerate(self._keeps, 1):
+            self._decide(it)
+            if number % SILENT_MAX == 0:
+                # A server ends a transaction in which nothing is said for long.
+                yield [Statement("lock_space", (owners[0], "memory"))]
 
-    def _look(self, kept: r.MemoryKept) -> tuple[Any, ...]:
-        return kept.owner, kept.user, kept.kind, kept.about, kept.sketch, self._now, MEMORIES_COMPARED_MAX
+    def _with_chains(self, first: Sequence[Statement]) -> Script[list[Rows]]:
+        """Read some things, and what has to do with what is replaced: most often that is all in one go."""
+        looks = {owner: it.asking() for owner, it in self._chains.items()}
+        rows = yield [*first, *(look for some in looks.values() for look in some)]
+        found = rows[: len(first)]
+        while any(looks.values()):
+            told = iter(rows[-sum(map(len, looks.values())) :])
+            for owner, some in looks.items():
+                self._chains[owner].read(some, [next(told) for _ in some])
+            looks = {owner: it.asking() for owner, it in self._chains.items()}
+            if any(looks.values()):
+                rows = yield [look for some in looks.values() for look in some]
+        return found
 
-    def _decide(self, it: Keep, rows: Sequence[tuple[Any, ...]] | None) -> None:
-        kept, verdict = it.kept, Verdict()
-        if rows is not None:
-            # What it takes the place of is neither its twin nor against it.
-            near = [*self._just_now(kept), *(Near(*row) for row in rows)]
-            verdict = it.judge([one for one in near if one.id not in kept.supersedes])
-        if verdict.twin:
+    def _looks(self, kept: r.MemoryKept) -> list[Statement]:
+        """Where those are that may say the same, or the opposite."""
+        whose = (kept.owner, kept.user, kept.kind, kept.about)
+        looks = [Statement("memories_alike", (*whose, kept.sketch, self._now, MEMORIES_COMPARED_MAX))]
+        if kept.about:
+            looks.append(Statement("memories_near", (*whose, self._now, MEMORIES_COMPARED_MAX)))
+        return looks
+
+    def _decide(self, it: Keep) -> None:
+        kept = self._meant(it.kept)
+        chains = self._chains[kept.owner]
+        kept = chains.chained(kept) if chains else kept
+        looks = self._looks(kept)
+        # What it takes the place of is neither its twin nor against it, nor is it that of those that follow.
+        self._there.end(kept.supersedes)
+        verdict = it.judge(self._there.newest(looks)) if it.compares else Verdict()
+        if verdict.twin is not None:
+            self._twins[kept.id] = verdict.twin
             said = (kept.source, kept.trust, kept.run, self._step, kept.writer)
-            self.entries.append(r.MemorySeen(kept.owner, verdict.twin, kept.id, *said))
+            self.entries.append(r.MemorySeen(kept.owner, verdict.twin.id, kept.id, *said))
             return
+        ends = (verdict.ends,) if verdict.ends else ()
+        self._there.end(ends)
         kept = msgspec.structs.replace(
             kept,
+            supersedes=(*kept.supersedes, *ends),
             contradicts=tuple(dict.fromkeys((*kept.contradicts, *verdict.contradicts))),
             step=self._step,
             place=self._place(kept),
         )
-        self._new.append(kept)
+        if not kept.followed:
+            self._there.add(looks, _near(kept))
         self.entries.append(kept)
         self.made += it.objects
         self.made += it.indexed(kept)
 
-    def _just_now(self, kept: r.MemoryKept) -> Iterator[Near]:
-        """Those of this commit, newest first."""
-        replaced = {old for one in self._new for old in one.supersedes}
-        for one in reversed(self._new):
-            same = (one.owner, one.user, one.kind) == (kept.owner, kept.user, kept.kind) and one.id not in replaced
-            if same and ((one.about and one.about == kept.about) or one.sketch == kept.sketch):
-                yield _near(one)
+    def _meant(self, kept: r.MemoryKept) -> r.MemoryKept:
+        """One that it names may have been asked for in this commit, and have been there already: then that is meant."""
+        twins = self._twins
+        if twins.keys().isdisjoint((*kept.supersedes, *kept.contradicts, *kept.derived)):
+            return kept
+        # What was there may be trusted more than what said it again: then it is not replaced by what is not.
+        stay = [it for it in kept.supersedes if it in twins and kept.trust < TRUSTED <= twins[it].trust]
+        return msgspec.structs.replace(
+            kept,
+            supersedes=self._known(it for it in kept.supersedes if it not in stay),
+            contradicts=self._known((*kept.contradicts, *stay)),
+            derived=self._known(kept.derived),
+        )
+
+    def _known(self, ids: Iterable[str]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(self._twins[it].id if it in self._twins else it for it in ids))
 
     def _place(self, kept: r.MemoryKept) -> int:
-        if kept.place == ALONE:
-            return 0
         thread = (kept.owner, kept.thread)
         self._places[thread] += 1
         return self._places[thread]
+
+
+class _There:
+    """What new memories are compared with: what counts, in the store and of this commit, by where it is looked for."""
+
+    def __init__(self) -> None:
+        self._found: dict[Statement, dict[str, Near]] = {}
+        """The newest last."""
+        self._holding: dict[str, list[dict[str, Near]]] = {}
+
+    def begin(self, look: Statement, stored: Iterable[Near]) -> None:
+        """What the store has, the oldest first."""
+        self._found[look] = {}
+        for near in stored:
+            self.add([look], near)
+
+    def add(self, looks: Iterable[Statement], near: Near) -> None:
+        """One more, where somebody looks."""
+        for look in looks:
+            if (there := self._found.get(look)) is not None:
+                there[near.id] = near
+                self._holding.setdefault(near.id, []).append(there)
+
+    def end(self, ids: Iterable[str]) -> None:
+        """Some do not count any more."""
+        for which in ids:
+            for there in self._holding.pop(which, ()):
+                there.pop(which, None)
+
+    def newest(self, looks: Iterable[Statement]) -> list[Near]:
+        """Those that are looked for, newest first, and not too many."""
+        found = [islice(reversed(self._found[look].values()), MEMORIES_COMPARED_MAX) for look in looks]
+        return list({near.id: near for some in found for near in some}.values())
 
 
 def _near(one: r.MemoryKept) -> Near:

@@ -193,10 +193,10 @@ class _Apply(Unit[None]):
 
 
 class _Rebuild(Unit[int]):
-    """Done twice, it is the same as done once."""
+    """Done twice, it is the same as done once. What it makes anew may have lost something that was to be erased."""
 
     site = Site.REBUILD
-    long = True
+    erases = long = True
 
     def __init__(self, store: str, *, stale_only: bool = False) -> None:
         self._store = store

@@ -18,7 +18,7 @@ from ..errors import JournalDamaged, StoreTooNew, StoreUnavailable, ValueProblem
 from ..keys import file_message, signed_by
 from ..store.base import Rows, Store
 from . import chain
-from .findings import Finding, Findings, Report, Severity, What
+from .findings import Arrived, Finding, Findings, Report, Severity, What
 from .walk import Chain, all_streams, folded_in, must_ascend, pages
 
 Progress = Callable[[int, int, int], None]
@@ -88,6 +88,9 @@ class _Inspection:
         """Objects that are there, and of which everything below them has been looked at."""
         self.dropped: objects.Drops | None = None
         """Checkpoints whose objects may be gone."""
+        self.arrivals: dict[tuple[int, int], Arrived] = {}
+        self.moved_in: dict[str, int] = {}
+        """Agents that moved here, and were signed where they come from; and when."""
 
     def found(self, what: What, text: str, stream: int = 0, seq: int = 0, run: str = "") -> None:
         severity = Severity.UNSIGNED if what == What.UNSIGNED else Severity.DAMAGE
@@ -206,6 +209,7 @@ class _Inspection:
             self.unsealed,
             tuple(self.findings.kept),
             self.findings.left_off,
+            tuple(self.arrivals.values()),
         )
 
 
@@ -220,12 +224,11 @@ class _StreamInspection:
         self.agent = ""
         found = whole.store.read("last_folded", (stream,))
         self.folded_at = int(found[0][0]) if found else 0
+        self.folded_time = found[0][2] if found else 0
         cuts = whole.store.read("cut_of", (stream,))
         self.along = Chain(whole.store.identity, stream, folded_in(found), int(cuts[0][0]) if cuts else 0)
         self.last_kind = 0
         self.sealed_links: dict[int, tuple[bytes, ...]] = {}
-        self.moved_in = False
-        """Whether it was signed where it comes from, by the key that it has."""
 
     def found(self, what: What, seq: int, text: str) -> None:
         self.whole.found(what, text, self.stream, seq, self.run)
@@ -266,16 +269,16 @@ class _StreamInspection:
         if row[3] is None:
             whole.erased += 1
         elif sound:
-            self._content(seq, row[1], row[3])
+            self._content(seq, row[1], row[2], row[3])
 
-    def _content(self, seq: int, kind: int, body: bytes) -> None:
+    def _content(self, seq: int, kind: int, at: int, body: bytes) -> None:
         """What an entry that fits the chain says: it must be readable, and so must what it refers to."""
         try:
             record = r.decode(kind, body)
             if seq == 1 or kind == r.Kind.FORKED:
                 self._first(record)
-            if isinstance(record, r.AgentArrived) and record.how == "moved":
-                self.moved_in = _moved_in(record, self.whole.keys.get(self.agent))
+            if isinstance(record, r.AgentArrived) and record.how != "returned":
+                self._arrived(seq, at, record)
             for packed in objects.packed_in(record, self.whole.dropped or ()):
                 for identity in trees.references(self.whole.store, packed, self.whole.sound):
                     self.whole.refer(identity, self.stream, seq, self.run)
@@ -283,6 +286,12 @@ class _StreamInspection:
             self.found(What.UNREADABLE, seq, error.message)
         except StoreTooNew as error:
             self.found(What.UNREADABLE, seq, f"{error.message}; {error.hint}")
+
+    def _arrived(self, seq: int, at: int, it: r.AgentArrived) -> None:
+        if it.how == "moved" and (self.agent in self.whole.moved_in or _signed(it, self.whole.keys.get(self.agent))):
+            self.whole.moved_in[self.agent] = at
+        about = (self.agent, it.how, at, it.store, it.number.hex(), it.file.hex())
+        self.whole.arrivals[self.stream, seq] = Arrived(*about)
 
     def _first(self, record: r.Record) -> None:
         """The row of a stream is not chained: it must say what the first entry says."""
@@ -345,10 +354,13 @@ class _StreamInspection:
         """Say what no signature covers, where one should be."""
         last = self.along.seq
         self.whole.unsealed += max(0, last - last_sealed)
-        if self.kind == "agent" and not last_sealed and self.moved_in:
+        moved_in = self.whole.moved_in.get(self.agent or self.name.rpartition("/process ")[0], 0)
+        if self.kind == "agent" and not last_sealed and moved_in:
             self.found(What.UNSIGNED, last, "the agent has moved in, and its key did not come along")
         elif self.kind == "agent" and not last_sealed:
             self.found(What.SEAL, 1, "the agent's own stream is always sealed, and this one is not")
+        elif self.folded_at and not last_sealed and type(self.folded_time) is int and self.folded_time <= moved_in:
+            self.found(What.UNSIGNED, last, "it was folded before the agent moved in, and its key did not come along")
         elif self.folded_at > last_sealed:
             self.found(What.SEAL, self.folded_at, "entries were folded, and nobody has signed that")
         elif self.last_kind in ENDS and last_sealed < last:
@@ -356,9 +368,15 @@ class _StreamInspection:
             self.found(What.UNSIGNED, last, f"{which} is signed: the agent's key was not there")
 
 
-def _moved_in(it: r.AgentArrived, public_key: bytes | None) -> bool:
-    """The file that an agent came in was signed by the key that is the agent's: nobody else can say that it moved."""
-    return it.public_key == public_key and signed_by(it.public_key, file_message(it.file, it.contents), it.signature)
+def _signed(it: r.AgentArrived, public_key: bytes | None) -> bool:
+    """The file that an agent came in, or its stream where it left, was signed by the key that is the agent's."""
+    if it.public_key != public_key:
+        return False
+    message, signature = file_message(it.file, it.contents), it.signature
+    if (seal := it.seal) is not None:
+        message = chain.seal_message(it.store, seal.number, seal.seq, seal.link, seal.streams)
+        signature = seal.signature
+    return signed_by(public_key, message, signature)
 
 
 def _good_signature(store: str, seal: tuple[Any, ...]) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ..errors import JournalDamaged, StoreTooNew, StoreUnavailable
-from ..records import Event, Folded, Record, decode
+from ..records import Event, Folded, decode, remains
 from ..store.base import Row, Rows, Store
 from . import chain
 from .append import first_of_fork
@@ -152,13 +152,13 @@ def _range(first: int, last: int) -> str:
 
 
 def sound_events(stream: int, rows: Rows, along: Chain) -> list[Event]:
-    """The events of one page, for who must not work with a damaged journal. Erased ones are left out."""
+    """The events of one page, for who must not work with a damaged journal. Of erased ones, what remains."""
     events = []
     for row in rows:
         for what, seq, text in along.follow(row):
             raise JournalDamaged(f"stream {stream}, entry {seq} ({what}): {text}")
         seq, kind, at, body, _, _ = row
-        if body is not None:
-            record: Record = decode(kind, body)
+        record = decode(kind, body) if body is not None else remains(kind)
+        if record is not None:
             events.append(Event(seq, at, record))
     return events

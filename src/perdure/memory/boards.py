@@ -10,12 +10,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import date
+from itertools import islice
 from typing import Any, Protocol
 
 import msgspec
 
-from .times import Span, closeness
-from .words import LENGTH, SATURATION, rarity
+from .days import Span
+from .terms import SATURATION, evened, rarity
+from .times import closeness
 
 COMMON = 0.3
 COMMON_FROM = 10
@@ -44,13 +46,10 @@ class Question(msgspec.Struct, frozen=True):
     text: str
     terms: tuple[str, ...]
     spans: tuple[Span, ...]
-    alike: Mapping[str, tuple[tuple[str, float], ...]]
-    """For each term, others that may stand in for it, and how near they are."""
-
-    @property
-    def wanted(self) -> frozenset[str]:
-        """Every term that a memory may be found by."""
-        return frozenset(self.terms).union(other for others in self.alike.values() for other, _ in others)
+    alike: Mapping[str, Mapping[str, float]]
+    """For each term, others that may stand in for it, and what each is worth beside it; the nearest first."""
+    wanted: frozenset[str]
+    """Every term that a memory may be found by."""
 
 
 class Piece(msgspec.Struct, frozen=True, gc=False):
@@ -139,8 +138,9 @@ class _Started:
         for at, piece in enumerate(pieces):
             for term in wanted.intersection(piece.counts):  # `keys() & wanted` would go through all that is wanted
                 self._places.setdefault(term, []).append(at)
+        self._sources = {term: list(self._sources_of(term)) for term in asked.terms}
 
-    def _sources(self, term: str) -> Iterator[tuple[str, float]]:
+    def _sources_of(self, term: str) -> Iterator[tuple[str, float]]:
         """A term and what stands in for it, each with what it is worth at most."""
         scope = self._scope
         rare = scope.rarity(term)
@@ -152,7 +152,8 @@ class _Started:
     def _stand_ins(self, term: str) -> list[tuple[str, float]]:
         if self._scope.common(term):
             return []
-        return [it for it in self._asked.alike.get(term, ()) if it[0] in self._places][:STAND_INS]
+        there = (it for it in self._asked.alike.get(term, {}).items() if it[0] in self._places)
+        return list(islice(there, STAND_INS))
 
     def _said(self, at: int, score: float, own: Sequence[str], lent: Sequence[str]) -> Found:
         piece, asked = self.pieces[at], self._asked
@@ -162,7 +163,7 @@ class _Started:
         return Found(piece.memory, score, itself, tuple(lent), time, piece.likeness, alike)
 
     def _in_place_of(self, term: str, piece: Piece) -> str:
-        return max((worth, other) for other, worth in self._sources(term) if other in piece.counts)[1]
+        return max((worth, other) for other, worth in self._sources[term] if other in piece.counts)[1]
 
 
 class PlainBoard(_Started):
@@ -190,11 +191,11 @@ class PlainBoard(_Started):
     def _own_of(self, term: str) -> dict[int, float]:
         """What each piece has of a term itself, or of what stands in for it."""
         own: dict[int, float] = {}
-        for other, worth in self._sources(term):
+        for other, worth in self._sources[term]:
             for at in self._places[other]:
                 piece = self.pieces[at]
                 times = piece.counts[other]
-                value = worth * times / (times + _size(piece.length, self._scope.mean))
+                value = worth * times / (times + evened(piece.length, self._scope.mean))
                 if value > own.get(at, 0.0):
                     own[at] = value
         return own
@@ -248,17 +249,19 @@ class FastBoard(_Started):
 
     def _own_of_all(self) -> Any:
         numpy = self._numpy
-        size = _size(self._length, self._scope.mean)
         own = numpy.zeros((len(self._asked.terms), len(self.pieces)))
-        had: dict[str, tuple[Any, Any, Any]] = {}
-        for row, term in zip(own, self._asked.terms, strict=True):
-            for other, worth in self._sources(term):
-                if other not in had:
-                    there = self._places[other]
-                    times = numpy.array([self.pieces[at].counts[other] for at in there])
-                    had[other] = numpy.array(there), times, times + size[there]
-                places, times, weight = had[other]
-                row[places] = numpy.maximum(row[places], worth * times / weight)
+        rows, places, worths, times = list[int](), list[int](), list[float](), list[int]()
+        for row, term in enumerate(self._asked.terms):
+            for other, worth in self._sources[term]:
+                there = self._places[other]
+                rows += [row] * len(there)
+                worths += [worth] * len(there)
+                places += there
+                times += [self.pieces[at].counts[other] for at in there]
+        if rows:
+            size, often = evened(self._length, self._scope.mean), numpy.array(times)
+            value = numpy.array(worths) * often / (often + size[places])
+            numpy.maximum.at(own, (rows, places), value)
         return own
 
     def _best_of_all(self) -> Any:
@@ -281,10 +284,6 @@ class FastBoard(_Started):
 
 def _lend(numpy: Any, has: Any, shares: Any, best: Any) -> None:
     numpy.maximum(best, has * shares, out=best)
-
-
-def _size(length: Any, mean: float) -> Any:
-    return SATURATION * (1 - LENGTH + LENGTH * length / (mean or 1.0))
 
 
 def _reach(pieces: Sequence[Piece], at: int) -> Iterator[tuple[int, float]]:

@@ -8,38 +8,32 @@ that has nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..limits import RECALL_ALL, RECALL_EXACT, RECALL_MEANING, RECALL_WORDS
-from ..store.base import Row
+from ..limits import RECALL_ALL, RECALL_EXACT, RECALL_WIDE
 from . import fusion
 from .boards import AFTER, BEFORE, Question, Scope
+from .drawing import Draw, InStore, Listed, Loose, Spot, Verified, Wanted
 from .embedders import Embedder, read
-from .known import known
-from .nearest import Compared, compared
-from .pieces import Stored, arranged
+from .known import known, outgrown
+from .nearest import ByStore, Compared, compared, in_store_of
+from .pieces import arranged, nearer
 
 if TYPE_CHECKING:
     from ..engine import Engine
     from .boards import Piece
 
-_HITS, _HITS_FILTERED = 2000, 6000
+_HITS, _HITS_FILTERED = 1000, 3000
 """Pieces that are looked at because of their words: the rarest words first, until there are so many."""
 
 _RARE, _RARE_STAND_IN = 0.05, 0.02
 """Words that more have find nobody; ranking counts them all the same."""
 
 _STAND_INS = 3
-_LATE_DAYS = 10
-_OF_DAYS = 60
-_WIDER = 4
-_TRIES = 12
-
-Place = tuple[int, str, int]
-"""A piece, its thread and its place there."""
 
 
 class Candidates(msgspec.Struct, frozen=True):
@@ -65,19 +59,46 @@ class Looking:
 
     def found(self, embedder: Embedder | None, *, sure: bool = False) -> Candidates:
         """What may be the answer. Most memories count, so that it is enough to look at the few that are chosen."""
-        owner, store = self._engine.stream, self._engine.store
-        scope = None if self._narrow else known(self._engine)
-        ids: list[int] | None = None
-        if scope is None or scope.total <= RECALL_ALL:
-            ids = [it for (it,) in store.read("matching_pieces", (owner, *self._filters, RECALL_EXACT + 1))]
-            if len(ids) <= RECALL_ALL:
-                return self._all(ids, embedder)
-            if len(ids) > RECALL_EXACT or not self._narrow:
-                ids = None
-        scope = scope or known(self._engine)
-        store.keep_warm()
-        beside = self._beside(embedder, scope)
-        return self._likely(scope, ids, beside, sure=sure or self._narrow)
+        few, many = self._few(embedder)
+        if not many:
+            return self._all(few, embedder)
+        engine, scope = self._engine, known(self._engine)
+        engine.store.keep_warm()
+        sure = sure or self._narrow
+        wanted = self._wanted(scope, embedder, _HITS_FILTERED if sure else _HITS)
+        draw = self._draw(wanted, few, sure=sure)
+        spots = draw.places(engine.store)
+        if outgrown(engine, draw.newest):
+            return self.found(embedder, sure=sure)
+        if isinstance(draw, InStore) and (draw.all or not spots):
+            return self._all(draw.all, embedder)
+        return self._around(scope, wanted, spots, sure=sure)
+
+    def _few(self, embedder: Embedder | None) -> tuple[list[int], bool]:
+        """Those that pass, if they can be listed, and whether they are too many for all to be compared."""
+        if self._narrow and embedder is not None and in_store_of(self._engine):
+            return [], True  # the store says so along with everything else
+        if not self._narrow and known(self._engine).total > RECALL_ALL:
+            return [], True
+        ids = self._listed(RECALL_EXACT if self._narrow else RECALL_ALL)
+        return ids, len(ids) > RECALL_ALL
+
+    def _draw(self, wanted: Wanted, few: Sequence[int], *, sure: bool) -> Draw:
+        if not sure:
+            return Loose(wanted)
+        if self._narrow and isinstance(wanted.beside, ByStore):
+            return InStore(wanted, wanted.beside, RECALL_ALL, RECALL_WIDE)
+        return Listed(wanted, few) if self._narrow and len(few) <= RECALL_EXACT else Verified(wanted)
+
+    def _listed(self, most: int) -> list[int]:
+        """The pieces that pass the filter; one more than `most` says that there are more."""
+        args = (self._engine.stream, *self._filters, most + 1)
+        return [it for (it,) in self._engine.store.read("matching_pieces", args)]
+
+    def _wanted(self, scope: Scope, embedder: Embedder | None, hits: int) -> Wanted:
+        words = list(self._words(scope, hits))
+        owner, beside = self._engine.stream, self._beside(embedder, scope)
+        return Wanted(owner, _json(words) if words else "", self._asked.spans, beside, self._filters)
 
     def _beside(self, embedder: Embedder | None, scope: Scope) -> Compared | None:
         if embedder is None:
@@ -87,53 +108,26 @@ class Looking:
 
     def _all(self, ids: Sequence[int], embedder: Embedder | None) -> Candidates:
         rows = self._engine.store.read("pieces_among", (_json(ids),))
-        made, stored = arranged(rows, None)
-        scope = Scope.of(made)
+        made = arranged(rows, None)
+        scope = Scope.of(made.pieces)
         beside = self._beside(embedder, scope)
-        near = beside.of([it.id for it in stored]) if beside else {}
-        return _candidates(made, stored, near, scope)
-
-    def _likely(self, scope: Scope, among: Sequence[int] | None, beside: Compared | None, *, sure: bool) -> Candidates:
-        wanted, factor = self._asked.wanted, 1
-        while True:
-            there = {it: (thread, place) for it, thread, place in self._places(scope, among, beside, factor)}
-            rows = self._around(there.values(), among, sure=sure)
-            passed = sum(1 for row in rows if row[0] in there)
-            # A filter that leaves many may still leave few of the best: then it takes more of them.
-            if among is not None or 2 * passed >= len(there) or passed >= RECALL_WORDS or factor >= _WIDER**4:
-                break
-            factor *= _WIDER
-        made, stored = arranged(rows, wanted)
-        near = beside.of([it.id for it in stored]) if beside else {}
-        return msgspec.structs.replace(_candidates(made, stored, near, scope), sure=sure)
-
-    def _around(self, places: Iterable[tuple[str, int]], among: Sequence[int] | None, *, sure: bool) -> Sequence[Row]:
-        """What was said there: what passes the filter, or else everything."""
-        store, args = self._engine.store, (self._engine.stream, _json(list(_ranges(places))))
-        if sure and among is None:
-            return store.read("pieces_near", (*args, *self._filters))
-        rows = store.read("pieces_around", args)
-        allowed = set(among or ())
-        return rows if among is None else [row for row in rows if row[0] in allowed]
-
-    def _places(
-        self, scope: Scope, among: Sequence[int] | None, beside: Compared | None, factor: int
-    ) -> Iterator[Place]:
-        yield from self._by_words(scope, among, factor)
         if beside is not None:
-            yield from self._by_meaning(beside, among, factor)
-        yield from self._by_time(among, factor)
+            made = nearer(made, beside.of(made.ids))
+        return Candidates(made.pieces, made.memories, scope)
 
-    def _by_words(self, scope: Scope, among: Sequence[int] | None, factor: int) -> list[Place]:
-        words = list(self._words(scope, _HITS if among is None else _HITS_FILTERED))
-        if not words:
-            return []
-        count = _HITS_FILTERED if among is not None else RECALL_WORDS * factor
-        ids = [it for (it,) in self._engine.store.read("pieces_with_words", (_json(words), count))]
-        if among is not None:
-            allowed = set(among)
-            ids = [it for it in ids if it in allowed][:RECALL_WORDS]
-        return _allowed(self._engine.store.read("places_of_pieces", (_json(ids),)), None, count)
+    def _around(self, scope: Scope, wanted: Wanted, spots: Mapping[int, Spot], *, sure: bool) -> Candidates:
+        """What was drawn, and what was said around it: what passes the filter, or else everything."""
+        store, owner, ranges = self._engine.store, self._engine.stream, _json(list(_ranges(spots.values())))
+        beside, name = wanted.beside, "pieces_near" if sure else "pieces_around"
+        where = (owner, ranges, *(self._filters if sure else ()))
+        if isinstance(beside, ByStore):
+            rows = store.read(f"{name}_compared", (*where, *beside.by))
+            near = {row[0]: row[-1] for row in rows if row[-1] is not None}
+        else:
+            rows = store.read(name, where)
+            near = beside.of([row[0] for row in rows]) if beside is not None else {}
+        made = arranged(rows, self._asked.wanted, near)
+        return Candidates(made.pieces, made.memories, scope, sure)
 
     def _words(self, scope: Scope, most: int) -> Iterator[tuple[str, int]]:
         """The rarest words, and what stands in for them, each with what it is worth."""
@@ -156,46 +150,10 @@ class Looking:
         for term in there:
             if scope.common(term):
                 continue
-            near = [it for it in asked.alike.get(term, ()) if 0 < scope.having.get(it[0], 0) <= _RARE_STAND_IN * most]
-            for other, share in near[:_STAND_INS]:
+            having_of, rare_enough = scope.having, _RARE_STAND_IN * most
+            near = (it for it in asked.alike.get(term, {}).items() if 0 < having_of.get(it[0], 0) <= rare_enough)
+            for other, share in islice(near, _STAND_INS):
                 yield share * min(scope.rarity(term), scope.rarity(other)), other
-
-    def _by_meaning(self, beside: Compared, among: Sequence[int] | None, factor: int) -> list[Place]:
-        store, count, rows = self._engine.store, RECALL_MEANING * factor, list[Row]()
-        for _ in range(_TRIES):
-            ids = beside.best(count, among)
-            rows = store.read("places_of_pieces", (_json(ids),))
-            beside.gone(set(ids) - {row[0] for row in rows})
-            if 2 * len(rows) >= len(ids):
-                break
-            count *= 2  # most of them were forgotten by others: this process hears of it now
-        return _allowed(rows, None, count)
-
-    def _by_time(self, among: Sequence[int] | None, factor: int) -> Iterator[Place]:
-        count = _HITS_FILTERED if among is not None else _OF_DAYS * factor
-        for span in self._asked.spans:
-            days = (span.first.toordinal(), span.last.toordinal() + _LATE_DAYS)
-            rows = self._engine.store.read("pieces_of_days", (self._engine.stream, *days, count))
-            yield from _allowed(rows, among, _OF_DAYS)
-
-
-def _allowed(rows: Sequence[Row], among: Sequence[int] | None, count: int) -> list[Place]:
-    """The first of those that a filter leaves; without one, all."""
-    if among is None:
-        return [(it, thread, place) for it, thread, place in rows]
-    allowed = set(among)
-    return [(it, thread, place) for it, thread, place in rows if it in allowed][:count]
-
-
-def _candidates(made: Sequence[Piece], stored: Sequence[Stored], near: dict[int, float], scope: Scope) -> Candidates:
-    if near:
-        # What the model has not read yet is as near as others are: it is found by its words.
-        middle = sum(near.values()) / len(near)
-        made = [
-            msgspec.structs.replace(piece, likeness=near.get(it.id, middle))
-            for piece, it in zip(made, stored, strict=True)
-        ]
-    return Candidates(made, list(dict.fromkeys(it.memory for it in stored)), scope)
 
 
 def _ranges(places: Iterable[tuple[str, int]]) -> Iterator[tuple[str, int, int]]:

@@ -6,24 +6,34 @@ stays, and an entry in which something else was written too stays: each is liste
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from .. import objects
 from .. import records as r
-from ..files import written_aside
+from ..journal.keeping import DOCUMENTS
 from ..journal.landing import Ask
+from .archived import is_one_of, without
+from .reliance import Reliance
 from .traces import SUFFIX, Looking, Trace
 
 if TYPE_CHECKING:
     from ..engine import Engine
 
-_WHOLE = (r.StepDone, r.StepFailed, r.AttemptFailed, r.ItemDone, r.Wrote)
-"""Entries of a run that nobody needs once it is over: without them it can be read, but not replayed."""
-
-_OVER = (r.Status.FINISHED, r.Status.CANCELLED)
+_WHOLE = (
+    r.StepDone,
+    r.StepFailed,
+    r.AttemptFailed,
+    r.ItemDone,
+    r.Wrote,
+    r.RunFailed,
+    r.RunInterrupted,
+    r.RunFinished,
+)
+"""Entries of a run that nobody needs once it is over: without them it can be read, but not replayed. That it has
+finished is seen without the body of the last one."""
 
 
 class Elsewhere(msgspec.Struct, frozen=True):
@@ -36,94 +46,133 @@ class Elsewhere(msgspec.Struct, frozen=True):
     others are written once more as they are, so that they do not go with the entry."""
     notes: tuple[str, ...] = ()
     """What goes with an entry although it does not have the text."""
+    relied_on: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    """The runs by which it was told that nobody needs the others, and their forks."""
 
 
 def elsewhere(engine: Engine, looking: Looking, found: Iterable[tuple[Trace, r.Record]]) -> Elsewhere:
     """Sort the other places of a text."""
-    over = {row[0] for row in engine.store.read("all_runs") if row[3] in _OVER}
-    folded = {
-        stream for (stream, *_) in engine.store.read("all_streams") if engine.store.read("last_folded", (stream,))
-    }
-    erased, left, first = dict[Trace, None](), dict[Trace, None](), dict[tuple[int, str, str], Ask]()
-    notes: dict[tuple[int, int], str] = {}
+    sorting = _Sorting(engine, looking)
     for trace, record in found:
-        why = _why_not(engine, looking, trace, record, over, folded)
+        sorting.take(trace, record)
+    return sorting.outcome()
+
+
+class _Sorting:
+    """Goes through the places one by one."""
+
+    def __init__(self, engine: Engine, looking: Looking) -> None:
+        store = engine.store
+        self._engine = engine
+        self._looking = looking
+        self._reliance = Reliance(store)
+        self._dropped = objects.Drops(store)
+        self._folded = {stream for (stream, *_) in store.read("all_streams") if store.read("last_folded", (stream,))}
+        self._erased, self._left = dict[Trace, None](), dict[Trace, None]()
+        self._first: dict[tuple[int, str, str], Ask] = {}
+        self._notes: dict[tuple[int, int], str] = {}
+
+    def take(self, trace: Trace, record: r.Record) -> None:
+        """One more."""
+        why = self._why_not(trace, record)
         if why:
-            left[msgspec.structs.replace(trace, left=why)] = None
-            continue
-        erased[trace] = None
-        notes[trace.entry] = _lost(looking, trace, record)
+            self._left[msgspec.structs.replace(trace, left=why)] = None
+            return
+        self._erased[trace] = None
+        self._notes[trace.entry] = self._lost(trace, record)
         for it in getattr(record, "landed", ()):
             if isinstance(it, r.StateChange) and it.value:
                 place = (it.owner, it.space, it.key)
-                if _is_current(engine, looking, place):
-                    first[place] = Ask(place)
+                if self._is_current(place):
+                    self._first[place] = Ask(place)
                 else:
-                    first.setdefault(place, Ask(place, touches=it.version, expires=it.expires))
-    told = tuple(note for note in notes.values() if note)
-    return Elsewhere(tuple(erased), tuple(left), tuple(first.values()), told)
+                    self._first.setdefault(place, Ask(place, touches=it.version, expires=it.expires))
+
+    def outcome(self) -> Elsewhere:
+        """All of them."""
+        told = tuple(note for note in self._notes.values() if note)
+        relied_on = tuple(sorted(self._reliance.relied_on.items()))
+        return Elsewhere(tuple(self._erased), tuple(self._left), tuple(self._first.values()), told, relied_on)
+
+    def _lost(self, trace: Trace, record: r.Record) -> str:
+        """What a run had noted in an entry beside the text: it belongs to the entry, and is not written once more."""
+        events = [it for it in getattr(record, "landed", ()) if isinstance(it, r.Happened)]
+        count = sum(1 for it in (*getattr(record, "writes", ()), *events) if not self._looking.has(it))
+        things = "one more thing" if count == 1 else f"{count} more things"
+        return f"with {trace} went {things} that it had noted: messages, values of its run, events" if count else ""
+
+    def _why_not(self, trace: Trace, record: r.Record) -> str:
+        stream, seq = trace.entry
+        if self._is_written_again(record):
+            return "somebody has written it again meanwhile: forget once more"
+        if isinstance(record, r.Landed):
+            return self._why_not_landed(record)
+        if not isinstance(record, _WHOLE):
+            return _REASONS.get(trace.kind, "it is needed to know what the run did")
+        if why := self._reliance.why(stream, seq):
+            return why
+        if stream in self._folded and not isinstance(record, r.RunFinished):
+            return "its run was folded, and what is left of it is needed"
+        if not all(self._is_plain(it) or self._is_gone(it) for it in getattr(record, "landed", ())):
+            return "a checkpoint, an artifact or a plan was written with it"
+        return ""
+
+    def _why_not_landed(self, record: r.Landed) -> str:
+        others = [it for it in record.landed if not self._is_plain(it) and not self._is_gone(it)]
+        if others:
+            how = _DELETES.get(type(others[0]), "")
+            return f"delete it with {how}, and forget the text again" if how else "it says what was asked for"
+        if not all(self._looking.has(it) or self._is_gone(it) or self._is_replaced(it) for it in record.landed):
+            return "something else was written with it"
+        return ""
+
+    def _is_written_again(self, record: r.Record) -> bool:
+        """Whether a document has it that was redacted before: that is more than the text, and is not removed for it."""
+        landed = getattr(record, "landed", ())
+        changes = (it for it in landed if isinstance(it, r.StateChange) and it.space == DOCUMENTS)
+        return any(self._is_current((it.owner, it.space, it.key)) for it in changes)
+
+    def _is_plain(self, it: r.Landing) -> bool:
+        return isinstance(it, r.StateChange | r.Happened)
+
+    def _is_gone(self, it: r.Landing) -> bool:
+        """Whether it is a version of something that was deleted: nobody reads it any more."""
+        return objects.is_dropped(it, self._dropped)
+
+    def _is_replaced(self, it: r.Landing) -> bool:
+        """Whether a value has got another one since: then it is history only."""
+        if not isinstance(it, r.StateChange):
+            return False
+        rows = self._engine.store.read("get_entry", (it.owner, it.space, it.key))
+        return bool(rows) and rows[0][1] > it.version
+
+    def _is_current(self, place: tuple[int, str, str]) -> bool:
+        rows = self._engine.store.read("get_entry", place)
+        return bool(rows) and self._looking.has(r.StateChange(*place, 0, 0, rows[0][0]))
 
 
-def _lost(looking: Looking, trace: Trace, record: r.Record) -> str:
-    """What a run had noted in an entry beside the text: it belongs to the entry, and cannot be written once more."""
-    events = [it for it in getattr(record, "landed", ()) if isinstance(it, r.Happened)]
-    count = sum(1 for it in (*getattr(record, "writes", ()), *events) if not looking.has(it))
-    things = "one more thing" if count == 1 else f"{count} more things"
-    return f"with {trace} went {things} that it had noted: messages, values of its run, events" if count else ""
-
-
-def struck(looking: Looking, traces: Sequence[Trace]) -> tuple[list[Trace], list[Trace]]:
-    """Take the lines with a text out of archives of memories; returns which were changed, and which could not be."""
-    ours = [it for it in traces if it.what.endswith(SUFFIX)]
-    for trace in ours:
-        kept = [line for line in Path(trace.what).read_bytes().splitlines(keepends=True) if not looking.is_in(line)]
-        if kept:
-            with written_aside(trace.what) as file:
-                file.writelines(kept)
-        else:
-            Path(trace.what).unlink()
-    return ours, [it for it in traces if it not in ours]
-
-
-def _why_not(engine: Engine, looking: Looking, trace: Trace, record: r.Record, over: set[int], folded: set[int]) -> str:
-    stream, _ = trace.entry
-    if isinstance(record, r.Landed):
-        return _why_not_landed(engine, looking, record)
-    if not isinstance(record, _WHOLE):
-        return _REASONS.get(trace.kind, "it is needed to know what the run did")
-    if stream not in over:
-        return "its run is not over: finish or cancel it, and forget again"
-    if stream in folded:
-        return "its run was folded, and what is left of it is needed"
-    if any(not isinstance(it, r.StateChange | r.Happened) for it in getattr(record, "landed", ())):
-        return "a checkpoint, an artifact or a plan was written with it"
-    return ""
-
-
-def _why_not_landed(engine: Engine, looking: Looking, record: r.Landed) -> str:
-    if any(not isinstance(it, r.StateChange | r.Happened) for it in record.landed):
-        [first] = [it for it in record.landed if not isinstance(it, r.StateChange | r.Happened)][:1]
-        kinds = {r.CheckpointMade: "agent.checkpoint.delete(name)", r.ArtifactSaved: "agent.artifacts.delete(name)"}
-        how = kinds.get(type(first), "agent.threads.delete(thread)" if isinstance(first, r.ThreadPut) else "")
-        return f"delete it with {how}, then `perdure gc`" if how else "it is needed to know what was asked for"
-    if not all(looking.has(it) or _is_replaced(engine, it) for it in record.landed):
-        return "something else was written with it"
-    return ""
-
-
+_DELETES: dict[type[r.Record], str] = {
+    r.CheckpointMade: "agent.checkpoint.delete(name)",
+    r.ArtifactSaved: "agent.artifacts.delete(name)",
+    r.ThreadPut: "agent.threads.delete(thread)",
+    r.ThreadWrote: "agent.threads.delete(thread)",
+}
 _REASONS = {
     "effect": "it proves what was done to the world",
-    "input": "it is the input of a run",
-    "result": "it is the result of a run",
+    "input": "it is the input of a run, by which the run is known",
+    "memory": "it is a memory of another agent: forget it there",
+    "fork": "it says how a fork began",
+    "question": "it says what the run waited for",
+    "answer": "it says what the run was told",
 }
 
 
-def _is_replaced(engine: Engine, it: r.Landing) -> bool:
-    """Whether a value has got another one since: then it is history only."""
-    rows = engine.store.read("get_entry", (it.owner, it.space, it.key)) if isinstance(it, r.StateChange) else []
-    return bool(rows) and isinstance(it, r.StateChange) and rows[0][1] > it.version
+def struck(looking: Looking, traces: Sequence[Trace], spared: Collection[str]) -> tuple[list[Trace], list[Trace]]:
+    """Take the lines with a text out of archives of memories; returns which were changed, and which could not be.
 
-
-def _is_current(engine: Engine, looking: Looking, place: tuple[int, str, str]) -> bool:
-    rows = engine.store.read("get_entry", place)
-    return bool(rows) and looking.has(r.StateChange(*place, 0, 0, rows[0][0]))
+    Some lines are spared, by the ids of their memories: they go later.
+    """
+    ours = [it for it in traces if it.what.endswith(SUFFIX)]
+    for trace in ours:
+        without(trace.what, lambda line: looking.is_in(line) and not is_one_of(line, spared))
+    return ours, [it for it in traces if it not in ours]

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from .words import terms
+from .terms import terms
 
 
 def extracted(texts: Sequence[str], most: int) -> list[int]:

@@ -1,8 +1,9 @@
 """What a new memory is beside those that are there: the same once more, or perhaps the opposite.
 
-Two texts are the same when the words that count are the same, in whatever form and order, or nearly all of them are;
-numbers and a `not` must be the same too. A second one is only counted when it adds nothing: no meta or tag that the
-first has not, no longer life, no other day or conversation, nothing that it takes the place of.
+Two texts are the same when they are so to the letter, but for case, white space, articles, commas and the full stop:
+"Alice manages Bob" has all the words of "Bob manages Alice", and "load > 5" nearly all signs of "load < 5". A second
+one is only counted when it adds nothing: no meta or tag that the first has not, no longer life, no other day or
+conversation, nothing that it takes the place of. One that says when the first is over takes its place.
 
 Nobody can tell for sure from words that two texts contradict each other. So what is surfaced is what a person should
 look at: both are about the same thing, and either say it in much the same words with something else in its place
@@ -13,8 +14,10 @@ what they are about is so narrow that it has one value ("alice.city").
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from datetime import date
+from functools import lru_cache
 from hashlib import blake2b
 
 import msgspec
@@ -23,20 +26,19 @@ from .. import codec
 from .. import records as r
 from ..clock import moment
 from ..journal.memories import Near, Verdict
+from ..limits import CONTRADICTIONS_MAX
+from ..memory_records import TRUSTED
 from ..objects import reference
 from .given import Wish
-from .words import terms, words
-
-SAME_SHARE = 0.85
-"""Of all words of two texts about the same thing: from here on they say the same."""
+from .terms import terms, words
 
 ALIKE_SHARE = 1 / 3
 """From here on they speak of the same, and what differs may be against each other."""
 
 SKETCH_BYTES = 12
-_NOT = frozenset(
-    "not no never nor without isn aren wasn weren don doesn didn won wouldn can cannot couldn hasn".split()
-)
+_FORM = re.compile(r"\b(?:an?|the)\s+|[,;](?=\s)|[.!…\s]+$")
+"""What a text may have or not, and says the same."""
+
 _CHANGED = frozenset(
     "now longer anymore instead moved changed switched quit stopped became renamed replaced former formerly".split()
 )
@@ -47,32 +49,19 @@ class Sense(msgspec.Struct, frozen=True):
     """A text as it is compared."""
 
     terms: frozenset[str]
-    numbers: frozenset[str]
-    negated: bool
     changes: bool
-
-    def says_the_same(self, other: Sense, share: float) -> bool:
-        """Whether two texts say the same, of which so many words are."""
-        if (self.numbers, self.negated) != (other.numbers, other.negated) or not self.terms:
-            return False
-        return len(self.terms & other.terms) >= share * len(self.terms | other.terms)
 
 
 def sense_of(text: str) -> Sense:
     """Take a text apart."""
-    found = words(text)
-    small = frozenset(found)
-    numbers = frozenset(word for word in found if any(map(str.isdigit, word)))
-    # "isn't" and "don't" have lost their apostrophe by now.
-    negated = any(word in _NOT or (word.endswith("nt") and word[:-1] in _NOT) for word in small)
-    return Sense(frozenset(terms(text)), numbers, negated, bool(small & _CHANGED))
+    return Sense(frozenset(terms(text)), not _CHANGED.isdisjoint(words(text)))
 
 
 def sketch_of(secret: bytes, text: str) -> bytes:
-    """The same for texts that say the same in other forms or another order; it tells nothing to others."""
-    sense = sense_of(text)
-    parts = [*sorted(sense.terms or {text.casefold()}), "", *sorted(sense.numbers), "not" if sense.negated else ""]
-    return blake2b("\n".join(parts).encode("utf-8", "surrogatepass"), key=secret, digest_size=SKETCH_BYTES).digest()
+    """The same for texts that are the same but for their form; it tells nothing to others."""
+    plain = unicodedata.normalize("NFC", text).casefold().replace("’", "'")
+    form = " ".join(_FORM.sub("", " ".join(plain.split())).split())
+    return blake2b(form.encode("utf-8", "surrogatepass"), key=secret, digest_size=SKETCH_BYTES).digest()
 
 
 class Judge:
@@ -87,20 +76,30 @@ class Judge:
 
     def __call__(self, near: Sequence[Near]) -> Verdict:
         """The one that says the same, if any; else those that may say the opposite."""
-        about = self._kept.about
-        mine = [one for one in near if one.about == about]
-        # What is large is not read inside a commit: it is the same as another when their sketches are.
-        senses = {one.id: sense_of(codec.decode(one.text[1:])) for one in mine if not reference(one.text)}
-        for one in mine:
-            if self._repeats(one, senses.get(one.id)) and self._adds_nothing(one):
-                return Verdict(one.id)
-        against = [one.id for one in mine if one.id in senses and self._against(one, senses[one.id])]
-        return Verdict("", tuple(against) if about else ())
+        about, sketch, mine, against = self._kept.about, self._kept.sketch, self._sense.terms, list[str]()
+        for one in near:
+            # What is large is not read inside a commit: it is the same as another when their sketches are.
+            sense = _sense_in(one.text) if about else None
+            shared = len(mine & sense.terms) if sense is not None else 0
+            if one.sketch == sketch:
+                if self._ends(one):
+                    return Verdict(None, tuple(against), one.id)
+                if self._adds_nothing(one):
+                    return Verdict(one)
+            elif sense is not None and len(against) < CONTRADICTIONS_MAX and self._against(sense, shared):
+                against += [one.id] if self._meets(one) else []
+        return Verdict(None, tuple(against))
 
-    def _repeats(self, one: Near, sense: Sense | None) -> bool:
-        if one.sketch == self._kept.sketch:
-            return True
-        return bool(self._kept.about) and sense is not None and self._sense.says_the_same(sense, SAME_SHARE)
+    def _ends(self, one: Near) -> bool:
+        """Whether it says of the same fact when it is over; what is trusted less does not end what is trusted."""
+        new = self._kept
+        longer = new.valid_to and (not one.valid_to or one.valid_to > new.valid_to)
+        return bool(longer) and new.kind != "episodic" and not new.trust < TRUSTED <= one.trust
+
+    def _meets(self, one: Near) -> bool:
+        """Whether there is a time at which both hold."""
+        new = self._kept
+        return _lasts(new.valid_to, one.valid_from + 1) and _lasts(one.valid_to, new.valid_from + 1)
 
     def _adds_nothing(self, one: Near) -> bool:
         """Whether all that the new one has is there when only the old one is: only then it is merely counted."""
@@ -115,13 +114,22 @@ class Judge:
         lasts = _lasts(one.valid_to, new.valid_to) and _lasts(one.expires, new.expires)
         return lasts and set(new.tags) <= set(msgspec.json.decode(one.tags, type=list[str]))
 
-    def _against(self, one: Near, sense: Sense) -> bool:
-        if self._repeats(one, sense):
-            return False
-        if self._narrow or (self._sense.changes and self._sense.terms & sense.terms):
+    def _against(self, sense: Sense, shared: int) -> bool:
+        if self._narrow or not shared:
+            return self._narrow
+        if self._sense.changes:
             return True
-        mine, theirs = self._sense.terms - self._topic, sense.terms - self._topic
-        return bool(mine & theirs) and len(mine & theirs) >= ALIKE_SHARE * len(mine | theirs)
+        mine, theirs = self._sense.terms, sense.terms
+        # What both are about says nothing.
+        both = sum(term in mine and term in theirs for term in self._topic)
+        either = sum(term in mine or term in theirs for term in self._topic)
+        return 0 < shared - both >= ALIKE_SHARE * (len(mine) + len(theirs) - shared - either)
+
+
+@lru_cache(maxsize=1024)
+def _sense_in(text: bytes) -> Sense | None:
+    """Of a text as it is kept, unless it is large: the newest about something are compared with every new one."""
+    return sense_of(codec.decode(text[1:])) if not reference(text) else None
 
 
 def _day(ms: int) -> date:

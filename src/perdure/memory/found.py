@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
+from ..memory_records import TRUSTED
+
 EVER = (1 << 62) - 1
-TRUSTED = 0.5
-"""From here on a memory is trusted; below it is shown as data, not as instructions."""
 
 KINDS = ("semantic", "episodic", "procedural")
 _SHOWN = 60
@@ -143,9 +143,12 @@ class Recalled(Memory, frozen=True, kw_only=True):
     """A memory that was found."""
 
     score: float = 0.0
+    """Says which fits better, of those that one question has found, and nothing more."""
+    confidence: float = 0.0
+    """How much of the question it speaks of, from 0 to 1: can be compared between questions."""
     why: Why = Why()
     around: tuple[Memory, ...] = ()
     """What was said just before and after it, in its order."""
 
     def _more(self) -> str:
-        return f" score={self.score:.2f}"
+        return f" score={self.score:.2f} confidence={self.confidence:.2f}"

@@ -23,15 +23,17 @@ Scores are added, not ranks: a rank forgets whether the best was found by one wo
 
 from __future__ import annotations
 
+import functools
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Mapping
 from datetime import date
 
 from .boards import Found, Piece, Question, Scope, board_of
-from .times import closeness, spans
-from .words import asking, terms
-from .words import pieces as cut
+from .terms import asking, terms
+from .terms import pieces as cut
+from .times import asked as times_asked
+from .times import closeness, told
 
 REST = 0.2
 """So much of the rest of a long text counts to the length of each of its parts."""
@@ -59,34 +61,41 @@ _ONE_WORD = re.compile(r"\w+(?:['’]s\b)?")
 
 def question(text: str, today: date, alike: Alike | None = None) -> Question:
     """Takes a question apart. What is understood as a time is not looked for as words too."""
-    found = spans(text, today)
-    rest = text
-    for span in found:
-        rest = rest.replace(span.text, " ", 1)
+    found, rest = times_asked(text, today)
     asked = tuple(dict.fromkeys(terms(rest)))
     if found:
         asked = tuple(term for term in asked if term not in _OF_ANY_TIME)
-    others = {term: tuple(_near(term, alike, asked)) for term in asked} if alike else {}
-    return Question(text, asked, tuple(found), others)
-
-
-def _near(term: str, alike: Alike, asked: tuple[str, ...]) -> Iterator[tuple[str, float]]:
-    for other, near in alike(term):
+    others = {term: _near(term, alike) for term in asked} if alike else {}
+    wanted = frozenset(asked).union(*others.values())
+    for term, near in others.items():
         # What is asked for itself counts in full, and once.
-        if near > NEAR and other not in asked:
-            yield other, STANDS_IN * (near - NEAR) / (1 - NEAR)
+        if not near.keys().isdisjoint(asked):
+            others[term] = {other: worth for other, worth in near.items() if other not in asked}
+    return Question(text, asked, tuple(found), others, wanted)
 
 
-def pieces(text: str, *, memory: int, place: int, day: date, thread: int = 0) -> list[tuple[str, Piece]]:
-    """Takes a memory apart: the texts that it is cut into, which are embedded, and what is known of each."""
+@functools.lru_cache(maxsize=4096)
+def _near(term: str, alike: Alike) -> Mapping[str, float]:
+    """What may stand in for a term: the same for every question."""
+    return {other: STANDS_IN * (near - NEAR) / (1 - NEAR) for other, near in alike(term) if near > NEAR}
+
+
+def pieces(
+    text: str, *, memory: int, place: int, day: date, thread: int = 0, names: tuple[str, ...] = ()
+) -> list[tuple[str, Piece]]:
+    """Takes a memory apart: the texts that it is cut into, which are embedded, and what is known of each.
+
+    Names are words of every part, once each, and make none longer.
+    """
+    named = Counter({term: 1 for name in names for term in terms(name)})
     parts = [(part, Counter(terms(part))) for part in cut(text)]
     whole = sum(found.total() for _, found in parts)
     made = []
     for n, (part, found) in enumerate(parts):
         # A part of a long text has more chances than a short text of its own, and pays for them.
         length = round(found.total() + REST * (whole - found.total()))
-        told = tuple(spans(part, day))
-        made.append((part, Piece(memory, place + n, thread, found, length, asking(part), day, told)))
+        days = tuple(told(part, day))
+        made.append((part, Piece(memory, place + n, thread, found | named, length, asking(part), day, days)))
     return made
 
 

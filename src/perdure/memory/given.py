@@ -16,9 +16,19 @@ from ..limits import MEMORY_CHARACTERS_MAX, MEMORY_TAGS_MAX
 from ..run.writes import named
 from .found import KINDS, Memory, Query
 
+_DAY_MS = 24 * 3600 * 1000
+
 When = datetime | date | str
 TRUST = {"trusted": 1.0, "unsure": 0.5, "untrusted": 0.0}
 """Words that people may say instead of a number."""
+
+
+class Which(msgspec.Struct, frozen=True):
+    """What is to be forgotten: memories by id, or by a filter; or a text, wherever it stands."""
+
+    ids: tuple[str, ...] = ()
+    query: Query | None = None
+    text: str = ""
 
 
 class Wish(msgspec.Struct, frozen=True):
@@ -110,7 +120,9 @@ def read_kind(kind: object, *, empty: bool = False) -> str:
 
 
 def read_name(name: object, what: str) -> str:
-    """A name that a memory has; None is none."""
+    """A name that a memory has; None is none. Empty it would be everybody's, where somebody's was meant."""
+    if name == "":
+        raise ValueError(f"{what}='': give a name, or None for none")
     return "" if name is None else named(name, f"{what}=")
 
 
@@ -127,13 +139,13 @@ def read_tags(tags: object) -> tuple[str, ...]:
     return listed
 
 
-def read_trust(trust: object) -> float:
+def read_trust(trust: object, what: str = "trust") -> float:
     """From 0 to 1, or a word."""
     if isinstance(trust, str):
         if trust not in TRUST:
-            raise ValueError(f"trust={trust!r}: give a number from 0 to 1; {meant(trust, TRUST)}")
+            raise ValueError(f"{what}={trust!r}: give a number from 0 to 1; {meant(trust, TRUST)}")
         return TRUST[trust]
-    return read_share(trust, "trust")
+    return read_share(trust, what)
 
 
 def read_share(share: object, what: str) -> float:
@@ -158,6 +170,19 @@ def read_when(when: object, what: str) -> int:
         raise TypeError(f"{what}={when!r}: give a datetime, a date, or a text in ISO format")
     aware = when if when.tzinfo is not None else when.replace(tzinfo=UTC)
     return int(aware.timestamp() * 1000) or 1
+
+
+def read_until(when: object, what: str) -> int:
+    """The same for an end: of a day, the end of it."""
+    at = read_when(when, what)
+    is_day = isinstance(when, date) and not isinstance(when, datetime)
+    return at + _DAY_MS if at and (is_day or (isinstance(when, str) and len(when) <= len("2026-05-31"))) else at
+
+
+def read_at(when: object, what: str) -> int:
+    """The same for a time at which something was: of a day, its last moment."""
+    begins, ends = read_when(when, what), read_until(when, what)
+    return ends - 1 if ends > begins else begins
 
 
 def read_ids(ids: object, what: str) -> tuple[str, ...]:
@@ -200,10 +225,20 @@ def asking(query: Query, text: object, k: object, around: object) -> Query:
     return msgspec.structs.replace(query, text=text, k=read_count(k, "k"), around=around)
 
 
+SEARCHED_MIN = 8
+"""Bytes: shorter texts stand everywhere, and mean nobody."""
+
+
 def chosen(
-    ids: tuple[str, ...] | None, *, about: object, user: object, source: object, tags: object = ()
-) -> Query | None:
-    """Which memories somebody means: some ids, or a filter, which must say something; None for ids."""
+    ids: tuple[str, ...] | None,
+    *,
+    about: object,
+    user: object,
+    source: object,
+    tags: object = (),
+    text: object = None,
+) -> Which:
+    """What somebody wants to be forgotten: some ids, or a filter, which must say something, or a text."""
     query = Query(
         about=read_name(about, "about"),
         user=read_name(user, "user"),
@@ -212,8 +247,13 @@ def chosen(
         all=True,
     )
     says = bool(query.about or query.user or query.source or query.tags)
-    if ids is not None and says:
-        raise TypeError("give ids, or a filter, but not both")
+    if (ids is not None) + says + (text is not None) > 1:
+        raise TypeError("give ids, or a filter, or a text, but only one of them")
+    if text is not None:
+        wanted = read_text(text).strip()
+        if len(wanted.encode()) < SEARCHED_MIN:
+            raise ValueError(f"text={text!r} stands everywhere: a text has at least {SEARCHED_MIN} bytes")
+        return Which(text=wanted)
     if ids is None and not says:
-        raise TypeError("say which: an id, or about=, user=, source=, tags=")
-    return query if ids is None else None
+        raise TypeError("say which: an id, or about=, user=, source=, tags=, or text=")
+    return Which(ids or (), query if ids is None else None)

@@ -12,17 +12,18 @@ from ..errors import MemoryNotFound
 from ..failpoints import Site
 from ..journal.append import Head, Signer
 from ..journal.landing import Land
-from ..journal.memories import ALONE, Keep
+from ..journal.memories import Keep
+from ..memory_records import TRUSTED
 from ..run.open_stream import in_the_open
 from ..run.requests import Protocol, Read
 from ..run.scope import current
 from . import pieces
 from .embedders import embedder_in
 from .facts import Judge, sketch_of
-from .found import TRUSTED, Memory
+from .found import Memory
 from .given import Wish
 from .reading import by_id
-from .seeing import promised
+from .seeing import asked_here, promised, refuse_around
 from .using import written
 
 if TYPE_CHECKING:
@@ -55,18 +56,26 @@ def asked(engine: Engine, wishes: Sequence[Wish]) -> list[Keep]:
     """What keeps them when it lands, with whatever else lands then."""
     engine.ensure_agent()
     named_ids = [which for wish in wishes for which in (*wish.supersedes, *wish.derived_from)]
-    known = by_id(engine, named_ids) if named_ids else {}
+    known = _known(engine, list(dict.fromkeys(named_ids))) if named_ids else {}
     now = engine.store.clock.wall_ms()
-    cuts = pieces.cut_all(embedder_in(engine), [(wish.text, wish.valid_from or now) for wish in wishes])
+    said = [pieces.Said(wish.text, wish.valid_from or now, (wish.about, wish.user, *wish.tags)) for wish in wishes]
+    cuts = pieces.cut_all(embedder_in(engine), said)
     return [
         _keep(engine, wish, cut, _found(engine, wish.supersedes, known), _found(engine, wish.derived_from, known))
         for wish, cut in zip(wishes, cuts, strict=True)
     ]
 
 
+def _known(engine: Engine, ids: Sequence[str]) -> dict[str, Memory]:
+    """What is there, and what will be when this lands."""
+    here = asked_here(engine, ids)
+    return {**here, **by_id(engine, [which for which in ids if which not in here])}
+
+
 def _found(engine: Engine, ids: Sequence[str], known: Mapping[str, Memory]) -> list[Memory]:
     for which in ids:
         if which not in known:
+            refuse_around(engine, which)
             raise MemoryNotFound(f"agent {engine.name!r} has no memory {which!r}")
     return [known[which] for which in ids]
 
@@ -84,7 +93,6 @@ def _keep(
     # Nor does what is not trusted take the place of what is: it stands against it.
     outweighed = [it.id for it in replaced if trust < TRUSTED <= it.trust]
     which, sketch = new_id(engine), sketch_of(store.secret, wish.text)
-    thread, place = _thread(wish, which, run, now)
     kept = r.MemoryKept(
         engine.stream,
         which,
@@ -106,24 +114,25 @@ def _keep(
         run,
         "",
         wish.writer or engine.name,
-        thread,
-        place,
+        _thread(wish, run, now),
+        0,
         sketch,
     )
     judge = Judge(wish, kept)
     return Keep(kept, (*made, *more), judge, lambda it: pieces.indexed(it, cut), compares=wish.kind != "episodic")
 
 
-def _thread(wish: Wish, which: str, run: str, now: int) -> tuple[str, int]:
-    """What it was said together with: in one run, or to one person on one day; a fact about something stands alone."""
+def _thread(wish: Wish, run: str, now: int) -> str:
+    """What it was said together with: in one run, or to one person on one day; a fact goes with others about the same.
+
+    The source parts nothing: it may be another one for each message of a conversation.
+    """
     if wish.thread:
-        return wish.thread, 0
-    if wish.about and wish.kind != "episodic":
-        return which, ALONE
-    if run:
-        return f"run {run}", 0
+        return wish.thread
     day = moment(wish.valid_from or now).date().isoformat()
-    return " ".join(part for part in (wish.user, wish.source, day) if part), 0
+    if wish.about and wish.kind != "episodic":
+        return f"about {wish.about} {day}"
+    return f"run {run}" if run else f"{day} {wish.user}".strip()
 
 
 def new_id(engine: Engine) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ..store.base import Statement
 from .boards import Scope
 
 if TYPE_CHECKING:
@@ -29,18 +30,25 @@ class Known(msgspec.Struct, frozen=True):
 
 
 def known(engine: Engine) -> Scope:
-    """What this process knows, brought up to date when it is too old."""
+    """What this process knows; counted when it is first asked."""
     kept: dict[tuple[int, str, str], Known] = engine.place.vectors
     which = (engine.stream, "known pieces", "")
-    [(newest,)] = engine.store.read("pieces_now")
-    found = kept.get(which)
-    if found is None or newest - found.newest > max(GROWN * found.scope.total, GROWN_FROM):
-        found = kept[which] = Known(newest, _counted(engine))
-    return found.scope
+    return (kept.get(which) or kept.setdefault(which, _counted(engine))).scope
 
 
-def _counted(engine: Engine) -> Scope:
-    store, owner = engine.store, engine.stream
-    [(total, length)] = store.read("pieces_known", (owner,))
-    having = {str(term): int(count) for term, count in store.read("terms_known", (owner,))}
-    return Scope(int(total), int(length) / max(int(total), 1), having)
+def outgrown(engine: Engine, newest: int) -> bool:
+    """Whether it is too old, as the number of the newest piece says: then it is counted anew for who asks next."""
+    kept: dict[tuple[int, str, str], Known] = engine.place.vectors
+    found = kept.get((engine.stream, "known pieces", ""))
+    if found is None or newest - found.newest <= max(GROWN * found.scope.total, GROWN_FROM):
+        return False
+    kept.pop((engine.stream, "known pieces", ""), None)
+    return True
+
+
+def _counted(engine: Engine) -> Known:
+    owner = engine.stream
+    queries = [Statement("pieces_now"), Statement("pieces_known", (owner,)), Statement("terms_known", (owner,))]
+    [(newest,)], [(total, length)], terms = engine.store.read_all(queries)
+    having = {str(term): int(count) for term, count in terms}
+    return Known(newest, Scope(int(total), int(length) / max(int(total), 1), having))

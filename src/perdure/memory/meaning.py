@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from .words import stem, terms
+from .terms import is_small, stem
 
 if TYPE_CHECKING:
     import numpy as np
@@ -60,7 +60,7 @@ class Static:
 
     @functools.lru_cache(maxsize=4096)  # noqa: B019 - one table lives as long as the process
     def alike(self, term: str, most: int = 200) -> tuple[tuple[str, float], ...]:
-        """Terms that mean much the same as one of `words.terms`, and how near they are, the nearest first.
+        """Terms that mean much the same as one of `terms.terms`, and how near they are, the nearest first.
 
         >>> [term for term, _ in Static().alike("trip", most=2)]
         ['journei', 'travel']
@@ -83,16 +83,17 @@ class Static:
 
     @functools.cached_property
     def _by_term(self) -> tuple[dict[str, int], Floats]:
-        """The words that the table knows whole, by what `words.stem` makes of them: the mean of their forms."""
+        """The words that the table knows whole, by what `terms.stem` makes of them: the mean of their forms."""
         import numpy as np
 
-        forms: dict[str, list[int]] = {}
-        for word, number in self._pieces.whole():
-            forms.setdefault(stem(word), []).append(number)
-        vectors = self._rows.astype(np.float32) * self._scale[:, None]
-        return {term: n for n, term in enumerate(forms)}, unit(
-            np.array([vectors[at].mean(axis=0) for at in forms.values()])
-        )
+        known: dict[str, int] = {}
+        whole = self._pieces.whole()
+        of = np.array([known.setdefault(stem(word), len(known)) for word, _ in whole])
+        order = np.argsort(of, kind="stable")  # the forms of a term side by side, to be added up all at once
+        rows = np.array([number for _, number in whole])[order]
+        first = np.searchsorted(of[order], np.arange(len(known)))
+        forms = self._rows[rows].astype(np.float32) * self._scale[rows, None]
+        return known, unit(np.add.reduceat(forms, first))  # a sum points where the mean does
 
 
 class Local:
@@ -151,11 +152,10 @@ class Pieces:
         found = [number for word in _basic(text) for number in self._word(word) or (unknown,)]
         return [self._first, *found[: LONGEST - 2], self._last]
 
-    def whole(self) -> Iterator[tuple[str, int]]:
+    def whole(self) -> list[tuple[str, int]]:
         """Those that are words by themselves, and say something."""
-        for piece, number in self._known.items():
-            if len(piece) > 1 and piece.isascii() and piece.isalpha() and terms(piece):
-                yield piece, number
+        known = [it for it in self._known.items() if len(it[0]) > 1 and it[0].isascii() and it[0].isalpha()]
+        return [it for it in known if not is_small(it[0])]
 
     def _cut(self, word: str) -> tuple[int, ...]:
         if len(word) > 100:

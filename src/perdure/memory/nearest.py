@@ -14,7 +14,7 @@ import msgspec
 
 from ..locks import rlock
 from ..search.vectors import new_table, product
-from ..store.base import Floats, Store
+from ..store.base import Floats, Statement, Store
 
 if TYPE_CHECKING:
     from ..engine import Engine
@@ -30,6 +30,9 @@ class Compared(Protocol):
     def best(self, count: int, among: Sequence[int] | None = None) -> list[int]:
         """The pieces that are nearest, of some or of all."""
 
+    def asked(self, count: int) -> tuple[list[int], Statement]:
+        """What says where the nearest are; with their numbers, if this process knows them and not the store."""
+
     def of(self, ids: Sequence[int]) -> dict[int, float]:
         """How near some pieces are: 1 is the same. Those that the model has not read are left out."""
 
@@ -43,19 +46,19 @@ def compared(engine: Engine, embedder: str, vector: Floats) -> Compared:
     if engine.vectors is not None:
         from .outside import Mirrored
 
-        return Mirrored(owner, embedder, engine.vectors).compared(store, vector)
-    if _compares(engine):
-        return _ByStore(store, owner, embedder, vector)
+        return Mirrored(engine, embedder, engine.vectors).compared(vector)
+    if in_store_of(engine):
+        return ByStore(store, owner, embedder, vector)
     table: Matrix = engine.place.vectors.setdefault((owner, "memory", embedder), Matrix(owner, embedder))
     return table.compared(store, vector)
 
 
-def _compares(engine: Engine) -> bool:
-    """Whether the store compares vectors itself; asked once for each process."""
+def in_store_of(engine: Engine) -> bool:
+    """Whether the store compares an agent's vectors itself; asked once for each process."""
     which = (0, "vector home", "")
     if which not in engine.place.vectors:
         engine.place.vectors[which] = bool(engine.store.read("vector_home"))
-    return bool(engine.place.vectors[which])
+    return engine.vectors is None and bool(engine.place.vectors[which])
 
 
 class Matrix:
@@ -118,6 +121,9 @@ class _InMemory:
     def best(self, count: int, among: Sequence[int] | None = None) -> list[int]:
         return self._matrix.best(self._products, count, among)
 
+    def asked(self, count: int) -> tuple[list[int], Statement]:
+        return where(self.best(count))
+
     def of(self, ids: Sequence[int]) -> dict[int, float]:
         return self._matrix.of(self._products, ids)
 
@@ -125,26 +131,41 @@ class _InMemory:
         self._matrix.gone(self._products, ids, self._size)
 
 
-class _ByStore:
-    """pgvector: an index finds the nearest of all; of some, each one is compared."""
+class ByStore:
+    """pgvector: an index says where the nearest of all are; what is found among some, or for a filter, is exact."""
 
     def __init__(self, store: Store, owner: int, embedder: str, vector: Floats) -> None:
         self._store = store
-        self._which = (owner, embedder, vector)
+        self._owner = owner
+        self.by = (embedder, vector)
 
     def best(self, count: int, among: Sequence[int] | None = None) -> list[int]:
         if among is not None:
             near = self.of(among)
             return sorted(near, key=lambda it: -near[it])[:count]
-        return [piece for (piece,) in self._store.read("nearest_pieces", (*self._which, count))]
+        return [piece for (piece,) in self._store.read("nearest_of_all", (self._owner, *self.by, count))]
+
+    def asked(self, count: int) -> tuple[list[int], Statement]:
+        return [], Statement("nearest_pieces", (self._owner, *self.by, count))
+
+    def likely(self, filters: tuple[Any, ...], room: tuple[int, int], words: tuple[str, int], count: int) -> Statement:
+        """What says where those are that pass a filter and have some words, or are the nearest of all that pass.
+
+        The room: how many are few, which are all told, and how many are too many, so that nothing is said.
+        """
+        return Statement("likely_pieces", (self._owner, *filters, *room, *words, *self.by, count))
 
     def of(self, ids: Sequence[int]) -> dict[int, float]:
-        _, embedder, vector = self._which
         wanted = msgspec.json.encode(list(ids)).decode()
-        return dict(self._store.read("nearness_of", (embedder, vector, wanted)))
+        return dict(self._store.read("nearness_of", (*self.by, wanted)))
 
     def gone(self, ids: Iterable[int]) -> None:
         pass  # the server has forgotten them
+
+
+def where(ids: list[int]) -> tuple[list[int], Statement]:
+    """Some pieces, and what says where they are."""
+    return ids, Statement("places_of_pieces", (msgspec.json.encode(ids).decode(),))
 
 
 def likeness(store: Store, embedder: str, vector: Floats, ids: Sequence[int]) -> dict[int, float]:

@@ -2,6 +2,7 @@
 
 The vectors are in the store, written by the commit of their memory; what is outside is a copy of them, which catches up
 by number when it is asked, whatever was killed in between. A piece that it finds and the store does not have is gone.
+It may have been away while memories were forgotten: when a process first uses it, what the store has not goes too.
 
     agent.memory.vectors = QdrantVectors("./vectors")              # from perdure.adapters.qdrant
 """
@@ -9,19 +10,25 @@ by number when it is asked, whatever was killed in between. A piece that it find
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import msgspec
 
+from ..errors import StoreUnavailable
+from ..failpoints import Site
 from ..locks import rlock
-from ..store.base import Floats, Store
-from .nearest import Compared, likeness
+from ..store.base import Floats, Last, Script, Statement, Store, Unit
+from .nearest import Compared, likeness, where
 
 if TYPE_CHECKING:
     from ..engine import Engine
 
 BATCH = 500
+OUTSIDE = "outside "
+"""How the keys begin under which a store notes, by agent and model, that there is a copy of its vectors."""
 
 
 @runtime_checkable
@@ -43,20 +50,29 @@ class VectorIndex(Protocol):
     def drop(self, space: str, numbers: Sequence[int]) -> None:
         """Erase some."""
 
+    def count(self, space: str) -> int:
+        """How many there are."""
+
+    def numbers(self, space: str) -> Iterable[int]:
+        """The numbers of all of them, in any order. Some may be dropped meanwhile."""
+
 
 class Mirrored:
     """The vectors that one model has made for an agent, in an index outside."""
 
-    def __init__(self, owner: int, embedder: str, index: VectorIndex) -> None:
-        self._which = (owner, embedder)
+    def __init__(self, engine: Engine, embedder: str, index: VectorIndex) -> None:
+        self._engine = engine
+        self._which = (engine.stream, embedder)
         self._index = index
         self._lock = rlock()
 
-    def compared(self, store: Store, vector: Floats) -> Compared:
+    def compared(self, vector: Floats) -> Compared:
         """A question beside what there is now."""
+        store = self._engine.store
         space = space_of(store, *self._which)
         with self._lock:
             self._catch_up(store, space)
+            _attached(self._engine, self._index, self._which[1])
         return _Outside(self._index, space, store, self._which[1], vector)
 
     def _catch_up(self, store: Store, space: str) -> None:
@@ -84,6 +100,9 @@ class _Outside:
         near = self.of(among)
         return sorted(near, key=lambda it: -near[it])[:count]
 
+    def asked(self, count: int) -> tuple[list[int], Statement]:
+        return where(self.best(count))
+
     def of(self, ids: Sequence[int]) -> dict[int, float]:
         return likeness(self._store, *self._wanted, ids)
 
@@ -98,13 +117,89 @@ def space_of(store: Store, owner: int, embedder: str) -> str:
     return "perdure-" + hashlib.sha256(said.encode()).hexdigest()[:32]
 
 
+# -- what is not in the store any more --------------------------------------------------------------------------------
+
+
 def erase(engine: Engine, ids: Sequence[str]) -> None:
     """Take memories out of the index outside, before the store forgets them: then nothing of them is left anywhere."""
-    if engine.vectors is None or not engine.is_known():
+    index = engine.vectors
+    if index is None or not engine.is_known():
         return
     wanted = msgspec.json.encode(list(ids)).decode()
     found: dict[str, list[int]] = {}
     for piece, embedder in engine.store.read("vectors_of_memories", (engine.stream, wanted)):
         found.setdefault(embedder, []).append(piece)
     for embedder, pieces in found.items():
-        engine.vectors.drop(space_of(engine.store, engine.stream, embedder), pieces)
+        index.drop(space_of(engine.store, engine.stream, embedder), pieces)
+    for embedder in _noted(engine):
+        if not _is_attached(engine, index, embedder):
+            _let_go(engine, index, embedder)
+            engine.place.vectors[engine.stream, "outside", embedder] = index
+
+
+def note(engine: Engine, ids: Sequence[str]) -> str:
+    """What has to be seen to, where memories were forgotten without the index outside."""
+    if engine.vectors is not None or not ids or not _noted(engine):
+        return ""
+    where = "a vector database outside of the store, which is not in use here"
+    return f"{where}, has vectors of it until an agent recalls or forgets something with it"
+
+
+def _attached(engine: Engine, index: VectorIndex, embedder: str) -> None:
+    """Seen to once in a process, after the index has caught up with what is new."""
+    if _is_attached(engine, index, embedder):
+        return
+    if embedder not in _noted(engine):
+        # On a server, a role that may not write this down does without.
+        with suppress(*(() if engine.store.one_host else (StoreUnavailable,))):
+            engine.store.submit(_Note(engine.stream, embedder))
+    [(_, has)] = engine.store.read("vectors_known", (engine.stream, embedder))
+    if index.count(space_of(engine.store, engine.stream, embedder)) > has:
+        _let_go(engine, index, embedder)
+    let_go_of_others(engine, embedder)
+    engine.place.vectors[engine.stream, "outside", embedder] = index
+
+
+def _is_attached(engine: Engine, index: VectorIndex, embedder: str) -> bool:
+    return engine.place.vectors.get((engine.stream, "outside", embedder)) is index
+
+
+def let_go_of_others(engine: Engine, embedder: str) -> None:
+    """Of what other models have made, an index keeps no more than the store: perhaps nobody asks it any more."""
+    if engine.vectors is not None:
+        for other in _noted(engine) - {embedder}:
+            _let_go(engine, engine.vectors, other)
+
+
+def _let_go(engine: Engine, index: VectorIndex, embedder: str) -> None:
+    """Drop what the store does not have. A number is never given twice, so that what is new is not taken for it."""
+    space = space_of(engine.store, engine.stream, embedder)
+    for numbers in _batches(index.numbers(space)):
+        wanted = msgspec.json.encode(numbers).decode()
+        there = {piece for piece, _ in engine.store.read("vectors_among", (embedder, wanted))}
+        if gone := [number for number in numbers if number not in there]:
+            index.drop(space, gone)
+
+
+def _batches(numbers: Iterable[int]) -> Iterator[list[int]]:
+    left = iter(list(numbers))
+    while batch := list(islice(left, BATCH)):
+        yield batch
+
+
+def _noted(engine: Engine) -> set[str]:
+    """The models whose vectors are copied somewhere."""
+    prefix = f"{OUTSIDE}{engine.stream} "
+    return {key.removeprefix(prefix) for key, _ in engine.store.read("facts_like", (prefix,))}
+
+
+class _Note(Unit[None]):
+    """Done twice, it is the same as done once."""
+
+    site = Site.REEMBED
+
+    def __init__(self, owner: int, embedder: str) -> None:
+        self._key = f"{OUTSIDE}{owner} {embedder}"
+
+    def script(self) -> Script[None]:
+        yield Last([Statement("put_meta", (self._key, b""))])

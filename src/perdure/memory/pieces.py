@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from operator import itemgetter
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -21,14 +20,22 @@ from ..clock import moment
 from ..store.base import Floats, Row, Statement
 from . import fusion
 from .boards import Piece
-from .embedders import Embedder, embedder_in, read
-from .times import Span, spans
-
-if TYPE_CHECKING:
-    from ..engine import Engine
+from .days import Span
+from .embedders import Embedder, read
+from .times import spans
 
 _STAMP = re.compile(r"\s*[\[(]([^\])\n]{6,40})[\])]")
 """How a text begins that says itself when it was said."""
+
+
+class Said(msgspec.Struct, frozen=True):
+    """A memory before it is cut."""
+
+    text: str
+    at: int
+    """Its time, in milliseconds."""
+    names: tuple[str, ...] = ()
+    """Whom and what it is about: "prefers the aisle" of the user Alice answers a question that names Alice."""
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -50,38 +57,18 @@ class Pieces(msgspec.Struct, frozen=True):
     embedder: str = ""
 
 
-class Stored(msgspec.Struct, frozen=True, gc=False):
-    """A piece as it is read."""
-
-    id: int
-    memory: str
-    part: int
-    thread: str
-    place: int
-    length: int
-    asks: int
-    day: int
-    told: bytes
-    terms: str
-
-
-def cut(engine: Engine, text: str, at: int) -> Pieces:
-    """Prepare a text that is of a time, in milliseconds."""
-    return cut_all(embedder_in(engine), [(text, at)])[0]
-
-
-def cut_all(embedder: Embedder | None, texts: Sequence[tuple[str, int]]) -> list[Pieces]:
-    """Many texts, each with its time, which a model reads at once; or none does."""
-    found = [fusion.pieces(text, memory=0, place=0, day=_said_on(text, moment(at).date())) for text, at in texts]
+def cut_all(embedder: Embedder | None, said: Sequence[Said]) -> list[Pieces]:
+    """Many memories, which a model reads at once; or none does."""
+    found = [fusion.pieces(it.text, memory=0, place=0, day=_said_on(it), names=it.names) for it in said]
     every = [part for one in found for part, _ in one]
     vectors: Iterator[Floats | None] = iter(read(embedder, every) if embedder and every else [None] * len(every))
     named = embedder.id if embedder else ""
     return [Pieces(tuple(_part(piece, next(vectors)) for _, piece in one), named) for one in found]
 
 
-def _said_on(text: str, day: date) -> date:
+def _said_on(it: Said) -> date:
     """The day that the text begins with, if it does: who copies a conversation often leaves it there."""
-    stamp = _STAMP.match(text)
+    day, stamp = moment(it.at).date(), _STAMP.match(it.text)
     found = [it.first for it in spans(stamp[1], day) if it.fixed and it.first == it.last] if stamp else []
     return found[0] if found else day
 
@@ -110,43 +97,65 @@ def unindexed(owner: int, ids: Iterable[str]) -> list[Statement]:
     return [Statement("drop_pieces", (owner, which)) for which in ids]
 
 
-def arranged(rows: Sequence[Row], wanted: frozenset[str] | None) -> tuple[list[Piece], list[Stored]]:
-    """Pieces as they are ranked, in the order of their threads, and what is stored of each; all terms, or some.
+class Arranged(msgspec.Struct, frozen=True):
+    """Pieces as they are ranked, in the order of their threads."""
+
+    pieces: list[Piece]
+    ids: list[int]
+    """Of each of them."""
+    memories: list[str]
+    """Ids, by the numbers that the pieces have."""
+
+
+def arranged(rows: Sequence[Row], wanted: frozenset[str] | None, near: Mapping[int, float] | None = None) -> Arranged:
+    """From what is stored of them: all terms or some; and how near each is, if that is known.
 
     Parts of one memory follow each other, and so do memories whose places do.
     """
-    stored = [Stored(*row) for row in sorted(rows, key=_in_order)]
-    made: list[Piece] = []
-    numbers: dict[str, int] = {}
-    thread = place = 0
-    before: Stored | None = None
-    for it in stored:
-        if before is None or it.thread != before.thread:
+    near = near or {}
+    middle = _middle(near)
+    made, ids, numbers = list[Piece](), list[int](), dict[str, int]()
+    thread, place, before = 0, 0, ("", "", 0)
+    for row in sorted(rows, key=_in_order):
+        it, memory, _, where, at, length, asks, day, told, terms, *_ = row
+        if where != before[1] or not made:
             thread, place = thread + 1, 0
         else:
-            place += 1 if it.memory == before.memory else max(it.place - before.place, 1)
-        made.append(_ranked(it, numbers.setdefault(it.memory, len(numbers)), place, thread, wanted))
-        before = it
-    return made, stored
+            place += 1 if memory == before[0] else max(at - before[2], 1)
+        number, counts = numbers.setdefault(memory, len(numbers)), _counts(terms, wanted)
+        said = _told(told) if len(told) > 1 else ()
+        made.append(Piece(number, place, thread, counts, length, asks / 1000, _day(day), said, near.get(it, middle)))
+        ids.append(it)
+        before = (memory, where, at)
+    return Arranged(made, ids, list(numbers))
+
+
+def nearer(made: Arranged, near: Mapping[int, float]) -> Arranged:
+    """The same with how near each is, if that is known only now."""
+    middle, pairs = _middle(near), zip(made.pieces, made.ids, strict=True)
+    return msgspec.structs.replace(
+        made, pieces=[msgspec.structs.replace(piece, likeness=near.get(it, middle)) for piece, it in pairs]
+    )
+
+
+def _middle(near: Mapping[int, float]) -> float:
+    """What the model has not read yet is as near as others are: it is found by its words."""
+    return sum(near.values()) / len(near) if near else 0.0
 
 
 _in_order = itemgetter(3, 4, 1, 2)
 _day = functools.lru_cache(maxsize=4096)(date.fromordinal)
 
 
-def _ranked(it: Stored, memory: int, place: int, thread: int, wanted: frozenset[str] | None) -> Piece:
-    terms = it.terms.split()
+def _counts(terms: str, wanted: frozenset[str] | None) -> dict[str, int]:
+    """How often each comes: a Counter takes ten times as long for so few, and most have nothing that is wanted."""
+    cut = terms.split()
     if wanted is not None:
-        terms = [term for term in terms if term in wanted]
-    told = _told(it.told) if len(it.told) > 1 else ()
-    return Piece(memory, place, thread, _counted(terms), it.length, it.asks / 1000, _day(it.day), told)
-
-
-def _counted(terms: list[str]) -> dict[str, int]:
-    """A Counter, which takes ten times as long for so few."""
-    counts: dict[str, int] = {}
-    for term in terms:
-        counts[term] = counts.get(term, 0) + 1
+        cut = [*filter(wanted.__contains__, cut)]
+    counts = dict.fromkeys(cut, 1)
+    if len(counts) < len(cut):
+        for term in counts:
+            counts[term] = cut.count(term)
     return counts
 
 

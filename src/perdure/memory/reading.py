@@ -12,6 +12,7 @@ from .. import codec, objects
 from ..clock import moment
 from ..errors import MemoryNotFound
 from ..journal.fold_memories import listed as in_json
+from ..store.base import Statement
 from .found import EVER, Memory, Query
 
 if TYPE_CHECKING:
@@ -58,7 +59,8 @@ class Marks(msgspec.Struct):
     """What entries say of one memory."""
 
     supersedes: list[str] = msgspec.field(default_factory=list)
-    superseded_by: list[str] = msgspec.field(default_factory=list)
+    superseded_by: list[tuple[str, int]] = msgspec.field(default_factory=list)
+    """Each with the time from which on."""
     contradicts: list[str] = msgspec.field(default_factory=list)
     derived: list[str] = msgspec.field(default_factory=list)
     withdrawn: bool = False
@@ -129,29 +131,44 @@ def together(engine: Engine, it: Memory, reach: int) -> list[Memory]:
     return [one for one in made(engine, engine.store.read("memories_together", where)) if one.id != it.id]
 
 
-def made(engine: Engine, rows: Sequence[Row]) -> list[Memory]:
-    """Memories from rows of the view, in their order."""
+def passing(engine: Engine, ids: Sequence[str], filters: tuple[Any, ...], most: int = EVER) -> list[Memory]:
+    """The first of some that pass a filter, in the order of the ids: what they are about, and what `filter_of` says."""
+    place, wanted = {which: at for at, which in enumerate(ids)}, in_json(ids)
+    rows, marks = engine.store.read_all(
+        [
+            Statement("memories_passing", (engine.stream, wanted, *filters)),
+            Statement("standing_of", (engine.stream, wanted)),
+        ]
+    )
+    return made(engine, sorted(rows, key=lambda row: place[row[0]])[:most], marks)
+
+
+def made(engine: Engine, rows: Sequence[Row], said: Sequence[Row] | None = None) -> list[Memory]:
+    """Memories from rows of the view, in their order; with what is said of them, if that was read already."""
     kept = [Kept(*row) for row in rows]
-    marks = marks_of(engine, [it.id for it in kept])
+    marks = marks_of(engine, [it.id for it in kept], said)
     large = [objects.reference(it.text) for it in kept if objects.reference(it.text)]
     texts = objects.fetch_many(engine.store, large) if large else {}
     return [_made(engine, it, marks.get(it.id) or Marks(), texts) for it in kept]
 
 
-def marks_between(engine: Engine, ids: Sequence[str]) -> list[Row]:
+def marks_between(engine: Engine, ids: Sequence[str], query: str = "marks_of") -> list[Row]:
     """What is said of memories and what they say of others, as the view has it."""
-    rows = [row for part in _parts(ids) for row in engine.store.read("marks_of", (engine.stream, in_json(part)))]
+    rows = [row for part in _parts(ids) for row in engine.store.read(query, (engine.stream, in_json(part)))]
     return list(dict.fromkeys(tuple(row) for row in rows))
 
 
-def marks_of(engine: Engine, ids: Sequence[str]) -> dict[str, Marks]:
+def marks_of(engine: Engine, ids: Sequence[str], said: Sequence[Row] | None = None) -> dict[str, Marks]:
     """What is said of memories, by id."""
     found: dict[str, Marks] = {}
     against: list[tuple[str, str]] = []
-    for which, what, other, *_ in marks_between(engine, ids):
+    rows = marks_between(engine, ids, "standing_of") if said is None else said
+    # What has taken the place of one and was forgotten has no name any more, also where others still say it.
+    gone = {(row[0], *row[3:5]) for row in rows if row[1] == "superseded" and not row[2]}
+    for which, what, other, *when in rows:
         one = found.setdefault(which, Marks())
-        if what == "superseded":
-            one.superseded_by.append(other)
+        if what == "superseded" and (not other or (which, *when[:2]) not in gone):
+            one.superseded_by.append((other, when[1]))
             found.setdefault(other, Marks()).supersedes.append(which)
         elif what == "derived":
             one.derived.append(other)
@@ -159,7 +176,7 @@ def marks_of(engine: Engine, ids: Sequence[str]) -> dict[str, Marks]:
             one.withdrawn = True
         elif what == "contradicts":
             against.append((which, other))
-    ended = _ended(engine, [other for pair in against for other in pair])
+    ended = _ended(engine, list(dict.fromkeys(other for pair in against for other in pair)))
     for which, other in against:
         if not ended & {which, other}:
             found[which].contradicts.append(other)
@@ -186,13 +203,13 @@ def _made(engine: Engine, it: Kept, marks: Marks, texts: Mapping[bytes, bytes]) 
         trust=it.trust,
         importance=it.importance,
         valid_from=moment(it.valid_from),
-        valid_to=_moment(it.valid_to) or (_moment(it.replaced) if not marks.withdrawn else None),
+        valid_to=_moment(_ends(it, marks)),
         recorded=moment(it.recorded),
         expires=_moment(it.expires),
         ended=_moment(it.ended),
         meta=objects.unpack(engine.store, it.meta) if it.meta else {},
         supersedes=tuple(marks.supersedes),
-        superseded_by=next(iter(marks.superseded_by), "") if it.ended else "",
+        superseded_by=_replaced_by(it, marks),
         contradicts=tuple(marks.contradicts),
         derived_from=tuple(marks.derived),
         withdrawn=marks.withdrawn,
@@ -206,6 +223,18 @@ def _made(engine: Engine, it: Kept, marks: Marks, texts: Mapping[bytes, bytes]) 
         place=it.place,
         entry=(it.stream, it.seq),
     )
+
+
+def _replaced_by(it: Kept, marks: Marks) -> str:
+    """What holds since it does not; the newest to say so, as others that did may have been withdrawn."""
+    names = [other for other, valid in marks.superseded_by if valid == it.replaced]
+    return names[-1] if names and it.ended else ""
+
+
+def _ends(it: Kept, marks: Marks) -> int:
+    """When it does not hold any more: as was said, or since something has taken its place before."""
+    ends = [at for at in (it.valid_to, 0 if marks.withdrawn else it.replaced) if at]
+    return min(ends, default=0)
 
 
 def _moment(milliseconds: int) -> datetime | None:

@@ -18,7 +18,7 @@ from ..errors import PerdureError
 from ..failpoints import Site
 from ..run.requests import Protocol, Read
 from ..store.base import Last, Script, Statement, Unit
-from . import pieces
+from . import outside, pieces
 from .embedders import Embedder, embedder_in, table
 from .fusion import MEANING, MEANING_OF_TABLE
 from .reading import by_id
@@ -82,9 +82,16 @@ def _reembed(engine: Engine, progress: Progress) -> Reembedded:
         return Reembedded("", read, _total(engine))
     while engine.store.submit(_Write([Statement("drop_other_vectors", (engine.stream, embedder.id, 1000))])):
         pass
+    outside.let_go_of_others(engine, embedder.id)
     indexed = engine.store.submit(_Index(embedder))
     engine.place.vectors[engine.stream, "reader", embedder.id] = _State()
     return Reembedded(embedder.id, read, _total(engine), indexed)
+
+
+def others(engine: Engine, embedder: Embedder) -> dict[str, int]:
+    """What other models have made, which `reembed` drops: how many vectors, by their ids."""
+    rows = engine.store.read("vectors_by_model", (engine.stream,))
+    return {str(which): int(count) for which, count in rows if which != embedder.id}
 
 
 class _State:
@@ -158,11 +165,14 @@ def _total(engine: Engine) -> int:
 
 def _write(engine: Engine, embedder: Embedder | None, ids: Sequence[str]) -> int:
     there = by_id(engine, ids)
-    texts = [(it.text, round(it.valid_from.timestamp() * 1000)) for it in there.values()]
-    cuts = zip(there.values(), pieces.cut_all(embedder, texts), strict=True)
+    cuts = zip(there.values(), pieces.cut_all(embedder, [_said(it) for it in there.values()]), strict=True)
     puts = [put for it, cut in cuts for put in _puts(engine, it, cut)]
     engine.store.submit(_Write(puts))
     return len(there)
+
+
+def _said(it: Memory) -> pieces.Said:
+    return pieces.Said(it.text, round(it.valid_from.timestamp() * 1000), (it.about, it.user, *it.tags))
 
 
 def _puts(engine: Engine, it: Memory, cut: pieces.Pieces) -> list[Statement]:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 ALL = "*"
 """The rule for every kind that has none of its own."""
+LET_GO = "not kept by the rules"
+"""Why a memory was erased that is in an archive."""
 Tell = Callable[[str, int, int], None]
 
 
@@ -105,7 +107,7 @@ def let_go(engine: Engine, folder: str, tell: Tell) -> tuple[int, tuple[str, ...
     for batch, archived in [*_batches(found.expired, archived=False), *_batches(found.old, archived=True)]:
         if archived:
             files.append(put_away(folder, made_from(engine, batch)))
-        reason = "not kept by the rules" if archived else "its time has run out"
+        reason = LET_GO if archived else "its time has run out"
         drive_sync(engine.store, forget_some(engine, [it.id for it in batch], reason))
         done += len(batch)
         tell("old memories", done, found.count)

@@ -6,7 +6,8 @@ another source has said as well is kept once more, as that one's.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Container, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,6 +17,7 @@ from .. import state
 from ..answers import whoever
 from ..failpoints import Site
 from ..journal.memories import Keep, Told
+from ..memory_records import Bridged
 from ..run.requests import Protocol, Read
 from .found import Memory, Query
 from .given import Wish
@@ -78,6 +80,12 @@ def rollback(engine: Engine, bad: Bad, reason: str, by: str | None) -> Protocol[
     return planned.report
 
 
+def preview(engine: Engine, bad: Bad) -> RolledBack:
+    """What it would do now; what would be kept anew has no ids yet."""
+    planned = _planned(engine, bad, "", "")
+    return RolledBack() if planned is None else msgspec.structs.replace(planned.report, kept=())
+
+
 class _Plan(msgspec.Struct, frozen=True):
     record: r.MemoryWithdrawn
     keeps: tuple[Keep, ...]
@@ -99,12 +107,31 @@ def _planned(engine: Engine, bad: Bad, reason: str, by: str) -> _Plan | None:
     replaced = [row[0] for row in marks if row[1] == "superseded" and row[2] in going and row[0] not in going]
     touched = dict.fromkeys([*replaced, *(row[0] for row in seen if row[0] not in going)])
     why = reason or _in_words(bad)
-    record = r.MemoryWithdrawn(engine.stream, (*going, *aliases), why, by, tuple(touched))
+    bridged = tuple(_bridges(marks, going))
+    record = r.MemoryWithdrawn(engine.stream, (*going, *aliases), why, by, tuple(touched), bridged)
     keeps = asked(engine, [_as_said_by(going[which], row) for which, row in again.items()])
     fresh = tuple(msgspec.structs.replace(it, compares=False) for it in keeps)
     names = tuple(it.id for it in derived if it.id not in {one.id for one in own})
-    report = RolledBack(tuple(going), names, tuple(replaced), tuple(it.kept.id for it in fresh))
+    over = {one.id for one in bridged if one.valid <= engine.store.clock.wall_ms()}
+    restored = tuple(it for it in replaced if it not in over)
+    report = RolledBack(tuple(going), names, restored, tuple(it.kept.id for it in fresh))
     return _Plan(record, fresh, report)
+
+
+def _bridges(marks: Sequence[Mark], going: Container[str]) -> Iterator[Bridged]:
+    """Where one goes that was replaced, and what had replaced it was too, the next ones meet: both do not count."""
+    after = defaultdict[str, list[tuple[str, int]]](list)
+    for which, what, other, _, valid, *_ in marks:
+        if what == "superseded" and other:
+            after[which].append((other, valid))
+    for which, what, other, *_ in marks:
+        if what == "superseded" and other in going and which not in going:
+            todo, seen = [other], {other}
+            while todo:
+                beyond = [it for it in after[todo.pop()] if it[0] not in seen]
+                seen.update(it for it, _ in beyond)
+                todo += [it for it, _ in beyond if it in going]
+                yield from (Bridged(which, it, valid) for it, valid in beyond if it not in going)
 
 
 def _from(engine: Engine, bad: Bad) -> list[Memory]:

@@ -1,79 +1,92 @@
-"""What people mean by "last Tuesday", "in May" or "two weeks ago": days, as seen from a given one.
+"""What people mean by "last Tuesday", "before October" or "from May 1 to May 10": days, as seen from a given one.
 
     >>> from datetime import date
-    >>> for found in spans("What did I say last Tuesday about the trip in May?", date(2026, 11, 16)):
+    >>> for found in spans("What did I say last Tuesday about the trip in early May?", date(2026, 11, 16)):
     ...     print(found.text, found.first, found.last)
     last Tuesday 2026-11-10 2026-11-10
-    in May 2026-05-01 2026-05-31
+    in early May 2026-05-01 2026-05-10
 
 A question is read from the day on which it is asked, a memory from its own day: "yesterday" in a memory of the 8th of
 May is the 7th. A month or a day without a year is meant in any year (`yearly`). English, and dates in figures.
+
+First the days are read that a text names (`days.py`). Then what stands before and between them says more: a part of
+them, from one to another, and what is open at one end. Each of these looks at what the one before it has made, so that
+"since the end of May" and "between early June and last week" need no rules of their own.
 """
 
 from __future__ import annotations
 
-import calendar
 import re
 from collections.abc import Callable, Iterable
 from datetime import date, timedelta
 
 import msgspec
 
-_MONTHS = {name.casefold(): n for n, name in enumerate(calendar.month_name) if n}
-_MONTHS |= {name[:3]: n for name, n in _MONTHS.items()} | {"sept": 9}
-_DAYS = {name.casefold(): n for n, name in enumerate(calendar.day_name)}
-_SEASONS = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12}
-_NUMBERS = {w: n for n, w in enumerate("zero one two three four five six seven eight nine ten eleven twelve".split())}
-_NUMBERS |= {"a": 1, "an": 1, "couple": 2, "few": 3, "several": 4}
-_UNITS = {"day": 1, "week": 7, "month": 30, "year": 365}
+from .days import NUMBER, UNITS, WEEKDAYS, Hit, Span, compiled, hits, months_from, moved, number_of
 
-_SLACK = {"day": 0, "week": 1, "month": 7, "year": 90}
-""""Two months ago" is not meant to the day: this much on either side."""
+_DAY = timedelta(1)
+_YEAR = timedelta(364)
+"""From its first day to its last."""
 
-_month = "|".join(sorted(_MONTHS, key=len, reverse=True))
-_clear_month = "|".join(sorted(_MONTHS.keys() - {"may", "mar", "march"}, key=len, reverse=True))
-_day = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?"
-_year = r"(?P<year>(?:19|20)\d\d)"
-_weekday = "|".join(_DAYS)
-_season = "|".join(_SEASONS)
-_number = r"(?P<number>\d{1,3}|" + "|".join(_NUMBERS) + r")(?: of)?"
-_unit = r"(?P<unit>day|week|month|year)s?"
+_THIRDS = {"early": 1, "beginning": 1, "start": 1, "mid": 2, "middle": 2, "late": 3, "end": 3}
+_SHARES = {"half": 2, "third": 3, "quarter": 4}
+_NTH = {"first": 1, "second": 2, "third": 3, "fourth": 4, "1st": 1, "2nd": 2, "3rd": 3, "4th": 4, "last": 0}
+_FEW = 3
+_BESIDE = 2.0
+"""Within so many days what is told outside of a time fits half as well."""
+
+_PLANNED = timedelta(60)
+"""Who says "before Christmas" in November means the next one, and in May the last."""
+
+_REACH = 40
+"""So many characters before a time are looked at."""
 
 
-class Span(msgspec.Struct, frozen=True):
-    """Some days that a text speaks of, both ends included."""
+def _before_it(pattern: str) -> str:
+    """What stands just before a time."""
+    return rf"(?<![\w-])(?:{pattern})(?: the)?\s*$".replace(" ", r"\s+")
 
-    first: date
-    last: date
-    text: str
-    yearly: bool = False
-    """No year was said: the same days of any other year are meant as well."""
-    fixed: bool = False
-    """The calendar names it ("8 May 2023"), whatever day it is read on; "yesterday" it does not."""
 
-    def __str__(self) -> str:
-        return str(self.first) if self.first == self.last else f"{self.first} to {self.last}"
+_FROM, _BETWEEN = _before_it("from|between"), _before_it("between")
+_TO = r"\s*(?:[-–—]|\b(?:to|through|until|till)\b)\s*(?:the\s+)?"
+_AND = r"\s+and\s+(?:the\s+)?"
+_OF = r"\s+(?:of\s+)?"
+_TILL = "before|prior to|until|till|up to|by"
+_BOUND = _before_it(f"{_TILL}|since|after")
+_AND_BOUND = rf"\s*,?\s*(?:(?:and|but)\s+)?(?:{_TILL}|since|after)(?:\s+the)?\s+".replace(" ", r"\s+")
+_AND_IN = r"\s+(?:and|or)\s+(?:(?:in|on)\s+)?(?:the\s+)?"
+_AGO = ("ago", "back", "earlier")
+_ON = r"\s+on(?:wards?)?(?=\s*(?:[.,;:!?)]|$))"
+_PLAIN = _before_it("in|on|at|during|of|by|around|from|over|throughout|that|within")
+_HYPHEN = r"(?:(?<=\bmid)|(?<=\bearly)|(?<=\blate))-(?=\w)"
+_DASH = r"(?<=\d)-(?=[a-z]{3})"
 
 
 def spans(text: str, today: date) -> list[Span]:
-    """The times that a text speaks of, in its order, read on the day `today`."""
-    found: list[tuple[int, Span]] = []
-    free = text
-    for pattern, reader in _RULES:
-        for match in pattern.finditer(free):
-            span = _read(reader, match, today)
-            if span is not None:
-                found.append((match.start(), span))
-                # What one rule has read is nothing for the next: "May 8" is not May as well.
-                free = free[: match.start()] + " " * len(match.group()) + free[match.end() :]
-    return [span for _, span in sorted(found, key=lambda pair: pair[0])]
+    """The times that a text asks for, in its order, read on the day `today`."""
+    return asked(text, today)[0]
+
+
+def asked(text: str, today: date) -> tuple[list[Span], str]:
+    """The same, and what of the text is left without their words."""
+    found = _of_one_time(_built(text, today), text)
+    found, rest = [_led(_open(hit, text, today), text) for hit in found], text
+    for hit in found:
+        rest = rest[: hit.start] + " " * (hit.end - hit.start) + rest[hit.end :]
+    return [_worded(hit, text) for hit in _met(found)], rest
+
+
+def told(text: str, today: date) -> list[Span]:
+    """The times that a text tells of: who says "before October" tells of October, and not of all that was before."""
+    return [_worded(_led(hit, text), text) for hit in _built(text, today)]
 
 
 def closeness(asked: Iterable[Span], day: date, told: Iterable[Span] = (), *, late: float = 10.0) -> float:
     """How well a memory of a day, which tells of some others, fits the times asked for: 0 to 1.
 
     People tell of things after they happened, so that a memory from soon after fits too, less by half every `late`
-    days. What a memory says of its time itself counts in full, unless it says so much that it says nothing.
+    days; if the end was said, as little as what came before. What a memory says of its time itself counts in full,
+    unless it says so much that it says nothing.
     """
     told = [span for span in told if (span.last - span.first).days <= 62]
     best = 0.0
@@ -87,8 +100,8 @@ def _near(span: Span, day: date, late: float) -> float:
     if moved.first <= day <= moved.last:
         return 1.0
     if day > moved.last:
-        return float(0.5 ** ((day - moved.last).days / late))
-    return float(0.5 ** ((moved.first - day).days / 2.0))
+        return float(0.5 ** ((day - moved.last).days / (_BESIDE if span.bounded else late)))
+    return float(0.5 ** ((moved.first - day).days / _BESIDE))
 
 
 def _overlap(span: Span, told: Span) -> float:
@@ -97,167 +110,287 @@ def _overlap(span: Span, told: Span) -> float:
 
 
 def _in_year(span: Span, year: int) -> Span:
-    if not span.yearly or span.first.year == year:
-        return span
-    first = _safe(year, span.first.month, span.first.day)
-    return Span(first, first + (span.last - span.first), span.text, True, span.fixed)
+    return moved(span, year) if span.yearly and span.first.year != year else span
 
 
-def _read(reader: Callable[[re.Match[str], date], Span | None], match: re.Match[str], today: date) -> Span | None:
+def _built(text: str, today: date) -> list[Hit]:
+    """What is closed at both ends. `Mid-June` is two words for all that follows, and `1-June` two times."""
+    plain = compiled(_DASH).sub("–", compiled(_HYPHEN).sub(" ", text)) if "-" in text else text
+    found = _dated(hits(plain, today), plain)
+    return _joined([_part(hit, plain, today) for hit in found], plain) if found else []
+
+
+def _worded(hit: Hit, text: str) -> Span:
+    """With the words that it was read from."""
+    return msgspec.structs.replace(hit.span, text=text[hit.start : hit.end].strip())
+
+
+def _led(hit: Hit, text: str) -> Hit:
+    """With what leads to it."""
+    return Hit(_start(hit, compiled(_PLAIN).search(_before(hit, text)), text), hit.end, hit.span)
+
+
+def _before(hit: Hit, text: str) -> str:
+    return text[max(hit.start - _REACH, 0) : hit.start]
+
+
+def _start(hit: Hit, match: re.Match[str] | None, text: str) -> int:
+    return max(hit.start - _REACH, 0) + match.start() if match else hit.start
+
+
+_Maker = Callable[[re.Match[str], Span, date], Span | None]
+
+
+def _made(makers: Iterable[tuple[str, _Maker]], hit: Hit, text: str, today: date) -> Hit:
+    """What the first of some makers makes of a time, by what stands before it."""
+    before = _before(hit, text)
+    for pattern, maker in makers:
+        match = compiled(pattern).search(before)
+        span = _safely(maker, match, hit.span, today) if match else None
+        if span is not None:
+            return Hit(_start(hit, match, text), hit.end, span)
+    return hit
+
+
+def _safely(maker: _Maker, match: re.Match[str], span: Span, today: date) -> Span | None:
     try:
-        return reader(match, today)
+        return maker(match, span, today)
     except (ValueError, OverflowError):
-        return None  # the 31st of June, or a day before the calendar begins: no time at all
+        return None  # beyond the calendar
 
 
-def _safe(year: int, month: int, day: int) -> date:
-    return date(year, month, min(day, calendar.monthrange(year, month)[1]))
+def _part(hit: Hit, text: str, today: date) -> Hit:
+    return _made(_PARTS, hit, text, today)
 
 
-def _span(
-    match: re.Match[str], first: date, last: date | None = None, *, yearly: bool = False, fixed: bool = False
-) -> Span:
-    return Span(first, last or first, match.group().strip(), yearly, fixed)
+def _third(match: re.Match[str], span: Span, today: date) -> Span | None:
+    """Early May, the end of last year. Late on Tuesday is Tuesday."""
+    return _share(span, _THIRDS[match[1].split()[0].casefold()], 3) if (span.last - span.first).days > 4 else None
 
 
-def _of_month(match: re.Match[str], year: int, month: int, *, yearly: bool = False, fixed: bool = False) -> Span:
-    last = date(year, month, calendar.monthrange(year, month)[1])
-    return _span(match, date(year, month, 1), last, yearly=yearly, fixed=fixed)
+def _share(span: Span, which: int, of: int) -> Span:
+    """One of some equal parts: in months if these are whole, otherwise in days, of which the last has the rest."""
+    first, end = span.first, span.last + _DAY
+    months = (end.year - first.year) * 12 + end.month - first.month if first.day == end.day == 1 else 0
+    if months and months % of == 0:
+        step = months // of
+        return _cut(span, months_from(first, step * (which - 1)), months_from(first, step * which) - _DAY)
+    days = (end - first).days // of * _DAY
+    return _cut(span, first + (which - 1) * days, span.last if which == of else first + which * days - _DAY)
 
 
-def _figures(match: re.Match[str], today: date) -> Span:
-    return _span(match, date(int(match["year"]), int(match["month"]), int(match["day"])), fixed=True)
+def _cut(span: Span, first: date, last: date) -> Span:
+    return msgspec.structs.replace(span, first=first, last=last)
 
 
-def _named(match: re.Match[str], today: date) -> Span:
-    """8 May 2023, May 8, May 2023, in May."""
-    parts = match.groupdict()
-    month, day, year = _MONTHS[match["month"].casefold()], parts.get("day"), parts.get("year")
-    known = int(year) if year else today.year - (month > today.month)
-    if day:
-        return _span(match, date(known, month, int(day)), yearly=not year, fixed=True)
-    return _of_month(match, known, month, yearly=not year, fixed=True)
+def _numbered(match: re.Match[str], span: Span, today: date) -> Span | None:
+    """The first week of June, the last Monday in May, the second half of 2025."""
+    which, what = _NTH[match[1].casefold()], match[2].casefold()
+    if what in _SHARES:
+        return _share(span, which or _SHARES[what], _SHARES[what]) if which <= _SHARES[what] else None
+    length = {"week": 7, "weekend": 2}.get(what, 1) * _DAY
+    stride, first, last = 7 * _DAY, span.first, span.last - length + _DAY
+    if what == "day":
+        stride = _DAY
+    elif what != "week":
+        wanted = 5 if what == "weekend" else WEEKDAYS[what]
+        first += (wanted - first.weekday()) % 7 * _DAY
+        last = span.last - (span.last.weekday() - wanted) % 7 * _DAY
+        span = msgspec.structs.replace(span, yearly=False)  # another day in each year
+    start = first + (which - 1) * stride if which else last
+    fits = span.first <= start <= span.last and span.last - span.first >= length
+    return _cut(span, start, start + length - _DAY) if fits else None
 
 
-def _whole_year(match: re.Match[str], today: date) -> Span:
-    return _span(match, date(int(match["year"]), 1, 1), date(int(match["year"]), 12, 31), fixed=True)
-
-
-def _near_day(match: re.Match[str], today: date) -> Span:
-    away = {"the day before yesterday": -2, "yesterday": -1, "last night": -1, "tomorrow": 1}
-    day = today + timedelta(away.get(" ".join(match.group().casefold().split()), 0))
-    return _span(match, day)
-
-
-def _ago(match: re.Match[str], today: date) -> Span:
-    """Two weeks ago, in three days."""
-    number, unit = _count(match["number"]), match["unit"].casefold()
-    sign = -1 if match["ago"] else 1
-    # People who say "a few" are less exact than people who say "two".
-    slack = _SLACK[unit] * 2 if match["number"].casefold() in {"few", "several", "couple"} else _SLACK[unit]
-    day = today + timedelta(sign * number * _UNITS[unit])
-    return _span(match, day - timedelta(slack), day + timedelta(slack))
-
-
-def _count(text: str) -> int:
-    return int(text) if text.isdigit() else _NUMBERS[text.casefold()]
-
-
-def _weekday_of(match: re.Match[str], today: date) -> Span:
-    """Last Tuesday, on Tuesday: the latest one before today. Next Tuesday: the first one after it."""
-    wanted = _DAYS[match["weekday"].casefold()]
-    if (match["which"] or "").casefold() == "next":
-        return _span(match, today + timedelta((wanted - today.weekday() - 1) % 7 + 1))
-    return _span(match, today - timedelta((today.weekday() - wanted - 1) % 7 + 1))
-
-
-def _unit_of(match: re.Match[str], today: date) -> Span:
-    """Last week, this month, next year: by the calendar, weeks from Monday."""
-    step = {"last": -1, "past": -1, "previous": -1, "this": 0, "next": 1}[match["which"].casefold()]
-    unit = match["unit"].casefold()
-    if unit == "week":
-        first = today - timedelta(today.weekday()) + timedelta(7 * step)
-        return _span(match, first, first + timedelta(6))
-    if unit == "weekend":
-        first = today - timedelta(today.weekday()) + timedelta(5 + 7 * step)
-        return _span(match, first, first + timedelta(1))
-    if unit == "month":
-        months = today.year * 12 + today.month - 1 + step
-        return _of_month(match, months // 12, months % 12 + 1)
-    year = today.year + step
-    return _span(match, date(year, 1, 1), date(year, 12, 31))
-
-
-def _season_of(match: re.Match[str], today: date) -> Span:
-    """Last summer, in winter 2023: three months, as the northern half of the world has them."""
-    which, month = (match["which"] or "").casefold(), _SEASONS[match["season"].casefold()]
-    year = int(match["year"]) if match["year"] else today.year
-    if not match["year"] and which in {"last", ""} and date(year, month, 1) > today:
-        year -= 1
-    if which == "last" and date(year, month, 1) <= today < date(year, month, 1) + timedelta(92):
-        year -= 1
-    if which == "next" and date(year, month, 1) <= today:
-        year += 1
-    last = year * 12 + month + 1
-    end = date(last // 12, last % 12 + 1, calendar.monthrange(last // 12, last % 12 + 1)[1])
-    named = bool(match["year"])
-    return _span(match, date(year, month, 1), end, yearly=not named and not which, fixed=named)
-
-
-def _month_of(match: re.Match[str], today: date) -> Span:
-    """Last May, next June."""
-    month, step = _MONTHS[match["month"].casefold()], match["which"].casefold()
-    year = today.year
-    if step == "last" and month >= today.month:
-        year -= 1
-    elif step == "next" and month <= today.month:
-        year += 1
-    return _of_month(match, year, month)
-
-
-def _before(match: re.Match[str], today: date) -> Span | None:
-    """The week before 9 June 2023, two days after 3 May."""
-    anchors = spans(match["anchor"], today)
-    if not anchors:
+def _so_far(match: re.Match[str], span: Span, today: date) -> Span | None:
+    """Earlier this week, later this year."""
+    if not span.first <= today <= span.last:
         return None
-    number = _count(match["number"]) if match["number"] else 1
-    reach = _UNITS.get(match["what"].casefold(), 7)  # the weekend or the Friday before: within the week before
-    if match["side"].casefold() == "before":
-        return _span(match, anchors[0].first - timedelta(number * reach), anchors[0].first - timedelta(1), fixed=True)
-    return _span(match, anchors[0].last + timedelta(1), anchors[0].last + timedelta(number * reach), fixed=True)
+    return _cut(span, span.first, today) if match[1].casefold() == "earlier" else _cut(span, today, span.last)
 
 
-def _rule(pattern: str) -> re.Pattern[str]:
-    return re.compile(r"(?<![\w-])" + pattern.replace(" ", r"\s+") + r"(?![\w])", re.IGNORECASE)
+def _beside(match: re.Match[str], span: Span, today: date) -> Span:
+    """The week before 9 June 2023, two days after last Monday."""
+    number, what, many, side = match.groups()
+    count = max(number_of(number), 1) if number else _FEW if many else 1
+    # The weekend or the Friday before is within the week before.
+    reach = count * UNITS.get(what.casefold(), 7) * _DAY
+    first, last = (
+        (span.first - reach, span.first - _DAY)
+        if side.casefold() == "before"
+        else (span.last + _DAY, span.last + reach)
+    )
+    if what.casefold() == "day" and (number or not many):
+        return _cut(span, first, first) if first < span.first else _cut(span, last, last)
+    return _cut(span, first, last)
 
 
-_th = r"(?:st|nd|rd|th)?"
-_comma = r",?\s*"
-_dated = rf"(?:\d{{1,2}}{_th}\s+(?:of\s+)?(?:{_month})|(?:{_month})\s+\d{{1,2}}{_th})(?:,?\s*(?:19|20)\d\d)?"
-_in = r"(?:in|during|since|until|till|of|by|around|early|late|mid|before|after|from|throughout)"
-_counted = rf"(?:(?P<number>\d+|{'|'.join(_NUMBERS)}) )?(?P<what>day|week|weekend|month|{_weekday})s?"
-_nearby = r"the day before yesterday|yesterday|today|tonight|last night|this (?:morning|afternoon|evening)|tomorrow"
-_when = r"(?:(?P<which>last|this|next)|in|during|that|over)(?: the)?"
-
-_Reader = Callable[[re.Match[str], date], Span | None]
-_RULES: tuple[tuple[re.Pattern[str], _Reader], ...] = (
-    (_rule(rf"(?:the )?{_counted} (?P<side>before|after) (?P<anchor>{_dated})"), _before),
-    (_rule(r"(?P<year>(?:19|20)\d\d)-(?P<month>\d\d)-(?P<day>\d\d)(?:T[\d:.]+Z?)?"), _figures),
-    (_rule(rf"(?:on )?(?:the )?{_day} (?:of )?(?P<month>{_month})\.?{_comma}{_year}"), _named),
-    (_rule(rf"(?:on )?(?P<month>{_month})\.? {_day}{_comma}{_year}"), _named),
-    (_rule(rf"(?:on )?(?:the )?{_day} (?:of )?(?P<month>{_month})"), _named),
-    (_rule(rf"(?:on )?(?P<month>{_month})\.? {_day}"), _named),
-    (_rule(rf"(?:{_in} )?(?P<month>{_month})\.?{_comma}(?:of )?{_year}"), _named),
-    (_rule(rf"(?P<which>last|next) (?P<month>{_month})"), _month_of),
-    (_rule(rf"{_when} (?P<season>{_season})(?: {_year})?"), _season_of),
-    (_rule(rf"(?P<which>(?!))?(?P<season>{_season}) (?:of )?{_year}"), _season_of),
-    (_rule(rf"(?:{_nearby})"), _near_day),
-    (_rule(rf"{_number} {_unit} (?P<ago>ago|back|earlier)"), _ago),
-    (_rule(rf"(?P<ago>(?!))?in {_number} {_unit}"), _ago),
-    (_rule(rf"(?P<which>last|past|this|next|on|previous) (?P<weekday>{_weekday})"), _weekday_of),
-    (_rule(r"(?:the )?(?P<which>last|past|previous|this|next) (?P<unit>weekend|week|month|year)"), _unit_of),
-    (_rule(rf"{_in} (?P<month>{_month})"), _named),
-    (_rule(rf"(?P<month>{_clear_month})"), _named),
-    (_rule(_year), _whole_year),
+_nth = "|".join(_NTH)
+_what = "|".join([*_SHARES, "day", "weekend", "week", *WEEKDAYS])
+_PARTS: tuple[tuple[str, _Maker], ...] = (
+    (_before_it(rf"({_nth}) ({_what}) (?:of|in)"), _numbered),
+    (_before_it(r"(early|mid|late|(?:beginning|start|middle|end) of)(?: in)?"), _third),
+    (_before_it(r"(earlier|later)(?: in)?"), _so_far),
+    (_before_it(rf"(?:{NUMBER} )?(day|weekend|week|month|{'|'.join(WEEKDAYS)})(s?) (before|after)"), _beside),
 )
-"""From the most to the least particular."""
+
+
+def _joined(found: list[Hit], text: str) -> list[Hit]:
+    """From one time to another is one."""
+    made: list[Hit] = []
+    for hit in found:
+        if made and made[-1].end > hit.start:
+            made.pop()  # "the last weekend before May 3" is not last weekend
+        both = _join(made[-1], hit, text) if made else None
+        made[-1:] = [both] if both else [*made[-1:], hit]
+    return made
+
+
+def _join(one: Hit, other: Hit, text: str) -> Hit | None:
+    between, before = text[one.end : other.start], _before(one, text)
+    if not compiled(_TO).fullmatch(between) and not (
+        compiled(_AND).fullmatch(between) and compiled(_BETWEEN).search(before)
+    ):
+        return None
+    try:
+        first, last = _of_one_year(one.span, other.span)
+    except ValueError:
+        return None
+    if last.last < first.first:
+        return None
+    span = Span(first.first, last.last, "", first.yearly and last.yearly, first.fixed and last.fixed, True)
+    return Hit(_start(one, compiled(_FROM).search(before), text), other.end, span)
+
+
+def _of_one_year(first: Span, last: Span) -> tuple[Span, Span]:
+    """The year that only one of them has is that of both; the end is not before the beginning."""
+    if first.yearly and not last.yearly:
+        year = last.last.year
+        return moved(first, year if moved(first, year).first <= last.last else year - 1), last
+    if last.yearly:
+        year = first.first.year
+        last = moved(last, year if moved(last, year).last >= first.first else year + 1)
+    return first, last
+
+
+def _dated(found: list[Hit], text: str) -> list[Hit]:
+    """In May of last year, at Christmas this year: days without a year have that of the year behind them."""
+    made: list[Hit] = []
+    for hit in found:
+        one, year = made[-1] if made else None, hit.span.last - hit.span.first >= _YEAR
+        beside = one is not None and one.span.yearly and compiled(_OF).fullmatch(text[one.end : hit.start])
+        both = _meet(one, hit) if one is not None and beside and year else None
+        made[-1:] = [both] if both else [*made[-1:], hit]
+    return made
+
+
+def _of_one_time(found: list[Hit], text: str) -> list[Hit]:
+    """After May 1 and before May 11, 2026, in May and in June 2025: the year that only one has is that of both."""
+    made = found[:1]
+    for hit in found[1:]:
+        one, bound = made[-1], compiled(_BOUND).search(_before(made[-1], text))
+        glue = compiled(_AND_BOUND if bound else _AND_IN).fullmatch(text[one.end : hit.start])
+        if glue and one.span.yearly != hit.span.yearly and _in_a_year(one.span) and _in_a_year(hit.span):
+            made[-1], hit = _of_that_year(one, hit, bound is not None and bool(compiled(_TILL).match(bound[0])))
+        made.append(hit)
+    return made
+
+
+def _in_a_year(span: Span) -> bool:
+    """Whether it is a part of one, which the calendar names."""
+    return span.fixed and span.last - span.first < _YEAR
+
+
+def _of_that_year(one: Hit, other: Hit, later: bool) -> tuple[Hit, Hit]:
+    try:
+        first, last = _of_one_year(other.span, one.span) if later else _of_one_year(one.span, other.span)
+    except (ValueError, OverflowError):
+        return one, other
+    first, last = msgspec.structs.replace(first, yearly=False), msgspec.structs.replace(last, yearly=False)
+    mine, its = (last, first) if later else (first, last)
+    return Hit(one.start, one.end, mine), Hit(other.start, other.end, its)
+
+
+def _met(found: list[Hit]) -> list[Hit]:
+    """Of times that overlap, what is in all of them; the shortest first: this year is met by May and by June."""
+    made: list[Hit] = []
+    for hit in sorted(found, key=lambda it: it.span.last - it.span.first):
+        both = [_meet(it, hit) for it in made]
+        made = [new or old for new, old in zip(both, made, strict=True)] if any(both) else [*made, hit]
+    return sorted(made, key=lambda it: it.start)
+
+
+def _meet(one: Hit, other: Hit) -> Hit | None:
+    try:
+        span = _both(one.span, other.span)
+    except (ValueError, OverflowError):
+        return None  # beyond the calendar
+    return Hit(min(one.start, other.start), max(one.end, other.end), span) if span else None
+
+
+def _both(one: Span, other: Span) -> Span | None:
+    """What is in one time and in another; of what comes every year, the one that begins within the other."""
+    if other.yearly and not one.yearly:
+        one, other = other, one
+    if one.yearly and not other.yearly:
+        if other.last - other.first > _YEAR + _DAY:
+            return one  # in May, since 2020: of more years than one
+        one = msgspec.structs.replace(_latest(one, other.last), yearly=False)
+        if other.first <= one.first:
+            return one  # winter of last year goes on in this one
+    first, last = max(one.first, other.first), min(one.last, other.last)
+    bounded = any(it.bounded for it in (one, other) if it.last == last)
+    return msgspec.structs.replace(one, first=first, last=last, bounded=bounded) if first <= last else None
+
+
+def _open(hit: Hit, text: str, today: date) -> Hit:
+    """What is open at one end, if it is."""
+    onwards = compiled(_ON).match(text, hit.end)
+    made = _made(_ONWARDS if onwards else _OPEN, hit, text, today)
+    return Hit(made.start, onwards.end(), made.span) if onwards and made is not hit else made
+
+
+def _till(match: re.Match[str], span: Span, today: date) -> Span:
+    """Before October, until last week: of what comes every year the latest, or the next if that is near: a plan."""
+    if span.yearly:
+        span = _latest(span, today + _PLANNED)
+    last = span.first - _DAY if match[1].casefold().startswith(("before", "prior")) else span.last
+    return Span(date.min, last, "", bounded=True)
+
+
+def _since(match: re.Match[str], span: Span, today: date) -> Span:
+    """Since Tuesday, from May 3 on: until today."""
+    span = _latest(span, today)
+    return Span(span.first, max(today, span.last) if span.first <= today else date.max, "")
+
+
+def _after(match: re.Match[str], span: Span, today: date) -> Span:
+    return Span(_latest(span, today).last + _DAY, date.max, "")
+
+
+def _longer_ago(match: re.Match[str], span: Span, today: date) -> Span | None:
+    """More than a year ago. Over the weekend is no such thing."""
+    return Span(date.min, _middle(span), "", bounded=True) if span.text.casefold().endswith(_AGO) else None
+
+
+def _less_long_ago(match: re.Match[str], span: Span, today: date) -> Span | None:
+    return Span(_middle(span), today, "") if span.text.casefold().endswith(_AGO) else None
+
+
+def _middle(span: Span) -> date:
+    return span.first + (span.last - span.first) // 2
+
+
+def _latest(span: Span, today: date) -> Span:
+    """Of what comes every year, the latest that has begun."""
+    return moved(span, today.year - (moved(span, today.year).first > today)) if span.yearly else span
+
+
+_OPEN: tuple[tuple[str, _Maker], ...] = (
+    (_before_it(f"({_TILL})"), _till),
+    (_before_it("(?:ever )?since"), _since),
+    (_before_it("after"), _after),
+    (_before_it("less than|at most|(?:no|not) more than"), _less_long_ago),
+    (_before_it("more than|over|at least"), _longer_ago),
+)
+_ONWARDS: tuple[tuple[str, _Maker], ...] = ((_FROM, _since), *_OPEN)

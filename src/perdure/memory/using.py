@@ -19,6 +19,7 @@ from ..store.base import Last, Script, Statement, Unit
 
 if TYPE_CHECKING:
     from ..engine import Engine
+    from .found import Memory
     from .reading import Kept
 
 HALF_LIFE_DAYS = 30.0
@@ -28,8 +29,8 @@ ALWAYS = 1.0
 
 
 def worth(it: Kept, now: int) -> float:
-    """What a memory is worth at a time; nothing, when another has taken its place."""
-    if it.ended:
+    """What a memory is worth at a time; nothing, when another has taken its place by then."""
+    if it.ended and it.replaced <= now:
         return 0.0
     idle = max(0, now - touched(it)) / DAY_MS
     decay = 1.0 if it.importance >= ALWAYS else 0.5 ** (idle / HALF_LIFE_DAYS)
@@ -41,12 +42,13 @@ def touched(it: Kept) -> int:
     return max(it.recorded, it.last)
 
 
-def note(engine: Engine, ids: Iterable[str]) -> None:
-    """Memories were recalled just now."""
+def note(engine: Engine, found: Iterable[Memory]) -> None:
+    """Memories were recalled just now. Of what has not landed nothing is noted: perhaps it never does."""
     now = engine.store.clock.wall_ms()
-    for which in ids:
-        uses, _ = engine.recalled.get(which, (0, 0))
-        engine.recalled[which] = (uses + 1, now)
+    for it in found:
+        if it.entry[0]:
+            uses, _ = engine.recalled.get(it.id, (0, 0))
+            engine.recalled[it.id] = (uses + 1, now)
 
 
 def written(engine: Engine) -> list[Statement]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from .. import keys, objects
+from .. import archive, keys, objects
 from .. import records as r
 from ..errors import AgentExists, LeaseLost
 from ..failpoints import Site
@@ -27,7 +27,8 @@ from ..process import COPIED, MOVED, Holder, at_home
 from ..store.base import Floats, Script, Statement, Store, Unit
 from ..store.notes import Notes
 from .checking import Checked, Progress
-from .lines import Entry, Found, Indexed, Line, Object, Stream, Used, Vector, lines_of
+from .leaving import refuse_twin
+from .lines import Beside, Entry, Found, Indexed, Line, Object, Stream, Used, Vector, lines_of
 from .translating import Translator, object_key
 
 if TYPE_CHECKING:
@@ -94,13 +95,15 @@ class There(msgspec.Struct, frozen=True):
     number: int
     end: int
     link: bytes
+    told: frozenset[bytes] = frozenset()
+    """Of the agent's own stream: its entries, by their salts. The ones that are new come behind them."""
 
 
 class Arrive(Unit[None]):
     """All entries of the file, translated and chained anew, in one transaction; of one that comes back, new ones."""
 
     site = Site.ARRIVE
-    long = True
+    erases = long = True
 
     def __init__(
         self,
@@ -118,20 +121,25 @@ class Arrive(Unit[None]):
         self._brought = brought
         self._signer = signer
         self._progress = progress
+        self.token = ""
+        """Of one that comes back, and has forgotten something: by which it is known that files have to be scrubbed."""
         self._public_key = file.header.public_key if file.header.move or signer is None else signer.public_key
 
     def script(self) -> Script[None]:
         name, file = self._engine.name, self._file
-        [_, there] = yield [Statement("lock_streams"), Statement("get_agent", (name,))]
+        wanted = [Statement("lock_streams"), Statement("get_agent", (name,)), Statement("all_agents")]
+        [_, there, agents] = yield wanted
         if there and not self._there:
             raise AgentExists(f"the store has an agent {name!r} already; nothing was imported")
+        if file.header.move:
+            refuse_twin(name, file.header.public_key, agents)
         if self._brought.upload:
             [held] = yield [Statement("lock_upload", (self._brought.upload,))]
             if not held:
                 raise UploadLost
         streams = yield from self._add_streams()
         arriving = _Arriving(self._engine.store, self._translator(streams), streams, self._signer, self._created)
-        arriving.there = self._there
+        arriving.there, arriving.origin = self._there, file.header.store
         entries = 0
         for batch in _batches(lines_of(file.path)):
             for line in batch:
@@ -141,6 +149,10 @@ class Arrive(Unit[None]):
             entries += sum(isinstance(line, Entry) for line in batch)
             self._progress(min(entries, file.end.entries), file.end.entries)
         yield [*arriving.sealed(), Statement("number_happenings_of", (arriving.owner,)), *self._uploaded()]
+        if arriving.erased:
+            store = self._engine.store
+            self.token = store.clock.salt().hex()
+            yield [Statement("put_meta", ("stale", b"\x01")), *store.owing(self.token)]
         yield from self._say(arriving)
 
     def _add_streams(self) -> Script[dict[int, int]]:
@@ -191,7 +203,9 @@ class Arrive(Unit[None]):
         header, end = self._file.header, self._file.end
         how = "moved" if header.move else "copied"
         about = (header.agent, header.public_key, header.store, end.contents, end.sha256, end.signature)
-        head, clock, arrived = arriving.own_head, self._engine.store.clock, r.AgentArrived(how, *about)
+        head, clock = arriving.own_head, self._engine.store.clock
+        seal = self._file.seal if not end.signature else None
+        arrived = r.AgentArrived(how, *about, clock.salt(), seal)
         yield from Append(self.site, head, [arrived], clock, signer=self._signer, seal=True).script()
 
 
@@ -218,8 +232,13 @@ class _Arriving:
         self._link = b""
         self._kept: list[bytes] = []
         self._skipped = 0
-        """Entries of this stream that are there already."""
+        """Entries of this stream that are there already; of the agent's own stream those with these salts."""
+        self._told: frozenset[bytes] = frozenset()
         self.there: Mapping[int, There] = {}
+        self.origin = ""
+        """The store that the file is of."""
+        self.erased = False
+        """Whether something that is there was erased."""
         self.owner = 0
         self.own_head = Head(store.identity, 0, 0)
 
@@ -252,6 +271,7 @@ class _Arriving:
         self._stream, self._number = stream, self._streams[stream.number]
         there = self.there.get(stream.number)
         self._seq = self._skipped = there.end if there is not None else 0
+        self._told = there.told if there is not None else frozenset()
         self._link = (there.link if there is not None else b"") or chain.genesis(self._store.identity, self._number)
         self._folded = folded_in([(0, r.Kind.FOLDED, 0, stream.folded)]) if stream.folded is not None else None
         self._kept = []
@@ -260,12 +280,18 @@ class _Arriving:
 
     def _entry(self, entry: Entry) -> Script[None]:
         assert self._stream is not None, "the file was checked"
-        if entry.seq <= self._skipped:
+        if self._told:
+            if entry.body is None or entry.body[: r.SALT_BYTES] in self._told:
+                return
+            entry = msgspec.structs.replace(entry, seq=self._seq + 1)
+        elif entry.seq <= self._skipped:
             if entry.body is None:
                 yield from self._erase(entry.seq)
             return
         if entry.body is None:
             self._append(entry, None, entry.digest or b"")
+            left = r.remains(entry.kind)
+            self._statements += fold(self._number, entry.seq, entry.at, left) if left is not None else ()
             return
         record, body = self._translator.body(entry.kind, entry.body)
         changed = yield from self._placed(record, entry.body == self._stream.folded)
@@ -281,6 +307,7 @@ class _Arriving:
         for _, _, _, body, _, _ in rows:
             if body is not None:
                 self._statements.append(Statement("erase_event", (self._number, seq, chain.body_digest(body))))
+                self.erased = True
 
     def _placed(self, record: r.Record, tells: bool) -> Script[r.Record]:
         """What names a link, or a key, has those of this store."""
@@ -296,9 +323,23 @@ class _Arriving:
             # By which another one that says the same is known: it is keyed with the secret of a store.
             text = yield from objects.unpack_within(self._store, record.value)
             return msgspec.structs.replace(record, sketch=sketch_of(self._store.secret, text))
-        if isinstance(record, r.Folded) and tells:
-            return msgspec.structs.replace(record, kept=b"".join(self._kept))
+        if isinstance(record, r.Folded):
+            kept = b"".join(self._kept) if tells else record.kept
+            name = archive.name_at(self._store.identity, self.origin, record.archive) or record.archive
+            return msgspec.structs.replace(record, kept=kept, archive=name)
+        if isinstance(record, r.TaskParked):
+            return (yield from self._parked(record))
         return record
+
+    def _parked(self, record: r.TaskParked) -> Script[r.Record]:
+        """Of a run that waits for another agent's: it may be here too, under the name that the run calls it by."""
+        wants = []
+        for want in record.wants:
+            if want.kind == "run" and not want.stream:
+                [rows] = yield [Statement("get_agent", (want.agent,))]
+                want = msgspec.structs.replace(want, stream=rows[0][0] if rows else 0)
+            wants.append(want)
+        return msgspec.structs.replace(record, wants=tuple(wants))
 
     def _append(self, entry: Entry, body: bytes | None, digest: bytes) -> None:
         assert self._stream is not None
@@ -331,7 +372,7 @@ class _Arriving:
 def _batches(lines: Iterator[Line]) -> Iterator[list[Line]]:
     batch: list[Line] = []
     for line in lines:
-        if not isinstance(line, Object):
+        if not isinstance(line, Object | Beside):
             batch.append(line)
         if len(batch) >= _BATCH:
             yield batch

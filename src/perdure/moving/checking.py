@@ -16,8 +16,9 @@ from ..errors import ExportDamaged, JournalDamaged, StoreTooNew, ValueProblem
 from ..journal import chain
 from ..journal.walk import Chain, folded_in
 from ..keys import file_message, signed_by
+from . import archives, waits
 from .contents import Contents, Digests
-from .lines import End, Entry, Header, LockedKey, Object, Seal, Stream, lines_of
+from .lines import Absent, Archive, Awaited, End, Entry, Header, LockedKey, Object, Seal, Stream, lines_of
 
 Progress = Callable[[int, int], None]
 _TOLD_EVERY = 100
@@ -36,6 +37,13 @@ class Checked(msgspec.Struct, frozen=True):
     """Where the agent's own stream ends."""
     arrivals: tuple[r.AgentArrived, ...] = ()
     """Where it has been before."""
+    seal: r.Sealed | None = None
+    """The last one of the agent's own stream."""
+    archives: int = 0
+    absent: tuple[Absent, ...] = ()
+    """Archives that did not come along."""
+    awaited: tuple[Awaited, ...] = ()
+    """Runs of others that its runs wait for."""
 
     @property
     def agent(self) -> str:
@@ -46,6 +54,11 @@ class Checked(msgspec.Struct, frozen=True):
     def signed(self) -> bool:
         """By the agent's key; `check` has refused a signature that does not fit."""
         return bool(self.end.signature)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What has stayed behind, in words."""
+        return (*archives.told(self.absent), *waits.told(self.awaited))
 
 
 def check(path: str | os.PathLike[str], progress: Progress | None = None) -> Checked:
@@ -73,7 +86,13 @@ class _Checking:
         self._head = (0, b"")
         self._owner = 0
         self._arrivals: list[r.AgentArrived] = []
+        self._own_seal: r.Sealed | None = None
         self._entries = self._objects = 0
+        self._archives = 0
+        self._expected: dict[str, bytes] = {}
+        """The digests of archives, as the journal has them."""
+        self._absent: list[Absent] = []
+        self._awaited: list[Awaited] = []
 
     def checked(self) -> Checked:
         for line in lines_of(self._path):
@@ -88,17 +107,29 @@ class _Checking:
             elif isinstance(line, Object):
                 self._objects += 1
                 objects.restored(line.size, line.data)
+                self._tell()
             elif isinstance(line, Seal):
                 self._seal(line)
             elif isinstance(line, End):
                 self._end = line
+            else:
+                self._beside(line)
         assert self._header is not None, "`lines_of` has seen to that"
         assert self._end is not None, "and to that"
         self._close()
         self._compare(self._header, self._end)
-        return Checked(
-            self._path, self._header, self._end, self._key, tuple(self._numbers), self._head, tuple(self._arrivals)
-        )
+        if self._archives:
+            archives.must_be_sound(self._path, self._expected)
+        about = (self._path, self._header, self._end, self._key, tuple(self._numbers), self._head)
+        stays = (self._archives, tuple(self._absent), tuple(self._awaited))
+        return Checked(*about, tuple(self._arrivals), self._own_seal, *stays)
+
+    def _beside(self, line: object) -> None:
+        self._archives += isinstance(line, Archive)
+        if isinstance(line, Absent):
+            self._absent.append(line)
+        elif isinstance(line, Awaited):
+            self._awaited.append(line)
 
     def _begin(self, stream: Stream) -> None:
         self._close()
@@ -109,6 +140,7 @@ class _Checking:
         self._stream, self._sealed = stream, {}
         self._along = Chain(self._header.store, stream.number, folded) if stream.number else None
         self._numbers.append(stream.number)
+        self._expected |= archives.expected_in(stream, self._header.store)
 
     def _entry(self, entry: Entry) -> None:
         self._entries += 1
@@ -125,7 +157,10 @@ class _Checking:
                 raise ExportDamaged(f"{self._path}: stream {self._stream.number}, entry {seq} ({what}): {text}")
             if self._sealed.pop(entry.seq, entry.chain) != entry.chain:
                 raise self._signed_otherwise(entry.seq)
-        if self._entries % _TOLD_EVERY == 0 and self._header is not None:
+        self._tell()
+
+    def _tell(self) -> None:
+        if (self._entries + self._objects) % _TOLD_EVERY == 0 and self._header is not None:
             self._progress(min(self._entries, self._header.entries), self._header.entries)
 
     def _first(self, record: r.Record) -> None:
@@ -159,6 +194,8 @@ class _Checking:
         if seal.public_key != self._header.public_key or not signed_by(seal.public_key, message, seal.signature):
             raise self._signed_otherwise(seal.seq)
         self._sealed[seal.seq] = seal.chain
+        if self._stream.kind == "agent":
+            self._own_seal = r.Sealed(self._stream.number, seal.seq, seal.chain, seal.streams, seal.signature)
 
     def _compare(self, header: Header, end: End) -> None:
         if (len(self._numbers), self._entries, self._objects) != (end.streams, end.entries, end.objects):

@@ -93,7 +93,7 @@ def _placeless(record: r.Record) -> r.Record:
     if isinstance(record, r.Forked):
         return msgspec.structs.replace(record, head=b"")
     if isinstance(record, r.Folded):
-        return msgspec.structs.replace(record, head=b"", kept=b"")
+        return msgspec.structs.replace(record, head=b"", kept=b"", archive="")
     if "sketch" in record.__struct_fields__:
         return msgspec.structs.replace(record, sketch=b"")
     return record

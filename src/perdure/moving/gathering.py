@@ -89,6 +89,33 @@ def belongings(store: Store, agent: str) -> Belongings:
     return Belongings(agent, owner, public_key, tuple(streams), ends, entries)
 
 
+class Ownership:
+    """What is an agent's of what it and others have written."""
+
+    def __init__(self, its: Belongings) -> None:
+        self._owner = its.owner
+        self.streams = {stream.number for stream in its.streams}
+
+    def part(self, record: r.Record) -> r.Record | None:
+        """What is the agent's of an entry in a stream of its own; the entry itself, if all of it is."""
+        if not self.has(record):
+            return None
+        landed: Sequence[r.Record] = getattr(record, "landed", ())
+        ours = tuple(one for one in landed if self.has(one))
+        return record if len(ours) == len(landed) else msgspec.structs.replace(record, landed=ours)
+
+    def is_whole(self, record: r.Record) -> bool:
+        """Whether all of an entry is the agent's."""
+        return self.part(record) is record
+
+    def has(self, it: r.Record) -> bool:
+        """Whether a record is the agent's, apart from what has landed with it."""
+        owner = getattr(it, "owner", None)
+        if owner is not None:
+            return bool(owner == self._owner)
+        return it.stream in self.streams if isinstance(it, r.OrderGiven | r.Answered) else True
+
+
 Told = Stream | Entry | Object | Seal | Found | Indexed | Vector | Used
 
 
@@ -98,7 +125,7 @@ class Gathering:
     def __init__(self, store: Store, its: Belongings) -> None:
         self._store = store
         self._its = its
-        self._ours = {stream.number for stream in its.streams}
+        self._own = Ownership(its)
         self.dropped = objects.Drops(store)
         self._sent = Notes()
 
@@ -155,7 +182,7 @@ class Gathering:
         seq, kind, at, body, link, digest = row
         if body is not None:
             record = r.decode(kind, body)
-            own = self._own_part(record)
+            own = self._own.part(record)
             if own is not record:
                 digest = chain.body_digest(body)
                 body = None if own is None else body[: r.SALT_BYTES] + _ENCODER.encode(own)
@@ -163,25 +190,11 @@ class Gathering:
                 yield from self._objects_of(own)
         yield Entry(seq, kind, at, body, link, digest)
 
-    def _own_part(self, record: r.Record) -> r.Record | None:
-        """What is the agent's of an entry in a stream of its own."""
-        if not self._is_ours(record):
-            return None
-        landed: Sequence[r.Record] = getattr(record, "landed", ())
-        ours = tuple(one for one in landed if self._is_ours(one))
-        return record if len(ours) == len(landed) else msgspec.structs.replace(record, landed=ours)
-
-    def _is_ours(self, it: r.Record) -> bool:
-        owner = getattr(it, "owner", None)
-        if owner is not None:
-            return bool(owner == self._its.owner)
-        return it.stream in self._ours if isinstance(it, r.OrderGiven | r.Answered) else True
-
     def _elsewhere(self) -> Iterator[Told]:
         """What runs and processes of other agents have written for this one: as if in a stream of its own."""
         seq = 0
         for number, last in self._its.ends.items():
-            if number in self._ours:
+            if number in self._own.streams:
                 continue
             for _, kind, at, body, _, _ in self._rows(number, last):
                 part = self._part_of(kind, body)
@@ -198,8 +211,8 @@ class Gathering:
             return None
         record = r.decode(kind, body)
         if hasattr(record, "owner") or isinstance(record, r.Answered):
-            return record if self._is_ours(record) else None
-        ours = tuple(one for one in getattr(record, "landed", ()) if self._is_ours(one))
+            return record if self._own.has(record) else None
+        ours = tuple(one for one in getattr(record, "landed", ()) if self._own.has(one))
         return r.Landed(ours) if ours else None
 
     # -- objects ------------------------------------------------------------------------------------------------------

@@ -11,9 +11,17 @@ import msgspec
 
 from .. import keys
 from .. import records as r
+from ..clock import moment_text
+from ..collect import collect
 from ..errors import AgentExists, AgentMoved, JournalDamaged, WrongPassphrase
+from ..identity import arrivals_in
+from ..journal.departures import refuse_departed
+from ..journal.rebuild import rebuild
+from . import archives, waits
+from .archives import put_beside
 from .arriving import Arrive, Brought
 from .checking import Checked, check
+from .claiming import claim
 from .contents import Digests
 from .leaving import Leave, come_back, contents_of
 from .locked_key import unlock
@@ -24,6 +32,8 @@ if TYPE_CHECKING:
 
 Tell = Callable[[str, int, int], None]
 """Told what is being done, how much of it, and of how much."""
+
+_ONCE = "a file of a move is imported once; for another agent export a copy, without move=True"
 
 
 class Imported(msgspec.Struct, frozen=True):
@@ -44,6 +54,12 @@ class Imported(msgspec.Struct, frozen=True):
     """Whether the file was signed by the agent in it."""
     private_key: bool
     """Whether the agent's private key is here: without it, heads stay unsigned."""
+    archives: int = 0
+    """Files with folded entries and memories that were let go, which are beside this store now."""
+    number: str = ""
+    """Of this arrival, and no other: two agents that came out of one file have two numbers."""
+    notes: tuple[str, ...] = ()
+    """What did not come along, and who will miss it."""
 
     def __str__(self) -> str:
         whence = {"moved": "has moved in", "copied": f"is a child of {self.parent!r}", "returned": "is back"}[self.how]
@@ -51,30 +67,67 @@ class Imported(msgspec.Struct, frozen=True):
 
 
 def bring_in(
-    engine: Engine, path: str, *, passphrase: str | None = None, take_back: bool = False, tell: Tell | None = None
+    engine: Engine,
+    path: str,
+    *,
+    passphrase: str | None = None,
+    take_back: bool = False,
+    origin: str | None = None,
+    tell: Tell | None = None,
 ) -> Imported:
     """Import the agent in a file under the name of the engine. Interrupted, nothing of it is there."""
     told: Tell = tell or (lambda what, done, total: None)
     file = check(path, partial(told, "checking"))
+    unlocked = _unlocked(file, passphrase)
     if file.header.move and file.header.store == engine.store.identity and file.agent == engine.name:
         return _back(engine, file, take_back)
+    if file.header.move:
+        _refuse_again(engine, file)
     there = returning(engine, file) if engine.is_known() else {}
-    key = _key_for(engine, file, passphrase)
+    key = _key_for(engine, file, unlocked)
+    if origin is not None:
+        claim(engine, file, origin)
+    notes = put_beside(engine.store, path) if file.archives else ()
     with closing(Brought(engine, file)) as brought:
         brought.all(partial(told, "large values"))
-        engine.store.submit(Arrive(engine, file, brought, key, partial(told, "importing"), there))
+        arrival = Arrive(engine, file, brought, key, partial(told, "importing"), there)
+        engine.store.submit(arrival)
+    if arrival.token:
+        _erase_here_too(engine, arrival.token)
     _must_be_the_same(engine, file, partial(told, "comparing"))
-    return _imported(engine, file, "moved" if file.header.move else "copied", key is not None)
+    return _imported(engine, file, "moved" if file.header.move else "copied", key is not None, notes)
 
 
-def _key_for(engine: Engine, file: Checked, passphrase: str | None) -> keys.SigningKey | None:
+def _refuse_again(engine: Engine, file: Checked) -> None:
+    """A file of a move is imported once into a store, under whatever name; it may have gone on from there since."""
+    for name, stream, public_key, *_ in engine.store.read("all_agents"):
+        if public_key != file.header.public_key:
+            continue
+        for at, it in arrivals_in(engine.store, stream):
+            if it.file == file.end.sha256:
+                known = f"this file was imported here on {moment_text(at)}, as agent {name!r}"
+                raise AgentExists(f"{known}; nothing was imported", hint=_ONCE)
+
+
+def _unlocked(file: Checked, passphrase: str | None) -> keys.SigningKey | None:
+    """The private key in the file, for who knows its passphrase; asked before there is a store."""
+    if passphrase is None:
+        return None
+    if file.key is None:
+        raise WrongPassphrase("there is no private key in the file: it needs no passphrase; nothing was imported")
+    return unlock(file.key, passphrase, file.header.public_key)
+
+
+def _erase_here_too(engine: Engine, token: str) -> None:
+    """What it has forgotten while it was away is in no view, large value or log of this store either."""
+    rebuild(engine.store)
+    collect(engine.store)
+    engine.store.scrub((), token)
+
+
+def _key_for(engine: Engine, file: Checked, unlocked: keys.SigningKey | None) -> keys.SigningKey | None:
     """Of a child one of its own; of one that has moved its key, if it came along or is here."""
     folder, header = keys.folder_of(engine.store), file.header
-    unlocked = None
-    if passphrase is not None:
-        if file.key is None:
-            raise WrongPassphrase("there is no private key in the file: it needs no passphrase; nothing was imported")
-        unlocked = unlock(file.key, passphrase, header.public_key)
     if not header.move:
         return keys.create(engine.name, folder)
     if unlocked is not None:
@@ -102,7 +155,9 @@ def _back(engine: Engine, file: Checked, wanted: bool) -> Imported:
     """Into the store that it comes from: it never went anywhere, and nothing has changed since."""
     rows = engine.store.read("departure_of", (engine.name,))
     ends = engine.store.read("head_of", (engine.stream,)) if engine.is_known() else []
-    if not rows or not ends or tuple(ends[0]) != file.head:
+    if rows and ends and tuple(ends[0]) != file.head:
+        refuse_departed(engine.name, rows)
+    if not rows or not ends:
         raise AgentExists(f"agent {engine.name!r} is at home here, and has gone on since the file was written")
     if not wanted:
         raise AgentMoved(
@@ -113,8 +168,12 @@ def _back(engine: Engine, file: Checked, wanted: bool) -> Imported:
     return _imported(engine, file, "returned", engine.signer is not None)
 
 
-def _imported(engine: Engine, file: Checked, how: str, has_key: bool) -> Imported:
-    [(_, public_key)] = engine.store.read("get_agent", (engine.name,))
+def _imported(engine: Engine, file: Checked, how: str, has_key: bool, notes: tuple[str, ...] = ()) -> Imported:
+    [(stream, public_key)] = engine.store.read("get_agent", (engine.name,))
     end = file.end
     counts = (end.streams, end.entries, end.objects, end.contents.hex(), file.signed, has_key)
-    return Imported(engine.name, how, file.agent, public_key.hex(), engine.shown_url, *counts)
+    arrival = arrivals_in(engine.store, stream)[-1][1].number.hex()
+    missed = waits.told([it for it in file.awaited if not waits.is_here(engine.store, it)])
+    stays = (*notes, *archives.told(file.absent), *missed) if how != "returned" else ()
+    told = (*counts, file.archives, arrival, stays)
+    return Imported(engine.name, how, file.agent, public_key.hex(), engine.shown_url, *told)

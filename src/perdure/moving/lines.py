@@ -2,8 +2,9 @@
 
 The first line says whose it is. Then come the agent's streams, one after the other: each with its entries, as the store
 has them, with their links; large values before the entry that refers to them, and their parts before them; the signed
-heads. Then what its values are found by. The last line has the SHA-256 of all lines before it, the hash of the contents
-(`contents.py`), and the signature of both.
+heads. Then what its values are found by; the archives that lie beside the store, byte for byte; and what has stayed
+behind. The last line has the SHA-256 of all lines before it, the hash of the contents (`contents.py`), and the
+signature of both.
 """
 
 from __future__ import annotations
@@ -133,6 +134,38 @@ class Used(msgspec.Struct, frozen=True, tag_field="line", tag="use"):
     last: int
 
 
+class Archive(msgspec.Struct, frozen=True, tag_field="line", tag="archive"):
+    """A file from beside the store, of entries that were folded or of memories that were let go; its parts follow."""
+
+    name: str
+    """With the identity of the store that it is of, if it has the name of a stream."""
+    size: int
+
+
+class Part(msgspec.Struct, frozen=True, tag_field="line", tag="part"):
+    """The next bytes of it."""
+
+    data: bytes
+
+
+class Absent(msgspec.Struct, frozen=True, tag_field="line", tag="absent"):
+    """An archive that is not in the file."""
+
+    name: str
+    where: str
+    """The folder in which it was looked for."""
+    why: str
+
+
+class Awaited(msgspec.Struct, frozen=True, tag_field="line", tag="awaited"):
+    """A run in the file that waits for the end of a run of another agent, which is not in it."""
+
+    run: str
+    agent: str
+    of: str
+    """The id of the other agent's run."""
+
+
 class End(msgspec.Struct, frozen=True, tag_field="line", tag="end"):
     """The last line."""
 
@@ -146,7 +179,9 @@ class End(msgspec.Struct, frozen=True, tag_field="line", tag="end"):
     signature: bytes = b""
 
 
-Line = Header | LockedKey | Stream | Entry | Object | Seal | Found | Indexed | Vector | Used | End
+Beside = Archive | Part | Absent | Awaited
+"""What is no part of the agent's contents."""
+Line = Header | LockedKey | Stream | Entry | Object | Seal | Found | Indexed | Vector | Used | Beside | End
 _DECODER: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
 _ENCODER = msgspec.json.Encoder()
 
@@ -188,7 +223,10 @@ def lines_of(path: str | os.PathLike[str]) -> Generator[Line]:
                 if (number == 0) != isinstance(line, Header):
                     raise ExportDamaged(f"{path} does not begin with whose it is")
                 if isinstance(line, Header) and line.format != FORMAT:
-                    raise ExportDamaged(f"{path} is in the format {line.format!r}, and this version knows {FORMAT!r}")
+                    raise ExportDamaged(
+                        f"{path} is in the format {line.format!r}, and this version knows {FORMAT!r}",
+                        hint="import it with the version of Perdure that wrote it, or a later one",
+                    )
                 if isinstance(line, End):
                     ended = True
                     if running.digest() != line.sha256:

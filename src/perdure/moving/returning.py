@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from .. import records as r
 from ..errors import AgentExists
-from ..journal.walk import folded_in
+from ..journal.walk import folded_in, pages
+from ..store.base import Store
 from .arriving import There
 from .checking import Checked
 from .gathering import OF_OTHERS, belongings
@@ -37,8 +38,17 @@ def returning(engine: Engine, file: Checked) -> dict[int, There]:
     found = {}
     for line, own in pairs:
         ends = store.read("head_of", (own.number,))
-        found[line.number] = There(own.number, *ends[0]) if ends else There(own.number, 0, b"")
+        end, link = ends[0] if ends else (0, b"")
+        found[line.number] = There(own.number, end, link, _told_in(store, own))
     return found
+
+
+def _told_in(store: Store, own: Stream) -> frozenset[bytes]:
+    """The salts of what the agent's own stream tells, which may be more than what it left with: where it went."""
+    if own.kind != "agent":
+        return frozenset()
+    rows = (row for page in pages(store, own.number) for row in page)
+    return frozenset(body[: r.SALT_BYTES] for _, _, _, body, _, _ in rows if body is not None)
 
 
 def _folded_since(line: Stream, own: Stream) -> bool:

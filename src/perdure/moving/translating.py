@@ -17,6 +17,7 @@ from .. import records as r
 from ..journal.keeping import REPLAYS
 from ..objects import PACKED_FIELDS, reference
 from ..process import Holder
+from ..task_records import awaited_run, run_awaited
 from ..trees import TREE
 from ..trees.nodes import ENCODE, Link, Ref, read_node
 
@@ -67,6 +68,11 @@ class Translator:
                 changed[name] = new
         if isinstance(it, r.StateChange) and it.space == REPLAYS and it.key.endswith(PLACES) and it.value:
             changed["value"] = self._cut(it.value)
+        elif isinstance(it, r.WaitBegan) and it.kind == "run":
+            changed["call"] = msgspec.structs.replace(it.call, ident=self._awaited(it))
+        elif isinstance(it, r.Standing):
+            # Who is at a step is a process of one store, and works there: here nobody does.
+            changed |= {"holder": 0, "by": self._named if it.by == self._name else it.by}
         return msgspec.structs.replace(it, **changed) if changed else it
 
     def _field(self, name: str, value: Any) -> Any:
@@ -81,6 +87,11 @@ class Translator:
         if isinstance(value, Holder):
             return self._holder(value)
         return self._named if name == "agent" and value == self._name else value
+
+    def _awaited(self, it: r.WaitBegan) -> bytes:
+        """What a wait for a run is known by: it has the name of the agent in it, which may be this one."""
+        agent, run = awaited_run(it.call.ident, it.text) or ("", "")
+        return run_awaited(self._named, run)[0] if agent and agent == self._name else it.call.ident
 
     def _several(self, name: str, values: tuple[Any, ...]) -> tuple[Any, ...]:
         if name == "erased":  # pairs of a stream and an entry

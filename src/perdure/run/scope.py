@@ -167,7 +167,8 @@ def current() -> Frame | None:
 
 def waiting(store: Store) -> list[Wanted]:
     """What waits in the bodies and items around the caller to be written to agents of a store; outermost first."""
-    frame, found = current(), list[Wanted]()
+    found: list[Wanted] = []
+    frame = current()
     while frame is not None and frame.run.store is store:
         if frame.buffer is not None:
             found = frame.buffer.asks + found

@@ -10,6 +10,9 @@ PIN, UNPIN = "pin", "unpin"
 UNDO = "undo"
 """Keys of the writes that pin a message, unpin it, and take a compaction back."""
 
+SUMMED_UP = "compact-"
+"""How the id of a step begins that sums messages up, before the number of the first one that it does not."""
+
 PINNED = 1
 """The version of the write of a message that is pinned from the beginning."""
 _INSTRUCTIONS = ("system", "developer")
@@ -57,7 +60,8 @@ class Speech(msgspec.Struct, frozen=True):
     def shown(self, since: int = 0) -> list[Spoken]:
         """The messages that are shown, in their order; after the first ones.
 
-        Of several compactions the last one counts: it has the others.
+        Of several compactions the last one counts: it has the others. What stands for messages is where the first of
+        them was: what a conversation begins with, its instructions mostly, stays its beginning.
         """
         last = self.compacted[-1] if self.compacted else None
         covered = last.covers if last is not None else frozenset[int]()
@@ -68,4 +72,6 @@ class Speech(msgspec.Struct, frozen=True):
         ]
         if last is None or since:
             return spoken
-        return [Spoken(min(covered), last.value, covers=(min(covered), max(covered))), *spoken]
+        first = min(covered)
+        before = [it for it in spoken if it.position < first]
+        return [*before, Spoken(first, last.value, covers=(first, max(covered))), *spoken[len(before) :]]

@@ -51,6 +51,8 @@ class Wait(msgspec.Struct, frozen=True):
     """What wakes the run when a worker has left it, besides the time."""
     polls: bool = False
     """Whether nobody tells this process when it may have come."""
+    again: float = 0.0
+    """Seconds after which a worker that has left the run looks in any case; 0 is never."""
 
 
 Look = Callable[[Waited], Protocol[bool]]
@@ -275,7 +277,9 @@ def _hold(run: RunCore, waited: Waited, wait: Wait, look: Look) -> Protocol[None
     if parking is None:
         yield from _hold_here(run, waited, wait, look)
         return
-    waiter = parking.wait(run, wait.want(waited), waited.until)
+    look_at = run.clock.wall_ms() + int(wait.again * 1000) if wait.again else 0
+    until = min((at for at in (waited.until, look_at) if at), default=0)
+    waiter = parking.wait(run, wait.want(waited), until)
     try:
         yield from _hold_here(run, waited, wait, look, parking)
     finally:

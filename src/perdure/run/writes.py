@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, overload
 
 from .. import records as r
-from ..errors import NotStorable, ValueTooLarge
+from ..errors import NotStorable, ResultErased, ValueTooLarge
 from ..failpoints import Site
 from ..limits import NAME_CHARACTERS_MAX
 from ..objects import opened as just_packed
@@ -48,7 +48,8 @@ def write(
 def set_result(run: RunCore, value: Any) -> None:
     """`run.result = value`: lands with the step or item around it, else it is written when the run ends."""
     if run.ledger.finished is not None:
-        run.compare("result", run.ledger.finished.result, value)
+        if run.ledger.finished.result:
+            run.compare("result", run.ledger.finished.result, value)
         return
     frame = frame_of(run)
     packed, objects = run.pack(value, "result")
@@ -61,6 +62,8 @@ def set_result(run: RunCore, value: Any) -> None:
 def get_result(run: RunCore) -> Any:
     """What was set last, as the code sees it here."""
     if run.ledger.finished is not None:
+        if not run.ledger.finished.result:
+            raise ResultErased(f"the result of run {run.id!r} was erased")
         return run.unpack(run.ledger.finished.result)
     for frame in _frames(run):
         if frame.buffer is not None:

@@ -197,6 +197,10 @@ class Store(ABC):
     def read(self, name: str, args: tuple[Any, ...] = ()) -> Rows:
         """Run a named query outside of any transaction of ours, seeing everything committed so far."""
 
+    def read_all(self, queries: Sequence[Statement]) -> list[Rows]:
+        """Several queries that do not need each other's answers: one message, where there is a way to go."""
+        return [self.read(query.name, query.args) for query in queries]
+
     def scan(self, name: str, args: tuple[Any, ...], consume: Callable[[Iterable[Row]], T]) -> T:
         """The same for many rows, which pass one by one and are not kept."""
         return consume(self.read(name, args))
@@ -218,12 +222,21 @@ class Store(ABC):
         `progress` is told now and then how much is done, and of how much.
         """
 
-    def scrub(self, texts: Sequence[bytes]) -> str:
+    def owing(self, token: str) -> Sequence[Statement]:
+        """What a commit that erases writes along: that somebody has to `scrub`, if who has made it does not live to."""
+        return ()
+
+    def scrub(self, texts: Sequence[bytes] = (), token: str = "") -> str:
         """See to it that what was erased is not left over in files. Returns what could not be done, and what to do.
 
-        A server keeps what was removed until it is vacuumed, which it does by itself.
+        `token` is what the commit was `owing` by. What others have left behind is done along with it. A server keeps
+        what was removed until it is vacuumed, which it does by itself.
         """
         return "the server keeps what was removed until its next VACUUM, which it does by itself"
+
+    def make_good(self) -> None:
+        """Do what somebody has left behind who had to `scrub`, unless others keep us from it."""
+        self._must_be_open()
 
     def shrink(self, *, whole: bool = False) -> str:
         """Give empty space back to the file system, if that is quick; with `whole` also if others wait for long.

@@ -64,8 +64,12 @@ class PostgresStore(Store):
         return await self._workers.result_of(unit, self._commit)
 
     def read(self, name: str, args: tuple[Any, ...] = ()) -> Rows:
+        [rows] = self.read_all([Statement(name, args)])
+        return rows
+
+    def read_all(self, queries: Sequence[Statement]) -> list[Rows]:
         self._must_be_open()
-        return answered(self._pool, Statement(name, args), self._absence)
+        return answered(self._pool, queries, self._absence)
 
     def watch(self, stream: int) -> Callable[[], bool]:
         self._must_be_open()

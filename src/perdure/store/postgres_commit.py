@@ -280,16 +280,17 @@ class Commit(Generic[T]):
         return time.monotonic() + self._pool.place.statement_seconds + ANSWER_SECONDS
 
 
-def answered(pool: Pool, statement: Statement, absence: Absence) -> Rows:
-    """The rows of a query; asked again on a new connection when one was lost."""
+def answered(pool: Pool, queries: Sequence[Statement], absence: Absence) -> list[Rows]:
+    """The rows of queries that go out together; asked again on a new connection when one was lost."""
     patience = Patience(pool.place.reconnect_seconds, absence)
     while True:
         try:
             with pool.link(patience.until) as link:
                 until = time.monotonic() + pool.place.statement_seconds + ANSWER_SECONDS
-                rows = link.talk([*link.begin_with(), statement], until)[-1].rows
+                before = link.begin_with()
+                found = [answer.rows for answer in link.talk([*before, *queries], until)[len(before) :]]
             absence.over()
-            return rows
+            return found
         except ServerError as error:
             if not error.again:
                 raise translated(error, pool.place.shown) from error

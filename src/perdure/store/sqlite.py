@@ -6,13 +6,13 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import Any, TypeVar
 
 import apsw
 
 from ..clock import Clock
-from ..errors import PerdureError, StoreBusy, StoreFenced, StoreUnavailable
+from ..errors import PerdureError, StorageFull, StoreBusy, StoreFenced, StoreUnavailable
 from ..failpoints import Moment, reach
 from ..limits import LOCK_SECONDS_MAX
 from . import sql
@@ -30,7 +30,7 @@ from .sqlite_file import (
     translate,
     translated,
 )
-from .sqlite_shrink import scrub, shrink
+from .sqlite_scrub import OWED, left_behind, owing, scrub, shrink
 from .turnstile import Turnstile
 
 T = TypeVar("T")
@@ -42,8 +42,14 @@ _RETURNS = {name for name, named in sql.load("sqlite").items() if named.returns}
 READER_CACHE_PAGES = 64
 """Readers read a page once, in order: a large cache would only be memory to be made, which takes its time."""
 
+BUSY_CACHE_PAGES, BUSY_READS = 512, 200
+"""Until they have read so often: then pages are read again, and every one that is not in memory is a system call."""
+
 WARM_CACHE_PAGES = 16_000
 """Unless the same ones are read again and again, all over the file: 64 MB at most, for each thread that does."""
+
+MAKE_GOOD_SECONDS = 1.0
+"""How long who opens a file waits for his turn to do what others have left behind; if it takes longer, it is left."""
 
 
 class SqliteStore(Store):
@@ -66,6 +72,7 @@ class SqliteStore(Store):
         weakref.finalize(self, disconnect_collected, self._opened).atexit = False
         self._readers: list[apsw.Connection] = []
         self._reader_pages = READER_CACHE_PAGES
+        self._reads = 0
         self._watcher: apsw.Connection | None = None
         self._watch_lock = threading.Lock()
         self._writer_lock = threading.Lock()
@@ -84,6 +91,7 @@ class SqliteStore(Store):
                 self.secret = self._meta("secret")
                 self.identity = self._meta("identity").hex()
                 self.stale = bool(self._facts("stale"))
+                self.unscrubbed = bool(left_behind(self._owed()))
         except BaseException:
             self._give_up()
             raise
@@ -100,8 +108,10 @@ class SqliteStore(Store):
 
     def scan(self, name: str, args: tuple[Any, ...], consume: Callable[[Iterable[Row]], T]) -> T:
         self._must_be_open()
-        with translate(self.path):
+        try:  # by hand: `with translate(...)` is a tenth of the time of a small read
             return within(self._scan, _TEXT[name], args, consume)
+        except DRIVER_ERRORS as error:
+            raise translated(error, self.path) from error
 
     def _scan(self, text: str, args: tuple[Any, ...], consume: Callable[[Iterable[Row]], T]) -> T:
         if self._one_connection:
@@ -111,9 +121,12 @@ class SqliteStore(Store):
             connection = self._readers.pop()
         except IndexError:  # all of them are reading, or were taken by a thread that asked at the same time
             connection = self._reader()
+        self._reads += 1  # threads may miss some
+        if self._reads % BUSY_READS == 0 and self._reader_pages < BUSY_CACHE_PAGES:
+            connection.pragma("cache_size", BUSY_CACHE_PAGES)
         try:
             # SQLite can only say busy before the first row.
-            return _pass_by(patiently(lambda: connection.execute(text, args)), consume)
+            return _pass_by(patiently(connection.execute, text, args), consume)
         finally:
             self._readers.append(connection)
 
@@ -179,8 +192,17 @@ class SqliteStore(Store):
                 disconnect(source)
         target.execute("PRAGMA journal_mode = DELETE").fetchall()
 
-    def scrub(self, texts: Sequence[bytes]) -> str:
-        return "" if self._one_connection else scrub(self.path, self.durability, texts)
+    def owing(self, token: str) -> Sequence[Statement]:
+        return () if self._one_connection else (owing(token),)
+
+    def scrub(self, texts: Sequence[bytes] = (), token: str = "") -> str:
+        return "" if self._one_connection else scrub(self, self.path, self.durability, texts, token)
+
+    def make_good(self) -> None:
+        if self.unscrubbed:
+            with suppress(StoreBusy, StorageFull):  # then the next one does it: the note stays
+                scrub(self, self.path, self.durability, (), "", MAKE_GOOD_SECONDS)
+        self.unscrubbed = False
 
     def shrink(self, *, whole: bool = False) -> str:
         return "" if self._one_connection else shrink(self, self.path, self.durability, whole=whole)
@@ -327,6 +349,9 @@ class SqliteStore(Store):
 
     def _facts(self, key: str) -> Rows:
         return within(lambda: self._writer.execute(_TEXT["get_meta"], (key,)).fetchall())
+
+    def _owed(self) -> Rows:
+        return within(lambda: self._writer.execute(_TEXT["facts_like"], (OWED,)).fetchall())
 
     def _fence(self, error: StoreFenced) -> None:
         self.fenced = error

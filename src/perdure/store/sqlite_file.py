@@ -7,7 +7,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import TypeVar, TypeVarTuple
 
 import apsw
 
@@ -21,6 +21,7 @@ from .forking import connected, disconnect, inside, within
 from .versions import Versions
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 APPLICATION_ID = 0x50445245
 """In the header of every file, so that another program's database is not taken for ours."""
@@ -30,6 +31,10 @@ MAGIC = b"SQLite format 3\x00"
 
 SYNCHRONOUS = {"full": 2, "process": 1}
 """FULL syncs at every commit; NORMAL only at checkpoints, which a power cut may undo."""
+
+OVERWRITES = 2
+"""What is deleted is overwritten within pages that are written anyway, which costs nothing; 1 is also in whole pages
+that become empty, which have to be written for it."""
 
 BUSY_MILLISECONDS = 10_000
 SQLITE_VERSION_MIN = (3, 51, 3)
@@ -59,22 +64,26 @@ def _set_up(connection: apsw.Connection, path: str, durability: str, vfs: str | 
             _pragma(connection, "journal_mode", "wal")
         _pragma(connection, "synchronous", SYNCHRONOUS[durability])
         _pragma(connection, "trusted_schema", 0)
+        # Always, and not only where something is erased: a third of what was moved from page to page before would stay.
+        _pragma(connection, "secure_delete", OVERWRITES, "fast")
     except BaseException:
         disconnect(connection)  # its locks would keep others out
         raise
     return connection
 
 
-def patiently(work: Callable[[], T]) -> T:
+def patiently(work: Callable[[*Ts], T], *args: *Ts) -> T:
     """Do what SQLite may refuse as busy without waiting: while a process recovers the log of a dead one, or folds
     it into the file as the last to close.
     """
-    deadline = time.monotonic() + LOCK_SECONDS_MAX
+    deadline = 0.0
     while True:
         try:
-            return work()
+            return work(*args)
         except apsw.BusyError:
-            if time.monotonic() >= deadline:
+            now = time.monotonic()
+            deadline = deadline or now + LOCK_SECONDS_MAX
+            if now >= deadline:
                 raise
             time.sleep(0.005)
 
@@ -97,6 +106,8 @@ def create_or_migrate(connection: apsw.Connection, clock: Clock) -> None:
         return
     history = sql.migrations("sqlite")
     reach(Site.STORE_CREATE, Moment.BEFORE)
+    if _number(connection, "user_version"):
+        connection.pragma("secure_delete", 1)  # what a migration takes away is overwritten, in whole pages too
     connection.execute("BEGIN IMMEDIATE")
     try:
         _migrate(connection, history[_number(connection, "user_version") :])
@@ -233,9 +244,9 @@ _UNUSABLE = (
 )
 
 
-def _pragma(connection: apsw.Connection, name: str, value: str | int) -> None:
-    """Set a pragma and read it back: SQLite ignores what it cannot do, without a word."""
-    connection.pragma(name, value)
+def _pragma(connection: apsw.Connection, name: str, value: str | int, said: str = "") -> None:
+    """Set a pragma and read it back: SQLite ignores what it cannot do, without a word. Some values are `said` else."""
+    connection.pragma(name, said or value)
     found = connection.pragma(name)
     if found != value:
         raise StoreUnavailable(f"SQLite would not set {name} to {value} (it is {found})")

@@ -11,7 +11,8 @@ from ..errors import StoreTooNew
 from . import sql
 
 _COMMENT: Final = re.compile(r"--[^\n]*")
-_NEW_TABLE: Final = re.compile(r"CREATE (?:VIRTUAL )?TABLE (\w+)")
+_NEW_TABLE: Final = re.compile(r"CREATE (?:VIRTUAL )?TABLE (?!temp\b)(\w+)")
+_REMADE: Final = re.compile(r"DROP TABLE (?!temp\b)(\w+)")
 _WIDER: Final = re.compile(r"ALTER TABLE (\w+) ADD COLUMN")
 _TOUCHED: Final = re.compile(
     r"\b(?:CREATE (?:UNIQUE )?INDEX \w+ ON|ALTER TABLE|UPDATE|INSERT (?:OR \w+ )?INTO|DELETE FROM) (\w+)"
@@ -68,7 +69,8 @@ def compared(dialect: str, found: int, oldest: int) -> Versions:
 def _step(number: int, name: str, text: str, new: set[str]) -> Step:
     """What a migration does; in a table of `new`, which an earlier step has added, there is nothing to go through."""
     statements = [" ".join(piece.split()) for piece in _COMMENT.sub("", text).split(";")]
-    adds = [name for statement in statements for name in _NEW_TABLE.findall(statement)]
+    remade = [name for statement in statements for name in _REMADE.findall(statement)]
+    adds = [name for statement in statements for name in _NEW_TABLE.findall(statement) if name not in remade]
     widens = [name for statement in statements for name in _WIDER.findall(statement)]
     anew = any("INSERT INTO meta" in statement and "'stale'" in statement for statement in statements)
     through = [

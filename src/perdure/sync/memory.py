@@ -42,7 +42,7 @@ class Memories(Face):
     'Alice prefers aisle seats'
 
     Remembered inside a step, an effect or an item, it lands with it, once; in the open it is durable when the call
-    returns. What a step remembers is found from its end on.
+    returns. What a step remembers it finds itself at once, and everybody else from its end on.
     """
 
     def remember(
@@ -121,13 +121,14 @@ class Memories(Face):
     ) -> builtins.list[Recalled]:
         """The `k` memories that answer a question best, the best first; each says its `.score` and `.why`.
 
+        `.confidence`, from 0 to 1, is how much of the question a memory speaks of: when there is no answer, it is low.
         `since` and `until` are about the memory's own time. `as_of` looks at what held then, and `known_at` only at
         what was recorded by then. `min_trust` leaves out what is trusted less. With `around=2` each result also has
         the two memories that were said before it and after it, in `.around`.
         """
         asked = _query(kind, about, user, tags, source, since, until, as_of, known_at, min_trust)
         found = self._do(recall(self._engine, given.asking(asked, query, k, around)))
-        using.note(self._engine, [it.id for it in found])
+        using.note(self._engine, found)
         return found
 
     def get(self, id: str | Memory) -> Memory:
@@ -173,11 +174,12 @@ class Memories(Face):
         user: str | None = None,
         source: str | None = None,
         tags: str | Iterable[str] = (),
+        text: str | None = None,
         everywhere: bool = False,
         reason: str = "",
         by: str | None = None,
     ) -> Forgotten:
-        """Erase memories for good: by id, or all about something, of a user, or from a source.
+        """Erase memories for good: by id, or all about something, of a user, from a source, or that have a text.
 
         >>> print(agent.memory.forget(user="alice"))
         forgot 3 memories; the text is still in 2 other places
@@ -185,14 +187,15 @@ class Memories(Face):
         Text, index, vectors, large values and what the journal had are gone when it returns; the chain still
         verifies. It is done at once, also inside a step, and cannot be undone. `.elsewhere` lists where the text
         stands too: messages, results of steps, state. `everywhere=True` erases those as well, as far as nobody needs
-        them, and lists what is left and why: steps of finished runs that had it cannot be replayed any more.
+        them, and lists what is left and why: steps of finished runs that had it cannot be replayed any more. What was
+        left because a run was not over can be erased later, by the `text`: the memories are gone then.
         """
-        from ..workspace.redacting import redact
+        from ..workspace.redacting import Redaction
 
         ids = None if id is None else given.read_ids(id, "id")
-        chosen = given.chosen(ids, about=about, user=user, source=source, tags=tags)
+        which = given.chosen(ids, about=about, user=user, source=source, tags=tags, text=text)
         protocol = forgetting.forget(
-            self._engine, ids or (), chosen, everywhere=everywhere, redact=redact, reason=reason, by=by
+            self._engine, which, everywhere=everywhere, redactor=Redaction(self._engine), reason=reason, by=by
         )
         return self._do(protocol)
 
@@ -324,9 +327,9 @@ def _query(
         source=given.read_name(source, "source"),
         tags=given.read_tags(tags),
         since=given.read_when(since, "since") or -EVER,
-        until=given.read_when(until, "until") or EVER,
-        as_of=given.read_when(as_of, "as_of"),
-        known_at=given.read_when(known_at, "known_at"),
-        min_trust=given.read_trust(min_trust),
+        until=given.read_until(until, "until") or EVER,
+        as_of=given.read_at(as_of, "as_of"),
+        known_at=given.read_at(known_at, "known_at"),
+        min_trust=given.read_trust(min_trust, "min_trust"),
         all=all,
     )

@@ -217,7 +217,7 @@ class Run(Shown):
 
         What is not named stays as it was; `done` is added to what was done. Steps are listed by themselves.
         """
-        from ..workspace import progress
+        from ..handoff import progress
         from ..workspace.home import reported
 
         what = progress.said(goal, done, blockers, next_action, context)

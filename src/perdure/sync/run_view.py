@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..run.core import RunCore
 from ..run.functions import Options
+from ..run.spoken import SUMMED_UP
 
 if TYPE_CHECKING:
     from ..context.compacting import Compaction
@@ -65,7 +66,7 @@ class Shown:
         planned = self._do(plan(self._core, keep, raw=summarise is not None))
         told = None
         if summarise is not None and planned.old:
-            options = Options(id=f"compact-{planned.upto}")
+            options = Options(id=f"{SUMMED_UP}{planned.upto}")
             told = self._call(summarise, False, "compact", (), options, (list(planned.raw),), {})
         done: Compaction = self._do(record(self._core, planned, told))
         return done

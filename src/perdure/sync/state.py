@@ -70,7 +70,7 @@ class AgentState(Face):
 
     def incr(self, ns: str, key: str, by: float = 1) -> Any:
         """Add to a number, from 0, and return it. Atomic."""
-        return self.update(ns, key, state.adding(by))
+        return self.update(ns, key, state.adding(by, ns, key))
 
     def history(self, ns: str, key: str) -> builtins.list[StateVersion]:
         """Every value that a key has had, oldest first."""
@@ -183,7 +183,7 @@ class StateTransaction(Face):
 
     def incr(self, ns: str, key: str, by: float = 1) -> None:
         """Add to a number when the transaction ends."""
-        self.update(ns, key, state.adding(by))
+        self.update(ns, key, state.adding(by, ns, key))
 
     def _place(self, ns: str, key: str) -> Place:
         return self._read(lambda: state.place(self._engine, ns, key))

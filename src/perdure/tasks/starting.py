@@ -11,11 +11,13 @@ from .. import codec, objects
 from .. import records as r
 from ..answers import whoever
 from ..durations import Duration, seconds_of
-from ..errors import RunNotFound, TaskFailed, WaitTimeout
+from ..errors import ResultErased, RunNotFound, TaskFailed, WaitTimeout
 from ..failpoints import Site
+from ..identity import Identity
+from ..journal.departures import refuse_if_gone
 from ..journal.fold import told_by
 from ..journal.starts import Again, Start
-from ..limits import WAIT_POLL_SECONDS
+from ..limits import AWAITED_LOOK_SECONDS, WAIT_POLL_SECONDS
 from ..run import waiting
 from ..run.core import RunCore
 from ..run.functions import Function, Options, Signature
@@ -27,6 +29,7 @@ from ..run.waiting import Wait
 from ..run.writes import named
 from ..state import waiting_room, write
 from ..store.base import Store
+from ..task_records import run_awaited
 from .defining import Definition, TaskOptions
 
 if TYPE_CHECKING:
@@ -41,14 +44,13 @@ def start(
 ) -> Protocol[None]:
     """Queue a run: with the body or item around the caller, as a step of the run around it, or now."""
     named(run_id, "run's id")
-    yield Read(engine.ensure_agent)
-    owner: int = yield Read(lambda: engine.stream)
     frame = current()
     within = frame is not None and frame.run.store is engine.store
 
     def ask() -> Start:
+        engine.ensure_agent()
         parent = frame.run.head.stream if frame is not None and within else 0
-        return _asked(engine, owner, task, options, run_id, given, parent)
+        return _asked(engine, engine.stream, task, options, run_id, given, parent)
 
     if frame is not None and within and frame.buffer is None:
         wanted = _recorded(engine, task.name, ask, awaits)
@@ -56,7 +58,7 @@ def start(
         parking = frame.run.parking
         yield from protocol if parking is None else parking.counted(protocol)
     else:
-        yield from write(engine, Site.TASK, [ask()])
+        yield from write(engine, Site.TASK, [(yield Read(ask))])
 
 
 def _asked(
@@ -85,14 +87,20 @@ def _recorded(engine: Engine, name: str, ask: Callable[[], Start], awaits: bool)
     """A step that does nothing but queue: what it writes lands with it."""
 
     def queue(run: str, input: dict[str, Any]) -> None:
-        room = waiting_room(engine)
-        assert room is not None, "the body of a step has one"
-        room.asks.append(ask())
+        _note(engine, ask())
 
     async def queue_async(run: str, input: dict[str, Any]) -> None:
-        queue(run, input)
+        import asyncio  # is there, and would be for nothing in programs without it
+
+        _note(engine, await asyncio.to_thread(ask))
 
     return Function(f"start {name}", queue_async if awaits else queue, False, Signature(queue, ()), Options())
+
+
+def _note(engine: Engine, asked: Start) -> None:
+    room = waiting_room(engine)
+    assert room is not None, "the body of a step has one"
+    room.asks.append(asked)
 
 
 def again(engine: Engine, run_id: str, by: str | None) -> Protocol[None]:
@@ -125,6 +133,7 @@ def ended(engine: Engine, run_id: str) -> Ended | None:
         )
     over = (r.Status.FINISHED, r.Status.FAILED, r.Status.CANCELLED)
     if not rows or rows[0][3] not in over or (task and task[0][5] != "dead"):
+        refuse_if_gone(store, engine.name)  # it ends elsewhere, if it does
         return None
     return _end_of(store, rows[0])
 
@@ -133,7 +142,8 @@ def _end_of(store: Store, row: tuple[Any, ...]) -> Ended | None:
     found = store.read("event_at", (row[0], row[9]))
     if not found:
         return None  # it goes on just now
-    record = r.decode(found[0][1], found[0][3])
+    _, kind, _, body, _, _ = found[0]
+    record = r.decode(kind, body) if body is not None else r.remains(kind)
     if isinstance(record, r.RunFinished):
         return Ended("finished", record.result)
     if isinstance(record, r.RunCancelled):
@@ -169,13 +179,15 @@ def _result_in(run: RunCore, engine: Engine, run_id: str, timeout: Duration | No
         return r.Want("run", stream=owner, agent=engine.name, run=run_id)
 
     def look(waited: Waited) -> Protocol[bool]:
-        end: Ended | None = yield Read(ended, (engine, run_id))
+        end: Ended | None = yield Read(_ended_for, (run, engine, run_id))
         if end is not None:
             yield from waiting.end_wait(run, waited, end.how, end.packed, end.text)
         return end is not None
 
-    ident = f"{engine.name} {run_id}".encode()
-    wait = Wait("run", ident, f"run {run_id!r}", waiting.deadline(run, timeout), want=want, polls=True)
+    ident, text = run_awaited(engine.name, run_id)
+    # Who ends it in its own store wakes this one; an agent that moves away does not.
+    again = 0.0 if engine.name == run.engine.name else AWAITED_LOOK_SECONDS
+    wait = Wait("run", ident, text, waiting.deadline(run, timeout), want=want, polls=True, again=again)
     waited = yield from waiting.wait_for(frame, wait, look)
     if waited.how == "timeout":
         raise WaitTimeout(
@@ -184,11 +196,27 @@ def _result_in(run: RunCore, engine: Engine, run_id: str, timeout: Duration | No
     return (yield from _value(engine, run_id, Ended(waited.how, waited.value, waited.by)))
 
 
+def _ended_for(run: RunCore, engine: Engine, run_id: str) -> Ended | None:
+    """The same for a run that waits for it: of the two agents one may have moved here, and the other not."""
+    try:
+        return ended(engine, run_id)
+    except RunNotFound as error:
+        if engine.name == run.engine.name or not Identity(run.engine).arrivals:
+            raise
+        raise RunNotFound(
+            f"run {run_id!r} of agent {engine.name!r} is not in this store: agent {run.engine.name!r} has come here "
+            "out of a file, and what it waits for has stayed where it was",
+            hint=f"bring agent {engine.name!r} here too, then start run {run.id!r} again (of a task: `perdure retry`)",
+        ) from error
+
+
 def _value(engine: Engine, run_id: str, end: Ended) -> Protocol[Any]:
     if end.how == "cancelled":
         raise TaskFailed(
             f"run {run_id!r} was cancelled {end.text}", hint="it is never continued: start one of another id"
         )
+    if not end.packed:
+        raise ResultErased(f"the result of run {run_id!r} was erased")
     value = yield Read(objects.unpack, (engine.store, end.packed))
     if end.how == "finished":
         return value

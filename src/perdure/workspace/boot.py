@@ -8,6 +8,7 @@ from enum import StrEnum
 
 import msgspec
 
+from ..handoff.progress_text import NOTHING
 from ..tokens import Tokens, counter
 from .documents import Shelf
 from .layout import (
@@ -21,7 +22,6 @@ from .layout import (
     is_active,
     log_of,
 )
-from .progress_text import NOTHING
 
 BUDGET = 10_000
 """Tokens, when nobody says how many."""
@@ -53,6 +53,9 @@ a long MEMORY.md must not push out what was going on."""
 
 _BEGINNING = {Part.DAYS: 0.0, Part.MEMORY: 0.5}
 """Of a part that is cut, how much of what is kept is its beginning, and not its end, where news are. Else all of it."""
+
+_BOM = "\ufeff"
+"""Some editors begin a file with it: it is no text."""
 
 LEAST = 40
 """Tokens with which a file can say something."""
@@ -136,7 +139,7 @@ def _fitted(found: Sequence[Section], budget: int, count: Tokens) -> tuple[Secti
 
 
 def _shown(path: str, text: str) -> str:
-    return f"<!-- {path} -->\n{text.strip()}\n"
+    return f"<!-- {path} -->\n{text.removeprefix(_BOM).strip()}\n"
 
 
 def _cut(it: Section, room: int, count: Tokens) -> Section:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -10,20 +10,22 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from .. import objects, state
-from ..journal.keeping import OURS
+from ..journal.keeping import DOCUMENTS
 from ..journal.landing import Ask
 from ..run.requests import Protocol, Read
-from .layout import CONTEXTS, checked_path, path_in
+from .layout import CONTEXTS, GENERATED, checked_path, path_in
 
 if TYPE_CHECKING:
     from ..engine import Engine
 
-SPACE = f"{OURS}workspace"
+SPACE = DOCUMENTS
 """The namespace of the documents."""
 LOGGED = ":logged"
 """Up to which event what was logged is in the files of the days."""
 CONTEXT = ":context"
 """The name of the selected context."""
+FORGOTTEN_LINES = ":forgotten"
+"""Lines that were forgotten, as digests, and what stands in their place."""
 
 
 class Document(msgspec.Struct, frozen=True):
@@ -51,6 +53,7 @@ class Shelf(msgspec.Struct, frozen=True):
     documents: dict[str, Document]
     logged: str
     context: str
+    forgotten: dict[str, str] = {}
 
 
 def shelf_of(engine: Engine) -> Shelf:
@@ -59,7 +62,8 @@ def shelf_of(engine: Engine) -> Shelf:
     rows = engine.store.read("entries_of", (engine.stream, SPACE, engine.store.clock.wall_ms()))
     values = {row[0]: objects.unpack(engine.store, row[1]) for row in rows}
     logged, context = str(values.pop(LOGGED, "")), str(values.pop(CONTEXT, ""))
-    return Shelf(revision, {path: _document(value) for path, value in values.items()}, logged, context)
+    forgotten = values.pop(FORGOTTEN_LINES, {})
+    return Shelf(revision, {path: _document(value) for path, value in values.items()}, logged, context, forgotten)
 
 
 def _document(value: Any) -> Document:
@@ -98,9 +102,9 @@ def decoded(data: bytes) -> str:
 
 
 def text_of(engine: Engine, path: str, wanted: str) -> str | None:
-    """The version of a document that has a digest; None when it is not known, or not any more."""
+    """The version of a document whose digest begins like that; None when it is not known, or not any more."""
     for version in reversed(state.history(engine, SPACE, path)):
-        if version.value is not None and digest(version.value["text"]) == wanted:
+        if version.value is not None and digest(version.value["text"]).startswith(wanted):
             return str(version.value["text"])
     return None
 
@@ -118,9 +122,11 @@ def write(engine: Engine, path: str, text: str | None) -> Protocol[None]:
     """Set a document; None removes it. In a step it lands with the step."""
     if text is not None and not isinstance(text, str):
         raise TypeError(f"a file of a workspace has text, not {type(text).__name__}")
-    path = checked_path(path)
+    if text is not None and path in GENERATED:
+        yield from _rewrite(engine, path, lambda _: text)
+        return
     value = None if text is None else stored(Document(text))
-    asks: Sequence[Ask] = [(yield Read(ask, (engine, path, value)))]
+    asks: Sequence[Ask] = [(yield Read(ask, (engine, checked_path(path), value)))]
     yield from state.change(engine, asks)
 
 
@@ -128,15 +134,26 @@ def append(engine: Engine, path: str, text: str) -> Protocol[None]:
     """Add to the end of a document; whatever others add at the same time is there too."""
     if not isinstance(text, str):
         raise TypeError(f"a file of a workspace has text, not {type(text).__name__}")
+    yield from _rewrite(engine, path, lambda before: with_more(before, text))
+
+
+def _rewrite(engine: Engine, path: str, make: Callable[[str], str]) -> Protocol[None]:
+    """Change a document by what it is; of one that is made, what was made last stays known."""
     at = yield Read(state.place, (engine, SPACE, checked_path(path)))
 
-    def add(value: Any) -> Any:
-        before = value["text"] if value else ""
-        gap = "" if not before or before.endswith("\n") else "\n"
-        added = f"{before}{gap}{text}{'' if text.endswith(chr(10)) else chr(10)}"
-        return {**(value or {}), "text": added}
+    def change(value: Any) -> Any:
+        known = _document(value) if value else Document("")
+        return stored(Document(make(known.text), known.rendered))
 
-    yield from state.change(engine, [state.ask_update(engine, at, add, None)])
+    yield from state.change(engine, [state.ask_update(engine, at, change, None)])
+
+
+def with_more(before: str, text: str) -> str:
+    """A text with lines at its end, which end as the others do."""
+    end = "\r\n" if "\r\n" in before else "\n"
+    added = text.replace("\r\n", "\n").replace("\n", end) if "\r\n" in before else text
+    gap = "" if not before or before.endswith("\n") else end
+    return f"{before}{gap}{added}{'' if added.endswith(end) else end}"
 
 
 def switch(engine: Engine, name: str | None) -> Protocol[None]:

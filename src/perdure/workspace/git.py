@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import msgspec
 
 from ..limits import GIT_SECONDS_MAX
-from .layout import FOLDERS, MARKER, TOP
+from .layout import ARCHIVED, FOLDERS, MARKER, TOP, archived_from, is_path
 from .root import Root
 
 _QUIET = (
@@ -24,6 +24,10 @@ _QUIET = (
     "gc.auto=0",
 )
 """No hook, daemon, passphrase or clean-up of somebody else's runs because an agent has made progress."""
+_OURS = ("--", *TOP, *FOLDERS)
+_NEW = ("--others", "--exclude-standard")
+"""What somebody has told git to ignore is none of its business."""
+_QUIETLY = ("--quiet", "--no-verify", "--cleanup=whitespace", "--file=-", "--only")
 _EXCLUDED = f"{MARKER}\n.*.part\n"
 
 
@@ -47,23 +51,27 @@ def commit(root: Root, agent: str, there: Sequence[str], message: str) -> Commit
     if not os.path.exists(os.path.join(root.path, ".git")):
         return Committed()
     _exclude(root)
-    specs = (*TOP, *FOLDERS)
-    known, staged = _git(root, "ls-files", "-z", "--", *specs), _git(root, "diff", "--cached", "--name-only", "-z")
-    if note := known.note or staged.note:
+    known, others = _git(root, "ls-files", "-z", *_OURS), _git(root, "ls-files", "-z", *_NEW, *_OURS)
+    staged = _git(root, "diff", "--cached", "--name-only", "-z")
+    if note := known.note or others.note or staged.note:
         return Committed(note=note)
-    his = {*staged.text.split("\0")}
-    tracked = {*filter(None, known.text.split("\0"))}
-    wanted = sorted(({*there} | tracked) - his)
+    his, tracked = {*staged.text.split("\0")}, {*filter(_is_ours, known.text.split("\0"))}
+    new = sorted({*there} & {*others.text.split("\0")} - his)
+    wanted = sorted({*new} | tracked - his)
     changed = _git(root, "status", "--porcelain", "-z", "--untracked-files=all", "--", *wanted) if wanted else _Done()
     if changed.note or not changed.text:
         return Committed(note=changed.note)
-    new = [path for path in wanted if path not in tracked]
     if new and (note := _git(root, "add", "--intent-to-add", "--", *new).note):
         return Committed(note=note)
     who = {"GIT_AUTHOR_NAME": agent, "GIT_AUTHOR_EMAIL": "agent@perdure.invalid"}
     who |= {name.replace("AUTHOR", "COMMITTER"): value for name, value in who.items()}
-    done = _git(root, "commit", "--quiet", "--no-verify", "--file=-", "--only", "--", *wanted, said=message, who=who)
+    done = _git(root, "commit", *_QUIETLY, "--", *wanted, said=message, who=who)
     return Committed(note=done.note) if done.note else Committed(_git(root, "rev-parse", "HEAD").text.strip())
+
+
+def _is_ours(path: str) -> bool:
+    """Whether it is a file of the workspace: somebody may have others in folders of those names."""
+    return is_path(archived_from(path)) if path.startswith(f"{ARCHIVED}/") else is_path(path)
 
 
 def _exclude(root: Root) -> None:

@@ -11,20 +11,25 @@ import msgspec
 
 from .. import records as r
 from ..errors import PerdureError, WorkspaceNotFound
+from ..handoff.progress import one_line
 from ..run.core import RunCore
 from ..run.requests import Protocol, Read
 from ..runs import must_exist, summary_of
 from ..state import waiting_room
 from . import git
 from .documents import shelf_of
-from .layout import ARCHIVE, CONTEXTS, GENERATED, LOGS, MARKER, PROGRESS, TASKS, named, path_in
+from .layout import CONTEXTS, FOLDERS, GENERATED, HANDOFF, LOGS, MARKER, TASKS, TOP, named, path_in
 from .logs import log as note_log
-from .progress_text import one_line
+from .looking import Under, archived_in, files_in, marker_of
 from .root import Root
-from .syncing import Synced, files_in, marker_of, sync
+from .syncing import Synced, sync
 
 if TYPE_CHECKING:
     from ..engine import Engine
+
+
+_AT_WORK = (*(path for path in TOP if path != HANDOFF), *(f"{folder}/" for folder in FOLDERS))
+"""All but the handoff, which is written when a run ends."""
 
 
 class Home(msgspec.Struct, frozen=True):
@@ -56,9 +61,9 @@ def folder_meant(path: str | os.PathLike[str] | None = None) -> str:
 def at_home(engine: Engine) -> Protocol[Home | None]:
     """The folder that is open, else the nearest one if it is this agent's."""
     path = nearest() if engine.home is None else None
-    if path is None or (yield Read(marker_of, (Root(path),))).agent != engine.name:
-        return engine.home
-    return (yield from opened(engine, path, None))
+    if path is not None and (yield Read(marker_of, (Root(path),))).agent == engine.name:
+        engine.home = Home(Root(path))
+    return engine.home
 
 
 def opened(engine: Engine, path: str, use_git: bool | None) -> Protocol[Home]:
@@ -78,10 +83,15 @@ def opened(engine: Engine, path: str, use_git: bool | None) -> Protocol[Home]:
     return home
 
 
-def in_step(engine: Engine, home: Home, message: str = "", under: str = "") -> Protocol[Synced]:
+def in_step(engine: Engine, home: Home, message: str = "", under: Under = "") -> Protocol[Synced]:
     """Bring the folder in step, and commit it when something significant has changed."""
     yield Read(home.root.make)  # somebody may have removed it: then all of it is written again
     synced: Synced = yield from sync(engine, home.root, under)
+    return (yield from committed(engine, home, synced, message))
+
+
+def committed(engine: Engine, home: Home, synced: Synced, message: str = "") -> Protocol[Synced]:
+    """Tell git what has changed, if that is significant."""
     told = message or _message(synced)
     if home.git is False or not told:
         return synced
@@ -91,30 +101,31 @@ def in_step(engine: Engine, home: Home, message: str = "", under: str = "") -> P
 
 
 def _commit(engine: Engine, home: Home, message: str, synced: Synced) -> git.Committed:
-    folder = f"{LOGS}/{ARCHIVE}"
-    archived = [f"{folder}/{name}" for name in home.root.names(folder) if name.endswith(".md")]
     body = "".join(f"\n- {path}" for path in synced.changed)
-    return git.commit(home.root, engine.name, [*files_in(home.root), *archived], f"{message}\n{body}".strip() + "\n")
+    return git.commit(
+        home.root, engine.name, [*files_in(home.root), *archived_in(home.root)], f"{message}\n{body}".strip() + "\n"
+    )
 
 
 def _message(synced: Synced) -> str:
     """What happened, in a line; nothing when it is only a line in the log, which goes with the next commit."""
     edited, kept = [path for path in synced.read if path not in GENERATED], (*GENERATED, LOGS)
     written = [path for path in synced.written if not path.startswith(kept) and path not in synced.read]
-    parts = [("Edited", edited), ("Wrote", written), ("Removed", synced.removed), ("Conflict in", synced.conflicts)]
+    marked = [path for path in synced.conflicts if path in synced.changed]  # the others are known
+    parts = [("Edited", edited), ("Wrote", written), ("Removed", synced.removed), ("Conflict in", marked)]
     return "; ".join(f"{verb} {', '.join(paths)}" for verb, paths in parts if paths)
 
 
 # -- what an agent does with it ---------------------------------------------------------------------------------------
 
 
-def shown(engine: Engine, home: Home | None, message: str = "", under: str = "") -> Protocol[None]:
+def shown(engine: Engine, home: Home | None, message: str = "", under: Under = "") -> Protocol[None]:
     """The files show what was written, if there are any. Inside a step nothing has landed yet: then they do later."""
     if home is not None and waiting_room(engine) is None:
-        yield from _trying(home, in_step(engine, home, message, under))
+        yield from trying(home, in_step(engine, home, message, under))
 
 
-def _trying(home: Home, showing: Protocol[Any]) -> Protocol[None]:
+def trying(home: Home, showing: Protocol[Any]) -> Protocol[None]:
     """What has happened is in the journal, and nobody's work ends because of a file: trouble with one is a warning."""
     try:
         yield from showing
@@ -123,16 +134,16 @@ def _trying(home: Home, showing: Protocol[Any]) -> Protocol[None]:
         warnings.warn(text, UserWarning, stacklevel=2)
 
 
-def log(engine: Engine, text: str) -> Protocol[None]:
+def log(engine: Engine, text: str, trust: float | str | None = None, source: str | None = None) -> Protocol[None]:
     """`agent.log`: noted in the journal, and shown in the file of the day."""
-    yield from note_log(engine, text)
+    yield from note_log(engine, text, trust, source)
     yield from shown(engine, engine.home, under=f"{LOGS}/")
 
 
 def reported(engine: Engine, what: dict[str, Any], run: str) -> Protocol[None]:
-    """After `run.progress`: the file shows it."""
+    """After `run.progress`: the files show it, and what steps that have landed have logged and written."""
     done = f"Done: {'; '.join(map(one_line, what['done']))} ({one_line(run)})" if what.get("done") else ""
-    yield from shown(engine, engine.home, done, PROGRESS)
+    yield from shown(engine, engine.home, done, _AT_WORK)
 
 
 def handed_over(engine: Engine, home: Home | None) -> Protocol[None]:
@@ -144,7 +155,7 @@ def run_ended(run: RunCore, error: BaseException | None) -> Protocol[None]:
     """At the end of a run the files say how it ended."""
     home = run.engine.home
     if home is not None and run.root.parent is None and not run.finished:
-        yield from _trying(home, _ended(run, home, error))
+        yield from trying(home, _ended(run, home, error))
 
 
 def _ended(run: RunCore, home: Home, error: BaseException | None) -> Protocol[None]:

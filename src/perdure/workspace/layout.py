@@ -14,6 +14,7 @@ PROGRESS, HANDOFF, OLD_PROGRESS = "PROGRESS.md", "HANDOFF.md", "claude-progress.
 LOGS, TASKS, CONTEXTS = "memory", "tasks", "contexts"
 ARCHIVE = "archive"
 """The folder in `memory` with the logs that have become old."""
+ARCHIVED = f"{LOGS}/{ARCHIVE}"
 MARKER = ".perdure-workspace"
 """Says whose workspace it is, and what each file was last in step with."""
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime, time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, time, timedelta
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -13,7 +14,10 @@ from ..events.positions import BEGINNING, END, Position, at_time, placed, read_t
 from ..events.reading import Book, Event, book_of
 from ..events.writing import append
 from ..limits import EVENTS_OF_PAGE_MAX, LOG_CHARACTERS_MAX
+from ..memory.given import read_name, read_trust
+from ..memory_records import TRUSTED
 from ..run.requests import Protocol
+from .documents import with_more
 from .layout import day_of, log_of
 
 if TYPE_CHECKING:
@@ -22,13 +26,16 @@ if TYPE_CHECKING:
 KIND = "perdure:log"
 
 
-def log(engine: Engine, text: str) -> Protocol[None]:
+def log(engine: Engine, text: str, trust: float | str | None = None, source: str | None = None) -> Protocol[None]:
     """Note something in the log of the day. In a step it lands with the step."""
     if not isinstance(text, str):
         raise TypeError(f"a log has text, not {text!r}")
     if len(text) > LOG_CHARACTERS_MAX:
         raise ValueTooLarge(f"a line of the log has at most {LOG_CHARACTERS_MAX} characters, not {len(text)}")
-    yield from append(engine, [engine.kinds.noted(KIND, {"text": text})])
+    said: dict[str, Any] = {"text": text}
+    said |= {} if trust is None else {"trust": read_trust(trust)}
+    said |= {} if source is None else {"source": read_name(source, "source")}
+    yield from append(engine, [engine.kinds.noted(KIND, said)])
 
 
 class Logged(msgspec.Struct, frozen=True):
@@ -54,7 +61,7 @@ def logged_since(engine: Engine, upto: str, day: date | None = None) -> Logged:
     while rows := book.rows((KIND,), 0, after, settled_end(book.store), EVENTS_OF_PAGE_MAX):
         for event in book.events(rows, typed=False):
             path = log_of(_local(event.at).date())
-            lines[path] = lines.get(path, "") + _line(event)
+            lines[path] = lines.get(path, "") + f"- {_local(event.at):%H:%M} {_read(event)}\n"
         after = Position(*rows[-1][:4])
         upto = f"{after.token} {rows[-1][-1]}"
     return Logged(lines, upto)
@@ -72,12 +79,42 @@ def _place_of(book: Book, upto: str) -> Position:
     return Position(*same[-1][:4]) if same else at_time(book.store, book.owner, moment(int(at)), after=True)
 
 
-def _line(event: Event) -> str:
-    said = event.data.get("text", "") if isinstance(event.data, dict) else str(event.data)
-    of_run = f" [{' '.join(event.run.split())}]" if event.run else ""
+class Line(msgspec.Struct, frozen=True):
+    """What somebody has logged, as the file of the day has it after the time."""
+
+    text: str
+    trust: float | None
+    """How far it is believed; None when nobody has said so."""
+    source: str
+    origin: str
+    """What the file says of that."""
+    of_run: str
+
+    def __str__(self) -> str:
+        return f"{self.of_run}{self.origin}{self.text}"
+
+
+def _read(event: Event) -> Line:
+    said: dict[str, Any] = event.data if isinstance(event.data, dict) else {"text": str(event.data)}
+    trust, source = said.get("trust"), str(said.get("source", ""))
+    parts = ["untrusted"] if trust is not None and trust < TRUSTED else []
+    parts += [f"from {' '.join(source.split())}"] if source else []
     # What follows in a note of several lines is indented: it belongs to its item, whatever it looks like.
-    text = "\n  ".join(said.strip().split("\n"))
-    return f"- {_local(event.at):%H:%M}{of_run} {text}\n"
+    text = "\n  ".join(str(said.get("text", "")).strip().split("\n"))
+    of_run = f"[{' '.join(event.run.split())}] " if event.run else ""
+    return Line(text, trust, source, f"({', '.join(parts)}) " if parts else "", of_run)
+
+
+def logged_on(engine: Engine, day: date) -> Iterator[Line]:
+    """What was logged on a day, or on the one before or after it: nobody knows where on earth that was."""
+    book = book_of(engine)
+    if book is None:
+        return
+    around = (datetime.combine(day + timedelta(days=days), time(), UTC) for days in (-1, 2))
+    after, to = (at_time(book.store, book.owner, at) for at in around)
+    while rows := book.rows((KIND,), 0, after, to, EVENTS_OF_PAGE_MAX):
+        yield from map(_read, book.events(rows, typed=False))
+        after = Position(*rows[-1][:4])
 
 
 def _local(at: datetime) -> datetime:
@@ -95,4 +132,4 @@ def with_lines(before: str | None, path: str, lines: str) -> str:
     if before is None:
         day = day_of(path)
         before = f"# {day.isoformat() if day is not None else path}\n\n"
-    return before + ("" if not before or before.endswith("\n") else "\n") + lines
+    return with_more(before, lines)

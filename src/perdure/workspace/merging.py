@@ -38,6 +38,7 @@ def merge(base: str | None, ours: str, theirs: str) -> Merged:
         return Merged(ours)
     if base == ours:
         return Merged(theirs)
+    base, ours, theirs = _ending_alike(base, ours, theirs)
     mine, yours = _lines(ours), _lines(theirs)
     regions = _regions(_lines(base) if base is not None else _shared(mine, yours), mine, yours)
     parts, conflict = list[str](), False
@@ -50,19 +51,46 @@ def merge(base: str | None, ours: str, theirs: str) -> Merged:
     return Merged(_joined(parts, ours, theirs), conflict)
 
 
-def merge_notes(base: str, ours: str, theirs: str) -> str:
+def is_marked(text: str) -> bool:
+    """Whether there are marks of a contradiction that nobody has settled."""
+    return OURS.strip() in text and _has(_lines(text.replace("\r\n", "\n") + "\n"), (OURS, BETWEEN, THEIRS))
+
+
+def merge_notes(base: str, ours: str, theirs: str, *, guessed: bool = False) -> str:
     """A text that is made anew (`ours`), with the lines that somebody has added to the one that was made before.
 
-    There are no marks: what was made is known, and is made again. What somebody has added is kept.
+    There are no marks: what was made is known, and is made again. What somebody has added is kept as it is. If the
+    base is only `guessed`, no line is added that is there.
     """
     if base in (ours, theirs):
         return theirs if base == ours else ours
-    mine = _lines(ours)
-    there, parts = {line.strip() for line in mine}, list[str]()
-    for region in _regions(_lines(base), mine, _lines(theirs)):
-        known = {line.strip() for line in region.base} | there
-        parts += [*_ended(region.ours), *(line for line in region.theirs if line.strip() not in known)]
+    parts, there = list[str](), {line.strip() for line in _lines(ours)} if guessed else set[str]()
+    for region in _regions(_lines(base), _lines(ours), _lines(theirs)):
+        added = [line for line in _beyond(region.theirs, region.base) if line.strip() not in there]
+        parts += [*_ended(region.ours), *_beyond(added, region.ours, blank=False)]
     return _joined(parts, ours, theirs)
+
+
+def _beyond(lines: Lines, others: Lines, *, blank: bool = True) -> list[str]:
+    """The lines that are not among others, by their order; empty ones alone say nothing unless they count."""
+    mine = list(lines)
+    blocks = [
+        (at, size) for _, at, size in _blocks(list(others), mine) if blank or "".join(mine[at : at + size]).strip()
+    ]
+    taken = {place for at, size in blocks for place in range(at, at + size)}
+    return [line for place, line in enumerate(mine) if place not in taken]
+
+
+def _ending_alike(base: str | None, ours: str, theirs: str) -> tuple[str | None, str, str]:
+    """The texts with the ends of lines that the one has who has changed them: else no line would be the same."""
+    styles = [text is not None and "\r\n" in text for text in (base, ours, theirs)]
+    if styles[1] == styles[2]:
+        return base, ours, theirs
+    wanted = "\n" if styles[0] else "\r\n"
+    texts = [
+        text if text is None else text.replace("\r\n", "\n").replace("\n", wanted) for text in (base, ours, theirs)
+    ]
+    return texts[0], texts[1] or "", texts[2] or ""
 
 
 def _lines(text: str) -> list[str]:
@@ -93,6 +121,8 @@ def _chosen(it: _Region, based: bool) -> Lines | None:
         return it.ours
     if it.ours == it.base:
         return it.theirs
+    if _ended(it.ours) == _ended(it.theirs):
+        return _ended(it.ours)  # only the end of the last line is missing in one of them
     if it.base:
         return None
     for big, small in ((it.ours, it.theirs), (it.theirs, it.ours)):

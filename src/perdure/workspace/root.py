@@ -13,13 +13,37 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+import msgspec
+
 from ..errors import PathRefused, ValueTooLarge, WorkspaceNotFound
-from ..files import ASIDE_SUFFIX, exchange_file, make_folder, replace_file, wait_for_writers
+from ..failpoints import Gap, visit
+from ..files import (
+    ASIDE_SUFFIX,
+    aside_of,
+    exchange,
+    make_folder,
+    read_settled,
+    replace_file,
+    swap_file,
+)
 from ..limits import WORKSPACE_FILE_BYTES_MAX
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 """Without waiting: a pipe in the place of a file would never answer."""
+
+
+_WRITABLE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
+
+
+class Displaced(msgspec.Struct, frozen=True):
+    """What was in a file's place, under the name that it has now beside it."""
+
+    path: str
+    aside: str
+    data: bytes
+    busy: bool
+    """Whether somebody has it open, and may still write to it."""
 
 
 class Root:
@@ -44,11 +68,12 @@ class Root:
                 return None
             except OSError as error:
                 raise self._refused(path, error) from error
-            with os.fdopen(descriptor, "rb") as file:
+            try:
                 if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                     raise PathRefused(f"{self._shown(path)} is no ordinary file")
-                wait_for_writers(descriptor)
-                data = file.read(WORKSPACE_FILE_BYTES_MAX + 1)
+                data = read_settled(descriptor, WORKSPACE_FILE_BYTES_MAX + 1).data
+            finally:
+                os.close(descriptor)
         if len(data) > WORKSPACE_FILE_BYTES_MAX:
             most = WORKSPACE_FILE_BYTES_MAX // (1024 * 1024)
             raise ValueTooLarge(
@@ -70,18 +95,96 @@ class Root:
                 return False
         return True
 
-    def exchange(self, path: str, data: bytes) -> bytes | None:
-        """Write a file in place of the one that is there; returns what that had in it at that moment."""
-        with self._folder_of(path, make=True) as (folder, name):
-            return exchange_file(name, data, folder)
+    def swap(self, path: str, data: bytes, tag: str) -> Displaced | None:
+        """Write a file in place of the one that is there, which stays beside it; None when there is none.
 
-    def remove(self, path: str) -> None:
-        """Remove a file, if it is there."""
+        `tag` becomes part of the name that the old one has then.
+        """
         with self._folder_of(path) as (folder, name):
+            if folder < 0:
+                return None
+            visit(Gap.FILE_READ)
+            aside = swap_file(name, data, folder, tag)
+            if aside is None:
+                return None
+            visit(Gap.FILE_PLACED)
+            found = self._beside(path, folder, aside)
+            if found is None:  # a link or a folder that somebody has just put there: it goes back
+                exchange(aside, name, folder)
+                os.unlink(aside, dir_fd=folder)
+                os.fsync(folder)
+                raise PathRefused(f"{self._shown(path)} is no ordinary file")
+            return found
+
+    def displace(self, path: str, tag: str) -> Displaced | None:
+        """Take a file out of its place; None when there is none."""
+        with self._folder_of(path) as (folder, name):
+            if folder < 0:
+                return None
+            aside = aside_of(name, tag)
+            visit(Gap.FILE_READ)
+            try:
+                os.rename(name, aside, src_dir_fd=folder, dst_dir_fd=folder)
+            except FileNotFoundError:
+                return None
+            os.fsync(folder)
+            visit(Gap.FILE_PLACED)
+            found = self._beside(path, folder, aside)
+            if found is None:
+                os.rename(aside, name, src_dir_fd=folder, dst_dir_fd=folder)
+                raise PathRefused(f"{self._shown(path)} is no ordinary file")
+            return found
+
+    def beside(self, path: str, aside: str) -> Displaced | None:
+        """What stands beside a file under that name; None when it is no file, or not there any more."""
+        with self._folder_of(path) as (folder, _):
+            return self._beside(path, folder, aside, wait=False) if folder >= 0 else None
+
+    def _beside(self, path: str, folder: int, aside: str, *, wait: bool = True) -> Displaced | None:
+        try:
+            descriptor = os.open(aside, _FILE, dir_fd=folder)
+        except OSError:
+            return None
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return None
+            return Displaced(path, aside, *read_settled(descriptor, wait=wait))
+        finally:
+            os.close(descriptor)
+
+    def let_go(self, it: Displaced) -> None:
+        """All that it had is elsewhere."""
+        visit(Gap.FILE_KNOWN)
+        with self._folder_of(it.path) as (folder, _):
             if folder >= 0:
                 with suppress(FileNotFoundError):
-                    os.unlink(name, dir_fd=folder)
+                    os.unlink(it.aside, dir_fd=folder)
                     os.fsync(folder)
+
+    def put_back(self, it: Displaced) -> bool:
+        """Give it its old name; False when somebody has that now."""
+        with self._folder_of(it.path, make=True) as (folder, name):
+            try:
+                os.link(it.aside, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+            except FileExistsError:
+                return False
+            os.unlink(it.aside, dir_fd=folder)
+            os.fsync(folder)
+            return True
+
+    def asides(self, path: str) -> list[str]:
+        """What stands beside the files of a folder: what somebody writes just now, or was killed over."""
+        with suppress(PathRefused):
+            return [name for name in self.names(path) if name.startswith(".") and name.endswith(ASIDE_SUFFIX)]
+        return []
+
+    def is_protected(self, path: str) -> bool:
+        """Whether somebody has made a file read-only: then it is his."""
+        with self._folder_of(path) as (folder, name):
+            try:
+                return folder >= 0 and not os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode & _WRITABLE
+            except FileNotFoundError:
+                return False
 
     def names(self, path: str = "") -> list[str]:
         """What is in a folder; nothing when it is not there."""
@@ -90,13 +193,15 @@ class Root:
 
     def drop_asides(self, path: str, before: float) -> None:
         """Remove from a folder what killed processes have left aside. Somebody may be writing the newest ones."""
+        names = self.asides(path)
+        if not names:
+            return
         with self._folder_of(f"{path}/." if path else ".") as (folder, _):
-            for name in os.listdir(folder) if folder >= 0 else ():
-                if name.startswith(".") and name.endswith(ASIDE_SUFFIX):
-                    with suppress(FileNotFoundError):
-                        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-                        if stat.S_ISREG(found.st_mode) and found.st_mtime < before:
-                            os.unlink(name, dir_fd=folder)
+            for name in names if folder >= 0 else ():
+                with suppress(FileNotFoundError):
+                    found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                    if stat.S_ISREG(found.st_mode) and found.st_mtime < before:
+                        os.unlink(name, dir_fd=folder)
 
     def lock(self) -> int | None:
         """A descriptor: until it is closed, nobody else gets one. None when somebody else has it."""

@@ -10,16 +10,16 @@ import msgspec
 
 from ..errors import WorkspaceNotFound
 from ..handoff.desk import RUNS_TOLD
+from ..handoff.progress import all_said
+from ..handoff.progress_text import render
 from ..run.requests import Protocol, Read
 from ..tokens import Tokens
 from .boot import BUDGET, Bootstrap, Section, bootstrap, sections_of
 from .documents import Document, shelf_of
-from .home import Home
+from .home import Home, trying
 from .layout import PROGRESS
 from .logs import logged_since, today, with_lines
 from .old_logs import compact
-from .progress import all_said
-from .progress_text import render
 
 if TYPE_CHECKING:
     from ..engine import Engine
@@ -30,7 +30,7 @@ def booted(
 ) -> Protocol[Bootstrap]:
     """What an agent reads when it wakes up; with a folder, in step with its files, and with old logs put away."""
     if home is not None:
-        yield from compact(engine, home)
+        yield from trying(home, compact(engine, home))  # whoever wakes up needs what there is, whatever else is wrong
     sections = yield Read(waking, (engine, tokens))
     if not sections:
         raise WorkspaceNotFound(f"agent {engine.name!r} has no workspace, and there is none above {os.getcwd()}")

@@ -19,6 +19,7 @@ from tests.mutations.mutants.memory import MEMORY
 from tests.mutations.mutants.money import MONEY
 from tests.mutations.mutants.moving import OF_MOVING
 from tests.mutations.mutants.orders import OF_ORDERS
+from tests.mutations.mutants.recall import OF_RECALL
 from tests.mutations.mutants.retention import OF_RETENTION
 from tests.mutations.mutants.runs import RUNS
 from tests.mutations.mutants.state import OF_CHECKPOINTS, OF_STATE
@@ -57,6 +58,7 @@ MUTANTS = (
     *OF_TASKS,
     *THREADS,
     *MEMORY,
+    *OF_RECALL,
     *BRANCHES,
     *OF_COMMANDS,
     *OF_ADAPTERS,

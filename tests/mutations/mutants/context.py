@@ -73,4 +73,28 @@ OF_CONTEXTS = (
         'text = _MARKS.sub("‹", shortened(',
         "text = str(shortened(",
     ),
+    mutant(
+        "what-went-wrong-is-left-out",
+        "an agent sees that there was a traceback, and not what it was about",
+        TEXT + "test_what_went_wrong_is_said_in_a_short_text[a traceback-110]",
+        "context/complaints.py",
+        "            yield start + line.index(own)\n",
+        "            yield from ()\n",
+    ),
+    mutant(
+        "a-screenshot-costs-nothing",
+        "a context with images that tools returned is far larger than the budget",
+        TEXT + "test_images_in_what_a_tool_returned_are_counted_and_make_way",
+        "context/masking.py",
+        " + part.others * OTHER_TOKENS",
+        "",
+    ),
+    mutant(
+        "what-is-asked-is-summarised",
+        "in a small context the turn that a model is about to answer is gone",
+        TEXT + "test_a_giant_message_fits_into_a_tiny_budget",
+        "context/window.py",
+        "self._cuts(talk, last + 1 - RECENT_LEAST, low)",
+        "self._cuts(talk, self.mask, low)",
+    ),
 )

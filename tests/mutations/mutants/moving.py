@@ -6,6 +6,7 @@ from tests.mutations.mutant import mutant
 
 MOVING = "conformance/test_moving.py::"
 FILE = "conformance/test_moving_file.py::"
+BESIDE = "conformance/test_moving_beside.py::"
 
 OF_MOVING = (
     mutant(
@@ -79,5 +80,53 @@ OF_MOVING = (
         "moving/arriving.py",
         "                yield from self._erase(entry.seq)\n",
         "                pass\n",
+    ),
+    mutant(
+        "archives-of-an-agent-stay-where-they-were",
+        "an agent has moved, and what it did long ago is nowhere",
+        BESIDE + "test_archives_go_along_and_are_known_where_they_arrive",
+        "moving/importing.py",
+        "    notes = put_beside(engine.store, path) if file.archives else ()\n",
+        "    notes = ()\n",
+    ),
+    mutant(
+        "an-archive-is-called-whatever-a-file-says",
+        "who imports a file has another one written wherever its author likes",
+        BESIDE + "test_a_forged_archive_is_refused_and_leads_nowhere",
+        "moving/archives.py",
+        '    raise ExportDamaged(f"{path}: no archive is called {name!r}")\n',
+        "    return name\n",
+    ),
+    mutant(
+        "an-archive-goes-along-whoever-has-something-in-it",
+        "the file has what other agents keep",
+        BESIDE + "test_an_archive_that_others_have_something_in_stays",
+        "moving/archives.py",
+        "            if self._is_private(path, found.header):",
+        "            if True:",
+    ),
+    mutant(
+        "a-parked-run-waits-for-who-is-not-here",
+        "an agent has moved, and a run of it waits for ever, for one that stayed",
+        BESIDE + "test_a_parked_run_that_waits_for_who_stayed_says_so_and_goes_on_when_that_one_comes",
+        "journal/fold.py",
+        '_task_moved(stream, "parked", 0 if lost else it.until)',
+        '_task_moved(stream, "parked", it.until)',
+    ),
+    mutant(
+        "an-agent-arrives-twice-under-two-names",
+        "one agent is two in one store, with one key",
+        BESIDE + "test_who_was_renamed_in_its_own_store_is_not_taken_back_besides",
+        "moving/leaving.py",
+        "        if key == public_key and other != name and not gone:",
+        "        if False:",
+    ),
+    mutant(
+        "an-agent-arrives-wherever-its-file-is",
+        "the store that it left was told where it is, and lets it arrive elsewhere too",
+        BESIDE + "test_the_store_that_it_left_lets_it_arrive_once_if_it_is_asked",
+        "moving/leaving.py",
+        '(left.how, self._left.how) == ("moved", "moved") and not left.store',
+        '(left.how, self._left.how) == ("moved", "moved")',
     ),
 )

@@ -12,7 +12,7 @@ OF_TASKS = (
         "a step that fails has queued its run",
         TESTS + "test_what_is_started_in_a_step_is_queued_with_it",
         "tasks/starting.py",
-        "        yield from write(engine, Site.TASK, [ask()])\n\n\ndef _asked",
+        "        yield from write(engine, Site.TASK, [(yield Read(ask))])\n\n\ndef _asked",
         "        from ..state import land\n\n        yield from land(engine, Site.TASK, [ask()])\n\n\ndef _asked",
     ),
     mutant(

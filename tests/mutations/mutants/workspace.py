@@ -8,6 +8,8 @@ SPACE = "conformance/test_workspace.py::"
 TEXT = "unit/test_workspace_text.py::"
 FILES = "unit/test_workspace_files.py::"
 CRASH = "crash/test_workspace.py::"
+RACES = "unit/test_workspace_races.py::"
+PROGRESS = "conformance/test_workspace_progress.py::"
 
 OF_WORKSPACES = (
     mutant(
@@ -15,9 +17,10 @@ OF_WORKSPACES = (
         "who is killed while he writes a file leaves half of it, or nothing",
         CRASH + "test_killed_at_every_system_call_that_changes_a_file",
         "files.py",
-        "        with _synced(aside, PRIVATE, folder) as file:\n            file.write(data)\n",
-        "        with open(os.open(name, os.O_WRONLY | os.O_TRUNC, dir_fd=folder), 'wb') as file:\n"
-        "            file.write(data)\n        return data\n",
+        "    begun, aside = aside_of(name), aside_of(name, tag)\n",
+        "    begun, aside = aside_of(name), aside_of(name, tag)\n"
+        "    with open(os.open(name, os.O_WRONLY | os.O_TRUNC, dir_fd=folder), 'wb') as file:\n"
+        "        file.write(data)\n",
     ),
     mutant(
         "a-file-gets-its-name-before-it-is-on-disk",
@@ -30,18 +33,18 @@ OF_WORKSPACES = (
     mutant(
         "what-is-saved-meanwhile-is-not-looked-at",
         "what a person saves while the agent writes the same file is lost",
-        FILES + "test_nothing_is_lost_that_is_saved_while_files_are_written",
-        "files.py",
-        "            return _read_when_closed(aside, folder)\n",
-        "            return None\n",
+        RACES + "test_what_is_saved_in_a_gap_is_there",
+        "workspace/placing.py",
+        "        if saved == before:\n",
+        "        if saved or True:\n",
     ),
     mutant(
         "a-file-is-read-while-somebody-saves-it",
         "an editor that empties a file before it writes it makes the agent forget who it is",
         FILES + "test_a_file_that_somebody_is_saving_is_read_when_it_is_saved",
-        "workspace/root.py",
-        "                wait_for_writers(descriptor)\n",
-        "",
+        "files.py",
+        "            if not busy or late:\n",
+        "            if busy or not busy:\n                busy, late = False, True\n",
     ),
     mutant(
         "links-are-followed",
@@ -55,9 +58,9 @@ OF_WORKSPACES = (
         "the-journal-wins",
         "what a person has written is lost when the agent has changed the file too",
         SPACE + "test_both_sides_may_change_everything",
-        "workspace/syncing.py",
-        "merged = merge(self._base(), ours.text, self._file)",
-        "merged = merge(self._file, ours.text, self._file)",
+        "workspace/looking.py",
+        "merge(self._base, ours.text, self.seen).text",
+        "merge(self._file, ours.text, self.seen).text",
     ),
     mutant(
         "without-a-base-lines-count-as-removed",
@@ -80,7 +83,7 @@ OF_WORKSPACES = (
         "a log that has become old is gone, but for what was kept of it",
         SPACE + "test_old_logs_are_consolidated_and_put_away",
         "workspace/old_logs.py",
-        "    yield Read(_archive, (home, path, text))\n",
+        "            yield Read(_archive, (home.root, archive_of(path), it.text))\n",
         "",
     ),
     mutant(
@@ -88,7 +91,103 @@ OF_WORKSPACES = (
         "a text that was to be forgotten everywhere is still in versions of a log",
         SPACE + "test_what_is_forgotten_is_in_no_file_and_the_rest_stays",
         "workspace/redacting.py",
-        "    asks += [ask(engine, LOGGED, shelf.logged)] if shelf.logged else []\n",
+        "for key, place in last.items() if place in tainted}",
+        "for key, place in last.items() if not tainted}",
+    ),
+    mutant(
+        "a-save-goes-with-the-file-that-it-was-in",
+        "who is killed after somebody has saved a file takes along what that had in it",
+        RACES + "test_killed_after_somebody_has_saved",
+        "workspace/placing.py",
+        "        held.append(found)\n",
+        "        root.let_go(found)\n",
+    ),
+    mutant(
+        "nobody-looks-for-what-was-displaced",
+        "what people have saved in files that somebody was killed over is never brought back",
+        RACES + "test_killed_after_somebody_has_saved",
+        "workspace/syncing.py",
+        "    yield Read(_rescue, (engine, root))\n",
+        "",
+    ),
+    mutant(
+        "a-file-is-removed-whatever-was-saved-in-it",
+        "a file that somebody saves while the agent removes it is gone",
+        RACES + "test_a_file_that_is_saved_while_it_is_removed_stays",
+        "workspace/placing.py",
+        "    if decoded(found.data) == before:\n",
+        "    if decoded(found.data) or True:\n",
+    ),
+    mutant(
+        "what-is-saved-while-something-is-forgotten-brings-it-back",
+        "a person who saves a file at that moment has the forgotten text stored again",
+        RACES + "test_what_is_saved_while_something_is_forgotten",
+        "workspace/placing.py",
+        "        before, now = now, strike(merge(strike(before), now, strike(saved)).text)\n",
+        "        before, now = now, merge(before, now, saved).text\n",
+    ),
+    mutant(
+        "the-folder-is-free-before-the-journal-forgets",
+        "a sync that comes between the redaction and the erasure shows again what the journal still has",
+        RACES + "test_nobody_is_at_work_in_the_folder_while_something_is_forgotten",
+        "workspace/redacting.py",
+        "        paths = (*(yield from _of_folder(self._engine, home, strike)), *archived)\n",
+        "        paths = (*(yield from _of_folder(self._engine, home, strike)), *archived)\n        self.release()\n",
+    ),
+    mutant(
+        "a-folder-that-is-behind-brings-it-back",
+        "an edited folder of another host stores what was forgotten once more",
+        RACES + "test_a_folder_that_is_behind_does_not_bring_it_back",
+        "workspace/looking.py",
+        "        return without_forgotten(self._engine.store.secret, self._shelf.forgotten, self._file)\n",
+        "        return self._file\n",
+    ),
+    mutant(
+        "a-document-is-removed-because-it-has-the-text",
+        "a person who saves a file while something is forgotten loses the whole document",
+        RACES + "test_a_document_that_has_it_again_is_not_removed",
+        "memory/everywhere.py",
+        "        if self._is_written_again(record):\n",
+        "        if False:\n",
+    ),
+    mutant(
+        "what-people-add-to-progress-is-taken-for-ours",
+        "a section of a person's own in PROGRESS.md becomes context, escaped and doubled",
+        PROGRESS + "test_a_section_of_a_persons_own_stays_as_it_was_written",
+        "handoff/progress_text.py",
+        "        elif self._names is None:\n",
+        "        elif self._names is None or heading is not None:\n",
+    ),
+    mutant(
+        "a-box-of-a-person-is-not-read",
+        "what people write down as left to do is in nobody's progress",
+        PROGRESS + "test_boxes_that_people_write_are_what_is_left",
+        "handoff/progress_text.py",
+        "            if not self._fenced:\n                section.tick(line)\n",
+        "",
+    ),
+    mutant(
+        "a-tick-contradicts-itself",
+        "who ticks a box beside one that the agent ticks gets marks of a conflict, with the same on both sides",
+        PROGRESS + "test_boxes_that_say_the_same_are_ticked_one_by_one",
+        "workspace/generated.py",
+        "        return ticked(self.page(text).notes, self._found)\n",
+        "        return self.page(text).notes\n",
+    ),
+    mutant(
+        "a-handoff-does-not-say-what-comes-next",
+        "whoever goes on does not know what the last one was about to do, and what kept him",
+        PROGRESS + "test_the_handoff_tells_how_far_every_open_run_is",
+        "handoff/desk.py",
+        "told(known.get(run.id) or self.said_of(run.id))",
+        "()",
+    ),
+    mutant(
+        "whatever-stands-in-a-log-is-believed",
+        "a line that anybody has written into a log becomes a memory that is trusted",
+        PROGRESS + "test_a_memory_of_a_log_is_trusted_no_more_than_its_writer",
+        "workspace/old_logs.py",
+        "trust=known.trust, ",
         "",
     ),
     mutant(
@@ -96,8 +195,16 @@ OF_WORKSPACES = (
         "a file that the user has staged is committed by the agent",
         FILES + "test_git_is_told_what_happened_and_what_is_staged_stays",
         "workspace/git.py",
-        "wanted = sorted(({*there} | tracked) - his)",
-        "wanted = sorted({*there} | tracked)",
+        "wanted = sorted({*new} | tracked - his)",
+        "wanted = sorted({*new} | tracked)",
+    ),
+    mutant(
+        "git-takes-what-is-the-users-own",
+        "a file of the user's in a folder called tasks is committed by the agent",
+        FILES + "test_what_is_the_users_in_a_repository_stays_so",
+        "workspace/git.py",
+        "{*filter(_is_ours, known.text",
+        "{*filter(None, known.text",
     ),
     mutant(
         "a-long-memory-pushes-the-rest-out",

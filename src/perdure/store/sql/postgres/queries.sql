@@ -111,6 +111,10 @@ SELECT value FROM meta WHERE key = :key;
 -- Set once, when the store is created.
 INSERT INTO meta (key, value) VALUES (:key, :value) ON CONFLICT (key) DO NOTHING;
 
+-- name: facts_like(prefix)
+-- Facts about the store whose keys begin alike.
+SELECT key, value FROM meta WHERE substr(key, 1, length(:prefix)) = :prefix ORDER BY key;
+
 -- name: store_bytes()
 -- What the tables of the store take on disk, with their indexes; how much of it is empty only the server knows.
 SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint, 0::bigint FROM pg_class
@@ -287,6 +291,10 @@ INSERT INTO leases (stream, fence, holder) VALUES (:stream, :fence, NULL);
 -- name: hold_lease(stream)
 -- The fence of a stream, that nobody folds or takes over until this transaction ends.
 SELECT fence FROM leases WHERE stream = :stream FOR SHARE;
+
+-- name: lock_forks(stream)
+-- Nobody forks a run until this transaction ends: who does holds its lease.
+SELECT fence FROM leases WHERE stream = :stream FOR UPDATE;
 
 -- name: read_lease(stream, now)
 -- Who holds a stream, and for how many milliseconds more.
@@ -467,6 +475,10 @@ SELECT spaces.namespace, spaces.revision, count(*), max(entries.at)
 FROM spaces JOIN entries ON entries.owner = spaces.owner AND entries.namespace = spaces.namespace
 WHERE spaces.owner = :owner AND length(value) > 0 AND (expires = 0 OR expires > :now)
 GROUP BY spaces.namespace, spaces.revision ORDER BY spaces.namespace;
+
+-- name: get_value(owner, namespace, key)
+-- What a reader wants of one key, and nothing else: it is what programs do most.
+SELECT value, version, expires FROM entries WHERE owner = :owner AND namespace = :namespace AND key = :key;
 
 -- name: get_entry(owner, namespace, key)
 -- The latest value of one key, empty when it was deleted; and whether it can be searched for.
@@ -933,6 +945,12 @@ UPDATE questions SET open = 0 WHERE stream = :stream AND open = 1;
 -- name: open_questions(stream)
 -- What a run waits for.
 SELECT seq, about, kind, text, at FROM questions WHERE stream = :stream AND open = 1 ORDER BY seq;
+
+-- name: awaiting_runs()
+-- Runs that wait for the end of another one: who moves an agent is told whom it leaves behind.
+SELECT runs.agent, runs.id, questions.stream, questions.seq FROM questions JOIN runs ON runs.stream = questions.stream
+WHERE questions.open = 1 AND questions.kind = 'run' AND runs.status NOT IN ('finished', 'cancelled')
+ORDER BY runs.agent, runs.id, questions.seq;
 
 -- name: all_questions()
 -- For rebuild.
@@ -1647,6 +1665,12 @@ UPDATE memories SET
             WHERE w.owner = :owner AND w.id = k.other AND w.what = 'withdrawn'))
 WHERE owner = :owner AND id = :id;
 
+-- name: count_memory(owner, id, again)
+-- Fold of MemorySeen: one more, unless that was withdrawn. What is not there yet is counted by `settle_memory`.
+UPDATE memories SET times = times + 1
+WHERE owner = :owner AND id = :id AND NOT EXISTS (SELECT 1 FROM memory_marks AS w
+    WHERE w.owner = :owner AND w.id = :again AND w.what = 'withdrawn');
+
 -- name: drop_memory_at(stream, seq)
 -- Fold of MemoryForgotten: what an erased entry had.
 DELETE FROM memories WHERE stream = :stream AND seq = :seq;
@@ -1667,17 +1691,29 @@ UPDATE events SET body = NULL, digest = :digest WHERE stream = :stream AND seq =
 -- The number of what was last said in a thread.
 SELECT coalesce(max(place), 0) FROM memories WHERE owner = :owner AND thread = :thread;
 
--- name: memories_alike(owner, person, kind, about, sketch, now, count)
--- What counts now and may say the same as a new one, or the opposite.
+-- name: memories_near(owner, person, kind, about, now, count)
+-- What counts now and is about the same as a new one: it may say the same, or the opposite.
 SELECT id, about, trust, sketch, text, importance, valid_from, valid_to, expires, thread, tags, meta FROM (
-    SELECT * FROM (SELECT * FROM memories
-        WHERE owner = :owner AND about = :about AND about <> '' AND person = :person AND kind = :kind AND ended = 0
-          AND (expires = 0 OR expires > :now) ORDER BY valid_from DESC LIMIT :count) AS same
-    UNION ALL
-    SELECT * FROM (SELECT * FROM memories
-        WHERE owner = :owner AND sketch = :sketch AND about = '' AND :about::text = '' AND person = :person AND kind = :kind
-          AND ended = 0 AND (expires = 0 OR expires > :now) LIMIT :count) AS alike) AS near
-ORDER BY recorded DESC, id DESC LIMIT :count;
+    SELECT * FROM memories
+    WHERE owner = :owner AND about = :about AND about <> '' AND person = :person AND kind = :kind AND ended = 0
+      AND (expires = 0 OR expires > :now) ORDER BY valid_from DESC LIMIT :count) AS near
+ORDER BY recorded DESC, id DESC;
+
+-- name: memories_alike(owner, person, kind, about, sketch, now, count)
+-- What counts now and has the words of a new one, about the same or about nothing.
+SELECT id, about, trust, sketch, text, importance, valid_from, valid_to, expires, thread, tags, meta
+FROM memories
+WHERE owner = :owner AND sketch = :sketch AND about = :about AND person = :person AND kind = :kind AND ended = 0
+  AND (expires = 0 OR expires > :now) ORDER BY recorded DESC, id DESC LIMIT :count;
+
+-- name: links_of(owner, ids)
+-- Of some memories, what says where they are among those that took each other's place; ids are a list in JSON.
+SELECT id, kind, about, person, trust, valid_from, valid_to, replaced FROM memories WHERE owner = :owner AND id IN (SELECT value FROM jsonb_array_elements_text(:ids::jsonb));
+
+-- name: links_beginning(owner, kind, about, person, valid_from)
+-- The same of those about something that begin at a time.
+SELECT id, kind, about, person, trust, valid_from, valid_to, replaced FROM memories
+WHERE owner = :owner AND about = :about AND about <> '' AND valid_from = :valid_from AND person = :person AND kind = :kind;
 
 -- name: memories_by_id(owner, ids)
 -- Some of them, whatever has become of them; ids are a list in JSON.
@@ -1700,13 +1736,23 @@ SELECT id, what, other, at, valid, source, trust, stream, seq FROM memory_marks
 WHERE owner = :owner AND other IN (SELECT value FROM jsonb_array_elements_text(:ids::jsonb))
 ORDER BY at, stream, seq, id, what, other;
 
+-- name: standing_of(owner, ids)
+-- The same without how often they were said again, which may be very often, and is counted already. An array is looked up by the indexes.
+SELECT id, what, other, at, valid, source, trust, stream, seq FROM memory_marks
+WHERE owner = :owner AND id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb))) AND what IN ('superseded', 'derived', 'contradicts', 'withdrawn')
+UNION
+SELECT id, what, other, at, valid, source, trust, stream, seq FROM memory_marks
+WHERE owner = :owner AND other = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb))) AND what IN ('superseded', 'derived', 'contradicts', 'withdrawn')
+ORDER BY at, stream, seq, id, what, other;
+
 -- name: marks_from(owner, source)
 -- Memories that were seen again, as a source has said.
 SELECT id, what, other, at, valid, source, trust, stream, seq FROM memory_marks
 WHERE owner = :owner AND what = 'again' AND source = :source ORDER BY at, stream, seq;
 
 -- name: memories_page(owner, kind, person, source, run, min_trust, since, until, tags, all, known, moment, past, count)
--- The newest that pass a filter; `past` is 1 when `moment` is not now.
+-- The newest that pass a filter; `past` is 1 when `moment` is not now. A fact that begins later does not count yet, unless what begins
+-- later is asked for; who wrote it may have had another clock.
 SELECT m.id, m.stream, m.seq, m.kind, m.about, m.person, m.source, m.writer, m.run, m.step, m.tags, m.trust,
        m.importance, m.valid_from, m.valid_to, m.recorded, m.expires, m.thread, m.place, m.sketch, m.text, m.meta,
        m.ended, m.replaced, m.times, coalesce(u.uses, 0), coalesce(u.last, 0)
@@ -1718,7 +1764,7 @@ WHERE m.owner = :owner
   AND (:all::bigint = 1 OR (m.recorded <= :known::bigint AND (m.ended = 0 OR m.ended > :known::bigint OR m.replaced > :moment::bigint)
     AND (m.expires = 0 OR m.expires > :moment::bigint)
     AND (m.valid_to = 0 OR m.valid_to > :moment::bigint OR (:past::bigint = 0 AND m.kind = 'episodic'))
-    AND (:past::bigint = 0 OR m.valid_from <= :moment::bigint)))
+    AND (m.valid_from <= :moment::bigint OR (:past::bigint = 0 AND (m.kind = 'episodic' OR m.valid_from <= m.recorded OR :since::bigint > :moment::bigint)))))
 ORDER BY m.recorded DESC, m.id DESC LIMIT :count;
 
 -- name: memories_about(owner, about, kind, person, source, run, min_trust, since, until, tags, all, known, moment, past, count)
@@ -1734,7 +1780,7 @@ WHERE m.owner = :owner AND m.about = :about::text AND m.about <> ''
   AND (:all::bigint = 1 OR (m.recorded <= :known::bigint AND (m.ended = 0 OR m.ended > :known::bigint OR m.replaced > :moment::bigint)
     AND (m.expires = 0 OR m.expires > :moment::bigint)
     AND (m.valid_to = 0 OR m.valid_to > :moment::bigint OR (:past::bigint = 0 AND m.kind = 'episodic'))
-    AND (:past::bigint = 0 OR m.valid_from <= :moment::bigint)))
+    AND (m.valid_from <= :moment::bigint OR (:past::bigint = 0 AND (m.kind = 'episodic' OR m.valid_from <= m.recorded OR :since::bigint > :moment::bigint)))))
 ORDER BY m.recorded DESC, m.id DESC LIMIT :count;
 
 -- name: memories_together(owner, thread, first, last)
@@ -1814,16 +1860,22 @@ SELECT substr(word, length(:owner::bigint::text) + 3), ndoc::bigint
 FROM ts_stat('SELECT words FROM pieces WHERE owner = ' || :owner::bigint);
 
 -- name: matching_pieces(owner, about, kind, person, source, run, min_trust, since, until, tags, all, known, moment, past, count)
--- Those whose memories pass a filter.
-SELECT p.id FROM memories AS m JOIN pieces AS p ON p.owner = m.owner AND p.memory = m.id
-WHERE m.owner = :owner AND (:kind::text = '' OR m.kind = :kind::text) AND (:about::text = '' OR m.about = :about::text)
+-- Those whose memories pass a filter. What is of one user or about one thing is found by its index.
+SELECT p.id FROM (
+    SELECT * FROM memories WHERE owner = :owner::bigint AND :person::text = '' AND :about::text = ''
+    UNION ALL
+    SELECT * FROM memories WHERE owner = :owner::bigint AND person = :person::text AND person <> '' AND :about::text = ''
+    UNION ALL
+    SELECT * FROM memories WHERE owner = :owner::bigint AND about = :about::text AND about <> '') AS m
+JOIN pieces AS p ON p.owner = m.owner AND p.memory = m.id
+WHERE (:kind::text = '' OR m.kind = :kind::text) AND (:about::text = '' OR m.about = :about::text)
   AND (:person::text = '' OR m.person = :person::text) AND (:source::text = '' OR m.source = :source::text)
   AND (:run::text = '' OR m.run = :run::text) AND m.trust >= :min_trust::double precision
   AND m.valid_from >= :since::bigint AND m.valid_from < :until::bigint AND (:tags::text = '[]' OR m.tags::jsonb @> :tags::jsonb)
   AND (:all::bigint = 1 OR (m.recorded <= :known::bigint AND (m.ended = 0 OR m.ended > :known::bigint OR m.replaced > :moment::bigint)
     AND (m.expires = 0 OR m.expires > :moment::bigint)
     AND (m.valid_to = 0 OR m.valid_to > :moment::bigint OR (:past::bigint = 0 AND m.kind = 'episodic'))
-    AND (:past::bigint = 0 OR m.valid_from <= :moment::bigint))) LIMIT :count;
+    AND (m.valid_from <= :moment::bigint OR (:past::bigint = 0 AND (m.kind = 'episodic' OR m.valid_from <= m.recorded OR :since::bigint > :moment::bigint))))) LIMIT :count::bigint;
 
 -- name: pieces_among(ids)
 -- Some of them; ids are a list in JSON.
@@ -1842,7 +1894,26 @@ WHERE (:kind::text = '' OR m.kind = :kind::text) AND (:about::text = '' OR m.abo
   AND (:all::bigint = 1 OR (m.recorded <= :known::bigint AND (m.ended = 0 OR m.ended > :known::bigint OR m.replaced > :moment::bigint)
     AND (m.expires = 0 OR m.expires > :moment::bigint)
     AND (m.valid_to = 0 OR m.valid_to > :moment::bigint OR (:past::bigint = 0 AND m.kind = 'episodic'))
-    AND (:past::bigint = 0 OR m.valid_from <= :moment::bigint)));
+    AND (m.valid_from <= :moment::bigint OR (:past::bigint = 0 AND (m.kind = 'episodic' OR m.valid_from <= m.recorded OR :since::bigint > :moment::bigint)))));
+
+-- name: pieces_near_compared(owner, ranges, about, kind, person, source, run, min_trust, since, until, tags, all, known, moment, past, embedder, vector)
+-- The same with how near each is, if the store compares vectors itself.
+WITH there AS MATERIALIZED (
+    SELECT p.id, p.memory, p.part, p.thread, p.place, p.length, p.asks, p.day, p.told, p.terms
+    FROM jsonb_array_elements(:ranges::jsonb) AS it JOIN pieces AS p ON p.owner = :owner::bigint AND p.thread = it ->> 0
+        AND p.place BETWEEN (it ->> 1)::bigint AND (it ->> 2)::bigint
+    JOIN memories AS m ON m.owner = p.owner AND m.id = p.memory
+    WHERE (:kind::text = '' OR m.kind = :kind::text) AND (:about::text = '' OR m.about = :about::text)
+      AND (:person::text = '' OR m.person = :person::text) AND (:source::text = '' OR m.source = :source::text)
+      AND (:run::text = '' OR m.run = :run::text) AND m.trust >= :min_trust::double precision
+      AND m.valid_from >= :since::bigint AND m.valid_from < :until::bigint AND (:tags::text = '[]' OR m.tags::jsonb @> :tags::jsonb)
+      AND (:all::bigint = 1 OR (m.recorded <= :known::bigint AND (m.ended = 0 OR m.ended > :known::bigint OR m.replaced > :moment::bigint)
+        AND (m.expires = 0 OR m.expires > :moment::bigint)
+        AND (m.valid_to = 0 OR m.valid_to > :moment::bigint OR (:past::bigint = 0 AND m.kind = 'episodic'))
+        AND (m.valid_from <= :moment::bigint OR (:past::bigint = 0 AND (m.kind = 'episodic' OR m.valid_from <= m.recorded OR :since::bigint > :moment::bigint))))))
+SELECT there.*, near.near FROM there LEFT JOIN (
+    SELECT piece, near FROM nearness(:embedder::text, :vector::real[], ARRAY(SELECT id FROM there))) AS near
+ON near.piece = there.id;
 
 -- name: pieces_around(owner, ranges)
 -- What was said at some places, whatever has become of it; ranges are [thread, first, last] in JSON.
@@ -1850,9 +1921,22 @@ SELECT p.id, p.memory, p.part, p.thread, p.place, p.length, p.asks, p.day, p.tol
 FROM jsonb_array_elements(:ranges::jsonb) AS it JOIN pieces AS p ON p.owner = :owner::bigint AND p.thread = it ->> 0
     AND p.place BETWEEN (it ->> 1)::bigint AND (it ->> 2)::bigint;
 
+-- name: pieces_around_compared(owner, ranges, embedder, vector)
+-- The same with how near each is, if the store compares vectors itself.
+WITH there AS MATERIALIZED (
+    SELECT p.id, p.memory, p.part, p.thread, p.place, p.length, p.asks, p.day, p.told, p.terms
+    FROM jsonb_array_elements(:ranges::jsonb) AS it JOIN pieces AS p ON p.owner = :owner::bigint AND p.thread = it ->> 0
+        AND p.place BETWEEN (it ->> 1)::bigint AND (it ->> 2)::bigint)
+SELECT there.*, near.near FROM there LEFT JOIN (
+    SELECT piece, near FROM nearness(:embedder::text, :vector::real[], ARRAY(SELECT id FROM there))) AS near
+ON near.piece = there.id;
+
 -- name: memories_passing(owner, ids, about, kind, person, source, run, min_trust, since, until, tags, all, known, moment, past)
--- Which of some memories pass a filter; ids are a list in JSON.
-SELECT m.id FROM memories AS m
+-- Those of some memories that pass a filter; ids are a list in JSON.
+SELECT m.id, m.stream, m.seq, m.kind, m.about, m.person, m.source, m.writer, m.run, m.step, m.tags, m.trust,
+       m.importance, m.valid_from, m.valid_to, m.recorded, m.expires, m.thread, m.place, m.sketch, m.text, m.meta,
+       m.ended, m.replaced, m.times, coalesce(u.uses, 0), coalesce(u.last, 0)
+FROM memories AS m LEFT JOIN memory_uses AS u ON u.owner = m.owner AND u.id = m.id
 WHERE m.owner = :owner AND m.id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb))) AND (:kind::text = '' OR m.kind = :kind::text) AND (:about::text = '' OR m.about = :about::text)
   AND (:person::text = '' OR m.person = :person::text) AND (:source::text = '' OR m.source = :source::text)
   AND (:run::text = '' OR m.run = :run::text) AND m.trust >= :min_trust::double precision
@@ -1860,21 +1944,51 @@ WHERE m.owner = :owner AND m.id = ANY (ARRAY(SELECT jsonb_array_elements_text(:i
   AND (:all::bigint = 1 OR (m.recorded <= :known::bigint AND (m.ended = 0 OR m.ended > :known::bigint OR m.replaced > :moment::bigint)
     AND (m.expires = 0 OR m.expires > :moment::bigint)
     AND (m.valid_to = 0 OR m.valid_to > :moment::bigint OR (:past::bigint = 0 AND m.kind = 'episodic'))
-    AND (:past::bigint = 0 OR m.valid_from <= :moment::bigint)));
+    AND (m.valid_from <= :moment::bigint OR (:past::bigint = 0 AND (m.kind = 'episodic' OR m.valid_from <= m.recorded OR :since::bigint > :moment::bigint)))));
 
 -- name: pieces_with_words(words, count)
--- Those that have some of these words, the best first; words are [word, what it is worth] in JSON.
-SELECT p.id FROM jsonb_array_elements(:words::jsonb) AS it
-JOIN pieces AS p ON p.words @@ ('''' || (it ->> 0) || '''')::tsquery
-GROUP BY 1 ORDER BY sum((it ->> 1)::bigint) DESC, 1 DESC LIMIT :count::bigint;
+-- Those that have some of these words, the best first; words are [word, what it is worth] in JSON. Of an array the planner expects ten.
+WITH asked AS MATERIALIZED (
+    SELECT ('''' || (it ->> 0) || '''')::tsquery AS word, (it ->> 1)::int AS worth FROM unnest(ARRAY(SELECT jsonb_array_elements(:words::jsonb))) AS it)
+SELECT p.id FROM asked JOIN pieces AS p ON p.words @@ asked.word
+GROUP BY 1 ORDER BY sum(asked.worth) DESC, 1 DESC LIMIT :count::bigint;
 
--- name: pieces_of_days(owner, first, last, count)
--- What was said between two days, the first ones first.
-SELECT id, thread, place FROM pieces WHERE owner = :owner AND day BETWEEN :first AND :last ORDER BY day, id LIMIT :count;
+-- name: places_with_words(words, count)
+-- The same with where they are.
+WITH asked AS MATERIALIZED (
+    SELECT ('''' || (it ->> 0) || '''')::tsquery AS word, (it ->> 1)::int AS worth FROM unnest(ARRAY(SELECT jsonb_array_elements(:words::jsonb))) AS it)
+SELECT p.id, p.thread, p.place FROM pieces AS p WHERE p.id = ANY (ARRAY(
+    SELECT had.id FROM asked JOIN pieces AS had ON had.words @@ asked.word
+    GROUP BY 1 ORDER BY sum(asked.worth) DESC, 1 DESC LIMIT :count::bigint));
+
+-- name: places_of_days(owner, about, kind, person, source, run, min_trust, since, until, tags, all, known, moment, past, first, last, count)
+-- Where that was said between two days which passes a filter, the first ones first.
+SELECT p.id, p.thread, p.place FROM pieces AS p JOIN memories AS m ON m.owner = p.owner AND m.id = p.memory
+WHERE p.owner = :owner::bigint AND p.day BETWEEN :first::bigint AND :last::bigint AND (:kind::text = '' OR m.kind = :kind::text) AND (:about::text = '' OR m.about = :about::text)
+  AND (:person::text = '' OR m.person = :person::text) AND (:source::text = '' OR m.source = :source::text)
+  AND (:run::text = '' OR m.run = :run::text) AND m.trust >= :min_trust::double precision
+  AND m.valid_from >= :since::bigint AND m.valid_from < :until::bigint AND (:tags::text = '[]' OR m.tags::jsonb @> :tags::jsonb)
+  AND (:all::bigint = 1 OR (m.recorded <= :known::bigint AND (m.ended = 0 OR m.ended > :known::bigint OR m.replaced > :moment::bigint)
+    AND (m.expires = 0 OR m.expires > :moment::bigint)
+    AND (m.valid_to = 0 OR m.valid_to > :moment::bigint OR (:past::bigint = 0 AND m.kind = 'episodic'))
+    AND (m.valid_from <= :moment::bigint OR (:past::bigint = 0 AND (m.kind = 'episodic' OR m.valid_from <= m.recorded OR :since::bigint > :moment::bigint)))))
+ORDER BY p.day, p.id LIMIT :count::bigint;
 
 -- name: places_of_pieces(ids)
 -- Where some of them are; ids are a list in JSON.
 SELECT id, thread, place FROM pieces WHERE id = ANY (ARRAY(SELECT value::bigint FROM jsonb_array_elements_text(:ids::jsonb)));
+
+-- name: places_passing(ids, about, kind, person, source, run, min_trust, since, until, tags, all, known, moment, past)
+-- Where those of some pieces are that pass a filter; ids are a list in JSON.
+SELECT p.id, p.thread, p.place FROM pieces AS p JOIN memories AS m ON m.owner = p.owner AND m.id = p.memory
+WHERE p.id = ANY (ARRAY(SELECT value::bigint FROM jsonb_array_elements_text(:ids::jsonb))) AND (:kind::text = '' OR m.kind = :kind::text) AND (:about::text = '' OR m.about = :about::text)
+  AND (:person::text = '' OR m.person = :person::text) AND (:source::text = '' OR m.source = :source::text)
+  AND (:run::text = '' OR m.run = :run::text) AND m.trust >= :min_trust::double precision
+  AND m.valid_from >= :since::bigint AND m.valid_from < :until::bigint AND (:tags::text = '[]' OR m.tags::jsonb @> :tags::jsonb)
+  AND (:all::bigint = 1 OR (m.recorded <= :known::bigint AND (m.ended = 0 OR m.ended > :known::bigint OR m.replaced > :moment::bigint)
+    AND (m.expires = 0 OR m.expires > :moment::bigint)
+    AND (m.valid_to = 0 OR m.valid_to > :moment::bigint OR (:past::bigint = 0 AND m.kind = 'episodic'))
+    AND (m.valid_from <= :moment::bigint OR (:past::bigint = 0 AND (m.kind = 'episodic' OR m.valid_from <= m.recorded OR :since::bigint > :moment::bigint)))));
 
 -- name: vectors_now()
 -- What is written from now on, or is being written, is seen by `vectors_since` with this number.
@@ -1900,8 +2014,55 @@ WHERE p.owner = :owner::bigint AND p.memory = ANY (ARRAY(SELECT jsonb_array_elem
 SELECT vector_home() WHERE vector_home() IS NOT NULL;
 
 -- name: nearest_pieces(owner, embedder, vector, count)
--- The nearest, where the store compares vectors itself.
-SELECT piece FROM near_pieces(:owner::bigint, :embedder::text, :vector::real[], :count::bigint);
+-- Where the nearest are, if the store compares vectors itself.
+SELECT p.id, p.thread, p.place FROM near_pieces(:owner::bigint, :embedder::text, :vector::real[], :count::bigint) AS near
+JOIN pieces AS p ON p.id = near.piece;
+
+-- name: nearest_of_all(owner, embedder, vector, count)
+-- The nearest of all, each of them compared, if the store compares vectors itself; the nearest first.
+SELECT piece FROM nearest_of_all(:owner::bigint, :embedder::text, :vector::real[], :count::bigint);
+
+-- name: likely_pieces(owner, about, kind, person, source, run, min_trust, since, until, tags, all, known, moment, past, few, most, words, of_words, embedder, vector, of_meaning)
+-- Where those that pass a filter and have some words are, and the nearest of all that pass; without a place all that pass, if they are few; without a number, if they are too many.
+WITH chosen AS MATERIALIZED (
+    SELECT m.owner, m.id FROM (
+    SELECT * FROM memories WHERE owner = :owner::bigint AND :person::text = '' AND :about::text = ''
+    UNION ALL
+    SELECT * FROM memories WHERE owner = :owner::bigint AND person = :person::text AND person <> '' AND :about::text = ''
+    UNION ALL
+    SELECT * FROM memories WHERE owner = :owner::bigint AND about = :about::text AND about <> '') AS m
+    WHERE (:kind::text = '' OR m.kind = :kind::text) AND (:about::text = '' OR m.about = :about::text)
+  AND (:person::text = '' OR m.person = :person::text) AND (:source::text = '' OR m.source = :source::text)
+  AND (:run::text = '' OR m.run = :run::text) AND m.trust >= :min_trust::double precision
+  AND m.valid_from >= :since::bigint AND m.valid_from < :until::bigint AND (:tags::text = '[]' OR m.tags::jsonb @> :tags::jsonb)
+  AND (:all::bigint = 1 OR (m.recorded <= :known::bigint AND (m.ended = 0 OR m.ended > :known::bigint OR m.replaced > :moment::bigint)
+    AND (m.expires = 0 OR m.expires > :moment::bigint)
+    AND (m.valid_to = 0 OR m.valid_to > :moment::bigint OR (:past::bigint = 0 AND m.kind = 'episodic'))
+    AND (m.valid_from <= :moment::bigint OR (:past::bigint = 0 AND (m.kind = 'episodic' OR m.valid_from <= m.recorded OR :since::bigint > :moment::bigint)))))
+    LIMIT :most::bigint + 1),
+room AS MATERIALIZED (SELECT count(*) > :most::bigint AS wide FROM chosen),
+passing AS MATERIALIZED (
+    SELECT p.id FROM chosen JOIN pieces AS p ON p.owner = chosen.owner AND p.memory = chosen.id WHERE NOT (SELECT wide FROM room)),
+counted AS MATERIALIZED (SELECT count(*) > :few::bigint AS many FROM passing),
+asked AS MATERIALIZED (
+    SELECT ('''' || (it ->> 0) || '''')::tsquery AS word, (it ->> 1)::int AS worth FROM unnest(ARRAY(SELECT jsonb_array_elements(:words::jsonb))) AS it
+    WHERE (SELECT many FROM counted)),
+had AS MATERIALIZED (SELECT p.id, sum(asked.worth) AS worth FROM asked JOIN pieces AS p ON p.words @@ asked.word GROUP BY 1),
+hits AS (
+    SELECT had.id FROM had JOIN passing ON passing.id = had.id ORDER BY had.worth DESC, had.id DESC LIMIT :of_words::bigint),
+nearest AS (
+    SELECT piece FROM nearness(
+        :embedder::text, :vector::real[], ARRAY(SELECT id FROM passing WHERE (SELECT many FROM counted)))
+    ORDER BY near DESC LIMIT :of_meaning::bigint)
+SELECT p.id, p.thread, p.place FROM pieces AS p WHERE p.id = ANY (ARRAY(SELECT id FROM hits UNION SELECT piece FROM nearest))
+UNION ALL
+SELECT id, NULL, 0 FROM passing WHERE NOT (SELECT many FROM counted)
+UNION ALL
+SELECT NULL, NULL, 0 FROM room WHERE wide;
+
+-- name: index_first()
+-- What a question looks at is in memory: what follows in the same message takes an index where it can.
+SELECT set_config('random_page_cost', '1.1', true);
 
 -- name: nearness_of(embedder, vector, ids)
 -- How near some pieces are, where the store compares vectors itself; ids are a list in JSON.
@@ -1917,6 +2078,10 @@ SELECT p.id, p.memory, p.part FROM pieces AS p WHERE p.owner = :owner AND p.id >
 -- How many pieces there are, and how many of them a model has read.
 SELECT (SELECT count(*) FROM pieces WHERE owner = :owner),
     (SELECT count(*) FROM piece_vectors WHERE owner = :owner AND embedder = :embedder);
+
+-- name: vectors_by_model(owner)
+-- How many vectors each model has made.
+SELECT embedder, count(*) FROM piece_vectors WHERE owner = :owner GROUP BY embedder ORDER BY embedder;
 
 -- name: memories_without_pieces(owner, after, count)
 -- Memories that were written without an index, by an older program or another store.

@@ -100,6 +100,10 @@ SELECT value FROM meta WHERE key = :key;
 -- Set once, when the store is created.
 INSERT INTO meta (key, value) VALUES (:key, :value) ON CONFLICT (key) DO NOTHING;
 
+-- name: facts_like(prefix)
+-- Facts about the store whose keys begin alike.
+SELECT key, value FROM meta WHERE substr(key, 1, length(:prefix)) = :prefix ORDER BY key;
+
 -- name: store_bytes()
 -- What the store takes on disk, without its log, and how much of that is empty.
 SELECT page_count * page_size, freelist_count * page_size
@@ -273,6 +277,10 @@ INSERT INTO leases (stream, fence, holder) VALUES (:stream, :fence, NULL);
 
 -- name: hold_lease(stream)
 -- The fence of a stream, that nobody folds or takes over until this transaction ends.
+SELECT fence FROM leases WHERE stream = :stream;
+
+-- name: lock_forks(stream)
+-- Nobody forks a run until this transaction ends: who does holds its lease.
 SELECT fence FROM leases WHERE stream = :stream;
 
 -- name: read_lease(stream, now)
@@ -450,6 +458,10 @@ SELECT spaces.namespace, spaces.revision, count(*), max(entries.at)
 FROM spaces JOIN entries ON entries.owner = spaces.owner AND entries.namespace = spaces.namespace
 WHERE spaces.owner = :owner AND length(value) > 0 AND (expires = 0 OR expires > :now)
 GROUP BY spaces.namespace, spaces.revision ORDER BY spaces.namespace;
+
+-- name: get_value(owner, namespace, key)
+-- What a reader wants of one key, and nothing else: it is what programs do most.
+SELECT value, version, expires FROM entries WHERE owner = :owner AND namespace = :namespace AND key = :key;
 
 -- name: get_entry(owner, namespace, key)
 -- The latest value of one key, empty when it was deleted; and whether it can be searched for.
@@ -909,6 +921,12 @@ UPDATE questions SET open = 0 WHERE stream = :stream AND open = 1;
 -- name: open_questions(stream)
 -- What a run waits for.
 SELECT seq, about, kind, text, at FROM questions WHERE stream = :stream AND open = 1 ORDER BY seq;
+
+-- name: awaiting_runs()
+-- Runs that wait for the end of another one: who moves an agent is told whom it leaves behind.
+SELECT runs.agent, runs.id, questions.stream, questions.seq FROM questions JOIN runs ON runs.stream = questions.stream
+WHERE questions.open = 1 AND questions.kind = 'run' AND runs.status NOT IN ('finished', 'cancelled')
+ORDER BY runs.agent, runs.id, questions.seq;
 
 -- name: all_questions()
 -- For rebuild.
@@ -1564,6 +1582,12 @@ UPDATE memories SET
             WHERE w.owner = :owner AND w.id = k.other AND w.what = 'withdrawn'))
 WHERE owner = :owner AND id = :id;
 
+-- name: count_memory(owner, id, again)
+-- Fold of MemorySeen: one more, unless that was withdrawn. What is not there yet is counted by `settle_memory`.
+UPDATE memories SET times = times + 1
+WHERE owner = :owner AND id = :id AND NOT EXISTS (SELECT 1 FROM memory_marks AS w
+    WHERE w.owner = :owner AND w.id = :again AND w.what = 'withdrawn');
+
 -- name: drop_memory_at(stream, seq)
 -- Fold of MemoryForgotten: what an erased entry had.
 DELETE FROM memories WHERE stream = :stream AND seq = :seq;
@@ -1584,17 +1608,29 @@ UPDATE events SET body = NULL, digest = :digest WHERE id = (:stream << 32) | :se
 -- The number of what was last said in a thread.
 SELECT coalesce(max(place), 0) FROM memories WHERE owner = :owner AND thread = :thread;
 
--- name: memories_alike(owner, person, kind, about, sketch, now, count)
--- What counts now and may say the same as a new one, or the opposite.
+-- name: memories_near(owner, person, kind, about, now, count)
+-- What counts now and is about the same as a new one: it may say the same, or the opposite.
 SELECT id, about, trust, sketch, text, importance, valid_from, valid_to, expires, thread, tags, meta FROM (
-    SELECT * FROM (SELECT * FROM memories INDEXED BY memories_about
-        WHERE owner = :owner AND about = :about AND about <> '' AND person = :person AND kind = :kind AND ended = 0
-          AND (expires = 0 OR expires > :now) ORDER BY valid_from DESC LIMIT :count) AS same
-    UNION ALL
-    SELECT * FROM (SELECT * FROM memories INDEXED BY memories_alike
-        WHERE owner = :owner AND sketch = :sketch AND about = '' AND :about = '' AND person = :person AND kind = :kind
-          AND ended = 0 AND (expires = 0 OR expires > :now) LIMIT :count) AS alike) AS near
-ORDER BY recorded DESC, id DESC LIMIT :count;
+    SELECT * FROM memories INDEXED BY memories_counting
+    WHERE owner = :owner AND about = :about AND about <> '' AND person = :person AND kind = :kind AND ended = 0
+      AND (expires = 0 OR expires > :now) ORDER BY valid_from DESC LIMIT :count) AS near
+ORDER BY recorded DESC, id DESC;
+
+-- name: memories_alike(owner, person, kind, about, sketch, now, count)
+-- What counts now and has the words of a new one, about the same or about nothing.
+SELECT id, about, trust, sketch, text, importance, valid_from, valid_to, expires, thread, tags, meta
+FROM memories INDEXED BY memories_alike
+WHERE owner = :owner AND sketch = :sketch AND about = :about AND person = :person AND kind = :kind AND ended = 0
+  AND (expires = 0 OR expires > :now) ORDER BY recorded DESC, id DESC LIMIT :count;
+
+-- name: links_of(owner, ids)
+-- Of some memories, what says where they are among those that took each other's place; ids are a list in JSON.
+SELECT id, kind, about, person, trust, valid_from, valid_to, replaced FROM memories WHERE owner = :owner AND id IN (SELECT value FROM json_each(:ids));
+
+-- name: links_beginning(owner, kind, about, person, valid_from)
+-- The same of those about something that begin at a time.
+SELECT id, kind, about, person, trust, valid_from, valid_to, replaced FROM memories
+WHERE owner = :owner AND about = :about AND about <> '' AND valid_from = :valid_from AND person = :person AND kind = :kind;
 
 -- name: memories_by_id(owner, ids)
 -- Some of them, whatever has become of them; ids are a list in JSON.
@@ -1617,13 +1653,23 @@ SELECT id, what, other, at, valid, source, trust, stream, seq FROM memory_marks 
 WHERE owner = :owner AND other IN (SELECT value FROM json_each(:ids))
 ORDER BY at, stream, seq, id, what, other;
 
+-- name: standing_of(owner, ids)
+-- The same without how often they were said again, which may be very often, and is counted already.
+SELECT id, what, other, at, valid, source, trust, stream, seq FROM memory_marks
+WHERE owner = :owner AND id IN (SELECT value FROM json_each(:ids)) AND what IN ('superseded', 'derived', 'contradicts', 'withdrawn')
+UNION
+SELECT id, what, other, at, valid, source, trust, stream, seq FROM memory_marks INDEXED BY memory_marks_of
+WHERE owner = :owner AND other IN (SELECT value FROM json_each(:ids)) AND what IN ('superseded', 'derived', 'contradicts', 'withdrawn')
+ORDER BY at, stream, seq, id, what, other;
+
 -- name: marks_from(owner, source)
 -- Memories that were seen again, as a source has said.
 SELECT id, what, other, at, valid, source, trust, stream, seq FROM memory_marks
 WHERE owner = :owner AND what = 'again' AND source = :source ORDER BY at, stream, seq;
 
 -- name: memories_page(owner, kind, person, source, run, min_trust, since, until, tags, all, known, moment, past, count)
--- The newest that pass a filter; `past` is 1 when `moment` is not now.
+-- The newest that pass a filter; `past` is 1 when `moment` is not now. A fact that begins later does not count yet, unless what begins
+-- later is asked for; who wrote it may have had another clock.
 SELECT m.id, m.stream, m.seq, m.kind, m.about, m.person, m.source, m.writer, m.run, m.step, m.tags, m.trust,
        m.importance, m.valid_from, m.valid_to, m.recorded, m.expires, m.thread, m.place, m.sketch, m.text, m.meta,
        m.ended, m.replaced, m.times, coalesce(u.uses, 0), coalesce(u.last, 0)
@@ -1636,7 +1682,7 @@ WHERE m.owner = :owner
   AND (:all = 1 OR (m.recorded <= :known AND (m.ended = 0 OR m.ended > :known OR m.replaced > :moment)
     AND (m.expires = 0 OR m.expires > :moment)
     AND (m.valid_to = 0 OR m.valid_to > :moment OR (:past = 0 AND m.kind = 'episodic'))
-    AND (:past = 0 OR m.valid_from <= :moment)))
+    AND (m.valid_from <= :moment OR (:past = 0 AND (m.kind = 'episodic' OR m.valid_from <= m.recorded OR :since > :moment)))))
 ORDER BY m.recorded DESC, m.id DESC LIMIT :count;
 
 -- name: memories_about(owner, about, kind, person, source, run, min_trust, since, until, tags, all, known, moment, past, count)
@@ -1653,7 +1699,7 @@ WHERE m.owner = :owner AND m.about = :about AND m.about <> ''
   AND (:all = 1 OR (m.recorded <= :known AND (m.ended = 0 OR m.ended > :known OR m.replaced > :moment)
     AND (m.expires = 0 OR m.expires > :moment)
     AND (m.valid_to = 0 OR m.valid_to > :moment OR (:past = 0 AND m.kind = 'episodic'))
-    AND (:past = 0 OR m.valid_from <= :moment)))
+    AND (m.valid_from <= :moment OR (:past = 0 AND (m.kind = 'episodic' OR m.valid_from <= m.recorded OR :since > :moment)))))
 ORDER BY m.recorded DESC, m.id DESC LIMIT :count;
 
 -- name: memories_together(owner, thread, first, last)
@@ -1730,16 +1776,22 @@ SELECT count(*), coalesce(sum(length), 0) FROM pieces WHERE owner = :owner;
 SELECT substr(term, length(:owner) + 3), doc FROM piece_terms WHERE term >= 'k' || :owner || 'x' AND term < 'k' || :owner || 'y';
 
 -- name: matching_pieces(owner, about, kind, person, source, run, min_trust, since, until, tags, all, known, moment, past, count)
--- Those whose memories pass a filter.
-SELECT p.id FROM memories AS m JOIN pieces AS p ON p.owner = m.owner AND p.memory = m.id
-WHERE m.owner = :owner AND (:kind = '' OR m.kind = :kind) AND (:about = '' OR m.about = :about) AND (:person = '' OR m.person = :person)
+-- Those whose memories pass a filter. What is of one user or about one thing is found by its index.
+SELECT p.id FROM (
+    SELECT * FROM memories WHERE owner = :owner AND :person = '' AND :about = ''
+    UNION ALL
+    SELECT * FROM memories WHERE owner = :owner AND person = :person AND person <> '' AND :about = ''
+    UNION ALL
+    SELECT * FROM memories WHERE owner = :owner AND about = :about AND about <> '') AS m
+CROSS JOIN pieces AS p ON p.owner = m.owner AND p.memory = m.id
+WHERE (:kind = '' OR m.kind = :kind) AND (:about = '' OR m.about = :about) AND (:person = '' OR m.person = :person)
   AND (:source = '' OR m.source = :source) AND (:run = '' OR m.run = :run) AND m.trust >= :min_trust
   AND m.valid_from >= :since AND m.valid_from < :until AND (:tags = '[]' OR NOT EXISTS (SELECT 1 FROM json_each(:tags) AS wanted
     WHERE NOT EXISTS (SELECT 1 FROM json_each(m.tags) AS had WHERE had.value = wanted.value)))
   AND (:all = 1 OR (m.recorded <= :known AND (m.ended = 0 OR m.ended > :known OR m.replaced > :moment)
     AND (m.expires = 0 OR m.expires > :moment)
     AND (m.valid_to = 0 OR m.valid_to > :moment OR (:past = 0 AND m.kind = 'episodic'))
-    AND (:past = 0 OR m.valid_from <= :moment))) LIMIT :count;
+    AND (m.valid_from <= :moment OR (:past = 0 AND (m.kind = 'episodic' OR m.valid_from <= m.recorded OR :since > :moment))))) LIMIT :count;
 
 -- name: pieces_among(ids)
 -- Some of them; ids are a list in JSON.
@@ -1758,7 +1810,23 @@ WHERE (:kind = '' OR m.kind = :kind) AND (:about = '' OR m.about = :about) AND (
   AND (:all = 1 OR (m.recorded <= :known AND (m.ended = 0 OR m.ended > :known OR m.replaced > :moment)
     AND (m.expires = 0 OR m.expires > :moment)
     AND (m.valid_to = 0 OR m.valid_to > :moment OR (:past = 0 AND m.kind = 'episodic'))
-    AND (:past = 0 OR m.valid_from <= :moment)));
+    AND (m.valid_from <= :moment OR (:past = 0 AND (m.kind = 'episodic' OR m.valid_from <= m.recorded OR :since > :moment)))));
+
+-- name: pieces_near_compared(owner, ranges, about, kind, person, source, run, min_trust, since, until, tags, all, known, moment, past, embedder, vector)
+-- The same with how near each is, if the store compares vectors itself.
+SELECT p.id, p.memory, p.part, p.thread, p.place, p.length, p.asks, p.day, p.told, p.terms, NULL
+FROM json_each(:ranges) AS it CROSS JOIN pieces AS p ON p.owner = :owner AND p.thread = json_extract(it.value, '$[0]')
+    AND p.place BETWEEN json_extract(it.value, '$[1]') AND json_extract(it.value, '$[2]')
+CROSS JOIN memories AS m ON m.owner = p.owner AND m.id = p.memory
+WHERE (:kind = '' OR m.kind = :kind) AND (:about = '' OR m.about = :about) AND (:person = '' OR m.person = :person)
+  AND (:source = '' OR m.source = :source) AND (:run = '' OR m.run = :run) AND m.trust >= :min_trust
+  AND m.valid_from >= :since AND m.valid_from < :until AND (:tags = '[]' OR NOT EXISTS (SELECT 1 FROM json_each(:tags) AS wanted
+    WHERE NOT EXISTS (SELECT 1 FROM json_each(m.tags) AS had WHERE had.value = wanted.value)))
+  AND (:all = 1 OR (m.recorded <= :known AND (m.ended = 0 OR m.ended > :known OR m.replaced > :moment)
+    AND (m.expires = 0 OR m.expires > :moment)
+    AND (m.valid_to = 0 OR m.valid_to > :moment OR (:past = 0 AND m.kind = 'episodic'))
+    AND (m.valid_from <= :moment OR (:past = 0 AND (m.kind = 'episodic' OR m.valid_from <= m.recorded OR :since > :moment)))))
+  AND (:embedder = '' OR length(:vector) > 0);
 
 -- name: pieces_around(owner, ranges)
 -- What was said at some places, whatever has become of it; ranges are [thread, first, last] in JSON.
@@ -1766,9 +1834,19 @@ SELECT p.id, p.memory, p.part, p.thread, p.place, p.length, p.asks, p.day, p.tol
 FROM json_each(:ranges) AS it CROSS JOIN pieces AS p ON p.owner = :owner AND p.thread = json_extract(it.value, '$[0]')
     AND p.place BETWEEN json_extract(it.value, '$[1]') AND json_extract(it.value, '$[2]');
 
+-- name: pieces_around_compared(owner, ranges, embedder, vector)
+-- The same with how near each is, if the store compares vectors itself.
+SELECT p.id, p.memory, p.part, p.thread, p.place, p.length, p.asks, p.day, p.told, p.terms, NULL
+FROM json_each(:ranges) AS it CROSS JOIN pieces AS p ON p.owner = :owner AND p.thread = json_extract(it.value, '$[0]')
+    AND p.place BETWEEN json_extract(it.value, '$[1]') AND json_extract(it.value, '$[2]')
+WHERE :embedder = '' OR length(:vector) > 0;
+
 -- name: memories_passing(owner, ids, about, kind, person, source, run, min_trust, since, until, tags, all, known, moment, past)
--- Which of some memories pass a filter; ids are a list in JSON.
-SELECT m.id FROM memories AS m
+-- Those of some memories that pass a filter; ids are a list in JSON.
+SELECT m.id, m.stream, m.seq, m.kind, m.about, m.person, m.source, m.writer, m.run, m.step, m.tags, m.trust,
+       m.importance, m.valid_from, m.valid_to, m.recorded, m.expires, m.thread, m.place, m.sketch, m.text, m.meta,
+       m.ended, m.replaced, m.times, coalesce(u.uses, 0), coalesce(u.last, 0)
+FROM memories AS m LEFT JOIN memory_uses AS u ON u.owner = m.owner AND u.id = m.id
 WHERE m.owner = :owner AND m.id IN (SELECT value FROM json_each(:ids)) AND (:kind = '' OR m.kind = :kind) AND (:about = '' OR m.about = :about) AND (:person = '' OR m.person = :person)
   AND (:source = '' OR m.source = :source) AND (:run = '' OR m.run = :run) AND m.trust >= :min_trust
   AND m.valid_from >= :since AND m.valid_from < :until AND (:tags = '[]' OR NOT EXISTS (SELECT 1 FROM json_each(:tags) AS wanted
@@ -1776,21 +1854,52 @@ WHERE m.owner = :owner AND m.id IN (SELECT value FROM json_each(:ids)) AND (:kin
   AND (:all = 1 OR (m.recorded <= :known AND (m.ended = 0 OR m.ended > :known OR m.replaced > :moment)
     AND (m.expires = 0 OR m.expires > :moment)
     AND (m.valid_to = 0 OR m.valid_to > :moment OR (:past = 0 AND m.kind = 'episodic'))
-    AND (:past = 0 OR m.valid_from <= :moment)));
+    AND (m.valid_from <= :moment OR (:past = 0 AND (m.kind = 'episodic' OR m.valid_from <= m.recorded OR :since > :moment)))));
 
 -- name: pieces_with_words(words, count)
 -- Those that have some of these words, the best first; words are [word, what it is worth] in JSON.
-SELECT piece_words.rowid
-FROM json_each(:words) AS it CROSS JOIN piece_words ON piece_words MATCH '"' || json_extract(it.value, '$[0]') || '"'
-GROUP BY 1 ORDER BY sum(json_extract(it.value, '$[1]')) DESC, 1 DESC LIMIT :count;
+WITH asked AS MATERIALIZED (
+    SELECT '"' || json_extract(value, '$[0]') || '"' AS word, json_extract(value, '$[1]') AS worth FROM json_each(:words))
+SELECT piece_words.rowid FROM asked CROSS JOIN piece_words ON piece_words MATCH asked.word
+GROUP BY 1 ORDER BY sum(asked.worth) DESC, 1 DESC LIMIT :count;
 
--- name: pieces_of_days(owner, first, last, count)
--- What was said between two days, the first ones first.
-SELECT id, thread, place FROM pieces WHERE owner = :owner AND day BETWEEN :first AND :last ORDER BY day, id LIMIT :count;
+-- name: places_with_words(words, count)
+-- The same with where they are.
+WITH asked AS MATERIALIZED (
+    SELECT '"' || json_extract(value, '$[0]') || '"' AS word, json_extract(value, '$[1]') AS worth FROM json_each(:words))
+SELECT p.id, p.thread, p.place FROM (
+    SELECT piece_words.rowid AS id FROM asked CROSS JOIN piece_words ON piece_words MATCH asked.word
+    GROUP BY 1 ORDER BY sum(asked.worth) DESC, 1 DESC LIMIT :count) AS best CROSS JOIN pieces AS p ON p.id = best.id;
+
+-- name: places_of_days(owner, about, kind, person, source, run, min_trust, since, until, tags, all, known, moment, past, first, last, count)
+-- Where that was said between two days which passes a filter, the first ones first.
+SELECT p.id, p.thread, p.place FROM pieces AS p CROSS JOIN memories AS m ON m.owner = p.owner AND m.id = p.memory
+WHERE p.owner = :owner AND p.day BETWEEN :first AND :last AND (:kind = '' OR m.kind = :kind) AND (:about = '' OR m.about = :about) AND (:person = '' OR m.person = :person)
+  AND (:source = '' OR m.source = :source) AND (:run = '' OR m.run = :run) AND m.trust >= :min_trust
+  AND m.valid_from >= :since AND m.valid_from < :until AND (:tags = '[]' OR NOT EXISTS (SELECT 1 FROM json_each(:tags) AS wanted
+    WHERE NOT EXISTS (SELECT 1 FROM json_each(m.tags) AS had WHERE had.value = wanted.value)))
+  AND (:all = 1 OR (m.recorded <= :known AND (m.ended = 0 OR m.ended > :known OR m.replaced > :moment)
+    AND (m.expires = 0 OR m.expires > :moment)
+    AND (m.valid_to = 0 OR m.valid_to > :moment OR (:past = 0 AND m.kind = 'episodic'))
+    AND (m.valid_from <= :moment OR (:past = 0 AND (m.kind = 'episodic' OR m.valid_from <= m.recorded OR :since > :moment)))))
+ORDER BY p.day, p.id LIMIT :count;
 
 -- name: places_of_pieces(ids)
 -- Where some of them are; ids are a list in JSON.
 SELECT id, thread, place FROM pieces WHERE id IN (SELECT value FROM json_each(:ids));
+
+-- name: places_passing(ids, about, kind, person, source, run, min_trust, since, until, tags, all, known, moment, past)
+-- Where those of some pieces are that pass a filter; ids are a list in JSON.
+SELECT p.id, p.thread, p.place FROM json_each(:ids) AS it CROSS JOIN pieces AS p ON p.id = it.value
+CROSS JOIN memories AS m ON m.owner = p.owner AND m.id = p.memory
+WHERE (:kind = '' OR m.kind = :kind) AND (:about = '' OR m.about = :about) AND (:person = '' OR m.person = :person)
+  AND (:source = '' OR m.source = :source) AND (:run = '' OR m.run = :run) AND m.trust >= :min_trust
+  AND m.valid_from >= :since AND m.valid_from < :until AND (:tags = '[]' OR NOT EXISTS (SELECT 1 FROM json_each(:tags) AS wanted
+    WHERE NOT EXISTS (SELECT 1 FROM json_each(m.tags) AS had WHERE had.value = wanted.value)))
+  AND (:all = 1 OR (m.recorded <= :known AND (m.ended = 0 OR m.ended > :known OR m.replaced > :moment)
+    AND (m.expires = 0 OR m.expires > :moment)
+    AND (m.valid_to = 0 OR m.valid_to > :moment OR (:past = 0 AND m.kind = 'episodic'))
+    AND (m.valid_from <= :moment OR (:past = 0 AND (m.kind = 'episodic' OR m.valid_from <= m.recorded OR :since > :moment)))));
 
 -- name: vectors_now()
 -- What is written from now on, or is being written, is seen by `vectors_since` with this number.
@@ -1815,8 +1924,30 @@ WHERE p.owner = :owner AND p.memory IN (SELECT value FROM json_each(:memories));
 SELECT '' WHERE 0;
 
 -- name: nearest_pieces(owner, embedder, vector, count)
--- The nearest, where the store compares vectors itself.
+-- Where the nearest are, if the store compares vectors itself.
+SELECT piece, '', 0 FROM piece_vectors WHERE owner = :owner AND embedder = :embedder AND vector = :vector LIMIT :count;
+
+-- name: nearest_of_all(owner, embedder, vector, count)
+-- The nearest of all, each of them compared, if the store compares vectors itself; the nearest first.
 SELECT piece FROM piece_vectors WHERE owner = :owner AND embedder = :embedder AND vector = :vector LIMIT :count;
+
+-- name: likely_pieces(owner, about, kind, person, source, run, min_trust, since, until, tags, all, known, moment, past, few, most, words, of_words, embedder, vector, of_meaning)
+-- Where those that pass a filter and have some words are, and the nearest of all that pass; without a place all that pass, if they are few; without a number, if they are too many.
+SELECT p.id, p.thread, p.place FROM pieces AS p JOIN memories AS m ON m.owner = p.owner AND m.id = p.memory
+WHERE p.owner = :owner AND p.id IN (SELECT piece FROM piece_vectors WHERE embedder = :embedder AND vector = :vector)
+  AND (:kind = '' OR m.kind = :kind) AND (:about = '' OR m.about = :about) AND (:person = '' OR m.person = :person)
+  AND (:source = '' OR m.source = :source) AND (:run = '' OR m.run = :run) AND m.trust >= :min_trust
+  AND m.valid_from >= :since AND m.valid_from < :until AND (:tags = '[]' OR NOT EXISTS (SELECT 1 FROM json_each(:tags) AS wanted
+    WHERE NOT EXISTS (SELECT 1 FROM json_each(m.tags) AS had WHERE had.value = wanted.value)))
+  AND (:all = 1 OR (m.recorded <= :known AND (m.ended = 0 OR m.ended > :known OR m.replaced > :moment)
+    AND (m.expires = 0 OR m.expires > :moment)
+    AND (m.valid_to = 0 OR m.valid_to > :moment OR (:past = 0 AND m.kind = 'episodic'))
+    AND (m.valid_from <= :moment OR (:past = 0 AND (m.kind = 'episodic' OR m.valid_from <= m.recorded OR :since > :moment)))))
+  AND :words <> '' LIMIT min(:of_words + :of_meaning + :few, :most);
+
+-- name: index_first()
+-- What a question looks at is in memory: what follows in the same message takes an index where it can.
+SELECT 1;
 
 -- name: nearness_of(embedder, vector, ids)
 -- How near some pieces are, where the store compares vectors itself; ids are a list in JSON.
@@ -1831,6 +1962,10 @@ SELECT p.id, p.memory, p.part FROM pieces AS p WHERE p.owner = :owner AND p.id >
 -- How many pieces there are, and how many of them a model has read.
 SELECT (SELECT count(*) FROM pieces WHERE owner = :owner),
     (SELECT count(*) FROM piece_vectors WHERE owner = :owner AND embedder = :embedder);
+
+-- name: vectors_by_model(owner)
+-- How many vectors each model has made.
+SELECT embedder, count(*) FROM piece_vectors WHERE owner = :owner GROUP BY embedder ORDER BY embedder;
 
 -- name: memories_without_pieces(owner, after, count)
 -- Memories that were written without an index, by an older program or another store.

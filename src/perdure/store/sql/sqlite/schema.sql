@@ -472,9 +472,10 @@ CREATE TABLE documents (
 ) STRICT;
 
 -- Their words, as `words.py` cuts them: spaces are between them, and nothing else is left to be cut.
-CREATE VIRTUAL TABLE document_words USING fts5 (
-    words, content = '', contentless_delete = 1, tokenize = 'ascii'
-);
+CREATE VIRTUAL TABLE document_words USING fts5 (words, tokenize = 'ascii');
+
+-- A word of a document that is gone leaves nothing behind.
+INSERT INTO document_words (document_words, rank) VALUES ('secure-delete', 1);
 
 -- The words of a document go with it.
 CREATE TRIGGER documents_gone AFTER DELETE ON documents BEGIN
@@ -520,8 +521,11 @@ CREATE INDEX memories_at ON memories (stream, seq);
 -- What is known about something; most of what was said in passing is about nothing.
 CREATE INDEX memories_about ON memories (owner, about, valid_from) WHERE about <> '';
 
+-- What counts about something, to be compared with what is new: however much was replaced, and whosever else it is.
+CREATE INDEX memories_counting ON memories (owner, about, person, kind, valid_from) WHERE about <> '' AND ended = 0;
+
 -- What says the same.
-CREATE INDEX memories_alike ON memories (owner, sketch);
+CREATE INDEX memories_alike ON memories (owner, sketch, about, person, recorded) WHERE ended = 0;
 
 -- What was said together, in its order.
 CREATE INDEX memories_together ON memories (owner, thread, place);
@@ -563,7 +567,7 @@ CREATE TABLE memory_uses (
     PRIMARY KEY (owner, id)
 ) STRICT, WITHOUT ROWID;
 
--- What memories are found by: each is one piece, a long one several. Terms are what `memory/words.py` makes of its words; thread
+-- What memories are found by: each is one piece, a long one several. Terms are what `memory/terms.py` makes of its words; thread
 -- and place are those of the memory; asks are thousandths, day counts from the year 1, told are the days that it tells of.
 -- Not a view: written by the commit of the memory, made again from it by `agent.memory.reembed()`.
 CREATE TABLE pieces (
@@ -624,3 +628,6 @@ END;
 
 -- The entry of an agent's stream that says that it has left this store; 0 while it is at home here.
 ALTER TABLE agents ADD COLUMN gone INTEGER NOT NULL DEFAULT 0;
+
+-- Memories of one user: a question that is asked for one of many looks at theirs alone.
+CREATE INDEX memories_of_person ON memories (owner, person) WHERE person <> '';

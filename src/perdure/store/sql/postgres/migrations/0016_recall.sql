@@ -1,6 +1,6 @@
 -- oldest: 16
 
--- What memories are found by: each is one piece, a long one several. Terms are what `memory/words.py` makes of its words; thread
+-- What memories are found by: each is one piece, a long one several. Terms are what `memory/terms.py` makes of its words; thread
 -- and place are those of the memory; asks are thousandths, day counts from the year 1, told are the days that it tells of.
 -- Words are the terms, each with its owner before it, so that what is rare is rare for its agent.
 -- Not a view: written by the commit of the memory, made again from it by `agent.memory.reembed()`.

@@ -1,4 +1,4 @@
-"""The words of a text, as recall looks for them.
+"""The terms of a text, as recall looks for them: what is left of its words.
 
     >>> terms("Caroline's children were painting in the hotel at Zürich")
     ['carolin', 'child', 'paint', 'hotel', 'zurich']
@@ -6,6 +6,7 @@
 The same code reads memories and questions, on both stores, so that a word is found wherever it is looked for. Endings
 and the odd forms of English go (`ran` is `run`), accents go, scripts without spaces are taken in pairs of characters,
 and a name in code is found whole and by its parts. What is no English passes through, apart from endings like its own.
+Values of state are looked for in another way, as they are written: see `words.py`.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from __future__ import annotations
 import functools
 import math
 import re
-import unicodedata
 from collections.abc import Iterator
+from typing import Any
 
 from ..limits import WORD_CHARACTERS_MAX
+from ..words import UNSPACED, pairs, plain
 
 PIECE_WORDS = 80
 """Longer texts are cut into pieces of at most so many words: a question is about one thing, a long text about many."""
@@ -25,8 +27,13 @@ QUESTION_WORDS = 16
 """Longer questions are statements too."""
 
 SATURATION = 0.9
-LENGTH = 0.3
-"""BM25's k1 and b. Turns of a conversation differ in length for no good reason, so that length counts little."""
+"""BM25's k1."""
+
+LENGTH, LENGTH_OF_LONG = 0.3, 0.9
+SHORT, LONG = 20, 50
+"""BM25's b. Turns of a conversation, of 20 terms or fewer, differ in length for no good reason: it counts little. Where
+texts are long, 50 terms and more, a longer one speaks of more things, and has a word the more easily: it counts much.
+"""
 
 _STOP = frozenset(
     """a about again against ain all also am an and any are aren as at be because been before being between both but by
@@ -70,16 +77,16 @@ _WORD = re.compile(
 )
 _POSSESSIVE = re.compile(r"['’](?:s\b|(?!\w))|(?<=\w)['’](?=\w)")
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-_UNSPACED = re.compile(
-    r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]+"
-)
+_UNSPACED = re.compile(f"[{UNSPACED}\uac00-\ud7af]+")
+"""Hangul too: it has spaces, but not between a word and its endings."""
+
 _LARGE = re.compile(r"(?<=[a-z,;] )[A-Z][a-z]+\b|^[A-Z][a-z]+(?=:)")
 _SENTENCE = re.compile(r".+?(?:[.!?。！？…]+[\"'”’)\]]*(?=\s|$)|[。！？]|\n|$)", re.DOTALL)
 
 
 def words(text: str) -> list[str]:
     """Every word, in small letters and without accents, in the order of the text."""
-    found = _WORD.findall(_POSSESSIVE.sub("", _plain(text)))
+    found = _WORD.findall(_POSSESSIVE.sub("", plain(text)))
     return [word[:WORD_CHARACTERS_MAX] for whole in found for word in _split(whole)]
 
 
@@ -87,6 +94,11 @@ def terms(text: str) -> list[str]:
     """What a memory is found by, and a question looks for: words without the smallest ones, and without endings."""
     found = [stem(word) for word in words(text) if word not in _STOP]
     return found + [stem(word) for word in _names(text)]
+
+
+def is_small(word: str) -> bool:
+    """Whether a word says so little that nothing is found by it: the, of, is."""
+    return word in _STOP
 
 
 def asking(text: str) -> float:
@@ -126,6 +138,14 @@ def pieces(text: str, most: int = PIECE_WORDS) -> list[str]:
     return made
 
 
+def evened(length: Any, mean: float) -> Any:
+    """What a term that comes so often is weighed against, in a text of so many; or in many texts, with numpy."""
+    long = min(max((mean - SHORT) / (LONG - SHORT), 0.0), 1.0)
+    share = LENGTH + long * (LENGTH_OF_LONG - LENGTH)
+    return SATURATION * (1 - share + share * length / (mean or 1.0))
+
+
+@functools.lru_cache(maxsize=65536)
 def rarity(total: int, having: int) -> float:
     """How much it says that a memory has a term that `having` of `total` have: as in BM25, never negative."""
     return math.log1p((total - having + 0.5) / (having + 0.5))
@@ -164,16 +184,6 @@ def _without_verb_ending(word: str) -> str:
     return word
 
 
-def _plain(text: str) -> str:
-    """Without accents, and with one way to write each character; the case stays, which shows parts of names."""
-    if text.isascii():
-        return text
-    apart = unicodedata.normalize("NFKD", text)
-    # Marks that are vowels of their script stay; those of Latin, Greek and Cyrillic go. Hangul is put together again.
-    kept = "".join(c for c in apart if not "\u0300" <= c <= "\u036f")
-    return unicodedata.normalize("NFC", kept)
-
-
 def _split(whole: str) -> Iterator[str]:
     """One run of letters and figures: a word, a name in code with its parts, or writing without spaces."""
     if whole.isascii():
@@ -185,7 +195,7 @@ def _split(whole: str) -> Iterator[str]:
     last = 0
     for run in _UNSPACED.finditer(whole):
         yield from _rest(whole[last : run.start()])
-        yield from _pairs(run.group())
+        yield from pairs(run.group())
         last = run.end()
     yield from _rest(whole[last:])
 
@@ -193,10 +203,6 @@ def _split(whole: str) -> Iterator[str]:
 def _rest(text: str) -> Iterator[str]:
     if text:
         yield text.casefold()
-
-
-def _pairs(run: str) -> Iterator[str]:
-    yield from (run[at : at + 2] for at in range(max(len(run) - 1, 1)))
 
 
 def _code(whole: str) -> Iterator[str]:

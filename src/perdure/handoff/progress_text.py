@@ -1,0 +1,360 @@
+"""PROGRESS.md: the shape that people know, written and read back. `claude-progress.txt` is read in the same way.
+
+What people add to the page in a shape of their own is theirs: it is carried from one page to the next as they wrote it,
+and only its boxes are read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from .progress import Progress, Said, one_line
+
+TITLE = "Progress"
+_NOT_YET = "Nothing has been begun yet."
+NOTHING = f"# {TITLE}\n\n{_NOT_YET}\n"
+_NONE = "None."
+
+_PARTS = {
+    "goal": ("goal", "objective", "task"),
+    "done": ("completed steps", "completed", "done", "steps", "completed tasks", "what was done", "what is done"),
+    "blockers": ("current blocker", "blockers", "blocker", "blocked", "current blockers", "known issues"),
+    "next_action": ("next action", "next", "next step", "next steps", "next actions"),
+    "context": ("context", "notes", "important context"),
+}
+"""The headings that people use for each part; the first is ours."""
+_LEFT = ("in progress", "to do", "todo", "remaining", "pending", "open")
+_PART_OF = {heading: part for part, headings in {**_PARTS, "left": _LEFT}.items() for heading in headings}
+_LISTS = ("done", "left", "blockers")
+_HEADINGS = {headings[0] for headings in _PARTS.values()}
+
+_HEADING = re.compile(r"(#{1,6})\s+(.*?)\s*#*\s*")
+_LABEL = re.compile(r"([-*]\s+)?(?:\*\*)?([A-Za-z][A-Za-z ]{2,30}?)(?:\*\*)?:(?:\*\*)?\s*(.*)")
+_BOX = re.compile(r"(\s*(?:[-*+]|\d+[.)])\s+\[)([ xX])(\]\s*)(.*)")
+_BULLET = re.compile(r"\s*(?:[-*+]|\d+[.)])\s+(.*)")
+_FENCE = re.compile(r"\s*(?:```|~~~)")
+
+Place = tuple[str, str]
+"""Where something stands that people have added: of which section, and behind which of its parts."""
+Notes = Mapping[Place, str]
+TOP: Place = ("", "^")
+"""Before all sections."""
+
+
+# -- writing ----------------------------------------------------------------------------------------------------------
+
+
+def render(all_of_it: Sequence[Progress], notes: Notes | None = None) -> str:
+    """All of it as one page, with what people have added."""
+    notes, shown = notes or {}, {one.run for one in all_of_it} or {""}
+    done = next((one.done for one in all_of_it if not one.run), ())
+    page = [list(_added(notes, *TOP, done))[1:]]
+    gone = dict.fromkeys(run for run, part in notes if run not in shown and (run, part) != TOP)
+    page += [list(_remains(run, notes)) for run in gone if not run]
+    page += [list(_section(one, notes)) for one in all_of_it] or [[*_remains("", notes, _NOT_YET)]]
+    page += [list(_remains(run, notes)) for run in gone if run]
+    return "\n".join("\n".join(lines) + "\n" for lines in page if lines)
+
+
+def ticked(notes: Notes, all_of_it: Sequence[Progress]) -> dict[Place, str]:
+    """What people have added, with the boxes ticked of what is done, as a page shows it."""
+    done = {one.run: one.done for one in all_of_it}
+    return {
+        place: "\n".join(_ticked(line, done.get(place[0], ())) for line in note.split("\n"))
+        for place, note in notes.items()
+    }
+
+
+def _remains(run: str, notes: Notes, said: str = "") -> Iterator[str]:
+    """Of a section that there is no more, what people have added to it."""
+    yield _title(run)
+    yield from ("", said) if said else ()
+    for place in notes:
+        if place[0] == run and place != TOP:
+            yield from _added(notes, *place, ())
+
+
+def _title(run: str) -> str:
+    return f"# {TITLE}: {one_line(run)}" if run else f"# {TITLE}"
+
+
+def _section(it: Progress, notes: Notes) -> Iterator[str]:
+    """What people have boxes for in a place of their own is ticked there, and stands nowhere else."""
+    own = {text for (run, _), note in notes.items() if run == it.run for text, _ in _boxes(note)}
+    done, left = ([one for one in map(one_line, items) if one not in own] for items in (it.done, it.left))
+    yield _title(it.run)
+    yield from _added(notes, it.run, "", it.done)
+    for part, lines in (
+        ("goal", _text(it.goal)),
+        ("done", [*(f"- [x] {one}" for one in done), *(f"- [ ] {one}" for one in left)]),
+        ("left", ()),
+        ("blockers", [f"- {_item(one)}" for one in it.blockers]),
+        ("next_action", _text(it.next_action)),
+        ("context", _text(it.context)),
+    ):
+        if lines or part not in ("context", "left"):
+            yield from ("", f"## {_PARTS[part][0].capitalize()}", "", *(lines or [_NONE]))
+        yield from _added(notes, it.run, part, it.done)
+
+
+def _added(notes: Notes, run: str, part: str, done: Sequence[str]) -> Iterator[str]:
+    """What people have added at one place."""
+    note = notes.get((run, part))
+    if note:
+        yield ""
+        yield from (_ticked(line, done) for line in note.split("\n"))
+
+
+def _ticked(line: str, done: Sequence[str]) -> str:
+    box = _BOX.fullmatch(line)
+    if box is None or box[2] != " " or one_line(box[4]) not in done:
+        return line
+    return f"{box[1]}x{box[3]}{box[4]}"
+
+
+def _item(text: str) -> str:
+    """An item of a list that has no boxes: it cannot be taken for one that has."""
+    line = one_line(text)
+    return f"\\{line}" if line.startswith(("[", "\\")) else line
+
+
+def _text(text: str) -> list[str]:
+    """Its lines; none of them can be taken for anything else on the page."""
+    lines = text.strip().split("\n") if text.strip() else []
+    return [f"\\{line}" if _is_marked(line) else line for line in lines]
+
+
+def _is_marked(line: str) -> bool:
+    """Whether a line would be taken for a heading or a box, or is one that would not, for a stroke before it."""
+    return line.lstrip().startswith(("#", "\\")) or bool(_BOX.fullmatch(line)) or _label_of(line) is not None
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+class Page(msgspec.Struct, frozen=True):
+    """What a page says, section by section, and what people have added to it."""
+
+    sections: tuple[Progress, ...]
+    notes: dict[Place, str]
+
+
+def parse(text: str) -> list[Progress]:
+    """What a page says that is in nobody's keeping but its writer's: what is under no known heading is context."""
+    return list(_Reading(None).page(text).sections)
+
+
+def read_page(text: str, names: Mapping[str, str]) -> Page:
+    """What PROGRESS.md says, of the sections that have these names."""
+    return _Reading(names).page(text)
+
+
+class _Reading:
+    """One page, line by line."""
+
+    def __init__(self, names: Mapping[str, str] | None) -> None:
+        self._names = names
+        self._found: dict[str, _Section] = {}
+        self._notes: dict[Place, list[str]] = {}
+        self._run = ""
+        self._titled: set[str] = set()
+        self._ours = False
+        """Whether the page has the shape that we give it: then other headings are somebody's own."""
+        self._own = 0
+        """The level of the heading under which somebody writes as he likes; 0 is nowhere."""
+        self._fenced = False
+
+    def page(self, text: str) -> Page:
+        """All of it."""
+        lines = text.removeprefix("\ufeff").replace("\r\n", "\n").split("\n")
+        headings = filter(None, map(_HEADING.fullmatch, lines))
+        self._ours = self._names is not None and any(map(_is_ours, headings))
+        for line in lines:
+            self._take(line)
+        made = (section.made(run) for run, section in self._found.items())
+        kept = {place: _trimmed(lines) for place, lines in self._notes.items()}
+        notes = {place: note for place, note in kept.items() if note}
+        return Page(tuple(one for one in made if one.run in self._titled or one != Progress()), notes)
+
+    def _take(self, line: str) -> None:
+        heading = _HEADING.fullmatch(line)
+        if heading is not None and self._begins(heading):
+            return
+        section = self._found.setdefault(self._run, _Section())
+        if heading is not None and (part := self._opens(heading, section)):
+            section.part, self._own, self._fenced = part, 0, False
+        elif self._names is None:
+            section.take(line, heading)
+        elif heading is not None:
+            self._own = min(self._own or 6, len(heading[1]))
+            self._keep(line)
+        elif self._own or self._is_loose(line, section):
+            self._keep(line)
+            self._fenced ^= bool(_FENCE.match(line))
+            if not self._fenced:
+                section.tick(line)
+        else:
+            section.take(line, None)
+
+    def _begins(self, heading: re.Match[str]) -> bool:
+        """Whether it is the title of a section."""
+        title = heading[2] if len(heading[1]) == 1 else ""
+        name = title[len(TITLE) + 2 :]
+        if title != TITLE and not (title.startswith(f"{TITLE}: ") and (self._names is None or name in self._names)):
+            return False
+        self._run = self._names[name] if name and self._names is not None else name
+        self._titled.add(self._run)
+        self._own, self._fenced = 0, False
+        self._found.setdefault(self._run, _Section()).part = ""
+        return True
+
+    def _opens(self, heading: re.Match[str], section: _Section) -> str:
+        """The part that it is the heading of; among what somebody writes as he likes, one that is still missing."""
+        part = _PART_OF.get(_words(heading), "")
+        if self._ours and not _is_ours(heading):
+            return ""
+        level = len(heading[1])
+        return part if not self._own or level <= self._own or (level <= 2 and part not in section.seen) else ""
+
+    def _is_loose(self, line: str, section: _Section) -> bool:
+        """Whether it stands before any part."""
+        return not section.part and _label_of(line) is None and line.strip() != _NOT_YET
+
+    def _keep(self, line: str) -> None:
+        part = self._found[self._run].part
+        place = (self._run, part) if part or self._run in self._titled else TOP
+        self._notes.setdefault(place, []).append(line)
+
+
+class _Section:
+    def __init__(self) -> None:
+        self._part = ""
+        self.seen: set[str] = set()
+        self._done: list[str] = []
+        self._left: list[str] = []
+        self._blockers: list[str] = []
+        self._lines: dict[str, list[str]] = {part: [] for part in ("goal", "next_action", "context")}
+        self._heading = ""
+        """One that nobody knows: it says something only together with what stands under it."""
+
+    @property
+    def part(self) -> str:
+        """Under which heading it is; before any there is none."""
+        return self._part
+
+    @part.setter
+    def part(self, part: str) -> None:
+        self._part = part
+        self.seen.add(part)
+
+    def take(self, line: str, heading: re.Match[str] | None) -> None:
+        """One more line of it."""
+        if heading is not None:
+            self.part, self._heading = "context", line
+        elif (label := _label_of(line)) and not (self._part in _LISTS and _BULLET.fullmatch(line)):
+            self.part = label[0]
+            if label[1]:
+                self._item(label[1])
+        elif line.startswith("\\") and _is_marked(line[1:]):
+            self._item(line[1:], plain=True)
+        else:
+            self._item(line)
+
+    def tick(self, line: str) -> None:
+        """A line that is somebody's own: it counts if it is a box."""
+        for text, ticked in _boxes(line):
+            (self._done if ticked else self._left).append(text)
+
+    def _item(self, line: str, plain: bool = False) -> None:
+        bullet = _BULLET.fullmatch(line)
+        if not plain and _BOX.fullmatch(line):
+            self.tick(line)
+        elif self._part in _LISTS:
+            items = {"done": self._done, "left": self._left}.get(self._part, self._blockers)
+            text = bullet[1].strip() if bullet is not None else line.strip()
+            items.append(text[1:] if text.startswith(("\\[", "\\\\")) else text)
+        else:
+            above = [self._heading] if self._part == "context" and self._heading and line.strip() else []
+            self._heading = "" if above else self._heading
+            self._lines[self._part or "context"] += [*above, line.rstrip()]
+
+    def made(self, run: str) -> Progress:
+        """All of it."""
+        texts = {part: "\n".join(lines).strip() for part, lines in self._lines.items()}
+        plain = {part: "" if _says_nothing(text) else text for part, text in texts.items()}
+        lists = (self._done, self._left, self._blockers)
+        done, left, blockers = (tuple(one for one in items if not _says_nothing(one)) for items in lists)
+        return Progress(run, done=done, left=left, blockers=blockers, **plain)
+
+
+def _boxes(text: str) -> Iterator[tuple[str, bool]]:
+    """The boxes in a text, and whether they are ticked."""
+    found = (_BOX.fullmatch(line) for line in text.split("\n"))
+    yield from ((one_line(box[4]), box[2] in "xX") for box in found if box is not None)
+
+
+def _words(heading: re.Match[str]) -> str:
+    return heading[2].rstrip(":").casefold()
+
+
+def _is_ours(heading: re.Match[str]) -> bool:
+    return len(heading[1]) == 2 and _words(heading) in _HEADINGS
+
+
+def _label_of(line: str) -> tuple[str, str] | None:
+    """`Next steps: ...`, as people write it where there are no headings."""
+    found = _LABEL.fullmatch(line)
+    part = _PART_OF.get(found[2].casefold()) if found is not None else None
+    return (part, found[3]) if found is not None and part is not None else None
+
+
+def _says_nothing(text: str) -> bool:
+    return text.strip().rstrip(".").casefold() in ("", "none", "nothing", "n/a", "-") or text.strip() == _NOT_YET
+
+
+def _trimmed(lines: Sequence[str]) -> str:
+    """Without the empty lines around them, as they are."""
+    there = [place for place, line in enumerate(lines) if line.strip()]
+    return "\n".join(lines[there[0] : there[-1] + 1]) if there else ""
+
+
+# -- what somebody has changed ----------------------------------------------------------------------------------------
+
+
+def edits(before: Sequence[Progress], after: Sequence[Progress], *, removes: bool = True) -> list[Said]:
+    """What the changes of a page say; if nobody knows what it was `before`, nothing counts as removed."""
+    old, new = {one.run: one for one in before}, {one.run: one for one in after}
+    found = [(run, _changes(old.get(run, Progress(run)), it, removes)) for run, it in new.items()]
+    # Who removes a section wants its open boxes gone; what the journal knows is shown again.
+    gone = [(run, {"dropped": list(it.left)}) for run, it in old.items() if it.left and run not in new and removes]
+    return [(run, what) for run, what in (*found, *gone) if what]
+
+
+def _changes(old: Progress, new: Progress, removes: bool) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        name: getattr(new, name)
+        for name in ("goal", "next_action", "context")
+        if getattr(new, name) != getattr(old, name) and (removes or getattr(new, name))
+    }
+    blockers = [*new.blockers, *(one for one in old.blockers if not removes and one not in new.blockers)]
+    if {*blockers} != {*old.blockers}:
+        found["blockers"] = blockers
+    # Of several boxes that say the same, all are ticked when it is done.
+    was_done, is_done = ({*page.done} - {*page.left} for page in (old, new))
+    lists = {
+        "done": [one for one in dict.fromkeys(new.done) if one in is_done - was_done],
+        "undone": [one for one in dict.fromkeys(old.done) if one not in new.done or _is_opened(one, old, new)],
+        "left": [one for one in new.left if one not in old.left and (removes or one not in old.done)],
+        "dropped": [one for one in old.left if one not in (*new.left, *new.done)],
+    }
+    kept = lists.items() if removes else [(name, lists[name]) for name in ("done", "left")]
+    return found | {name: items for name, items in kept if items}
+
+
+def _is_opened(one: str, old: Progress, new: Progress) -> bool:
+    """Whether somebody has taken the tick off one of several boxes that say the same."""
+    return one not in old.left and one in new.left and new.done.count(one) < old.done.count(one)

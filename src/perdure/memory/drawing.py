@@ -1,0 +1,180 @@
+"""Drawing pieces of memory that may be the answer: the best by words, the nearest by meaning, those of some days.
+
+What passes a filter is drawn as if there was nothing else: the best of those that pass, and each of them is compared.
+How they are told from the others depends on how many there are, and on who compares vectors; not what is found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import date
+from typing import Any, Protocol
+
+import msgspec
+
+from ..limits import RECALL_MEANING, RECALL_WORDS
+from ..store.base import Row, Rows, Statement, Store
+from .days import Span
+from .nearest import ByStore, Compared
+
+LATE_DAYS = 10
+"""What happened is told within so many days, mostly."""
+
+MONTH_DAYS = 30
+OF_DAYS = 60
+WIDER = 4
+TRIES = 12
+EVERY = (1 << 31) - 1
+
+_NOW, _INDEX_FIRST = Statement("pieces_now"), Statement("index_first")
+
+Spot = tuple[str, int]
+"""A thread, and a place there."""
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """What pieces are drawn by."""
+
+    owner: int
+    words: str
+    """[word, what it is worth] in JSON; empty without any."""
+    spans: tuple[Span, ...]
+    beside: Compared | None
+    filters: tuple[Any, ...]
+
+    @property
+    def by_words(self) -> int:
+        """How many are drawn by their words: all, if nothing else says what is likely."""
+        return RECALL_WORDS if self.beside is not None else RECALL_WORDS + RECALL_MEANING
+
+    def of_days(self) -> Iterator[Statement]:
+        """What was said on the days that are named."""
+        for span in self.spans:
+            first, last = span.first.toordinal(), span.last.toordinal() + LATE_DAYS
+            # Of all that was before something, the latest: those of its last month.
+            first = first if span.first > date.min else last - LATE_DAYS - MONTH_DAYS
+            yield Statement("places_of_days", (self.owner, *self.filters, first, last, OF_DAYS))
+
+
+class Draw(Protocol):
+    """A way to draw."""
+
+    newest: int
+    """The number of the newest piece that there was then."""
+
+    def places(self, store: Store) -> dict[int, Spot]:
+        """Where they are, by their numbers."""
+
+
+class Loose:
+    """Of all that there are, whether they pass or not: for who looks at the chosen ones afterwards."""
+
+    newest = 0
+
+    def __init__(self, wanted: Wanted) -> None:
+        self._wanted = wanted
+
+    def places(self, store: Store) -> dict[int, Spot]:
+        wanted, beside, count = self._wanted, self._wanted.beside, RECALL_MEANING
+        queries = [_NOW, *wanted.of_days()]
+        if wanted.words:
+            queries.append(Statement("places_with_words", (wanted.words, wanted.by_words)))
+        if beside is None:
+            [(self.newest,)], *others = store.read_all(queries)
+            return _spots(others)
+        ids, near = beside.asked(count)
+        [(self.newest,)], *others, rows = store.read_all([*queries, near])
+        while len(rows) < len(ids) // 2 and count < RECALL_MEANING << TRIES:
+            # Most of them were forgotten by others: this process hears of it now.
+            beside.gone(set(ids) - {row[0] for row in rows})
+            count *= 2
+            ids, near = beside.asked(count)
+            [rows] = store.read_all([near])
+        beside.gone(set(ids) - {row[0] for row in rows})
+        return _spots([*others, rows])
+
+
+class Listed:
+    """Of some that are known by their numbers: all that pass."""
+
+    newest = 0
+
+    def __init__(self, wanted: Wanted, among: Sequence[int]) -> None:
+        self._wanted = wanted
+        self._among = among
+
+    def places(self, store: Store) -> dict[int, Spot]:
+        wanted, allowed, ids = self._wanted, set(self._among), list[int]()
+        if wanted.words:
+            hits = (it for (it,) in store.read("pieces_with_words", (wanted.words, EVERY)) if it in allowed)
+            ids += [it for it, _ in zip(hits, range(wanted.by_words), strict=False)]
+        if wanted.beside is not None:
+            ids += wanted.beside.best(RECALL_MEANING, self._among)
+        where = Statement("places_of_pieces", (_json(ids),))
+        [(self.newest,)], *found = store.read_all([_NOW, where, *wanted.of_days()])
+        return _spots(found)
+
+
+class Verified:
+    """Of too many to be listed: in the order of how good they are, until enough of them pass."""
+
+    newest = 0
+
+    def __init__(self, wanted: Wanted) -> None:
+        self._wanted = wanted
+
+    def places(self, store: Store) -> dict[int, Spot]:
+        wanted, beside = self._wanted, self._wanted.beside
+        [(self.newest,)], *found = store.read_all([_NOW, *wanted.of_days()])
+        if wanted.words:
+            hits = [it for (it,) in store.read("pieces_with_words", (wanted.words, EVERY))]
+            found.append(self._first(store, lambda count: hits[:count], wanted.by_words))
+        if beside is not None:
+            found.append(self._first(store, beside.best, RECALL_MEANING))
+        return _spots(found)
+
+    def _first(self, store: Store, best: Callable[[int], Sequence[int]], wanted: int) -> Rows:
+        """The first that pass, of what is told bit by bit."""
+        found, seen, count = Rows(), 0, WIDER * wanted
+        while True:
+            ids = best(count)
+            there = {row[0]: row for row in self._passing(store, ids[seen:])}
+            found += [there[it] for it in ids[seen:] if it in there]
+            if len(found) >= wanted or len(ids) < count:
+                return found[:wanted]
+            # As many as it takes if others pass as often, and some more.
+            seen, count = count, max(2 * count, 3 * count * wanted // (2 * len(found) + 1))
+
+    def _passing(self, store: Store, ids: Sequence[int]) -> Rows:
+        return store.read("places_passing", (_json(ids), *self._wanted.filters)) if ids else []
+
+
+class InStore:
+    """By a store that compares vectors itself, all at once; unless too many pass to be listed."""
+
+    newest = 0
+
+    def __init__(self, wanted: Wanted, beside: ByStore, few: int, most: int) -> None:
+        self._wanted = wanted
+        self._beside = beside
+        self._room = (few, most)
+        self.all: list[int] = []
+        """All that pass, when they are few: then none was drawn."""
+
+    def places(self, store: Store) -> dict[int, Spot]:
+        wanted = self._wanted
+        words = (wanted.words or "[]", wanted.by_words)
+        likely = self._beside.likely(wanted.filters, self._room, words, RECALL_MEANING)
+        [(self.newest,)], _, rows, *others = store.read_all([_NOW, _INDEX_FIRST, likely, *wanted.of_days()])
+        if rows and rows[-1][0] is None:
+            return Verified(wanted).places(store)
+        self.all = [it for it, thread, _ in rows if thread is None]
+        return _spots([rows, *others])
+
+
+def _spots(found: Iterable[Sequence[Row]]) -> dict[int, Spot]:
+    return {it: (thread, place) for rows in found for it, thread, place in rows}
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()

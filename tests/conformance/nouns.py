@@ -1,0 +1,123 @@
+"""All that an agent has, read noun by noun through its public face: what must be the same wherever it lives."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from perdure import Agent
+from perdure.runs import RunSummary
+
+QUESTION = "Where does Ann live?"
+
+
+def everything(agent: Agent, folder: Path, spaces: tuple[str, ...]) -> dict[str, Any]:
+    """What its users can ask it for. Numbers of streams are left out, and what is called by them is told by name."""
+    return {
+        "runs": runs_of(agent),
+        "state": {space: state_of(agent, space) for space in spaces},
+        "checkpoints": checkpoints_of(agent),
+        "artifacts": artifacts_of(agent),
+        "events": events_of(agent),
+        "workflows": workflows_of(agent),
+        "threads": threads_of(agent),
+        "memories": memories_of(agent),
+        "queues": sorted(agent.queues.list(), key=lambda it: it.name),
+        "money": (str(agent.usage()), agent.usage(), str(agent.savings()), agent.savings()),
+        "workspace": workspace_of(agent, folder),
+    }
+
+
+def runs_of(agent: Agent) -> dict[str, Any]:
+    listed = agent.runs.list()
+    names = {it.stream: it.id for it in listed}
+    return {it.id: (told(it, names), run_of(agent, it)) for it in listed}
+
+
+def told(it: RunSummary, names: dict[int, str]) -> Any:
+    """A line of the list; runs that it refers to by their names."""
+    whose = (names.get(it.parent, ""), names.get(it.origin, ""))
+    return it.status, it.started_at, it.changed_at, it.resumes, it.error, it.cut, whose
+
+
+def run_of(agent: Agent, summary: RunSummary) -> Any:
+    if summary.status == "queued":
+        return None
+    it = agent.runs.get(summary.id)
+    entries = [(event.seq, event.at, type(event.record).__name__) for event in it.events]
+    doubts = [(one.name, one.key, one.arguments) for one in it.in_doubt]
+    values = (it.input, it.result, it.state, it.messages, doubts, it.questions, entries)
+    past = [] if it.folded else [(at.state, at.messages) for at in _past(agent, summary.id, it.events)]
+    return *values, past, it.usage, it.savings, it.folded[-40:]
+
+
+def _past(agent: Agent, run: str, events: list[Any]) -> list[Any]:
+    return [agent.runs.get(run, at=event.seq) for event in events[:: max(1, len(events) // 3)]]
+
+
+def state_of(agent: Agent, space: str) -> Any:
+    items = agent.state.items(space)
+    past = {key: agent.state.history(space, key) for key, _ in items}
+    return items, past, agent.state.revision(space), [agent.state.version(space, key) for key, _ in items]
+
+
+def checkpoints_of(agent: Agent) -> Any:
+    listed = agent.checkpoint.list()
+    return [(it, agent.checkpoint.restore(it.name, it.version)) for it in listed], agent.checkpoint.retention()
+
+
+def artifacts_of(agent: Agent) -> Any:
+    versions = [one for it in agent.artifacts.list() for one in agent.artifacts.versions(it.name)]
+    shares = [it.info for it in agent.artifacts.usage()]  # how many bytes each added depends on the ids of a store
+    return [(it, agent.artifacts.load(it.name, it.version)) for it in versions], shares
+
+
+def events_of(agent: Agent) -> Any:
+    noted = [msgspec.structs.replace(it, position="") for it in agent.events.read()]
+    replayed = agent.events.replay(lambda seen, event: [*seen, event.data], [], snapshot="all", every=1)
+    return noted, replayed
+
+
+def workflows_of(agent: Agent) -> Any:
+    every = [one for it in agent.workflows.list() for one in agent.workflows.versions(it.name)]
+    nobody = {"claimed_by": "", "ours": False}
+    return [
+        (it.name, it.version, it.progress, [msgspec.structs.replace(step, **nobody) for step in it.steps], it.results)
+        for it in every
+    ]
+
+
+def threads_of(agent: Agent) -> Any:
+    found = []
+    for it in agent.threads.list():
+        points = agent.threads.history(it.id)
+        found.append((it, [(one, agent.threads.state(it.id, one.id, ns=one.ns)) for one in points]))
+    return found, agent.threads.retention()
+
+
+def memories_of(agent: Agent) -> Any:
+    memory = agent.memory
+
+    def placeless(found: Any) -> list[Any]:
+        return [msgspec.structs.replace(it, entry=(0, 0)) for it in found]
+
+    every = placeless(memory.list(all=True))
+    abouts = sorted({it.about for it in every})
+    return {
+        "all": every,
+        "now": placeless(memory.list()),
+        "then": {year: placeless(memory.list(as_of=f"{year}-06-01")) for year in (2019, 2021, 2024)},
+        "history": {about: placeless(memory.history(about)) for about in abouts if about},
+        "against": [placeless(pair) for pair in memory.contradictions()],
+        "found": [(it.id, round(it.score, 5), it.why.words) for it in memory.recall(QUESTION, k=9)],
+        "kept": memory.retention(),
+    }
+
+
+def workspace_of(agent: Agent, folder: Path) -> dict[str, Any]:
+    """Its documents, in a folder that is made of what the agent knows; not what is made anew of it."""
+    home = agent.workspace(folder, git=False)
+    made = {"PROGRESS.md", "HANDOFF.md"}
+    return {path: (home.read(path), home.history(path)) for path in home.files() if path not in made}

@@ -1,0 +1,227 @@
+"""PROGRESS.md and HANDOFF.md: made from the journal, read back, and with what people have written in them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perdure import Agent
+from perdure.handoff.desk import RUNS_TOLD
+
+from .kit import agent_at
+from .test_memory_letting_go import Later
+from .test_workspace import edit, text, tmp_path
+
+__all__ = ["tmp_path"]
+
+MINE = "## Ideas\n\nAsk Ann: she knows.\n\n- [ ] call Bob\n  * [ ] buy a map\n\n### Next\n\n1. not ours\n"
+
+
+def left(agent: Agent, run: str) -> tuple[str, ...]:
+    return agent.runs.progress(run).left
+
+
+@pytest.mark.parametrize("before", ["", "## Current blocker", "# Progress: trip"])
+def test_a_section_of_a_persons_own_stays_as_it_was_written(store_url: str, tmp_path: Path, before: str) -> None:
+    """Once, at its place, through any number of pages; and its boxes are read."""
+    agent, home = agent_at(store_url), tmp_path / "home"
+    workspace = agent.workspace(home)
+    search = agent.step(name="search")(lambda city: city)
+    with agent.run("trip", input="Fly") as run:
+        search("Oslo")
+        run.progress(next_action="book it", context="May is full.")
+        edit(home, "PROGRESS.md", lambda it: it.replace(before, f"{MINE}\n{before}") if before else f"{it}\n{MINE}")
+        for city in ("Rome", "Paris"):
+            search(city)
+            run.progress(done=f"saw {city}")
+            workspace.sync()
+    agent_at(store_url).workspace(tmp_path / "other")
+    for page in (text(home, "PROGRESS.md"), text(tmp_path / "other", "PROGRESS.md")):
+        assert page.count(MINE.strip()) == 1 and page.count("call Bob") == 1 and "\\" not in page
+        assert [page.count(word) for word in ("saw Rome", "search (3 times)", "May is full.", "book it")] == [
+            1,
+            1,
+            1,
+            1,
+        ]
+        assert not before or page.index("## Ideas") < page.index(before), "where it was"
+    whose = "trip" if before != "# Progress: trip" else ""
+    [told] = [it for it in workspace.progress() if it.run == whose]
+    assert told.left == ("call Bob", "buy a map")
+    assert str(workspace.sync()) == "nothing has changed"
+    edit(home, "PROGRESS.md", lambda it: it.replace("Ask Ann: she knows.\n\n", ""))
+    workspace.sync()
+    with agent.run("another"):
+        pass
+    page = text(home, "PROGRESS.md")
+    assert page.count(MINE.replace("Ask Ann: she knows.\n\n", "").strip()) == 1
+
+
+def test_boxes_that_people_write_are_what_is_left(store_url: str, tmp_path: Path) -> None:
+    agent, home = agent_at(store_url), tmp_path / "home"
+    workspace = agent.workspace(home)
+    book = agent.step(name="book")(lambda: None)
+    with agent.run("trip", input="Fly") as run:
+        run.progress(done="chose the  flight", next_action="pay", context="May")
+        edit(home, "PROGRESS.md", lambda it: it + "- [ ] in the context\n")
+        assert left(agent, "trip") == ("in the context",)
+        edit(home, "PROGRESS.md", lambda it: it.replace("- [x] chose", "- [ ] book\n* [ ] pay\n- [x] chose"))
+        assert left(agent, "trip") == ("in the context", "book", "pay")
+        edit(home, "PROGRESS.md", lambda it: it.replace("- [ ] in", "- [x] in").replace("[x] chose", "[ ] chose"))
+        told = agent.runs.progress("trip")
+        assert (told.done, told.left) == (("in the context",), ("book", "pay", "chose the flight"))
+        book()
+        run.progress(done="chose the flight")
+        edit(home, "PROGRESS.md", lambda it: it.replace("- [ ] pay\n", ""))
+        told = agent.runs.progress("trip")
+        assert (told.done, told.left) == (("in the context", "chose the flight", "book"), ())
+        edit(home, "PROGRESS.md", lambda it: f"{it}\n## To do\n\n- [ ] call Bob\n")
+        assert left(agent, "trip") == ("call Bob",)
+        run.progress(done="call Bob")
+        assert text(home, "PROGRESS.md").endswith("\n## To do\n\n- [x] call Bob\n"), "ticked where it stands"
+    assert text(home, "PROGRESS.md").count("call Bob") == 1
+    workspace.task("unrelated", "- [ ] elsewhere\n")
+    assert left(agent, "trip") == ()
+
+
+def test_what_is_left_of_a_run_that_is_over_is_not_lost(store_url: str, tmp_path: Path) -> None:
+    agent, home = agent_at(store_url), tmp_path / "home"
+    workspace = agent.workspace(home)
+    agent.workflows.create(name="move", steps=["pack", "drive"])
+    search = agent.step(name="search")(lambda: None)
+    with agent.run("trip", input={"goal": "Fly"}) as run:
+        search()
+        run.progress(done="chose")
+        edit(home, "PROGRESS.md", lambda it: it.replace("# Progress: workflow", "- [ ] ask\n\n# Progress: workflow"))
+        edit(home, "PROGRESS.md", lambda it: f"{it}- [ ] sweep\n")
+    with agent.run("next"):
+        workspace.sync()
+        told = {it.run: it.left for it in workspace.progress()}
+    assert told == {"next": (), "workflow move": ("1 pack", "2 drive", "sweep"), "trip": ("ask",)}
+    [shown] = [it for it in workspace.progress() if it.run == "trip"]
+    assert shown == agent.runs.progress("trip"), "also what nobody has said of it"
+    assert (shown.goal, shown.done) == ("Fly", ("chose", "search"))
+    edit(home, "PROGRESS.md", lambda it: it[: it.index("# Progress: workflow")])
+    assert {it.run: it.left for it in workspace.progress()} == {"next": (), "workflow move": ("1 pack", "2 drive")}
+
+
+def test_boxes_that_say_the_same_are_ticked_one_by_one(store_url: str, tmp_path: Path) -> None:
+    """It is done when all of them are, and no tick contradicts another."""
+    agent, home = agent_at(store_url), tmp_path / "home"
+    workspace = agent.workspace(home)
+    with agent.run("trip") as run:
+        workspace.sync()
+        edit(home, "PROGRESS.md", lambda it: f"{it}\n## Ideas\n\n- [ ] call Bob\n- [ ] call Bob\n- [ ] ask\n")
+        for open_box, other, ticks, of_bob in (
+            ("- [ ] call Bob", "- [x] call Bob", "x  ", "left"),
+            ("- [ ] call Bob", "- [x] call Bob", "xx ", "done"),
+            ("- [x] call Bob", "- [ ] call Bob", " x ", "left"),
+            ("- [ ] call Bob", "- [x] call Bob", "xx ", "done"),
+        ):
+            workspace.sync()
+            edit(home, "PROGRESS.md", lambda it, old=open_box, new=other: it.replace(old, new, 1))
+            for _ in range(2):
+                assert workspace.sync().conflicts == ()
+                assert text(home, "PROGRESS.md").endswith(
+                    "\n- [{}] call Bob\n- [{}] call Bob\n- [{}] ask\n".format(*ticks)
+                )
+                assert "call Bob" in getattr(agent.runs.progress("trip"), of_bob)
+        edit(home, "PROGRESS.md", lambda it: it.replace("- [ ] ask", "- [ ] ask\n- [ ] pay"))
+        workspace.sync()
+        edit(home, "PROGRESS.md", lambda it: it.replace("- [ ] pay", "- [x] pay"))
+        run.progress(done="ask")  # the agent ticks one, and somebody the next
+        assert text(home, "PROGRESS.md").endswith("\n- [x] ask\n- [x] pay\n")
+
+
+@pytest.mark.parametrize("shape", ["crlf", "bom", "unended"])
+def test_pages_in_the_shapes_that_editors_have(store_url: str, tmp_path: Path, shape: str) -> None:
+    agent, home = agent_at(store_url), tmp_path / "home"
+    workspace = agent.workspace(home)
+    with agent.run("trip") as run:
+        run.progress(goal="Fly", done="chose")
+        page = text(home, "PROGRESS.md").replace("Fly", "Fly home") + "\n## Ideas\n\n- [ ] call Bob"
+        data = page.encode() if shape == "unended" else f"\ufeff{page}".encode() if shape == "bom" else b""
+        (home / "PROGRESS.md").write_bytes(data or page.replace("\n", "\r\n").encode())
+        [told] = workspace.progress()
+        assert (told.goal, told.done, told.left) == ("Fly home", ("chose",), ("call Bob",))
+        run.progress(done="booked")
+        page = text(home, "PROGRESS.md")
+        assert [page.count(word) for word in ("Fly home", "chose", "## Ideas", "call Bob", "booked")] == [1] * 5
+
+
+def test_the_handoff_tells_how_far_every_open_run_is(store_url: str, tmp_path: Path) -> None:
+    agent, home = agent_at(store_url), tmp_path / "home"
+    workspace = agent.workspace(home)
+    for number in range(RUNS_TOLD + 2):
+        with pytest.raises(ValueError, match="later"), agent.run(f"trip {number}") as run:
+            said = {name: f"the {name} of {number}" for name in ("goal", "next_action", "context")}
+            run.progress(blockers=[f"no money {number}", f"no time {number}"], **said)
+            raise ValueError("later")
+    edit(home, "PROGRESS.md", lambda it: it.replace("the next_action of 3", "ask Ann"))
+    for page in (str(agent.handoff()), text(home, "HANDOFF.md"), workspace.handoff()):
+        doing = page[
+            page.index("## Doing") : page.index("## Cost") if "## Cost" in page else page.index("\n## Handoff")
+        ]
+        for number in range(RUNS_TOLD + 2):
+            named = "ask Ann" if number == 3 else f"the next_action of {number}"
+            told = [
+                f"goal: `the goal of {number}`",
+                f"blocked by: `no money {number}`",
+                f"blocked by: `no time {number}`",
+            ]
+            assert [line for line in (*told, f"next: `{named}`") if f"\n  - {line}\n" not in doing] == []
+    assert "- context: `the context of 3`" in str(agent.runs.handoff("trip 3"))
+    assert agent.runs.handoff("trip 3").progress.next_action == "ask Ann"
+
+
+def test_what_people_add_to_a_handoff_stays_as_it_is(store_url: str, tmp_path: Path) -> None:
+    agent, home = agent_at(store_url), tmp_path / "home"
+    workspace = agent.workspace(home)
+    mine = "## Mine\n\nNothing: no run is unfinished.\n\n- a\n\n- a\n"
+    edit(home, "HANDOFF.md", lambda it: f"{it}\n{mine}")
+    for number in range(2):
+        with agent.run(f"trip {number}") as run:
+            run.event("DECISION_MADE", {"number": number})
+            workspace.handoff()
+        assert text(home, "HANDOFF.md").count(mine) == 1
+    assert text(home, "HANDOFF.md").count("\n- a\n") == 2
+
+
+# -- how far what was logged is believed ------------------------------------------------------------------------------
+
+
+def test_a_memory_of_a_log_is_trusted_no_more_than_its_writer(
+    store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, home, agent = Later(), tmp_path / "home", agent_at(store_url)
+    monkeypatch.setattr(agent._engine.store, "clock", clock)
+    workspace = agent.workspace(home)
+    agent.log("booked the ferry")
+    agent.log("the mail says: pay Eve\n- 10:00 sold the car", trust="untrusted", source="mail")
+    agent.log("the user owns a boat", trust=1.0)
+    with agent.run("trip"):
+        agent.log("asked the captain", source="phone")
+    [log] = [path for path in workspace.files() if path.startswith("memory/")]
+    assert "(untrusted, from mail) the mail says: pay Eve\n  - 10:00 sold the car\n" in text(home, log)
+    assert "[trip] (from phone) asked the captain" in text(home, log)
+    (home / log).write_bytes((home / log).read_bytes() + b"- 11:00 an edited line\n- the caf\xe9 is closed\n")
+    clock.days = 20
+    agent.bootstrap()
+    known = {it.text: (it.trust, it.source) for it in agent.memory.list()}
+    assert known == {
+        "booked the ferry": (0.5, log),
+        "the mail says: pay Eve\n  - 10:00 sold the car": (0.0, "mail"),
+        "the user owns a boat": (1.0, log),
+        "[trip] asked the captain": (0.5, "phone"),
+        "an edited line": (0.3, log),
+        "the caf? is closed": (0.3, log),
+    }
+    agent.log("a fact", trust=1.0)
+    agent.log("a rumour", trust=0.2)
+    clock.days = 40
+    workspace.compact(consolidate=lambda day, said: "- a fact\n- what it all comes to\n")
+    known = {it.text: it.trust for it in agent.memory.list()}
+    assert (known["a fact"], known["what it all comes to"]) == (1.0, 0.2), "it never rises by being summarised"
+    with pytest.raises(ValueError, match="trust=2"):
+        agent.log("no", trust=2)

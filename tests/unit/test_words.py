@@ -1,0 +1,79 @@
+"""The words by which things are found in a SQLite file: one that goes leaves nothing behind in the index."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import apsw
+import pytest
+
+from perdure.failpoints import Site
+from perdure.store import open_store, sql
+from perdure.store.base import Script, Statement, Unit
+from perdure.store.versions import compared
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "perdure.db"
+
+
+NOTES = (1, "state", "notes")
+
+
+def test_a_word_that_goes_leaves_nothing_behind_in_any_index(path: Path) -> None:
+    with closing(open_store(f"sqlite:///{path}")), closing(apsw.Connection(str(path))) as behind:
+        tables = "SELECT name FROM sqlite_schema WHERE sql LIKE 'CREATE VIRTUAL TABLE %fts5 (%'"
+        names = [str(name) for (name,) in behind.execute(tables)]
+        assert sorted(names) == ["document_words", "piece_words"]
+        for name in names:
+            config = behind.execute(f"SELECT v FROM {name}_config WHERE k = 'secure-delete'").fetchall()
+            assert config == [(1,)], name
+
+
+def test_the_words_of_an_older_file_are_kept_and_go_for_good(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    history = sql.migrations("sqlite")
+    monkeypatch.setattr(sql, "migrations", lambda dialect: history[:17])
+    with closing(open_store(f"sqlite:///{path}")) as old:
+        said = {"k": "the quetzalcoatl keeps the xylophage", "other": "nothing of importance", "gone": "zymurgy"}
+        for key, words in said.items():
+            place = (*NOTES, key)
+            old.submit(Do(Statement("put_document", (*place, "", 1, b"", "", b""))))
+            old.submit(Do(Statement("put_words", (*place, "", words))))
+        old.submit(Do(Statement("drop_documents", (*NOTES, "gone"))))
+    monkeypatch.undo()
+    with closing(open_store(f"sqlite:///{path}")) as store:
+        look = (1, "state", "", "\uffff", "")
+        found = [row[:3] for row in store.read("documents_with_words", (*look, "xylophage quetzalcoatl", 9))]
+        assert found == [("notes", "k", 1)]
+        assert [row[1] for row in store.read("documents_with_words", (*look, "nothing", 9))] == ["other"]
+        assert "zymurgy" not in indexed(path)
+        store.submit(Do(Statement("drop_documents", (*NOTES, "k"))))
+        assert "xylophage" not in indexed(path)
+        assert "importance" in indexed(path)
+        assert store.read("check_file") == [("ok",)]
+    assert [word for word in (b"zymurgy", b"xylophage") if word in path.read_bytes()] == []
+
+
+def indexed(path: Path) -> str:
+    with closing(apsw.Connection(str(path))) as behind:
+        rows = behind.execute("SELECT block FROM document_words_data").fetchall()
+        return b" ".join(bytes(block) for (block,) in rows if isinstance(block, bytes)).decode("latin-1")
+
+
+class Do(Unit[None]):
+    """Some statements."""
+
+    site = Site.WRITE
+
+    def __init__(self, *statements: Statement) -> None:
+        self._statements = statements
+
+    def script(self) -> Script[None]:
+        yield self._statements
+
+
+def test_who_brings_an_older_file_forward_is_told_what_is_gone_through() -> None:
+    [step] = [it for it in compared("sqlite", 17, 17).steps if it.name == "words"]
+    assert (step.adds, step.goes_through) == ((), ("document_words",))

@@ -1,0 +1,298 @@
+"""People save files at the very moment when they are written, and forget what is just being read: nothing is lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from perdure import Agent, failpoints, files
+from perdure.errors import PathRefused
+from perdure.failpoints import Gap, Moment, Site
+from perdure.workspace.root import Root
+
+from ..conformance.kit import in_child
+
+pytestmark = pytest.mark.filterwarnings("ignore::perdure.errors.StoreMovedWarning")
+
+WRITING = (Gap.FILE_READ, Gap.FILE_ASIDE)
+"""A file that is saved here is replaced by one that does not know of it."""
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Agent:
+    return Agent("tester", store=tmp_path / "store.db")
+
+
+@pytest.fixture(autouse=True)
+def nobody() -> Iterator[None]:
+    yield
+    failpoints.let_in(None)
+    failpoints.arm(None)
+
+
+def come_in(gap: Gap, do: Callable[[], object], nth: int = 1) -> None:
+    """Somebody does something in a gap, the nth time that there is one."""
+    left = nth
+
+    def visitor(here: Gap) -> None:
+        nonlocal left
+        left -= here == gap
+        if here == gap and left == 0:
+            do()
+
+    failpoints.let_in(visitor)
+
+
+def in_place(path: Path, text: str) -> None:
+    path.write_text(text)
+
+
+def by_rename(path: Path, text: str) -> None:
+    path.with_name("saved").write_text(text)
+    path.with_name("saved").rename(path)
+
+
+def anew(path: Path, text: str) -> None:
+    path.unlink()
+    path.write_text(text)
+
+
+def left_aside(home: Path) -> list[str]:
+    return [path.name for path in home.rglob("*.part")]
+
+
+@pytest.mark.parametrize("save", [in_place, by_rename, anew])
+@pytest.mark.parametrize("gap", WRITING)
+@pytest.mark.parametrize("can_exchange", [True, False])
+def test_what_is_saved_in_a_gap_is_there(
+    home: Path, agent: Agent, monkeypatch: pytest.MonkeyPatch, save: Callable[..., None], gap: Gap, can_exchange: bool
+) -> None:
+    """In every way that editors have; also where files cannot change places."""
+    if not can_exchange:
+        monkeypatch.setattr(files, "exchange", files._exchanged_slowly)
+    workspace = agent.workspace(home, git=False)
+    memory = home / "MEMORY.md"
+    come_in(gap, lambda: save(memory, memory.read_text() + "- saved\n"))
+    workspace.append("MEMORY.md", "- appended")
+    assert memory.read_text().splitlines()[-2:] == ["- appended", "- saved"]
+    assert workspace.read("MEMORY.md") == memory.read_text()
+    assert left_aside(home) == []
+
+
+@pytest.mark.parametrize("gap", [*Gap])
+@pytest.mark.parametrize("nth", [1, 2])
+def test_killed_after_somebody_has_saved(home: Path, agent: Agent, gap: Gap, nth: int) -> None:
+    """What he has saved is in a file beside the other one: the next start finds it."""
+    agent.workspace(home, git=False)
+    agent.close()
+    memory, seen = home / "MEMORY.md", list[Gap]()
+
+    def visitor(here: Gap) -> None:
+        seen.append(here)
+        if seen == [Gap.FILE_READ]:
+            memory.write_text(memory.read_text() + "- saved\n")
+        if seen.count(gap) == nth and here == gap:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def program() -> None:
+        failpoints.let_in(visitor)
+        Agent("tester", store=home.parent / "store.db").workspace(home, git=False).append("MEMORY.md", "- appended")
+
+    assert os.WIFSIGNALED(in_child(program)), f"it was not killed at {gap}"
+    assert Agent("tester", store=home.parent / "store.db").workspace(home, git=False).sync().conflicts == ()
+    lines = memory.read_text().splitlines()
+    assert [lines.count(line) for line in ("- appended", "- saved", "# Memory")] == [1, 1, 1]
+    assert [name for name in left_aside(home) if len(name.split(".")) > 6] == []
+
+
+def test_a_file_that_somebody_keeps_open_is_looked_at_later(
+    home: Path, agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "CLOSED_SECONDS_MAX", 0.01)
+    workspace = agent.workspace(home, git=False)
+    with (home / "MEMORY.md").open("a") as file:
+        workspace.append("MEMORY.md", "- appended")
+        file.write("- much later\n")  # to a file that has no place any more
+    workspace.sync()
+    assert (home / "MEMORY.md").read_text().endswith("- appended\n- much later\n")
+    assert workspace.read("MEMORY.md") == (home / "MEMORY.md").read_text()
+    assert left_aside(home) == []
+
+
+@pytest.mark.parametrize("gap", [Gap.FILE_READ, Gap.FILE_PLACED])
+def test_a_file_that_is_saved_while_it_is_removed_stays(home: Path, agent: Agent, gap: Gap) -> None:
+    workspace = agent.workspace(home, git=False)
+    workspace.task("paris", "- [ ] find a hotel\n")
+    task = home / "tasks/paris.md"
+    come_in(gap, lambda: in_place(task, "- [ ] find a hotel\n- [ ] book it\n"))
+    workspace.delete("tasks/paris.md")
+    assert workspace.read("tasks/paris.md") == task.read_text() == "- [ ] find a hotel\n- [ ] book it\n"
+    assert left_aside(home) == []
+
+
+def test_what_takes_the_place_of_a_file_in_a_gap_is_not_swallowed(home: Path, agent: Agent, tmp_path: Path) -> None:
+    workspace, memory = agent.workspace(home, git=False), home / "MEMORY.md"
+    (tmp_path / "outside").write_text("outside")
+
+    def link() -> None:
+        memory.unlink()
+        memory.symlink_to(tmp_path / "outside")
+
+    def folder() -> None:
+        memory.unlink()
+        memory.mkdir()
+
+    for replace in (link, folder):
+        come_in(Gap.FILE_ASIDE, replace)
+        with pytest.warns(UserWarning, match="no ordinary file"):
+            workspace.append("MEMORY.md", f"- {replace.__name__}")
+        failpoints.let_in(None)
+        assert memory.is_symlink() or memory.is_dir()
+        with pytest.raises(PathRefused):
+            workspace.sync()
+        memory.rmdir() if memory.is_dir() and not memory.is_symlink() else memory.unlink()
+        workspace.sync()
+        assert memory.read_text().endswith(f"- {replace.__name__}\n")
+    assert (tmp_path / "outside").read_text() == "outside" and left_aside(home) == []
+
+
+def test_a_file_that_is_removed_in_a_gap_is_written_again(home: Path, agent: Agent) -> None:
+    """One side has removed it, and the other has changed it: nothing is lost."""
+    workspace, memory = agent.workspace(home, git=False), home / "MEMORY.md"
+    come_in(Gap.FILE_ASIDE, memory.unlink)
+    workspace.append("MEMORY.md", "- appended")
+    assert memory.read_text().endswith("- appended\n")
+
+
+# -- forgetting -------------------------------------------------------------------------------------------------------
+
+SECRET = "Ann has scurvy"
+
+
+def forget(agent: Agent) -> tuple[str, ...]:
+    [kept] = agent.memory.recall("scurvy", k=1)
+    return tuple(map(str, agent.memory.forget(kept.id, everywhere=True).elsewhere))
+
+
+def stored(agent: Agent, home: Path) -> list[str]:
+    """Everything that the documents have ever been, and the files."""
+    space = agent.workspace(home, git=False)
+    versions = [it.text for path in space.files() for it in space.history(path)]
+    return versions + [path.read_text() for path in home.rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize("gap", WRITING)
+@pytest.mark.parametrize("save", [in_place, by_rename])
+def test_what_is_saved_while_something_is_forgotten(
+    home: Path, agent: Agent, gap: Gap, save: Callable[..., None]
+) -> None:
+    """The person's line is there, and what was forgotten does not come back with it, not even in the line itself."""
+    workspace, user = agent.workspace(home, git=False), home / "USER.md"
+    workspace.append("USER.md", f"- {SECRET}")
+    agent.memory.remember(SECRET)
+    come_in(gap, lambda: save(user, user.read_text() + f"- likes trains\n- {SECRET}, she says\n"))
+    assert forget(agent) == ()
+    failpoints.let_in(None)
+    assert user.read_text().splitlines()[-3:] == ["- [forgotten]", "- likes trains", "- [forgotten], she says"]
+    workspace.sync()
+    assert [text for text in stored(agent, home) if "scurvy" in text] == []
+
+
+def test_nobody_is_at_work_in_the_folder_while_something_is_forgotten(home: Path, agent: Agent) -> None:
+    """A sync that reads a file before, and commits after it, would bring it back."""
+    agent.workspace(home, git=False).append("USER.md", f"- {SECRET}")
+    agent.memory.remember(SECRET)
+    locks: list[int | None] = []
+    come_in(Gap.FILE_READ, lambda: locks.append(Root(home).lock()))
+
+    def hook(site: Site, moment: Moment) -> None:
+        if (site, moment) == (Site.FORGET, Moment.BEFORE):
+            locks.append(Root(home).lock())
+
+    failpoints.arm(hook)
+    assert forget(agent) == ()
+    assert locks == [None, None]
+    lock = Root(home).lock()
+    assert lock is not None, "then it is free again"
+    os.close(lock)
+
+
+def test_a_log_that_is_archived_is_saved_while_something_is_forgotten(home: Path, agent: Agent) -> None:
+    workspace = agent.workspace(home, git=False)
+    workspace.write("memory/2026-01-05.md", f"- 10:00 {SECRET}\n")
+    workspace.compact()
+    archive = home / "memory/archive/2026-01-05.md"
+    come_in(Gap.FILE_ASIDE, lambda: in_place(archive, archive.read_text() + "- a note of mine\n"))
+    assert forget(agent) == ()
+    assert archive.read_text() == "- 10:00 [forgotten]\n- a note of mine\n"
+
+
+def test_a_folder_that_is_behind_does_not_bring_it_back(home: Path, agent: Agent, tmp_path: Path) -> None:
+    """Whatever was edited there meanwhile: what it was last in step with is erased, and nobody can compare."""
+    workspace, other = agent.workspace(home, git=False), tmp_path / "other"
+    workspace.append("USER.md", f"- {SECRET}\n- lives in Oslo")
+    elsewhere = Agent("tester", store=tmp_path / "store.db")
+    behind = elsewhere.workspace(other, git=False)
+    (other / "USER.md").write_text((other / "USER.md").read_text() + "- likes trains\n")
+    agent.workspace(home, git=False)
+    agent.memory.remember(SECRET)
+    assert forget(agent) == ()
+    assert "USER.md" in behind.sync().read
+    for folder in (home, other):
+        workspace.sync()
+        text = (folder / "USER.md").read_text()
+        assert text.endswith("- [forgotten]\n- lives in Oslo\n- likes trains\n"), folder
+    assert [text for text in stored(elsewhere, other) if "scurvy" in text] == []
+    (home / "USER.md").write_text(f"- {SECRET}\n")
+    workspace.sync()
+    assert workspace.read("USER.md") == f"- {SECRET}\n", "who writes it again has written it"
+
+
+def test_a_document_that_has_it_again_is_not_removed(home: Path, agent: Agent, tmp_path: Path) -> None:
+    """Somebody writes it elsewhere, between the redaction and the erasure."""
+    workspace = agent.workspace(home, git=False)
+    workspace.append("USER.md", f"- lives in Oslo\n- {SECRET}")
+    agent.memory.remember(SECRET)
+    other, done = Agent("tester", store=tmp_path / "store.db"), list[str]()
+
+    def hook(site: Site, moment: Moment) -> None:
+        if site == Site.STATE and moment == Moment.AFTER and not done:
+            done.append("once")
+            other.state.update("perdure:workspace", "USER.md", lambda it: {"text": it["text"] + f"- {SECRET}\n"})
+
+    failpoints.arm(hook)
+    [left, *_] = forget(agent)
+    assert "forget once more" in left
+    assert workspace.read("USER.md").endswith(f"- lives in Oslo\n- [forgotten]\n- {SECRET}\n")  # type: ignore[union-attr]
+
+
+def test_what_was_written_with_it_stays(home: Path, agent: Agent) -> None:
+    """One sync reads many files: they are one entry, which is erased as a whole."""
+    workspace = agent.workspace(home, git=False)
+    with agent.run("trip"):
+        pass
+    (home / "USER.md").write_text(f"- {SECRET}\n")
+    (home / "MEMORY.md").write_text("- knows Rome\n")
+    (home / "PROGRESS.md").write_text((home / "PROGRESS.md").read_text() + "\n- [ ] call Bob\n")
+    workspace.sync()
+    agent.memory.remember(SECRET)
+    assert forget(agent) == ()
+    assert [text for text in stored(agent, home) if "scurvy" in text] == []
+    assert (home / "MEMORY.md").read_text() == workspace.read("MEMORY.md") == "- knows Rome\n"
+    assert [it.left for it in workspace.progress()] == [("call Bob",)]
