@@ -11,8 +11,10 @@ from __future__ import annotations
 import os
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -36,6 +38,16 @@ TOTAL_SECONDS_MAX = 13.5 * 60
 """From the first test to the last, on a slow day; setting up and `make check` take a minute more."""
 
 HERE = Path(__file__).parent
+
+
+T = TypeVar("T")
+
+
+def of_today(cases: Sequence[T], parts: int) -> Sequence[T]:
+    """All of them; in CI, whose time is short, one in so many, and the others on the next days."""
+    if os.environ.get("CI") != "true":
+        return cases
+    return cases[date.today().toordinal() % parts :: parts]
 
 
 def is_enforced(environment: Mapping[str, str]) -> bool:

@@ -12,6 +12,7 @@ import atexit
 import itertools
 import os
 import shutil
+import signal
 import subprocess
 from functools import partial
 from pathlib import Path
@@ -35,6 +36,9 @@ STRACE_MISSING = os.environ.get("PERDURE_STRACE_MISSING", "")
 def pytest_configure(config: pytest.Config) -> None:
     """Time budgets, stores and Hypothesis; profiles have no deadline, because other processes share the machine."""
     budget.install(config)
+    # A shell that starts the tests in the background makes them, and all their children, ignore Ctrl-C.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     from perdure.testing.plugin import STORES  # not before: pytest imports it as a plugin first
 
     STORES.update({kind: partial(new_store, kind) for kind in WANTED if kind})

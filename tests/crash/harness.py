@@ -68,7 +68,7 @@ class Child:
 
     def send(self, number: int) -> None:
         """A signal; too late is fine."""
-        if not self._ended.is_set():
+        if self.pid and not self._ended.is_set():  # 0 would be everybody who is with us
             with suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 

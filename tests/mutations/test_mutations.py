@@ -6,11 +6,11 @@ import os
 import sys
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from datetime import date
 from pathlib import Path
 
 import pytest
 
+from tests.budget import of_today
 from tests.mutations.mutant import Edit, Mutant, mutant
 from tests.mutations.mutants import MUTANTS
 from tests.mutations.workshop import BadMutant, Outcome, Workshop, apply, noticed, reported_name
@@ -77,14 +77,10 @@ def outcomes(
         workshop.stop()
 
 
-def of_today() -> tuple[Mutant, ...]:
-    """All of them; in CI, whose time is short, every tenth one, and the others on the next days."""
-    if os.environ.get("CI") != "true" or os.environ.get("PERDURE_MUTANTS") == "all":
-        return MUTANTS
-    return MUTANTS[date.today().toordinal() % 10 :: 10]
+CHOSEN = MUTANTS if os.environ.get("PERDURE_MUTANTS") == "all" else of_today(MUTANTS, 10)
 
 
-@pytest.mark.parametrize("one", of_today(), ids=lambda one: one.name)
+@pytest.mark.parametrize("one", CHOSEN, ids=lambda one: one.name)
 def test_a_mutant_is_noticed(one: Mutant, original: Outcome, outcomes: dict[str, Future[Outcome]], line: Line) -> None:
     name = reported_name(one.test)
     if name in original.other:

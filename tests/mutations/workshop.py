@@ -144,6 +144,7 @@ class Warm:
         finally:
             patience.cancel()
             _end_session(self._at_work)  # whom it has left behind
+            self._at_work = 0  # its number may soon be another's
 
     def close(self) -> None:
         """End it, and what it is at: somebody may have pressed Ctrl-C, which does not reach other sessions."""

@@ -15,18 +15,20 @@ from pathlib import Path
 from typing import Any
 
 MEMORY = Path("/dev/shm")
-MEMORY_BYTES_MIN = 2 * 2**30
-"""Below this (containers often give 64 MB) the files of servers go to the ordinary folder for temporary files."""
+MEMORY_BYTES_MIN = 6 * 2**30
+"""Below this (containers often give 64 MB) the files of servers go to the ordinary folder for temporary files: a whole
+session fills half of it, and what fills the memory of the machine ends whoever uses most of it, without a word."""
 
 SERVANT = "nobody"
 PROGRAM_SECONDS_MAX = 60
 
 # Outlives pytest, whatever happens to it: its standard input ends with the process that holds the other end. Then
-# it ends the server of the folder, if there is one, and clears the folder away.
+# it ends the server of the folder, if there is one, and clears the folder away. A server that was killed has left its
+# number in the file, and somebody else may have it since: only who was started with the folder is ended.
 WATCHDOG = """
 cat >/dev/null
 pid=$(head -n 1 "$1/$2" 2>/dev/null)
-if [ -n "$pid" ] && kill -QUIT "$pid" 2>/dev/null; then
+if [ -n "$pid" ] && grep -qsF "$1/" "/proc/$pid/cmdline" && kill -QUIT "$pid" 2>/dev/null; then
     for _ in $(seq 100); do kill -0 "$pid" 2>/dev/null || break; sleep 0.1; done
     kill -KILL "$pid" 2>/dev/null
 fi
@@ -53,9 +55,17 @@ class Watchdog:
 
 def base_folder() -> Path:
     """Where servers keep their files: in memory if there is plenty; a SIGKILL does not empty the page cache either."""
-    if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= MEMORY_BYTES_MIN:
+    if MEMORY.is_dir() and min(shutil.disk_usage(MEMORY).free, _memory_available()) >= MEMORY_BYTES_MIN:
         return MEMORY
     return Path(tempfile.gettempdir())
+
+
+def _memory_available() -> int:
+    """In bytes. A file system in memory may promise more than there is."""
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return 0
 
 
 def new_folder() -> Path:
