@@ -440,7 +440,7 @@ def home_of(path: str) -> tuple[str, str]:
     """The host and the file, as far as they can be told: an empty host is not compared."""
     host = ""
     try:
-        with open("/etc/machine-id", encoding="ascii") as file:
+        with open("/etc/machine-id", encoding="utf-8") as file:
             host = file.read().strip()
     except OSError:
         pass  # containers often have none, and their host name changes with every start

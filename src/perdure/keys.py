@@ -145,7 +145,7 @@ def _read(folder: str | None, agent: str) -> bytes | None:
     if folder is None:
         return None
     try:
-        with open(_path(folder, agent), encoding="ascii") as file:
+        with open(_path(folder, agent), encoding="utf-8") as file:
             return _from_hex(file.read(), f"the key file of agent {agent!r}")
     except FileNotFoundError:
         return None

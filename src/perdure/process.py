@@ -66,7 +66,7 @@ def at_home(boot: str) -> str:
 @cache
 def _boot_id() -> str:
     try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file:
             return file.read().strip()
     except OSError:
         return f"host:{host_name()}"

@@ -13,6 +13,7 @@ from perdure import Agent
 from tests.crash.harness import Stage
 from tests.crash.players import wait_for
 from tests.crash.stores import FILE, store_of
+from tests.unit import child as programs
 
 KILLED = -9
 
@@ -48,6 +49,25 @@ def test_a_child_forked_in_the_middle_of_a_commit_does_not_keep_the_turn_of_its_
             assert child.wait(8) == 0, child.output()
     finally:
         os.kill(orphan, signal.SIGKILL)
+
+
+FIRST_USE = """
+import sys
+before = set(sys.modules)
+from perdure import Agent
+agent = Agent("first", store=sys.argv[1])
+with agent.run("r") as run:
+    run.step(lambda: 1, name="s")
+agent.close()
+print(*(name for name in set(sys.modules) - before if name.startswith("encodings.")))
+"""
+
+
+@pytest.mark.stores("sqlite")
+def test_no_codec_is_looked_for_while_a_store_is_opened(store_url: str) -> None:
+    """Forked while a thread imports one, a child that wants it too would wait for that thread for ever."""
+    ended = programs.run(FIRST_USE, store_url)
+    assert (ended.returncode, ended.stdout.split()) == (0, []), ended.stderr
 
 
 def test_what_a_child_commits_outlives_its_parent(stage: Stage) -> None:

@@ -158,7 +158,7 @@ async def write_in_the_open(cast: Cast, run: Any) -> None:
     assert [it.text for it in await out(cast.agent.memory.recall("who likes trains?", k=1))] == [
         "The traveller likes trains"
     ]
-    await out(cast.agent.memory.remember(f"Spare thoughts {LARGE}", source="spare"))
+    await out(cast.agent.memory.remember("Spare thoughts", source="spare", meta={"more": LARGE[::-1]}))
     assert (await out(cast.agent.memory.forget(source="spare"))).count == 1
     cast.agent.memory.embedder = Function(lambda texts: [[1.0, len(text)] for text in texts], id="lengths", dims=2)
     assert (await out(cast.agent.memory.reembed())).embedder == "lengths"

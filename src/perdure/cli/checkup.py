@@ -169,7 +169,7 @@ def _lockers(path: str) -> list[int]:
     """The processes that hold a lock on a file; /proc/locks names them by the file's number."""
     inode = os.stat(path).st_ino
     try:
-        with open("/proc/locks", encoding="ascii") as file:
+        with open("/proc/locks", encoding="utf-8") as file:
             lines = [line.split() for line in file if "->" not in line]
     except OSError:
         return []

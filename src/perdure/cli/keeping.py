@@ -114,7 +114,7 @@ def _make_folder(folder: Path) -> None:
     folder.mkdir(mode=0o700, exist_ok=True)
     ignore = folder / ".gitignore"
     if not ignore.exists():
-        ignore.write_text("*\n", encoding="ascii")
+        ignore.write_text("*\n", encoding="utf-8")
 
 
 @click.command()

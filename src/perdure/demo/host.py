@@ -58,7 +58,7 @@ def _leave() -> None:
         # Whoever is not root may do so as the root of a user namespace, in which he keeps his number.
         _call("unshare", flags | CLONE_NEWUSER)
         for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
-            with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
+            with open(f"/proc/self/{name}", "w", encoding="utf-8") as file:
                 file.write(text)
 
 
