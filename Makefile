@@ -12,6 +12,9 @@ PIP := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt .venv
 	-qq --disable-pip-version-check
 MYPY_PATHS := src/perdure tools $(wildcard bench)
 
+# Where it is set, every process that the tests start compiles all of Perdure anew, which takes most of its time.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help demo test check bench soak clean
 .NOTPARALLEL:
 

@@ -54,6 +54,7 @@ CLOSED = {
     "2026/5/11": ("2026-05-11", "2026-05-11"),
     "5/11/2026": ("2026-05-11", "2026-05-11"),
     "5/11/26": ("2026-05-11", "2026-05-11"),
+    "on 5/11": ("2026-05-11", "2026-05-11"),
     "11.05.2026": ("2026-05-11", "2026-05-11"),
     "11-05-2026": ("2026-05-11", "2026-05-11"),
     "25/12/2026": ("2026-12-25", "2026-12-25"),
@@ -111,6 +112,18 @@ CLOSED = {
     "2026-11": ("2026-11-01", "2026-11-30"),
     "in 5.2026": ("2026-05-01", "2026-05-31"),
     "this May": ("2026-05-01", "2026-05-31"),
+    "this past May": ("2026-05-01", "2026-05-31"),
+    "this past December": ("2025-12-01", "2025-12-31"),
+    "this past summer": ("2026-06-01", "2026-08-31"),
+    "this past autumn": ("2025-09-01", "2025-11-30"),
+    "this past Christmas": ("2025-12-25", "2025-12-25"),
+    "this past weekend": ("2026-11-14", "2026-11-15"),
+    "this past Tuesday": ("2026-11-10", "2026-11-10"),
+    "in May two years ago": ("2024-05-01", "2024-05-31"),
+    "in May of two years ago": ("2024-05-01", "2024-05-31"),
+    "on May 8 a year ago": ("2025-05-08", "2025-05-08"),
+    "two years ago in May": ("2024-05-01", "2024-05-31"),
+    "in December a year ago": ("2025-12-01", "2025-12-31"),
     "this December": ("2026-12-01", "2026-12-31"),
     "on the tenth of May": ("2026-05-10", "2026-05-10"),
     "the twenty-first of June, 2025": ("2025-06-21", "2025-06-21"),
@@ -145,7 +158,8 @@ NONE = """I may come|may I|they march on|we fall down|the 40th of Juni|room 2101
 I will be late|being late may hurt|since you ask|after all|from A to B|between you and me|the first half of the film
 24/7|3.14.15|99/99/2026|version 11.05.2026.1|a Christmas present|at the Christmas market|by and by|inspired by autumn
 on and on|this may be|This May Be It|this march was long|may the fourth be with you|a third of it|half a loaf
-the first of many|over a year|more than a week|Tuesday the week|over 5/8|1.5 years ago"""
+the first of many|over a year|more than a week|Tuesday the week|over 5/8|1.5 years ago
+on 3/4 of them|by 1/2|on 13/5|in the past may be lost|This past may have been"""
 
 
 @pytest.mark.parametrize("text", CLOSED)

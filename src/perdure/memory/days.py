@@ -166,6 +166,15 @@ def _named(match: re.Match[str], today: date) -> Span:
     return _span(match, first, last, yearly=not year, fixed=True)
 
 
+def _years_ago(match: re.Match[str], today: date) -> Span:
+    """In May two years ago, on May 8 a year ago, two years ago in May."""
+    years, month, day = number_of(match["number"]), MONTHS[match["month"].casefold()], match["day"]
+    if years < 1:
+        raise ValueError("half a year ago is in another month")
+    first = date(today.year - int(years), month, int(day or 1))
+    return _span(match, first, fixed=True) if day else _months(match, first, fixed=True)
+
+
 def _of_months(match: re.Match[str], today: date) -> Span:
     """June to August, from November to February 2024: the year is that of the end."""
     first, last, year = MONTHS[match["month"].casefold()], MONTHS[match["until"].casefold()], match["year"]
@@ -189,7 +198,7 @@ def _plain(text: str) -> str:
 def _feast(match: re.Match[str], today: date) -> Span:
     """Last Christmas, New Year's Eve 2023."""
     parts, (month, day) = match.groupdict(), _FEASTS[_plain(match["feast"])]
-    which, named = _plain(parts.get("which") or ""), parts.get("year")
+    which, named = _which_one(match), parts.get("year")
     year = int(named) if named else today.year
     if not named and which not in {"this", "next"} and date(year, month, day) >= today:
         year -= 1
@@ -258,7 +267,7 @@ def _weekend(match: re.Match[str], today: date) -> Span:
 def _season_of(match: re.Match[str], today: date) -> Span:
     """Last summer, in winter 2023, in Q3: three months, as the northern half of the world has them."""
     parts = match.groupdict()
-    which, named = (parts.get("which") or "").casefold(), parts.get("year")
+    which, named = _which_one(match), parts.get("year")
     first = date(int(named) if named else today.year, _SEASONS[match["season"].casefold()], 1)
     if not named and which in {"last", ""} and first > today:
         first = months_from(first, -12)
@@ -270,14 +279,20 @@ def _season_of(match: re.Match[str], today: date) -> Span:
 
 
 def _month_of(match: re.Match[str], today: date) -> Span:
-    """Last May, this May, next June."""
-    month, step = MONTHS[match["month"].casefold()], match["which"].casefold()
+    """Last May, this past May, this May, next June."""
+    month, step = MONTHS[match["month"].casefold()], _which_one(match)
     year = today.year
     if step == "last" and month >= today.month:
         year -= 1
     elif step == "next" and month <= today.month:
         year += 1
     return _months(match, date(year, month, 1))
+
+
+def _which_one(match: re.Match[str]) -> str:
+    """Last, this, next, or nothing; "this past" is the last."""
+    which = _plain(match.groupdict().get("which") or "")
+    return "last" if which.endswith("past") else which
 
 
 def _any(words: Iterable[str]) -> str:
@@ -315,7 +330,8 @@ _WEEKS = ("weekend", *UNITS)
 _unit = r"(?P<unit>day|week|fortnight|month|year)s?"
 _week = r"(?:the )?(?:(?P<week>last|previous|this|next) week|week (?P<other>before last|after next))"
 _of_week = rf"(?: of| in)? {_week}"
-_which = r"(?P<which>last|this|next)"
+_past = "(?:this )?past"
+_which = rf"(?P<which>last|{_past}|this|next)"
 _nearby = rf"{_any(_NEAR)}|today|tonight|this (?:morning|afternoon|evening)"
 
 _bound = r"since|until|till|before|after|by|from|between|up to|prior to"
@@ -340,6 +356,14 @@ _RULES: tuple[tuple[frozenset[str], str, _Reader], ...] = (
     (*_rule(_FIGURES, rf"{_bare}(?P<one>\d\d?)(?P<sep>/)(?P<other>\d\d?)/(?P<year>\d\d){_no_more}"), _figures),
     (*_rule(_FIGURES, rf"{_bare}{_year}[-/.](?P<month>0[1-9]|1[0-2]){_no_more}"), _named),
     (*_rule(_FIGURES, rf"{_bare}(?P<month>0?[1-9]|1[0-2])[-/.]{_year}{_no_more}"), _named),
+    (
+        *_rule(
+            _FIGURES, rf"{_bare}(?P<month>0?[1-9]|1[0-2])/{_day}{_no_more}", "on|since|until|till", then=r"(?! of\b)"
+        ),
+        _named,
+    ),
+    (*_rule(MONTHS, rf"(?P<month>{_month})\.?(?: {_day})?,? (?:of )?{_number} years? ago"), _years_ago),
+    (*_rule(MONTHS, rf"{_number} years? ago,? (?:in|on) (?P<month>{_month})(?: {_day})?"), _years_ago),
     (*_rule(MONTHS, rf"{_tenth} of (?P<month>{_month})(?:\.?,?\s*{_year})?", rf"the|on|{_bound}"), _named),
     (*_rule(MONTHS, rf"(?P<month>{_month}) (?:the )?(?P<day>{_ordinal})(?:,?\s*{_year})?", rf"on|{_bound}"), _named),
     (*_rule(MONTHS, rf"{_day}{_to}{_to_day} (?:of )?(?P<month>{_month})(?:\.?,?\s*{_year})?"), _named),
@@ -355,7 +379,7 @@ _RULES: tuple[tuple[frozenset[str], str, _Reader], ...] = (
     (*_rule(MONTHS, rf"(?P<month>{_clear}){_to}(?P<until>{_clear})(?:,?\s*{_year})?"), _of_months),
     (*_rule(MONTHS, rf"(?P<month>{_month})\.?,?\s*(?:of )?{_year}"), _named),
     (*_rule(MONTHS, rf"(?P<which>last|next) (?P<month>{_month})"), _month_of),
-    (*_rule(MONTHS, rf"(?P<which>this) (?P<month>{_clear}|(?-i:May|March))", then=_no_verb), _month_of),
+    (*_rule(MONTHS, rf"(?P<which>{_past}|this) (?P<month>{_clear}|(?-i:May|March))", then=_no_verb), _month_of),
     (*_rule(_SEASONS, rf"(?P<season>{_season}) (?:of )?{_year}"), _season_of),
     (*_rule(_SEASONS, rf"{_which} (?P<season>{_season})"), _season_of),
     (*_rule(_SEASONS, rf"(?P<season>{_season})", rf"{_in_season}|{_part}|that|over"), _season_of),
