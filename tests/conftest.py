@@ -9,11 +9,12 @@ Hypothesis profiles, by PERDURE_HYPOTHESIS, else `ci` when CI=true, else `dev`:
 from __future__ import annotations
 
 import atexit
-import itertools
 import os
 import shutil
 import signal
 import subprocess
+import threading
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -71,32 +72,48 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=turn)
 
 
-def _end_cluster() -> None:
-    from perdure import engine
-
-    engine._close_all()  # what tests have left open says goodbye while there is somebody to say it to
-    if _cluster is not None:
-        _cluster.close()
-
+SCHEMAS_MAX = 200
+"""Of one server: each takes a megabyte of memory, and makes the next one slower."""
 
 _cluster: Cluster | None = None
-_schemas = itertools.count(1)
+_schemas = 0
+_starting = threading.Lock()
 
 
 def new_store(kind: str, folder: Path) -> str:
     """The URL of a new store: a file in the folder, or a schema in the session's PostgreSQL server.
 
-    The server is started by the first test that needs it, and lives as long as pytest.
+    The server is started by the first test that needs it, and replaced between files when it has many schemas.
     """
     if kind == "sqlite":
         return f"sqlite:///{folder / 'perdure.db'}"
-    global _cluster
-    if _cluster is None or not _cluster.running:
-        from tests.postgres.cluster import Cluster
+    global _cluster, _schemas
+    with _starting:  # crash tests make scenes in several threads
+        if _cluster is None or not _cluster.running:
+            from tests.postgres.cluster import Cluster
 
-        _cluster = Cluster().start()
-        atexit.register(_end_cluster)
-    return _cluster.url(f"test_{next(_schemas)}")
+            _cluster, _schemas = Cluster().start(), 0
+        _schemas += 1
+        return _cluster.url(f"test_{_schemas}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """After the last test of a file nobody has a schema of the server any more."""
+    yield
+    if _schemas > SCHEMAS_MAX and (nextitem is None or nextitem.path != item.path):
+        _end_cluster()
+
+
+@atexit.register
+def _end_cluster() -> None:
+    global _cluster
+    if _cluster is not None:
+        from perdure import engine
+
+        engine._close_all()  # what tests have left open says goodbye while there is somebody to say it to
+        _cluster.close()
+        _cluster = None
 
 
 @pytest.fixture(scope="session")

@@ -46,7 +46,7 @@ def test_killed_between_any_two_words(stage: Stage, clean: dict[str, Undisturbed
     numbered = list(enumerate(expected.reached, 1))
     chosen = [spread([nth for nth, moment in numbered if moment == wanted], KILLS) for wanted in MOMENTS]
     assert in_parallel(case, [nth for part in chosen for nth in part]) == []
-    assert all(hits[moment] > KILLS // 2 for moment in MOMENTS), f"the kills fall elsewhere: {hits}"
+    assert all(hits[moment] >= KILLS // 3 for moment in MOMENTS), f"the kills fall elsewhere: {hits}"
 
 
 @pytest.mark.soak
