@@ -391,12 +391,41 @@ def test_what_was_made_of_it_in_other_words_is_told(store_url: str) -> None:
     assert memory.get(made.id).text == "Somebody keeps an insect"
 
 
-@pytest.mark.stores("sqlite")
-def test_a_memory_of_another_agent_is_told(store_url: str) -> None:
-    agent_at(store_url, "other").memory.remember(SECRET)
+def test_what_other_agents_have_is_told_and_left(store_url: str, tmp_path: Path) -> None:
+    """Agents share a store: what one forgets, another may need."""
+    other = agent_at(store_url, "other")
+    other.memory.remember(SECRET)
+    other.state.set("notes", "a", {"text": SECRET, "more": 1})
+    other.events.append("HEARD", {"text": SECRET})
+    other.checkpoint.create("c", {"text": SECRET})
+    other.workspace(tmp_path / "desk", git=False).write("MEMORY.md", f"- {SECRET}\n")
+    with other.run("r") as run:
+        run.step(lambda: SECRET, name="find")
+        run.messages.append({"role": "user", "content": SECRET})
+        run.result = SECRET
     memory = agent_at(store_url).memory
-    [trace] = memory.forget(memory.remember(SECRET), everywhere=True).elsewhere
-    assert trace.left == "it is a memory of another agent: forget it there"
+    report = memory.forget(memory.remember(SECRET), everywhere=True)
+    assert {trace.left for trace in report.elsewhere} == {"it is agent 'other''s: forget it there"}
+    kinds = {"checkpoint", "event", "memory", "message", "result", "state", "step"}
+    assert ({trace.kind for trace in report.elsewhere}, report.erased) == (kinds, ())
+    assert other.state.get("notes", "a") == {"text": SECRET, "more": 1}
+    assert (other.runs.result("r"), len(other.runs.get("r").messages)) == (SECRET, 1)
+    assert (tmp_path / "desk/MEMORY.md").read_text() == f"- {SECRET}\n"
+    assert other.memory.forget(text=SECRET, everywhere=True).erased
+    in_order(store_url)
+
+
+def test_lines_of_other_agents_in_an_archive_stay(store_url: str) -> None:
+    memories = [agent_at(store_url, name) for name in ("one", "other")]
+    for agent in memories:
+        agent.memory.remember_all([f"{SECRET} {n}" for n in range(3)], kind="episodic")
+        agent.memory.retain("episodic", max_items=1)
+    [own], [others] = [agent.gc().archives for agent in memories]
+    untouched = Path(others).read_bytes()
+    report = memories[0].memory.forget(text=SECRET, everywhere=True)
+    assert own in [trace.what for trace in report.erased]
+    assert [trace.what for trace in report.elsewhere if trace.kind == "archive"] == [others]
+    assert Path(others).read_bytes() == untouched
 
 
 def test_a_text_is_forgotten_that_no_memory_has_any_more(store_url: str) -> None:

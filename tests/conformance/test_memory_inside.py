@@ -231,6 +231,37 @@ def test_a_step_cannot_name_what_waits_for_the_item_around_it(store_url: str) ->
         assert [it.text for it in agent.memory.list()] == ["Item 1 is done"]
 
 
+def test_what_a_step_forgets_again_does_not_land(store_url: str) -> None:
+    agent = agent_at(store_url)
+    stored = agent.memory.remember("The harbour gate code is 4711", about="code")
+
+    def body() -> list[int]:
+        by_id, by_name, by_text, kept, item = agent.memory.remember_all(
+            [
+                {"text": "walnut one", "meta": {"large": "x" * 9_000}},
+                {"text": "walnut two", "about": "code"},
+                "walnut three",
+                "hazelnut",
+                "walnut four",
+            ]
+        )
+        newer = agent.memory.remember("hazelnut, not walnut", supersedes=kept)
+        counts = [agent.memory.forget([by_id, item]).count, agent.memory.forget(about="code").count]
+        counts += [agent.memory.forget(text="walnut three").count, agent.memory.forget(about="code").count]
+        assert {it.id for it in agent.memory.list(all=True)} == {kept.id, newer.id}
+        with pytest.raises(MemoryNotFound):
+            agent.memory.get(by_name.id)
+        assert by_text.id not in [it.id for it in agent.memory.recall("walnut")]
+        return counts
+
+    with agent.run("r") as run:
+        assert run.step(body) == [2, 2, 1, 0]
+    assert [it.text for it in agent.memory.list(all=True)] == ["hazelnut, not walnut", "hazelnut"]
+    with pytest.raises(MemoryNotFound):
+        agent.memory.get(stored.id)
+    in_order(agent)
+
+
 def test_what_was_replaced_in_a_commit_is_no_twin_of_what_follows(store_url: str) -> None:
     with closing(agent_at(store_url)) as agent:
         tea = agent.memory.remember("Ann drinks tea", about="ann.drink")

@@ -50,7 +50,7 @@ def archived(engine: Engine, query: Query | None) -> list[Archived]:
     if query is None:
         return []
     found = [it for it in _all(archive.folder_of(engine.store)) if _is_meant(query, it.line)]
-    own = _let_go(engine) if found else frozenset()
+    own, _ = let_go(engine) if found else (frozenset(), frozenset())
     return [it for it in found if it.line.id in own]
 
 
@@ -67,26 +67,27 @@ def strike(found: Sequence[Archived]) -> list[Trace]:
     return traces
 
 
-def without(path: str, is_going: Callable[[bytes], bool]) -> None:
-    """Write an archive anew without some lines; without any, it goes."""
-    lines = _lines(path)
+def without(path: str, is_going: Callable[[bytes], bool]) -> bool:
+    """Write an archive anew without some lines; without any, it goes. Says whether there were any such lines."""
+    lines = lines_of(path)
     kept = [line for line in lines if not is_going(line)]
     if not kept:
         Path(path).unlink(missing_ok=True)
     elif len(kept) < len(lines):
         with written_aside(path) as file:
             file.writelines(kept)
+    return len(kept) < len(lines)
 
 
 def _all(folder: str) -> Iterator[Archived]:
     names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
     for path in (os.path.join(folder, name) for name in names if name.endswith(SUFFIX)):
-        for data in _lines(path):
+        for data in lines_of(path):
             if (line := _read(data)) is not None:
                 yield Archived(path, line)
 
 
-def _lines(path: str) -> list[bytes]:
+def lines_of(path: str) -> list[bytes]:
     """None of one that somebody else has emptied at this moment."""
     try:
         return Path(path).read_bytes().splitlines(keepends=True)
@@ -113,13 +114,13 @@ def _is_meant(query: Query, line: Line) -> bool:
     return all(wanted in ("", had) for wanted, had in names) and set(query.tags) <= set(line.tags)
 
 
-def _let_go(engine: Engine) -> frozenset[str]:
-    """All that the agent has ever let go or forgotten, by id; entries that say so are never folded."""
-    gone = set[str]()
+def let_go(engine: Engine) -> tuple[frozenset[str], frozenset[str]]:
+    """All that the agent has ever let go or forgotten, and that others have, by id. Entries that say so are not folded."""
+    own, others = set[str](), set[str]()
     for stream, kind, *_ in all_streams(engine.store):
         for page in pages(engine.store, stream) if kind == "process" else ():
             for _, what, _, body, *_ in page:
                 record = r.decode(what, body) if what == r.Kind.MEMORY_FORGOTTEN and body is not None else None
-                if isinstance(record, r.MemoryForgotten) and record.owner == engine.stream:
-                    gone.update(record.ids)
-    return frozenset(gone)
+                if isinstance(record, r.MemoryForgotten):
+                    (own if record.owner == engine.stream else others).update(record.ids)
+    return frozenset(own), frozenset(others)

@@ -7,6 +7,7 @@ stays, and an entry in which something else was written too stays: each is liste
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -15,7 +16,7 @@ from .. import objects
 from .. import records as r
 from ..journal.keeping import DOCUMENTS
 from ..journal.landing import Ask
-from .archived import is_one_of, without
+from .archived import is_one_of, lines_of, without
 from .reliance import Reliance
 from .traces import SUFFIX, Looking, Trace
 
@@ -58,6 +59,22 @@ def elsewhere(engine: Engine, looking: Looking, found: Iterable[tuple[Trace, r.R
     return sorting.outcome()
 
 
+class _Owners:
+    """Whose an entry is: agents share a store, and none erases what another has."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._own = engine.name
+        self._agents = {stream: name for name, stream, *_ in engine.store.read("all_agents")}
+        self._runs = {stream: agent for stream, agent, *_ in engine.store.read("all_runs")}
+
+    def another(self, stream: int, record: r.Record) -> str:
+        """The name of the other agent that has it; empty for what is this one's."""
+        whose = self._runs.get(stream) or self._agents.get(stream)
+        parts = (record, *getattr(record, "landed", ()))
+        names = [whose] if whose else [self._agents.get(getattr(it, "owner", 0)) for it in parts]
+        return next((name for name in names if name and name != self._own), "")
+
+
 class _Sorting:
     """Goes through the places one by one."""
 
@@ -65,6 +82,7 @@ class _Sorting:
         store = engine.store
         self._engine = engine
         self._looking = looking
+        self._owners = _Owners(engine)
         self._reliance = Reliance(store)
         self._dropped = objects.Drops(store)
         self._folded = {stream for (stream, *_) in store.read("all_streams") if store.read("last_folded", (stream,))}
@@ -103,6 +121,8 @@ class _Sorting:
 
     def _why_not(self, trace: Trace, record: r.Record) -> str:
         stream, seq = trace.entry
+        if other := self._owners.another(stream, record):
+            return f"it is agent {other!r}'s: forget it there"
         if self._is_written_again(record):
             return "somebody has written it again meanwhile: forget once more"
         if isinstance(record, r.Landed):
@@ -160,19 +180,30 @@ _DELETES: dict[type[r.Record], str] = {
 _REASONS = {
     "effect": "it proves what was done to the world",
     "input": "it is the input of a run, by which the run is known",
-    "memory": "it is a memory of another agent: forget it there",
     "fork": "it says how a fork began",
     "question": "it says what the run waited for",
     "answer": "it says what the run was told",
 }
 
 
-def struck(looking: Looking, traces: Sequence[Trace], spared: Collection[str]) -> tuple[list[Trace], list[Trace]]:
+def struck(
+    looking: Looking, traces: Sequence[Trace], spared: Collection[str], others: Collection[str]
+) -> tuple[list[Trace], list[Trace]]:
     """Take the lines with a text out of archives of memories; returns which were changed, and which could not be.
 
-    Some lines are spared, by the ids of their memories: they go later.
+    Some lines are spared, by the ids of their memories: they go later, or are other agents'.
     """
-    ours = [it for it in traces if it.what.endswith(SUFFIX)]
-    for trace in ours:
-        without(trace.what, lambda line: looking.is_in(line) and not is_one_of(line, spared))
-    return ours, [it for it in traces if it not in ours]
+    changed, left = list[Trace](), list[Trace]()
+    for trace in traces:
+        if not trace.what.endswith(SUFFIX):
+            left.append(trace)
+            continue
+        if without(trace.what, partial(_is_going, looking, {*spared, *others})):
+            changed.append(trace)
+        if any(looking.is_in(line) and is_one_of(line, others) for line in lines_of(trace.what)):
+            left.append(msgspec.structs.replace(trace, left="memories of another agent are in it: forget them there"))
+    return changed, left
+
+
+def _is_going(looking: Looking, stay: Collection[str], line: bytes) -> bool:
+    return looking.is_in(line) and not is_one_of(line, stay)

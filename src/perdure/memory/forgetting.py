@@ -29,12 +29,13 @@ from ..run.requests import Protocol, Read
 from ..store.base import Script, Statement, Unit, must_not_decide
 from ..trees import references
 from . import outside, pieces
-from .archived import Archived, Line, archived, strike, traces_of
+from .archived import Archived, Line, archived, let_go, strike, traces_of
 from .everywhere import Elsewhere, elsewhere, struck
 from .found import Memory, Query
 from .given import SEARCHED_MIN, Which
 from .reading import by_id, listed, marks_between
 from .remnants import Remnants, remnants_of
+from .seeing import taken_back
 from .traces import SNAPSHOT, Looking, Trace, once
 
 if TYPE_CHECKING:
@@ -147,8 +148,14 @@ def forget(
 ) -> Protocol[Forgotten]:
     """Erase memories, and a text wherever else it stands. It is done at once, also inside a step."""
     must_not_decide()
+    waited = taken_back(engine, which)
+    if waited and which.ids:
+        which = msgspec.structs.replace(which, ids=tuple(it for it in which.ids if it not in waited))
+        if not which.ids:
+            return Forgotten(waited)
     try:
-        return (yield from _forgotten(engine, which, everywhere, redactor, (reason, by or whoever())))
+        done = yield from _forgotten(engine, which, everywhere, redactor, (reason, by or whoever()))
+        return msgspec.structs.replace(done, ids=(*waited, *done.ids)) if waited else done
     finally:
         redactor.release()
 
@@ -214,13 +221,18 @@ def _seen_to(engine: Engine, plan: _Plan, everywhere: bool, files: _Files) -> No
     outside.erase(engine, plan.ids)
     looking = Looking(engine, plan.texts)
     found = once(looking.archives(archive.folder_of(engine.store)))
-    changed, others = struck(looking, found, {it.line.id for it in plan.archived}) if everywhere else ([], found)
+    changed, others = _struck(engine, looking, found, plan) if everywhere else ([], found)
     files.erased.update(dict.fromkeys(changed))
     redacted = files.redacted or Redacted()
     traces = [Trace("file", path) for path in redacted.files]
     files.erased.update(dict.fromkeys(traces if everywhere else ()))
     listed = () if everywhere else (*traces_of(plan.archived), *traces)
     files.left = tuple(dict.fromkeys((*others, *listed)))
+
+
+def _struck(engine: Engine, looking: Looking, found: Sequence[Trace], plan: _Plan) -> tuple[list[Trace], list[Trace]]:
+    _, others = let_go(engine) if found else (frozenset(), frozenset())
+    return struck(looking, found, {it.line.id for it in plan.archived}, others)
 
 
 def _ended(engine: Engine, plan: _Plan, gone: Sequence[bytes], everywhere: bool, files: _Files) -> Forgotten:

@@ -14,10 +14,11 @@ from ..errors import MemoryNotFound
 from ..journal.chains import Chains
 from ..journal.memories import Keep
 from ..run.requests import Protocol, Read
-from ..run.scope import current, waiting
+from ..run.scope import current, take_back, waiting
 from ..store.base import Statement
 from . import reading
 from .found import EVER, Memory, Query
+from .given import Which
 
 if TYPE_CHECKING:
     from ..engine import Engine
@@ -71,6 +72,21 @@ def asked_here(engine: Engine, ids: Collection[str]) -> dict[str, Memory]:
         if isinstance(ask, Keep) and ask.kept.id in ids and ask.kept.owner == engine.stream:
             found[ask.kept.id] = promised(ask, engine.store.clock.wall_ms())
     return found
+
+
+def taken_back(engine: Engine, which: Which) -> tuple[str, ...]:
+    """What waits around the caller and is meant does not land: forgotten before anybody else has seen it."""
+    now = engine.store.clock.wall_ms()
+    meant = [it for it in asked_for(engine) if _is_meant(it, which, now)]
+    if meant:
+        take_back(engine.store, meant)
+    return tuple(it.kept.id for it in meant)
+
+
+def _is_meant(keep: Keep, which: Which, now: int) -> bool:
+    if which.text:
+        return which.text in promised(keep, now).text
+    return keep.kept.id in which.ids if which.query is None else passes(keep.kept, which.query, now)
 
 
 def refuse_around(engine: Engine, which: str) -> None:

@@ -176,6 +176,16 @@ def waiting(store: Store) -> list[Wanted]:
     return found
 
 
+def take_back(store: Store, unwanted: Sequence[Wanted]) -> None:
+    """Some of what waits around the caller is not to land."""
+    gone = {id(it) for it in unwanted}
+    frame = current()
+    while frame is not None and frame.run.store is store:
+        if frame.buffer is not None:
+            frame.buffer.asks[:] = [it for it in frame.buffer.asks if id(it) not in gone]
+        frame = frame.parent
+
+
 def frame_of(run: RunCore) -> Frame:
     """The innermost frame that belongs to this run, from which something is about to be written or read."""
     frame = current()
