@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from perdure import Agent
+from perdure import Agent, RunCancelled
 from perdure.handoff.desk import RUNS_TOLD
 
 from .kit import agent_at
@@ -104,6 +105,65 @@ def test_what_is_left_of_a_run_that_is_over_is_not_lost(store_url: str, tmp_path
     assert (shown.goal, shown.done) == ("Fly", ("chose", "search"))
     edit(home, "PROGRESS.md", lambda it: it[: it.index("# Progress: workflow")])
     assert {it.run: it.left for it in workspace.progress()} == {"next": (), "workflow move": ("1 pack", "2 drive")}
+
+
+@pytest.mark.parametrize("ending", ["finished", "cancelled"])
+@pytest.mark.parametrize("folder", [True, False])
+def test_a_run_that_is_over_leaves_nothing_to_do(store_url: str, tmp_path: Path, ending: str, folder: bool) -> None:
+    """What it had said of blockers and of what comes next is past, wherever it is read; an open box stays."""
+    agent, home = agent_at(store_url), tmp_path / "home"
+    if folder:
+        agent.workspace(home)
+    with suppress(RunCancelled), agent.run("trip", input={"goal": "Fly"}) as run:
+        run.progress(done="chose", blockers="waiting for Ann", next_action="pay")
+        if ending == "cancelled":
+            agent.runs.cancel("trip")
+            agent.step(name="search")(lambda: None)()
+    told = agent.runs.progress("trip")
+    past = f"nothing: run trip is {ending}; before that it had said: pay"
+    assert (told.status, told.blockers, told.next_action, told.done[0]) == (ending, (), past, "chose")
+    page = str(agent.bootstrap())
+    page = page[page.index("# Progress: trip") :]
+    assert f"\nThis run is {ending}.\n" in page and "Ann" not in page
+    assert page.count("pay") == 1 and f"## Next action\n\n{past}\n" in page
+    assert "Ann" not in str(agent.runs.handoff("trip"))
+
+
+def test_a_run_that_can_be_resumed_keeps_what_it_has_said(store_url: str, tmp_path: Path) -> None:
+    agent, home = agent_at(store_url), tmp_path / "home"
+    workspace = agent.workspace(home)
+    for error, status, line in (
+        (ValueError, "failed", "This run has failed, and can be resumed."),
+        (KeyboardInterrupt, "interrupted", "This run was interrupted, and can be resumed."),
+    ):
+        with pytest.raises(error), agent.run("trip") as run:
+            run.progress(blockers="waiting for Ann", next_action="pay")
+            assert "This run" not in text(home, "PROGRESS.md"), "who is killed could not take it back"
+            raise error
+        workspace.sync()
+        told = agent.runs.progress("trip")
+        assert (told.status, told.blockers, told.next_action) == (status, ("waiting for Ann",), "pay")
+        page = text(home, "PROGRESS.md")
+        assert page.startswith(f"# Progress: trip\n\n{line}\n\n## Goal\n") and "- waiting for Ann\n" in page
+    assert str(workspace.sync()) == "nothing has changed"
+
+
+def test_what_people_say_of_a_run_that_is_over_stays(store_url: str, tmp_path: Path) -> None:
+    """They know that it is; and what it had said itself does not come back with that."""
+    agent, home = agent_at(store_url), tmp_path / "home"
+    workspace = agent.workspace(home)
+    with agent.run("trip") as run:
+        run.progress(blockers="waiting for Ann", next_action="pay")
+    edit(home, "PROGRESS.md", lambda it: f"{it}\n- [ ] call Bob\n")
+    assert agent.runs.progress("trip").blockers == ()
+    page = text(home, "PROGRESS.md")
+    [past] = [line for line in page.split("\n") if line.endswith("pay")]
+    edit(home, "PROGRESS.md", lambda it: it.replace(past, "write the bill"))
+    for _ in range(2):
+        workspace.sync()
+        told = agent.runs.progress("trip")
+        assert (told.blockers, told.next_action, told.left) == ((), "write the bill", ("call Bob",))
+        assert text(home, "PROGRESS.md") == page.replace(past, "write the bill")
 
 
 def test_boxes_that_say_the_same_are_ticked_one_by_one(store_url: str, tmp_path: Path) -> None:

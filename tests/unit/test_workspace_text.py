@@ -72,6 +72,7 @@ ALL = st.builds(
     blockers=ITEMS,
     next_action=LINE,
     context=st.lists(LINE, max_size=3).map("\n".join),
+    status=st.sampled_from(["", "finished", "cancelled", "failed", "interrupted", "crashed", "waiting"]),
 )
 
 

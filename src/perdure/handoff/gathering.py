@@ -44,9 +44,10 @@ def gather(desk: AgentHandoff) -> list[Progress]:
 
 def _others(desk: AgentHandoff, shown: set[str]) -> Iterator[Progress]:
     """What was said of the other runs that are not over; and those that are, while a box of theirs is open."""
-    going_on, whole = {run.id for run in desk.left}, _over(desk, shown)
+    statuses, whole = {run.id: run.status for run in desk.runs}, _over(desk, shown)
+    going_on = {run.id for run in desk.left}
     for name, it in desk.spoken.items():
-        told = whole.get(name, it)
+        told = whole.get(name) or it.standing(statuses.get(name, ""))
         if name and name not in shown and (told.left or name in going_on or name in desk.heard):
             yield msgspec.structs.replace(told, goal=told.goal or (name if name.startswith(FLOW) else f"run {name}"))
 
@@ -78,6 +79,7 @@ def progress_of(engine: Engine, run: str) -> Progress:
 
 def of_run(brief: Handoff, spoken: Progress) -> Progress:
     """What was said of a run, and for the rest what its journal tells."""
+    spoken = spoken.standing(brief.summary.status)
     known = {one.partition(" (")[0] for one in spoken.done}
     auto = [_counted(name, count) for name, count in brief.counts.items() if name not in known]
     return msgspec.structs.replace(
@@ -105,7 +107,7 @@ def _goal(brief: Handoff) -> str:
 def _blockers(brief: Handoff) -> Iterator[str]:
     for effect in brief.in_doubt:
         yield f"effect {effect.name} is in doubt: find out whether it happened"
-    for question in brief.questions:
+    for question in () if brief.summary.status.over else brief.questions:
         yield _short(f"waits: {question.kind} {question.text}")
     if brief.summary.error and brief.summary.status == r.Status.FAILED:
         yield _short(f"failed: {brief.summary.error}")
@@ -113,7 +115,7 @@ def _blockers(brief: Handoff) -> Iterator[str]:
 
 def _next(brief: Handoff) -> str:
     run = brief.summary
-    if run.status in (r.Status.FINISHED, r.Status.CANCELLED):
+    if run.status.over:
         return f"nothing: run {run.id} is {run.status}"
     if run.status == r.Status.RUNNING:
         return f"run {run.id} is at work"

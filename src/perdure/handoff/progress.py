@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -12,6 +12,7 @@ from ..events.reading import Book
 from ..events.schemas import Kinds
 from ..events.writing import note
 from ..limits import PROGRESS_ITEMS_MAX
+from ..order_records import Status
 from ..run.core import RunCore
 from ..run.requests import Protocol
 from ..store.base import Row, Store
@@ -23,6 +24,9 @@ READ_MAX = 2000
 """So many of the newest of them are read; of a run that is not over, its own ones too."""
 FLOW = "workflow "
 """How the name of a workflow begins where others are runs."""
+ASKED_ONE_BY_ONE = 20
+"""So many runs are looked up by their names; of more of them, all are read at once."""
+OVER = (Status.FINISHED, Status.CANCELLED)
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -36,6 +40,8 @@ class Progress(msgspec.Struct, frozen=True):
     blockers: tuple[str, ...] = ()
     next_action: str = ""
     context: str = ""
+    status: str = ""
+    """Where the run is: `finished`, `failed`, `waiting`; of what is no run, empty."""
 
     def __str__(self) -> str:
         from .progress_text import render
@@ -50,13 +56,27 @@ class Progress(msgspec.Struct, frozen=True):
         left = dict.fromkeys(one for one in (*self.left, *_items(said.get("left", ()))) if one not in gone)
         new = {name: str(said[name]) for name in ("goal", "next_action", "context") if name in said}
         blockers = _items(said["blockers"]) if "blockers" in said else self.blockers
+        anew = "blockers" in said or "next_action" in said
         return msgspec.structs.replace(
             self,
             done=tuple(done)[-PROGRESS_ITEMS_MAX:],
             left=tuple(left),  # people have written them down, and none is dropped
             blockers=blockers,
+            status=str(said.get("status", "" if anew else self.status)),
             **new,
         )
+
+    def standing(self, status: str) -> Progress:
+        """The same of a run that is there now: when it is over, what blocked it and what came next is past.
+
+        Who says so of a run that he knows to be over (`status` is with what he says) means it: that stays.
+        """
+        if status == self.status or status not in OVER:
+            return msgspec.structs.replace(self, status=str(status))
+        nothing = f"nothing: run {self.run} is {status}"
+        said = "" if self.next_action.startswith(nothing) else one_line(self.next_action)
+        past = f"{nothing}; before that it had said: {said}" if said else self.next_action
+        return msgspec.structs.replace(self, blockers=(), next_action=past, status=str(status))
 
 
 Said = tuple[str, dict[str, Any]]
@@ -106,7 +126,17 @@ def all_said(store: Store, agent: str, owner: int, runs: Sequence[int] = ()) -> 
         if isinstance(event.data, dict):
             what = str(event.data.get("run", event.run or ""))
             found[what] = found.get(what, Progress(what)).changed(event.data)
-    return found
+    statuses = _statuses(store, agent, found)
+    return {what: it.standing(statuses.get(what, "")) for what, it in found.items()}
+
+
+def _statuses(store: Store, agent: str, names: Collection[str]) -> dict[str, str]:
+    """Where those of them are that are runs, as they have told; who has died has told nothing."""
+    if len(names) > ASKED_ONE_BY_ONE:
+        rows = [row for row in store.read("all_runs") if row[1] == agent]
+    else:
+        rows = [row for name in names for row in store.read("get_run", (agent, name))]
+    return {row[2]: row[3] for row in rows}
 
 
 def _with_older(book: Book, rows: Sequence[Row], runs: Sequence[int]) -> list[Row]:

@@ -12,12 +12,24 @@ from typing import Any
 
 import msgspec
 
-from .progress import Progress, Said, one_line
+from .progress import OVER, Progress, Said, one_line
 
 TITLE = "Progress"
 _NOT_YET = "Nothing has been begun yet."
 NOTHING = f"# {TITLE}\n\n{_NOT_YET}\n"
 _NONE = "None."
+_STANDS = {
+    "finished": "This run is finished.",
+    "cancelled": "This run is cancelled.",
+    "cancelling": "This run is being cancelled.",
+    "failed": "This run has failed, and can be resumed.",
+    "interrupted": "This run was interrupted, and can be resumed.",
+    "crashed": "This run has crashed, and can be resumed.",
+    "paused": "This run is paused.",
+    "waiting": "This run waits.",
+}
+"""What a section says of where its run is. Of one at work it says nothing: whoever is killed cannot take it back."""
+_STATUS_OF = {line: status for status, line in _STANDS.items()}
 
 _PARTS = {
     "goal": ("goal", "objective", "task"),
@@ -87,6 +99,7 @@ def _section(it: Progress, notes: Notes) -> Iterator[str]:
     own = {text for (run, _), note in notes.items() if run == it.run for text, _ in _boxes(note)}
     done, left = ([one for one in map(one_line, items) if one not in own] for items in (it.done, it.left))
     yield _title(it.run)
+    yield from ("", _STANDS[it.status]) if it.run and it.status in _STANDS else ()
     yield from _added(notes, it.run, "", it.done)
     for part, lines in (
         ("goal", _text(it.goal)),
@@ -187,6 +200,8 @@ class _Reading:
         section = self._found.setdefault(self._run, _Section())
         if heading is not None and (part := self._opens(heading, section)):
             section.part, self._own, self._fenced = part, 0, False
+        elif self._run and not (section.part or self._own) and line.strip() in _STATUS_OF:
+            section.status = _STATUS_OF[line.strip()]
         elif self._names is None:
             section.take(line, heading)
         elif heading is not None:
@@ -232,7 +247,7 @@ class _Reading:
 
 class _Section:
     def __init__(self) -> None:
-        self._part = ""
+        self.status = self._part = ""
         self.seen: set[str] = set()
         self._done: list[str] = []
         self._left: list[str] = []
@@ -288,7 +303,7 @@ class _Section:
         plain = {part: "" if _says_nothing(text) else text for part, text in texts.items()}
         lists = (self._done, self._left, self._blockers)
         done, left, blockers = (tuple(one for one in items if not _says_nothing(one)) for items in lists)
-        return Progress(run, done=done, left=left, blockers=blockers, **plain)
+        return Progress(run, done=done, left=left, blockers=blockers, status=self.status, **plain)
 
 
 def _boxes(text: str) -> Iterator[tuple[str, bool]]:
@@ -343,6 +358,9 @@ def _changes(old: Progress, new: Progress, removes: bool) -> dict[str, Any]:
     blockers = [*new.blockers, *(one for one in old.blockers if not removes and one not in new.blockers)]
     if {*blockers} != {*old.blockers}:
         found["blockers"] = blockers
+    if (status := new.status or old.status) in OVER and ("blockers" in found or "next_action" in found):
+        # He has seen that it is over: what he leaves there is meant for now, and what the run had said is not.
+        found |= {"blockers": blockers, "next_action": new.next_action, "status": status}
     # Of several boxes that say the same, all are ticked when it is done.
     was_done, is_done = ({*page.done} - {*page.left} for page in (old, new))
     lists = {
