@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure.handoff.progress import Progress
+from perdure.handoff.progress import Progress, said
 from perdure.handoff.progress_text import edits, parse, read_page, render
 from perdure.tokens import estimated
 from perdure.workspace.boot import bootstrap, sections_of
@@ -90,6 +90,15 @@ def test_edits_of_progress() -> None:
     assert edits(parse(page), parse(edited)) == [("r", said)]
     told = Progress("r", "Fly", ("chose",), ("book",)).changed(said)
     assert (told.goal, told.done, told.left, told.blockers) == ("Fly home", ("chose", "book"), ("pay",), ("no money",))
+
+
+@pytest.mark.parametrize("name", ["done", "blockers"])
+@pytest.mark.parametrize("wrong", [5, 1.5, True, [5], ["a", None], b"bytes", object()])
+def test_what_is_no_text_is_refused_by_name(name: str, wrong: object) -> None:
+    given = dict.fromkeys(("goal", "done", "blockers", "next_action", "context")) | {name: wrong}
+    with pytest.raises(TypeError, match=f"{name}= is a text or several, not "):
+        said(**given)  # type: ignore[arg-type]
+    assert said(**{**given, name: iter(["a", ""])}) == {name: ["a"]}  # type: ignore[arg-type]
 
 
 NAMES = {"r": "r", "workflow w": "workflow w"}

@@ -98,7 +98,7 @@ def said(
         found |= {} if text is None else {name: text}
     for name, given in (("done", done), ("blockers", blockers)):
         if given is not None:
-            items = [given] if isinstance(given, str) else list(given)
+            items = [given] if isinstance(given, str) or not hasattr(given, "__iter__") else list(given)
             if not all(isinstance(one, str) for one in items):
                 raise TypeError(f"{name}= is a text or several, not {given!r}")
             found[name] = [one for one in items if one]
