@@ -60,6 +60,8 @@ def give_answer(
     info = get_run(engine.store, engine.name, run_id, unpack=bytes)
     if info.finished:
         raise NothingToAnswer(f"run {run_id!r} is finished: nobody would hear the answer")
+    if info.status == r.Status.CANCELLED:
+        raise _too_late(info)
     asked = [it for it in info.questions if it.kind in ASKED]
     if answer.verdict == "value" and key is None and (asked or question is not None):
         about = _question_meant(info, asked, question)
@@ -108,6 +110,16 @@ def _say(engine: Engine, info: RunInfo, about: int, answer: Answer, by: str | No
             engine,
             lambda head, _: Append(Site.ANSWER, head, [record], store.clock, objects=made, signer=signer, seal=True),
         ),
+    )
+
+
+def _too_late(info: RunInfo) -> NothingToAnswer:
+    """For a run that was ended: by an order, or with a step of a workflow that somebody has settled by hand."""
+    [*_, ended] = [it.record for it in info.events if isinstance(it.record, r.RunCancelled)]
+    why = f": {ended.reason}" if ended.reason else ""
+    return NothingToAnswer(
+        f"run {info.id!r} was cancelled by {ended.by}{why}; nobody would hear the answer",
+        hint="what was in doubt stays in its record",
     )
 
 

@@ -14,6 +14,7 @@ from perdure import (
     Done,
     EffectInsideStep,
     NotDone,
+    NothingToAnswer,
     RunWaiting,
     StepClaimed,
     UnknownAction,
@@ -179,6 +180,89 @@ def test_an_effect_in_doubt_waits_for_a_person_and_holds_nobody(store_url: str, 
     agent.runs.answer("w@1/pay", done="receipt 7")
     assert program(dies=False) == {"pay": "receipt 7", "thank": "receipt 7"}
     assert world.all() == ["paid"]
+
+
+@pytest.mark.parametrize("verb", ["complete", "skip", "reset"])
+def test_a_step_that_is_settled_by_hand_leaves_no_run_that_waits(store_url: str, verb: str) -> None:
+    in_child(lambda: doubted(store_url, dies=True))
+    with pytest.raises(RunWaiting):
+        doubted(store_url)
+    agent = agent_at(store_url)
+    wf = agent.workflows.get("bill")
+    getattr(wf, verb)(1)
+    [run] = agent.runs.list()
+    assert (run.id, run.status) == ("bill@1/1", "cancelled")
+    info = agent.runs.get(run.id)
+    assert ([it.name for it in info.in_doubt], info.questions) == (["charge"], [])
+    with pytest.raises(NothingToAnswer, match="step 1 of workflow 'bill' was .*nobody would hear"):
+        agent.runs.answer(run.id, retry=True)
+    if verb != "reset":
+        assert doubted(store_url) == ({1: None} if verb == "complete" else {})
+    in_order(store_url)
+
+
+def test_a_step_that_is_failed_by_hand_still_asks_about_its_effect(store_url: str) -> None:
+    in_child(lambda: doubted(store_url, dies=True))
+    agent = agent_at(store_url)
+    agent.workflows.get("bill").fail(1, note="who knows")
+    with pytest.raises(RunWaiting):
+        doubted(store_url)
+    agent.runs.answer("bill@1/1", done="paid")
+    assert doubted(store_url) == {1: "paid"}
+
+
+def test_killed_as_a_step_is_settled_by_hand_both_have_happened_or_neither(store_url: str) -> None:
+    in_child(lambda: doubted(store_url, dies=True))
+    with pytest.raises(RunWaiting):
+        doubted(store_url)
+
+    def settle() -> None:
+        agent_at(store_url).workflows.get("bill").complete(1, result="by hand")
+
+    for moment, status, run in ((Moment.WRITTEN, "in_progress", "waiting"), (Moment.AFTER, "completed", "cancelled")):
+        killed_at(settle, Site.WORKFLOW, moment, 1)
+        agent = agent_at(store_url)
+        assert statuses(agent.workflows.get("bill")) == [status]
+        assert [it.status for it in agent.runs.list()] == [run]
+
+
+def test_settled_by_hand_in_a_body_its_run_ends_with_the_body(store_url: str) -> None:
+    in_child(lambda: doubted(store_url, dies=True))
+    agent = agent_at(store_url)
+    wf = agent.workflows.get("bill")
+    with agent.run("by hand") as run:
+        run.step(lambda: str(wf.complete(1, result="paid")), name="settle")
+    assert agent.runs.get("bill@1/1").status == "cancelled"
+    in_order(store_url)
+
+
+def test_what_has_failed_and_is_done_by_hand_has_no_run_that_is_left(store_url: str) -> None:
+    agent = agent_at(store_url)
+    wf = agent.workflows.create("w", ["sum"])
+    with pytest.raises(ZeroDivisionError):
+        wf.resume(handlers={"sum": lambda run: run.step(lambda: 1 / 0, name="divide")})
+    wf.complete(1, result=3)
+    assert [(it.id, it.status) for it in agent.runs.list()] == [("w@1/1", "cancelled")]
+
+
+def test_a_handler_that_completes_its_own_step_ends_as_every_other(store_url: str) -> None:
+    agent = agent_at(store_url)
+    wf = agent.workflows.create("w", ["own"])
+    assert wf.resume(handlers={"own": lambda: wf.complete(1, result="early") and "late"}) == {1: "late"}
+    assert [it.status for it in agent.runs.list()] == ["finished"]
+
+
+def doubted(store_url: str, dies: bool = False) -> Any:
+    """A bill whose effect may have happened, as far as it gets."""
+    agent = agent_at(store_url)
+
+    @agent.effect
+    def charge() -> str:
+        if dies:
+            die()
+        return "charged"
+
+    return agent.workflows.create("bill", ["charge"]).resume(wait=0)
 
 
 def test_a_failure_is_noted_and_tried_again_by_the_next_resume(store_url: str, world: World) -> None:

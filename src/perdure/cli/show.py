@@ -202,6 +202,9 @@ def _print_doubts(out: Output, info: RunInfo, doubts: Sequence[Doubt], options: 
                 f"answered   {clean(doubt.verdict)}, by {clean(doubt.by)}; the run takes it when it is started again"
             )
             continue
+        if info.status == Status.CANCELLED:
+            out.line("the run was cancelled: nobody needs an answer any more")
+            continue
         which = f" --key {shlex.quote(effect.key)}" if len(doubts) > 1 else ""
         command = clean(f"perdure answer {shlex.quote(info.id)}{which}{options}")
         if info.status == Status.CRASHED:

@@ -10,10 +10,13 @@ import msgspec
 
 from .. import records as r
 from ..errors import StepClaimed, StepNotReady, WorkflowChanged, WorkflowNotFound
-from ..leases import Lease, Tenancy
+from ..failpoints import Site
+from ..leases import Lease, Tenancy, read_lease
 from ..plan_records import decode_standing, decode_steps
-from ..process import Holder
-from ..store.base import Row, Rows, Script, Statement, Store
+from ..process import Holder, this_process
+from ..store.base import Overtaken, Row, Rows, Script, Statement, Store
+from .append import Append, Head
+from .departures import departure
 
 Status = r.StepStatus
 Flow = tuple[int, str]
@@ -48,6 +51,15 @@ class Move(msgspec.Struct, frozen=True):
     """The step is begun by `resume`, in a run of its own."""
     leave: bool = False
     """It stays in progress, and nobody is at it any more."""
+    by_hand: bool = False
+    """Somebody says how far the step is, and not the run in which it is worked at."""
+
+    def ends(self, standing: r.Standing) -> bool:
+        """Whether nobody will go on with the run in which the step was worked at.
+
+        One that has failed or is blocked is gone on with, in that run: it alone knows what is in doubt.
+        """
+        return self.by_hand and bool(standing.run) and (self.to.over or self.to == Status.PENDING)
 
 
 class Sheet(msgspec.Struct, frozen=True):
@@ -108,9 +120,11 @@ def decided_moves(asks: Sequence[Draft | Move], store: Store) -> Script[tuple[li
     landed: list[r.Landing] = []
     written: list[Statement] = []
     for ask in asks:
-        landing = outcome(sheets[ask.flow], ask, leases)
+        before, landing = sheets[ask.flow], outcome(sheets[ask.flow], ask, leases)
         if landing is None:
             continue
+        if isinstance(ask, Move) and isinstance(landing, r.WorkflowMoved):
+            yield from _without_its_run(before, ask, landing, store)
         sheets[ask.flow] = sheets[ask.flow].after(landing)
         landed.append(landing)
         written += ask.objects
@@ -251,3 +265,43 @@ def _moved(sheet: Sheet, step: r.PlannedStep, move: Move) -> r.Standing:
         attempt=attempt,
         run=run,
     )
+
+
+# -- runs of steps that are settled by hand ---------------------------------------------------------------------------
+
+_IN_WORDS = {Status.COMPLETED: "completed by hand", Status.SKIPPED: "skipped", Status.PENDING: "reset"}
+
+
+def _without_its_run(before: Sheet, move: Move, landing: r.WorkflowMoved, store: Store) -> Script[None]:
+    """The run of a step that somebody has settled ends with it, and what is part of that run: nobody waits there."""
+    [old] = [it.standing for it in before.steps if it.step == landing.step]
+    if not move.ends(old):
+        return
+    reason = f"step {landing.step} of workflow {landing.name!r} was {_IN_WORDS[move.to]}"
+    [rows] = yield [Statement("get_run", (old.by, old.run))]
+    parts = (yield [Statement("parts_of", (rows[0][0],))])[0] if rows else []
+    for agent, run in [(old.by, old.run), *((agent, run) for agent, run, *_ in parts)]:
+        cancelled = r.RunCancelled(reason, f"agent {move.by!r}")
+        yield from _end_run((agent, run), cancelled, move.tenancy, store)
+
+
+def _end_run(which: tuple[str, str], entry: r.RunCancelled, tenancy: Tenancy, store: Store) -> Script[None]:
+    """As a takeover that gives the run back at once. One that is open somewhere is left to who has it open."""
+    now = store.clock.boot_ms()
+    [rows, gone] = yield [Statement("get_run", which), departure(which[0])]
+    if not rows or gone or r.Status(rows[0][3]).over:
+        return
+    stream = rows[0][0]
+    lease = yield from read_lease(stream, now, store.one_host)
+    ours = lease.process == this_process()
+    if stream in tenancy.open_streams if ours else lease.alive():
+        return
+    take = Statement("take_lease", (stream, lease.fence, None), Overtaken)
+    # Asked once more behind the take, which locks the lease: somebody may have renewed, or opened and left it.
+    look = [Statement("time_left", (lease.holder, now)), Statement("get_run", which), departure(which[0])]
+    [_, [(seq, link)], left, [run], gone] = yield [take, Statement("head_of", (stream,)), *look]
+    if gone or run[3] != rows[0][3] or (left and left[0][0] > lease.left_ms):
+        raise Overtaken
+    head = Head(store.identity, stream, lease.fence + 1, seq, link)
+    statements, _, _ = Append(Site.ORDER, head, [entry], store.clock).entries(seq, link)
+    yield statements

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from .. import objects
 from .. import records as r
 from ..errors import StepClaimed, WorkflowChanged, WorkflowNotFound
@@ -44,6 +46,7 @@ def move(
 ) -> Protocol[WorkflowStep]:
     """Give a step another status: now, or with the step, effect or item around the caller."""
     wanted, seen = yield Read(aimed, (engine, which, step, to, result, note))
+    wanted = msgspec.structs.replace(wanted, by_hand=True)
     room = waiting_room(engine)
     if room is not None:
         outcome(seen.sheet, wanted, seen.leases)  # what is wrong already is told at the call

@@ -88,4 +88,20 @@ OF_WORKFLOWS = (
         "if kinds.intersection(_EFFECTS):",
         "if False:",
     ),
+    mutant(
+        "a-step-settled-by-hand-leaves-its-run-waiting",
+        "a run waits for ever for an answer about a step that somebody has completed",
+        RESUME + "test_a_step_that_is_settled_by_hand_leaves_no_run_that_waits",
+        "journal/plans.py",
+        "    if not move.ends(old):\n",
+        "    if True:\n",
+    ),
+    mutant(
+        "a-step-failed-by-hand-forgets-its-doubts",
+        "an effect in doubt can never be answered, because its run was ended",
+        RESUME + "test_a_step_that_is_failed_by_hand_still_asks_about_its_effect",
+        "journal/plans.py",
+        "bool(standing.run) and (self.to.over or self.to == Status.PENDING)",
+        "bool(standing.run)",
+    ),
 )
