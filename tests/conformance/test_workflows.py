@@ -169,6 +169,24 @@ NO_PLANS: list[tuple[Any, str]] = [
 ]
 
 
+@pytest.mark.parametrize("verb", ["fail", "block", "skip", "start"])
+def test_what_is_completed_keeps_its_result_until_it_is_reset(store_url: str, verb: str) -> None:
+    agent = agent_at(store_url)
+    wf = agent.workflows.create("w", ["pay", "send"])
+    wf.complete(1, result={"receipt": 17})
+    with pytest.raises(StepNotReady, match=r"step 1 \(pay\) is completed already .*wf.reset"):
+        getattr(wf, verb)(1)
+    with agent.run("r") as run, pytest.raises(StepNotReady):
+        run.step(lambda: getattr(wf, verb)(1), name="body")
+    assert wf.complete(1, result={"receipt": 18}).result == {"receipt": 18}
+    wf.skip(2)
+    wf.skip(2, note="really")
+    with pytest.raises(StepNotReady, match="skipped already"):
+        wf.fail(2)
+    wf.reset(1)
+    assert (getattr(wf, verb)(1).result, wf.complete(2, result="after all").result) == (None, "after all")
+
+
 def test_what_makes_no_plan_is_told(store_url: str) -> None:
     agent = agent_at(store_url)
     for steps, said in NO_PLANS:

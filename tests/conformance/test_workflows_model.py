@@ -86,6 +86,8 @@ class Model:
             return StepClaimed
         if verb == "start" and (step.status in OVER or any(self.steps[it].status not in OVER for it in step.needs)):
             return StepNotReady
+        if (verb in ("fail", "block") and step.status in OVER) or (verb == "skip" and step.status == "completed"):
+            return StepNotReady
         self.mine = {place: number for place, number in self.mine.items() if number != step.claim}
         if verb == "start":
             step.claim = self.mine[who, key] = next(self.claims)

@@ -119,7 +119,7 @@ class AsyncWorkflow(AsyncFace):
         return await self._move(step, StepStatus.COMPLETED, result, note)
 
     async def fail(self, step: Key, note: str | None = None, result: Any = None) -> WorkflowStep:
-        """It has failed; the next `resume` tries it again."""
+        """It has failed; the next `resume` tries it again. What is completed can only be reset."""
         return await self._move(step, StepStatus.FAILED, result, note)
 
     async def block(self, step: Key, note: str | None = None, result: Any = None) -> WorkflowStep:

@@ -150,6 +150,8 @@ def outcome(sheet: Sheet, ask: Draft | Move, leases: Leases) -> r.WorkflowMade |
     _refuse_claimed(step, ask, leases)
     if ask.to == Status.IN_PROGRESS and not ask.leave:
         _refuse_unready(sheet, step)
+    elif _undoes(step.standing.status, ask):
+        raise _over_already(step)
     standing = _moved(sheet, step, ask)
     if standing == step.standing:
         return None
@@ -230,11 +232,21 @@ def _refuse_claimed(step: r.PlannedStep, move: Move, leases: Leases) -> None:
         raise StepClaimed(f"{label} is in progress: agent {standing.by!r} is at it, in {lease.process}")
 
 
+def _undoes(status: Status, move: Move) -> bool:
+    """Whether what was done would be lost, or what depends on it would have begun too early: only a reset may do so."""
+    if move.to in (Status.FAILED, Status.BLOCKED):
+        return status.over
+    return move.to == Status.SKIPPED and status == Status.COMPLETED
+
+
+def _over_already(step: r.PlannedStep) -> StepNotReady:
+    text = f"step {step.step} ({step.action}) is {step.standing.status} already"
+    return StepNotReady(text, hint="wf.reset(step) opens it again")
+
+
 def _refuse_unready(sheet: Sheet, step: r.PlannedStep) -> None:
     if step.standing.status.over:
-        raise StepNotReady(
-            f"step {step.step} ({step.action}) is {step.standing.status} already", hint="wf.reset(step) opens it again"
-        )
+        raise _over_already(step)
     status = {it.step: it.standing.status for it in sheet.steps}
     open_ones = [f"{name} ({status[name]})" for name in step.depends_on if not status[name].over]
     if open_ones:
@@ -249,7 +261,7 @@ def _moved(sheet: Sheet, step: r.PlannedStep, move: Move) -> r.Standing:
         return msgspec.structs.replace(old, holder=0)
     again = old.status == to
     attempt, run = old.attempt, old.run
-    if to == Status.PENDING or (old.status.over and not to.over):
+    if to == Status.PENDING:
         # What its old run has recorded must not be taken for the new work.
         attempt, run = (attempt + 1, "") if run else (attempt, run)
     if move.runs and not run:

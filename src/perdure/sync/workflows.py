@@ -120,7 +120,7 @@ class Workflow(Face):
         return self._move(step, StepStatus.COMPLETED, result, note)
 
     def fail(self, step: Key, note: str | None = None, result: Any = None) -> WorkflowStep:
-        """It has failed; the next `resume` tries it again."""
+        """It has failed; the next `resume` tries it again. What is completed can only be reset."""
         return self._move(step, StepStatus.FAILED, result, note)
 
     def block(self, step: Key, note: str | None = None, result: Any = None) -> WorkflowStep:

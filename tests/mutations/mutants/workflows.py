@@ -104,4 +104,12 @@ OF_WORKFLOWS = (
         "bool(standing.run) and (self.to.over or self.to == Status.PENDING)",
         "bool(standing.run)",
     ),
+    mutant(
+        "what-was-done-can-fail-afterwards",
+        "the result of a completed step is gone, and nobody has asked for that",
+        FLOWS + "test_what_is_completed_keeps_its_result_until_it_is_reset",
+        "journal/plans.py",
+        "    elif _undoes(step.standing.status, ask):\n",
+        "    elif False:\n",
+    ),
 )
