@@ -74,6 +74,19 @@ def test_the_keys_of_a_dict_are_attributes(store_url: str) -> None:
     assert agent.checkpoint.restore("list") == [1, (2,)]
 
 
+def test_a_key_that_is_no_text_takes_nothing_from_the_others(store_url: str) -> None:
+    agent = agent_at(store_url)
+    agent.checkpoint.create("m", {"a": 1, 7: "x"})
+    found = agent.checkpoint.restore("m")
+    assert (found.a, found[7]) == (1, "x")
+    with pytest.raises(AttributeError, match="it has 'a', 7"):
+        found.b  # noqa: B018
+    del found[7]
+    agent.checkpoint.create("m", found)
+    assert [str(it) for it in agent.checkpoint.diff(("m", 1), "m")] == ["- [7]: 'x'"]
+    assert [str(it) for it in agent.checkpoint.diff("m", ("m", 1))] == ["+ [7]: 'x'"]
+
+
 def test_older_versions_are_not_touched(store_url: str) -> None:
     agent, value, kept = agent_at(store_url), {"log": list[str]()}, []
     for number in range(12):

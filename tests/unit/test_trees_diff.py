@@ -137,6 +137,14 @@ def test_an_edit_deep_inside_is_told_by_its_path(store: Store) -> None:
     ]
 
 
+def test_a_dict_that_loses_its_only_key_that_is_no_text_is_still_told_path_by_path(store: Store) -> None:
+    texts = {f"k{n}": noise(n, 100) for n in range(300)}
+    before, after = texts | {7: "x", "a": {"b": 1}}, texts | {"a": {"b": 2}}
+    assert told(store, before, after) == [("[7]", "removed"), (".a.b", "changed")]
+    assert told(store, after, before) == [(".a.b", "changed"), ("[7]", "added")]
+    assert told(store, {"deep": {7: 1}}, {"deep": {}}) == [(".deep[7]", "removed")]
+
+
 def test_changes_at_both_ends_leave_the_middle_alone(store: Store) -> None:
     after = [NEW, *MESSAGES[1:-1], NEW, NEW]
     assert told(store, MESSAGES, after) == [

@@ -115,7 +115,11 @@ class _Comparison:
         if len(steps) > limits.VALUE_DEPTH_MAX:
             raise ValueTooLarge(f"the stored value is nested more than {limits.VALUE_DEPTH_MAX} deep")
         one, other = self._container(a), self._container(b)
-        compare = _COMPARED.get(one.kind, _Comparison._singles) if one.kind == other.kind else _Comparison._singles
+        compare = _Comparison._singles
+        if one.kind == other.kind:
+            compare = _COMPARED.get(one.kind, compare)
+        elif {one.kind, other.kind} == {_DICT, Tag.MAP}:  # a dict that has got, or lost, its only key that is no text
+            compare = _Comparison._maps
         yield from compare(self, steps, one, other)
 
     def _singles(self, steps: Steps, a: _Container, b: _Container) -> Iterator[Change]:
@@ -153,9 +157,9 @@ class _Comparison:
         yield from self._pairs(steps, *([atom for atom in side if not _is_closed(atom)] for side in atoms))
 
     def _maps(self, steps: Steps, a: _Container, b: _Container) -> Iterator[Change]:
-        """Dicts with other keys than text: a list of a mark, a key, a value, a key, ..."""
+        """Dicts of which one has other keys than text: a list of a mark, a key, a value, a key, ..."""
         one, other = self._atoms(a.pieces, b.pieces, share=0)
-        yield from self._pairs(steps, one[1:], other[1:])
+        yield from self._pairs(steps, one[a.kind == Tag.MAP :], other[b.kind == Tag.MAP :])
 
     def _pairs(self, steps: Steps, a: list[_Atom], b: list[_Atom]) -> Iterator[Change]:
         old, new = _paired(a), _paired(b)
