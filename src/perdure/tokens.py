@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 import tempfile
+import threading
 from collections.abc import Callable
 from functools import cache, lru_cache
 from importlib.util import find_spec
@@ -39,9 +40,44 @@ def counter(given: Tokens | None) -> tuple[Tokens, bool]:
     if given is not None:
         if not callable(given):
             raise TypeError(f"tokens= is a function that counts the tokens of a text, not {given!r}")
-        return given, given is estimated
+        return _remembering(given), given is estimated or getattr(given, "counts", None) is estimated
     found = installed()
-    return (found, False) if found is not None else (estimated, True)
+    return (_remembering(found), False) if found is not None else (_remembering(estimated), True)
+
+
+class Remembering:
+    """A counter that counts a long text once: a context shows the same documents, and cuts them the same, each turn."""
+
+    def __init__(self, counts: Tokens) -> None:
+        self.counts = counts
+        self._known: dict[bytes, int] = {}
+        self._lock = threading.Lock()
+
+    def __call__(self, text: str) -> int:
+        """The tokens of a text."""
+        if len(text) <= _REMEMBERED:
+            return self.counts(text)
+        which = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        known = self._known.get(which)
+        return known if known is not None else self._keep(which, self.counts(text))
+
+    def _keep(self, which: bytes, tokens: int) -> int:
+        with self._lock:
+            self._known[which] = tokens
+            if len(self._known) > _LONG_ONES:
+                del self._known[next(iter(self._known))]
+        return tokens
+
+
+def _remembering(count: Tokens) -> Tokens:
+    try:
+        return count if isinstance(count, Remembering) else _remembered_by(count)
+    except TypeError:
+        return count  # an object that cannot be told from others by its hash
+
+
+_remembered_by = lru_cache(maxsize=16)(Remembering)
+"""The same for the same function: what was counted with another one is not worth anything."""
 
 
 @cache
@@ -88,7 +124,8 @@ def _counted(text: str) -> int:
     return sum(map(_tokens_of, _PIECES.finditer(text)))
 
 
-_REMEMBERED = 2000
+_REMEMBERED, _LONG_ONES = 2000, 4096
+"""Characters of a short text; and how many long ones are known, by their digests."""
 _again = lru_cache(maxsize=4096)(_counted)
 """Contexts count the same lines and messages again and again; long texts would fill the memory."""
 

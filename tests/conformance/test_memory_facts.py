@@ -266,9 +266,11 @@ def test_what_is_undone_between_others_brings_nothing_back_beside_them(store_url
 
 def test_who_says_when_a_fact_is_over_ends_it(store_url: str) -> None:
     with closing(agent_at(store_url)) as agent:
-        first = agent.memory.remember("Gus is on leave", about="gus.status", valid_from=at(1))
+        more = {"importance": 1.0, "meta": {"who": "gus"}, "tags": "hr"}
+        first = agent.memory.remember("Gus is on leave", about="gus.status", valid_from=at(1), **more)
         ended = agent.memory.remember("Gus is on leave", about="gus.status", valid_from=at(1), valid_to=at(9))
         assert (ended.supersedes, ended.valid_to) == ((first.id,), at(9))
+        assert (ended.importance, ended.meta, ended.tags) == (1, {"who": "gus"}, ("hr",))
         assert agent.memory.list(about="gus.status") == []
         assert [it.id for it in agent.memory.list(about="gus.status", as_of=at(5))] == [ended.id]
         again = agent.memory.remember("Gus is on leave", about="gus.status", valid_from=at(1), valid_to=at(9))

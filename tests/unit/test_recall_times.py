@@ -311,3 +311,6 @@ def test_what_happened_is_told_soon_after() -> None:
     assert closeness([ended], date(2023, 6, 5)) < near[1] / 2
     said = told("we went there last month", date(2023, 6, 30))
     assert closeness([may], date(2023, 6, 30), said) == 1
+    [day] = spans("on May 8, 2023", TODAY)
+    assert closeness([day], date(2023, 4, 1), told("in May 2023", TODAY)) == pytest.approx(1 / 31)
+    assert closeness([may], date(2023, 4, 1), told("on May 8, 2023", TODAY)) == 1

@@ -123,7 +123,8 @@ def _too_small(talk: Talk, beside: int, said: int, budget: int) -> ContextTooSma
 def _kept(talk: Talk, *, ruled: bool) -> int:
     """The tokens of instructions, which stay by themselves, or of what somebody has pinned."""
     units = (unit for unit in talk.units if unit.pinned and (unit.role == "system") is ruled)
-    return sum(talk.heard[place].tokens for unit in units for place in unit.messages)
+    heard = (talk.heard[place] for unit in units for place in unit.messages)
+    return sum(one.tokens for one in heard if one.pinned)
 
 
 def _context(

@@ -47,7 +47,7 @@ class Shown:
             if place <= here:
                 self.place = len(said)
             unit = talk.units[place]
-            turn = [self._one(place, window.keeps(unit), index) for index in unit.messages]
+            turn = [self._one(place, window.stays(unit, talk.heard[index]), index) for index in unit.messages]
             said += self._whole(turn, last=place == len(talk.units) - 1)
         if summary is not None:
             said.append(self._told(*summary))

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
+    from .heard import Heard
     from .talk import Talk, Unit
 
 T = TypeVar("T")
@@ -79,8 +80,12 @@ class Window:
         return self.cost <= self.room
 
     def keeps(self, unit: Unit) -> bool:
-        """Whether it stays as it is: pinned, or a summary of what was compacted, unless that is long."""
+        """Whether it is never cut: some of it is pinned, or it stands for what was compacted, unless that is long."""
         return unit.pinned or 0 < unit.stands_for <= self.room // LARGE
+
+    def stays(self, unit: Unit, one: Heard) -> bool:
+        """Whether a message is shown as it is. Of a call and its results only what was pinned: results may be long."""
+        return self.keeps(unit) and (one.pinned or not unit.pinned)
 
     def told(self, tell: Callable[[], T]) -> T:
         """What is told of what is cut: the same until there is a step, or a late result belongs to it too."""
@@ -116,10 +121,10 @@ class Window:
 
     def _size(self, talk: Talk, index: int) -> int:
         one, unit = talk.heard[index], talk.unit_of[index]
-        if self.keeps(talk.units[unit]):
+        if self.stays(talk.units[unit], one):
             one.measure(talk.load, talk.count)
             return one.tokens
-        if unit < self.cut:
+        if unit < self.cut and not self.keeps(talk.units[unit]):
             self._late += 1
             return 0
         if unit < self.mask:
@@ -161,8 +166,9 @@ class Window:
 
     def _squeeze(self, talk: Talk) -> None:
         """What is left is too long even when it is masked: the shortest stay, the others share what there is."""
-        left = [unit for unit in talk.units[self.cut :] if not self.keeps(unit)]
-        indexes = [index for unit in left for index in unit.messages if index < len(self.sizes)]
+        units = [talk.units[place] for place in (*self.kept, *range(self.cut, len(talk.units)))]
+        there = [(unit, index) for unit in units for index in unit.messages if index < len(self.sizes)]
+        indexes = [index for unit, index in there if not self.stays(unit, talk.heard[index])]
         spare = self.free + sum(self.sizes[index] for index in indexes)
         for place, index in enumerate(sorted(indexes, key=self.sizes.__getitem__)):
             share = max(0, spare // (len(indexes) - place))
@@ -173,8 +179,8 @@ class Window:
             spare -= self.sizes[index]
 
     def _take(self, talk: Talk, unit: Unit, *, masked: bool) -> None:
-        for index in () if self.keeps(unit) else unit.messages:
-            if index < len(self.sizes):
-                size = talk.heard[index].masked_tokens if masked else 0
+        for index in unit.messages:
+            if index < len(self.sizes) and not self.stays(unit, talk.heard[index]):
+                size = talk.heard[index].masked_tokens if masked or self.keeps(unit) else 0
                 self._cost += size - self.sizes[index]
                 self.sizes[index] = size

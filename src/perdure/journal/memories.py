@@ -46,7 +46,7 @@ class Verdict(msgspec.Struct, frozen=True):
     twin: Near | None = None
     """The one that says the same."""
     contradicts: tuple[str, ...] = ()
-    ends: str = ""
+    ends: Near | None = None
     """One that says the same and goes on for longer: the new one takes its place, as somebody says when it is over."""
 
 
@@ -164,11 +164,11 @@ class _Deciding:
             said = (kept.source, kept.trust, kept.run, self._step, kept.writer)
             self.entries.append(r.MemorySeen(kept.owner, verdict.twin.id, kept.id, *said))
             return
-        ends = (verdict.ends,) if verdict.ends else ()
-        self._there.end(ends)
+        if verdict.ends is not None:
+            self._there.end((verdict.ends.id,))
+            kept = _in_place_of(kept, verdict.ends)
         kept = msgspec.structs.replace(
             kept,
-            supersedes=(*kept.supersedes, *ends),
             contradicts=tuple(dict.fromkeys((*kept.contradicts, *verdict.contradicts))),
             step=self._step,
             place=self._place(kept),
@@ -200,6 +200,18 @@ class _Deciding:
         thread = (kept.owner, kept.thread)
         self._places[thread] += 1
         return self._places[thread]
+
+
+def _in_place_of(kept: r.MemoryKept, one: Near) -> r.MemoryKept:
+    """The same fact with its end: what else was known of it is still so."""
+    tags = msgspec.json.decode(one.tags, type=list[str])
+    return msgspec.structs.replace(
+        kept,
+        supersedes=(*kept.supersedes, one.id),
+        importance=max(kept.importance, one.importance),
+        meta=kept.meta or one.meta,
+        tags=tuple(dict.fromkeys((*kept.tags, *tags))),
+    )
 
 
 class _There:

@@ -115,7 +115,7 @@ def _is_meant(query: Query, line: Line) -> bool:
 
 
 def let_go(engine: Engine) -> tuple[frozenset[str], frozenset[str]]:
-    """All that the agent has ever let go or forgotten, and that others have, by id. Entries that say so are not folded."""
+    """All that the agent has ever let go or forgotten, and that others have, by id. What says so is never folded."""
     own, others = set[str](), set[str]()
     for stream, kind, *_ in all_streams(engine.store):
         for page in pages(engine.store, stream) if kind == "process" else ():

@@ -83,7 +83,7 @@ class Judge:
             shared = len(mine & sense.terms) if sense is not None else 0
             if one.sketch == sketch:
                 if self._ends(one):
-                    return Verdict(None, tuple(against), one.id)
+                    return Verdict(None, tuple(against), one)
                 if self._adds_nothing(one):
                     return Verdict(one)
             elif sense is not None and len(against) < CONTRADICTIONS_MAX and self._against(sense, shared):

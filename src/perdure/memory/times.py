@@ -85,8 +85,8 @@ def closeness(asked: Iterable[Span], day: date, told: Iterable[Span] = (), *, la
     """How well a memory of a day, which tells of some others, fits the times asked for: 0 to 1.
 
     People tell of things after they happened, so that a memory from soon after fits too, less by half every `late`
-    days; if the end was said, as little as what came before. What a memory says of its time itself counts in full,
-    unless it says so much that it says nothing.
+    days; if the end was said, as little as what came before. What a memory says of its time itself counts by the share
+    of it that is asked for: one that tells of November says little of yesterday.
     """
     told = [span for span in told if (span.last - span.first).days <= 62]
     best = 0.0
@@ -106,7 +106,8 @@ def _near(span: Span, day: date, late: float) -> float:
 
 def _overlap(span: Span, told: Span) -> float:
     moved = _in_year(span, told.first.year)
-    return 1.0 if moved.first <= told.last and told.first <= moved.last else 0.0
+    shared = (min(moved.last, told.last) - max(moved.first, told.first)).days + 1
+    return max(shared, 0) / ((told.last - told.first).days + 1)
 
 
 def _in_year(span: Span, year: int) -> Span:

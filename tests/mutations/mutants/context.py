@@ -18,6 +18,14 @@ OF_CONTEXTS = (
         "        return 0 < unit.stands_for <= self.room // LARGE\n",
     ),
     mutant(
+        "results-of-a-pinned-call-stay-whole",
+        "a call that was pinned keeps a megabyte of its result in every context",
+        TEXT + "test_what_belongs_to_a_pinned_message_stays_with_it_and_is_masked",
+        "context/window.py",
+        "        return self.keeps(unit) and (one.pinned or not unit.pinned)\n",
+        "        return self.keeps(unit)\n",
+    ),
+    mutant(
         "the-room-is-not-looked-at",
         "a context is larger than the budget, and the provider refuses it",
         MODEL,
