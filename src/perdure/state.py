@@ -6,7 +6,7 @@ returns. Protocols without I/O, as in `run/`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +14,12 @@ import msgspec
 
 from . import objects
 from . import records as r
-from .clock import moment, moment_text
+from .clock import moment
 from .durations import Duration, seconds_of
-from .errors import Abandoned, HistoryFolded, VersionConflict
+from .errors import Abandoned
 from .failpoints import Site
 from .journal.append import Head, Signer
 from .journal.documents import Document
-from .journal.keeping import OURS
 from .journal.landing import Ask, Land, Place, Unchanged, Visit, Wanted, landed_at
 from .limits import SWEEP_KEYS_MAX, SWEEP_WRITES
 from .run.open_stream import in_the_open
@@ -32,10 +31,7 @@ from .store.base import Rows, must_not_decide
 if TYPE_CHECKING:
     from .engine import Engine
 
-When = int | datetime
 _EVER = (1 << 62) - 1
-_TRIES = 20
-"""How often a revert begins anew because the namespace has changed meanwhile."""
 
 
 class StateVersion(msgspec.Struct, frozen=True):
@@ -75,8 +71,9 @@ def ask_set(
 
 
 def ask_update(engine: Engine, at: Place, make: Callable[[Any], Any], ttl: Duration | None) -> Ask:
-    """Set a key to what a function makes of it."""
-    return Ask(at, make=make, expires=_expiry(engine, ttl))
+    """Set a key to what a function makes of it; without a `ttl` it lives as long as it would have lived."""
+    called = engine.store.clock.wall_ms()
+    return Ask(at, make=make, expires=_expiry(engine, ttl), keeps=ttl is None, called=called)
 
 
 def adding(by: float, ns: str, key: str) -> Callable[[Any], Any]:
@@ -107,10 +104,11 @@ def change(engine: Engine, asks: Sequence[Ask]) -> Protocol[list[r.StateChange]]
     if buffer is not None:
         buffer.asks += asks
         return []
-    return (yield from _commit(engine, asks))
+    return (yield from commit(engine, asks))
 
 
-def _commit(engine: Engine, asks: Sequence[Ask], unchanged: Sequence[Unchanged] = ()) -> Protocol[list[r.StateChange]]:
+def commit(engine: Engine, asks: Sequence[Ask], unchanged: Sequence[Unchanged] = ()) -> Protocol[list[r.StateChange]]:
+    """Make changes in the open, if some namespaces are still as they were."""
     mine = {ask.place for ask in asks}
     swept = [ask for ask in (yield from _overdue(engine)) if ask.place not in mine]
     landed = yield from land(engine, Site.STATE, [*unchanged, *asks, *swept])
@@ -198,6 +196,11 @@ class Seen(msgspec.Struct, frozen=True):
     value: Any = None
     counted: int = 0
     """How many versions it has had, whether it is there or not."""
+    expires: int = 0
+
+    def still(self, now: int) -> Seen:
+        """The same, unless its time has run out."""
+        return Seen(counted=self.counted) if 0 < self.expires <= now else self
 
 
 NOTHING = Seen()
@@ -236,13 +239,15 @@ def _stored(engine: Engine, at: Place) -> Seen:
     value, version, expires = rows[0]
     if not value or (expires and expires <= store.clock.wall_ms()):
         return Seen(counted=version)
-    return Seen(True, version, objects.unpack(store, value), version)
+    return Seen(True, version, objects.unpack(store, value), version, expires)
 
 
 def within(engine: Engine, seen: Seen, asks: Sequence[Ask]) -> Seen:
     """The same for a key that has been read already. Values are copies, as they will be when they are stored."""
+    now = engine.store.clock.wall_ms()
+    seen = seen.still(now)
     for ask in asks:
-        packed, made = ask.packed, ask.objects
+        packed, made, seen = ask.packed, ask.objects, seen.still(ask.called)
         if ask.make is not None:
             packed, made = objects.pack(engine.store, ask.make(seen.value), ask.path)
         if not packed:
@@ -251,8 +256,9 @@ def within(engine: Engine, seen: Seen, asks: Sequence[Ask]) -> Seen:
             # However many changes land together, they are one version.
             # A revert brings values back that are stored; all others are not yet.
             value = objects.opened(packed, made) if made else objects.unpack(engine.store, packed)
-            seen = Seen(True, seen.counted + 1, value, seen.counted)
-    return seen
+            expires = seen.expires if ask.keeps else ask.expires
+            seen = Seen(True, seen.counted + 1, value, seen.counted, expires)
+    return seen.still(now)
 
 
 def _waiting(engine: Engine, at: Place) -> list[Ask]:
@@ -261,10 +267,11 @@ def _waiting(engine: Engine, at: Place) -> list[Ask]:
 
 
 def _changes_of(wanted: Sequence[Wanted], at: Place) -> list[Ask]:
-    return [ask for ask in _changes(wanted) if ask.place == at]
+    return [ask for ask in changes_in(wanted) if ask.place == at]
 
 
-def _changes(wanted: Sequence[Wanted]) -> Iterator[Ask]:
+def changes_in(wanted: Sequence[Wanted]) -> Iterator[Ask]:
+    """The changes of keys among what is to be written."""
     return (ask for ask in wanted if isinstance(ask, Ask) and ask.writes and not ask.touches)
 
 
@@ -287,7 +294,7 @@ def items(engine: Engine, space: str, after: str | None, limit: int | None) -> P
     if not (yield Read(engine.is_known)):
         return []
     first = None if after is None else named(after, "a key")
-    asks = [ask for ask in _changes(waiting(engine.store)) if ask.place[:2] == (engine.stream, space)]
+    asks = [ask for ask in changes_in(waiting(engine.store)) if ask.place[:2] == (engine.stream, space)]
     found: list[tuple[str, Any]] = yield Read(_items, (engine, space, asks, first, limit))
     return found
 
@@ -338,7 +345,7 @@ def history(engine: Engine, space: str, key: str) -> list[StateVersion]:
     """Every value that a key has had, oldest first."""
     if not engine.is_known():
         return []
-    reader, found = _Past(engine), dict[int, StateVersion]()
+    reader, found = Past(engine), dict[int, StateVersion]()
     rows = engine.store.read("history_of", (engine.stream, named(space, "a namespace"), named(key, "a key")))
     for revision, version, stream, seq, at in rows:
         if version not in found:  # what was only kept longer is the same version
@@ -347,65 +354,7 @@ def history(engine: Engine, space: str, key: str) -> list[StateVersion]:
     return list(found.values())
 
 
-def items_at(engine: Engine, space: str, when: When) -> dict[str, Any]:
-    """A namespace as it was: after so many changes, or at a time."""
-    found = {key: packed for key, packed in _packed_at(engine, space, when) if packed}
-    return {key: objects.unpack(engine.store, packed) for key, packed in found.items()}
-
-
-def _packed_at(engine: Engine, space: str, when: When) -> Iterator[tuple[str, bytes]]:
-    if not engine.is_known():
-        return
-    revision, at = _bounds(engine, space, when)
-    reader = _Past(engine)
-    for key, number, stream, seq in engine.store.read("entries_at", (engine.stream, space, revision, at)):
-        change = reader.value(stream, seq, (engine.stream, space, key), number)
-        yield key, change.value if _lasted(change, at) else b""
-
-
-def value_at(engine: Engine, space: str, key: str, when: When, default: Any) -> Any:
-    """One key as it was; the others are not read."""
-    names = named(space, "a namespace"), named(key, "a key")
-    if not engine.is_known():
-        return default
-    at, bounds = (engine.stream, *names), _bounds(engine, space, when)
-    for number, stream, seq in engine.store.read("entry_at", (*at, *bounds)):
-        change = _Past(engine).value(stream, seq, at, number)
-        if change.value and _lasted(change, bounds[1]):
-            return objects.unpack(engine.store, change.value)
-    return default
-
-
-def _bounds(engine: Engine, space: str, when: When) -> tuple[int, int]:
-    """The last revision and the last millisecond that count."""
-    revision, at = (_EVER, _milliseconds(when)) if isinstance(when, datetime) else (_revision(when), _EVER)
-    _refuse_folded(engine, space, revision, at)
-    return revision, at
-
-
-def _lasted(change: r.StateChange, at: int) -> bool:
-    return not change.expires or change.expires > (at if at != _EVER else 0)
-
-
-def _refuse_folded(engine: Engine, space: str, revision: int, at: int) -> None:
-    """What came before the floor of a namespace is not whole any more: half of an answer would be a wrong one."""
-    for floor, floor_at in engine.store.read("floor_of", (engine.stream, space)):
-        if revision < floor or at < floor_at:
-            since = f"version {floor} of {moment_text(floor_at)}"
-            raise HistoryFolded(f"namespace {space!r} is known from {since} on")
-
-
-def _revision(when: object) -> int:
-    if type(when) is not int or when < 0:
-        raise TypeError(f"a version is a number from 0 and a time a datetime, not {when!r}")
-    return when
-
-
-def _milliseconds(when: datetime) -> int:
-    return int(when.timestamp() * 1000)
-
-
-class _Past:
+class Past:
     """Reads old values out of the journal, each entry once."""
 
     def __init__(self, engine: Engine) -> None:
@@ -425,43 +374,3 @@ class _Past:
         """As people see it."""
         value = objects.unpack(self._store, it.value) if it.value else None
         return StateVersion(version, revision, value, moment(at), not it.value)
-
-
-def revert(engine: Engine, to: When, space: str | None) -> Protocol[int]:
-    """Make a namespace, or all of them, what it was; history goes on. Returns how many keys were changed."""
-    for _ in range(_TRIES):
-        own = {ask.place for ask in _changes(waiting(engine.store))}
-        asks, unchanged = yield Read(_reverting, (engine, to, space, own))
-        buffer = waiting_room(engine)
-        if buffer is not None:
-            # Decided now, by what is there now: who changes the namespace before it lands makes it a VersionConflict.
-            buffer.asks += [*unchanged, *asks]
-            return len(asks)
-        if not asks:
-            return 0
-        try:
-            return len((yield from _commit(engine, asks, unchanged)))
-        except VersionConflict:
-            continue  # somebody has changed it between our look and the commit: look again
-    raise VersionConflict("the namespace changes faster than it can be reverted")
-
-
-def _reverting(engine: Engine, to: When, space: str | None, own: Set[Place]) -> tuple[list[Ask], list[Unchanged]]:
-    """What makes the stored state, and what waits to change it, what it was."""
-    engine.ensure_agent()
-    asks, owner = list[Ask](), engine.stream
-    # How long things are kept, and which calls were begun, is no part of what the agent knew then.
-    found: dict[str, int] = dict(engine.store.read("spaces_of", (owner,)))
-    revisions = {name: number for name, number in found.items() if not name.startswith(OURS)}
-    if space is None and not isinstance(to, datetime) and len(revisions) > 1:
-        names = ", ".join(map(repr, revisions))
-        raise ValueError(f"versions are counted for each namespace: name one with ns=, of {names}")
-    wanted = [space] if space is not None else list(revisions)
-    for name in wanted:
-        then = dict(_packed_at(engine, name, to))
-        now = {row[0]: row[1] for row in engine.store.read("entries_of", (owner, name, engine.store.clock.wall_ms()))}
-        waits = {key for _, its, key in own if its == name}
-        for key in sorted(then.keys() | now.keys() | waits):
-            if key in waits or then.get(key, b"") != now.get(key, b""):
-                asks.append(Ask((owner, name, key), then.get(key, b"")))
-    return asks, [Unchanged((owner, name), revisions.get(name, 0)) for name in wanted]

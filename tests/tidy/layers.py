@@ -20,7 +20,7 @@ LAYERS = {
     "surface": "cli demo testing server dashboard mcp adapters __main__",
     "package": "__init__ types",
     "facade": "agent aio sync",
-    "nouns": "engine run runs handoff answers orders state spaces search checkpoints events kinds usage "
+    "nouns": "engine run runs handoff answers orders state rewinding spaces search checkpoints events kinds usage "
     "retention folding rehearsal branches workflows tasks threads memory workspace context artifacts "
     "moving identity",
     "truth": "journal objects trees collect archive leases keys",

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, records, state
+from perdure import Agent, records, rewinding, state
 from perdure.durations import seconds_of
 from perdure.failpoints import Site
 from perdure.journal.append import Append
@@ -18,7 +18,7 @@ def test_a_revert_sees_what_came_in_between(tmp_path: Any, monkeypatch: pytest.M
     agent = Agent("a", store=tmp_path / "perdure.db")
     agent.state.set("n", "x", 1)
     agent.state.set("n", "x", 2)
-    prepare, times = state._reverting, []
+    prepare, times = rewinding._reverting, []
 
     def disturbed(*args: Any) -> Any:
         prepared = prepare(*args)
@@ -27,7 +27,7 @@ def test_a_revert_sees_what_came_in_between(tmp_path: Any, monkeypatch: pytest.M
             agent.state.set("n", "new", "came in between")
         return prepared
 
-    monkeypatch.setattr(state, "_reverting", disturbed)
+    monkeypatch.setattr(rewinding, "_reverting", disturbed)
     assert agent.state.revert(1, ns="n") == 2
     assert agent.state.items("n") == [("x", 1)]
     assert len(times) == 2

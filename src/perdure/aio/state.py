@@ -7,13 +7,14 @@ from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 from typing import Any, TypeVar
 
-from .. import state
+from .. import rewinding, state
 from ..durations import Duration, seconds_of
 from ..engine import Engine
 from ..journal.landing import Ask, Place
 from ..limits import WAIT_POLL_SECONDS, WAIT_POLL_SECONDS_MAX
+from ..rewinding import When
 from ..run.requests import pausing
-from ..state import Seen, StateVersion, When
+from ..state import Seen, StateVersion
 from .face import AsyncFace
 
 R = TypeVar("R")
@@ -65,15 +66,16 @@ class AsyncAgentState(AsyncFace):
         """Set a key to what `fn` makes of its value (None when it is not there), and return that.
 
         Atomic: `fn` is called inside the commit. It should be quick, and may be called again. It cannot write.
+        Without `ttl` the key lives as long as it would have lived; with it, that long from now.
 
         >>> await agent.state.update("crawl", "seen", lambda seen: [*(seen or []), url])
         """
         ask = state.ask_update(self._engine, await self._place(ns, key), fn, ttl)
         return (await self._do(state.write_one(self._engine, ask))).value
 
-    async def incr(self, ns: str, key: str, by: float = 1) -> Any:
-        """Add to a number, from 0, and return it. Atomic."""
-        return await self.update(ns, key, state.adding(by, ns, key))
+    async def incr(self, ns: str, key: str, by: float = 1, ttl: Duration | None = None) -> Any:
+        """Add to a number, from 0, and return it. Atomic; `ttl` as of `update`."""
+        return await self.update(ns, key, state.adding(by, ns, key), ttl)
 
     async def history(self, ns: str, key: str) -> builtins.list[StateVersion]:
         """Every value that a key has had, oldest first."""
@@ -81,6 +83,8 @@ class AsyncAgentState(AsyncFace):
 
     def at(self, when: When) -> AsyncStateAt:
         """The state as it was: at a time (a datetime), or after that many changes of the namespace that is asked.
+
+        What has a `ttl` is shown if it had time left at that time; after a number of changes, if it has some now.
 
         >>> await agent.state.at(yesterday).get("crawl", "page")
         """
@@ -91,8 +95,11 @@ class AsyncAgentState(AsyncFace):
         return await self._read(lambda: state.revision(self._engine, ns))
 
     async def revert(self, to: When, ns: str | None = None) -> int:
-        """Make a namespace what it was, as a new change; without `ns` all of them. Returns how many keys changed."""
-        return await self._do(state.revert(self._engine, to, ns))
+        """Make a namespace what it was, as a new change; without `ns` all of them. Returns how many keys changed.
+
+        A key with a `ttl` ends when it would have ended; what has run out by now does not come back.
+        """
+        return await self._do(rewinding.revert(self._engine, to, ns))
 
     async def watch(self, ns: str, key: str, timeout: Duration | None = None) -> AsyncIterator[StateVersion]:
         """Yield the newest version of a key whenever it has changed, whoever did; ends when none comes for `timeout`.
@@ -137,11 +144,11 @@ class AsyncStateAt(AsyncFace):
 
     async def get(self, ns: str, key: str, default: Any = None) -> Any:
         """The value that a key had."""
-        return await self._read(lambda: state.value_at(self._engine, ns, key, self._when, default))
+        return await self._read(lambda: rewinding.value_at(self._engine, ns, key, self._when, default))
 
     async def items(self, ns: str) -> builtins.list[tuple[str, Any]]:
         """Every key that a namespace had, with its value."""
-        return list((await self._read(lambda: state.items_at(self._engine, ns, self._when))).items())
+        return list((await self._read(lambda: rewinding.items_at(self._engine, ns, self._when))).items())
 
 
 class AsyncStateTransaction(AsyncFace):
@@ -180,13 +187,13 @@ class AsyncStateTransaction(AsyncFace):
         """Remove a key when the transaction ends."""
         self._asks.append(Ask(await self._place(ns, key)))
 
-    async def update(self, ns: str, key: str, fn: Callable[[Any], Any]) -> None:
+    async def update(self, ns: str, key: str, fn: Callable[[Any], Any], ttl: Duration | None = None) -> None:
         """Set a key to what `fn` makes of it when the transaction ends."""
-        self._asks.append(state.ask_update(self._engine, await self._place(ns, key), fn, None))
+        self._asks.append(state.ask_update(self._engine, await self._place(ns, key), fn, ttl))
 
-    async def incr(self, ns: str, key: str, by: float = 1) -> None:
+    async def incr(self, ns: str, key: str, by: float = 1, ttl: Duration | None = None) -> None:
         """Add to a number when the transaction ends."""
-        await self.update(ns, key, state.adding(by, ns, key))
+        await self.update(ns, key, state.adding(by, ns, key), ttl)
 
     async def _place(self, ns: str, key: str) -> Place:
         return await self._read(lambda: state.place(self._engine, ns, key))

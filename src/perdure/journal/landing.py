@@ -38,6 +38,10 @@ class Ask(msgspec.Struct, frozen=True):
     make: Callable[[Any], Any] | None = None
     """Instead of `packed`: from the value that is there, or None, to the new one. Called inside the commit."""
     expires: int = 0
+    keeps: bool = False
+    """Instead of `expires` and `lasts`: leaves to the key the time that it has."""
+    called: int = 0
+    """When somebody asked: what an earlier ask of the same commit has set may have had no time left then."""
     if_version: int | None = None
     """Refused unless the key has this version; 0 is a key that is not there."""
     writes: bool = True
@@ -228,22 +232,22 @@ class _Resolving:
         found = stored.seen(self._now)
         if ask.touches:
             return self._touched(ask, stored, entry)
-        if (
-            entry is not stored and not entry.touched
-        ):  # changed by an earlier ask, with which this one becomes one version
+        fresh = entry is not stored and not entry.touched
+        if fresh:  # changed by an earlier ask, with which this one becomes one version
             found = Entry(entry.value, stored.version + 1 if entry.value else 0)
         if ask.if_version is not None and ask.if_version != found.version:
             yield from self._refuse(ask, found)
         if not ask.writes or (ask.sweeps and (entry is not stored or found.value)):
             return entry
-        packed, made = ask.packed, ask.objects
+        packed, made, there = ask.packed, ask.objects, entry.seen(ask.called if fresh else self._now)
         if ask.make is not None:
-            value = yield from self._value(ask.place, entry.seen(self._now))
+            value = yield from self._value(ask.place, there)
             packed, made = objects.pack(self._store, decide(ask.make, value), ask.path)
         self.objects += made
         self._written[ask.place] = made
         self._documents[ask.place] = ask.documents
-        return Entry(packed, entry.version, ask.expires, lasts=ask.lasts)
+        timed = there if ask.keeps else ask
+        return Entry(packed, entry.version, timed.expires, lasts=timed.lasts)
 
     def _touched(self, ask: Ask, stored: Entry, entry: Entry) -> Entry:
         """A value that was changed since it was read, or is gone, is left alone; of two who read, the later counts."""

@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, TypeVar
 
-from .. import state
+from .. import rewinding, state
 from ..durations import Duration, seconds_of
 from ..engine import Engine
 from ..journal.landing import Ask, Place
 from ..limits import WAIT_POLL_SECONDS, WAIT_POLL_SECONDS_MAX
+from ..rewinding import When
 from ..run.requests import pausing
-from ..state import Seen, StateVersion, When
+from ..state import Seen, StateVersion
 from .face import Face
 
 R = TypeVar("R")
@@ -62,15 +63,16 @@ class AgentState(Face):
         """Set a key to what `fn` makes of its value (None when it is not there), and return that.
 
         Atomic: `fn` is called inside the commit. It should be quick, and may be called again. It cannot write.
+        Without `ttl` the key lives as long as it would have lived; with it, that long from now.
 
         >>> agent.state.update("crawl", "seen", lambda seen: [*(seen or []), url])
         """
         ask = state.ask_update(self._engine, self._place(ns, key), fn, ttl)
         return (self._do(state.write_one(self._engine, ask))).value
 
-    def incr(self, ns: str, key: str, by: float = 1) -> Any:
-        """Add to a number, from 0, and return it. Atomic."""
-        return self.update(ns, key, state.adding(by, ns, key))
+    def incr(self, ns: str, key: str, by: float = 1, ttl: Duration | None = None) -> Any:
+        """Add to a number, from 0, and return it. Atomic; `ttl` as of `update`."""
+        return self.update(ns, key, state.adding(by, ns, key), ttl)
 
     def history(self, ns: str, key: str) -> builtins.list[StateVersion]:
         """Every value that a key has had, oldest first."""
@@ -78,6 +80,8 @@ class AgentState(Face):
 
     def at(self, when: When) -> StateAt:
         """The state as it was: at a time (a datetime), or after that many changes of the namespace that is asked.
+
+        What has a `ttl` is shown if it had time left at that time; after a number of changes, if it has some now.
 
         >>> agent.state.at(yesterday).get("crawl", "page")
         """
@@ -88,8 +92,11 @@ class AgentState(Face):
         return self._read(lambda: state.revision(self._engine, ns))
 
     def revert(self, to: When, ns: str | None = None) -> int:
-        """Make a namespace what it was, as a new change; without `ns` all of them. Returns how many keys changed."""
-        return self._do(state.revert(self._engine, to, ns))
+        """Make a namespace what it was, as a new change; without `ns` all of them. Returns how many keys changed.
+
+        A key with a `ttl` ends when it would have ended; what has run out by now does not come back.
+        """
+        return self._do(rewinding.revert(self._engine, to, ns))
 
     def watch(self, ns: str, key: str, timeout: Duration | None = None) -> Iterator[StateVersion]:
         """Yield the newest version of a key whenever it has changed, whoever did; ends when none comes for `timeout`.
@@ -134,11 +141,11 @@ class StateAt(Face):
 
     def get(self, ns: str, key: str, default: Any = None) -> Any:
         """The value that a key had."""
-        return self._read(lambda: state.value_at(self._engine, ns, key, self._when, default))
+        return self._read(lambda: rewinding.value_at(self._engine, ns, key, self._when, default))
 
     def items(self, ns: str) -> builtins.list[tuple[str, Any]]:
         """Every key that a namespace had, with its value."""
-        return list((self._read(lambda: state.items_at(self._engine, ns, self._when))).items())
+        return list((self._read(lambda: rewinding.items_at(self._engine, ns, self._when))).items())
 
 
 class StateTransaction(Face):
@@ -177,13 +184,13 @@ class StateTransaction(Face):
         """Remove a key when the transaction ends."""
         self._asks.append(Ask(self._place(ns, key)))
 
-    def update(self, ns: str, key: str, fn: Callable[[Any], Any]) -> None:
+    def update(self, ns: str, key: str, fn: Callable[[Any], Any], ttl: Duration | None = None) -> None:
         """Set a key to what `fn` makes of it when the transaction ends."""
-        self._asks.append(state.ask_update(self._engine, self._place(ns, key), fn, None))
+        self._asks.append(state.ask_update(self._engine, self._place(ns, key), fn, ttl))
 
-    def incr(self, ns: str, key: str, by: float = 1) -> None:
+    def incr(self, ns: str, key: str, by: float = 1, ttl: Duration | None = None) -> None:
         """Add to a number when the transaction ends."""
-        self.update(ns, key, state.adding(by, ns, key))
+        self.update(ns, key, state.adding(by, ns, key), ttl)
 
     def _place(self, ns: str, key: str) -> Place:
         return self._read(lambda: state.place(self._engine, ns, key))

@@ -85,8 +85,8 @@ OF_RETENTION = (
         "half-a-past",
         "the state of a time before the horizon is answered from what is left of it",
         FOLDING + "test_the_past_before_the_horizon_is_refused_and_never_half_true",
-        "state.py",
-        "        if revision < floor or at < floor_at:\n",
+        "rewinding.py",
+        "        if bounds.revision < floor or bounds.at < floor_at:\n",
         "        if False:\n",
     ),
     mutant(

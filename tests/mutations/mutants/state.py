@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutations.mutant import mutant
 
 STATE = "conformance/test_state.py::"
+TTL = "conformance/test_state_ttl.py::"
 LANDING = "conformance/test_state_landing.py::"
 
 OF_STATE = (
@@ -20,7 +21,7 @@ OF_STATE = (
         "a-revert-in-a-step-does-not-look-again",
         "a revert undoes what another process has written meanwhile, unseen",
         "conformance/test_state.py::test_a_revert_in_a_step_is_refused_when_others_change_the_namespace_meanwhile",
-        "state.py",
+        "rewinding.py",
         "buffer.asks += [*unchanged, *asks]",
         "buffer.asks += asks",
     ),
@@ -87,6 +88,30 @@ OF_STATE = (
         "journal/landing.py",
         "return self if self.value and (not self.expires or self.expires > now) else _NOTHING",
         "return self if self.value else _NOTHING",
+    ),
+    mutant(
+        "incr-makes-it-stay",
+        "a counter with a time to live stays for ever once it is counted up",
+        TTL + "test_incr_and_update_leave_a_key_its_time",
+        "journal/landing.py",
+        "timed = there if ask.keeps else ask",
+        "timed = ask",
+    ),
+    mutant(
+        "a-revert-makes-it-stay",
+        "a value with a time to live stays for ever once it is brought back",
+        TTL + "test_a_revert_gives_a_value_the_time_that_it_had",
+        "rewinding.py",
+        "Ask(at, was.value, expires=was.expires, lasts=was.lasts)",
+        "Ask(at, was.value)",
+    ),
+    mutant(
+        "a-revert-wakes-the-dead",
+        "a token that has run out is there again",
+        TTL + "test_a_revert_brings_nothing_back_that_has_run_out",
+        "rewinding.py",
+        "if _lasts_until(change, clock) or",
+        "if True or",
     ),
     mutant(
         "versions-begin-anew",

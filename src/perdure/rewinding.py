@@ -1,0 +1,191 @@
+"""The state of an agent as it was: read with `at`, made what it was with `revert`.
+
+What had a time to live has it still: nothing that has run out comes back.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence, Set
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from . import objects
+from . import records as r
+from .clock import moment_text
+from .errors import HistoryFolded, VersionConflict
+from .journal.keeping import OURS
+from .journal.landing import Ask, Place, Unchanged
+from .run.requests import Protocol, Read
+from .run.scope import waiting
+from .run.writes import named
+from .state import Past, changes_in, commit, waiting_room
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+When = int | datetime
+_EVER = (1 << 62) - 1
+_TRIES = 20
+"""How often a revert begins anew because the namespace has changed meanwhile."""
+_ASKED_MAX = 200
+
+
+class _Bounds(msgspec.Struct, frozen=True):
+    """The last revision and the last millisecond that count, and when a value must have had time left to be shown."""
+
+    revision: int
+    at: int
+    seen: int
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+def items_at(engine: Engine, space: str, when: When) -> dict[str, Any]:
+    """A namespace as it was: after so many changes, or at a time."""
+    named(space, "a namespace")
+    found = _changes_at(engine, space, when).items()
+    return {key: objects.unpack(engine.store, change.value) for key, change in found}
+
+
+def value_at(engine: Engine, space: str, key: str, when: When, default: Any) -> Any:
+    """One key as it was; the others are not read."""
+    names = named(space, "a namespace"), named(key, "a key")
+    if not engine.is_known():
+        return default
+    at, bounds = (engine.stream, *names), _bounds(engine, space, when)
+    for number, stream, seq in engine.store.read("entry_at", (*at, bounds.revision, bounds.at)):
+        change = Past(engine).value(stream, seq, at, number)
+        if _shown(engine, change, bounds.seen):
+            return objects.unpack(engine.store, change.value)
+    return default
+
+
+def _changes_at(engine: Engine, space: str, when: When) -> dict[str, r.StateChange]:
+    """What made each key what it was, for those that were there."""
+    if not engine.is_known():
+        return {}
+    bounds, reader = _bounds(engine, space, when), Past(engine)
+    rows = engine.store.read("entries_at", (engine.stream, space, bounds.revision, bounds.at))
+    found = {key: reader.value(stream, seq, (engine.stream, space, key), number) for key, number, stream, seq in rows}
+    return {key: change for key, change in found.items() if _shown(engine, change, bounds.seen)}
+
+
+def _bounds(engine: Engine, space: str, when: When) -> _Bounds:
+    now = engine.store.clock.wall_ms()
+    if isinstance(when, datetime):
+        at = _milliseconds(when)
+        bounds = _Bounds(_EVER, at, min(at, now))
+    else:
+        # A number of changes says nothing of a time: what has run out by now is gone, as `get` says.
+        bounds = _Bounds(_revision(when), _EVER, now)
+    _refuse_folded(engine, space, bounds)
+    return bounds
+
+
+def _shown(engine: Engine, change: r.StateChange, at: int) -> bool:
+    return bool(change.value) and (_lasts_until(change, at) or _prolonged(engine, change))
+
+
+def _lasts_until(change: r.StateChange, at: int) -> bool:
+    return not change.expires or change.expires > at
+
+
+def _prolonged(engine: Engine, change: r.StateChange) -> bool:
+    """Whether this very version is there now, because it was kept longer for those who have read it since."""
+    if not change.lasts:
+        return False
+    rows = engine.store.read("get_value", (change.owner, change.space, change.key))
+    now = engine.store.clock.wall_ms()
+    return any(version == change.version and value and expires > now for value, version, expires in rows)
+
+
+def _refuse_folded(engine: Engine, space: str, bounds: _Bounds) -> None:
+    """What came before the floor of a namespace is not whole any more: half of an answer would be a wrong one."""
+    for floor, floor_at in engine.store.read("floor_of", (engine.stream, space)):
+        if bounds.revision < floor or bounds.at < floor_at:
+            since = f"version {floor} of {moment_text(floor_at)}"
+            raise HistoryFolded(f"namespace {space!r} is known from {since} on")
+
+
+def _revision(when: object) -> int:
+    if type(when) is not int or when < 0:
+        raise TypeError(f"a version is a number from 0 and a time a datetime, not {when!r}")
+    return when
+
+
+def _milliseconds(when: datetime) -> int:
+    return int(when.timestamp() * 1000)
+
+
+# -- going back -------------------------------------------------------------------------------------------------------
+
+
+def revert(engine: Engine, to: When, space: str | None) -> Protocol[int]:
+    """Make a namespace, or all of them, what it was; history goes on. Returns how many keys were changed."""
+    for _ in range(_TRIES):
+        own = {ask.place for ask in changes_in(waiting(engine.store))}
+        asks, unchanged = yield Read(_reverting, (engine, to, space, own))
+        buffer = waiting_room(engine)
+        if buffer is not None:
+            # Decided now, by what is there now: who changes the namespace before it lands makes it a VersionConflict.
+            buffer.asks += [*unchanged, *asks]
+            return len(asks)
+        if not asks:
+            return 0
+        try:
+            return len((yield from commit(engine, asks, unchanged)))
+        except VersionConflict:
+            continue  # somebody has changed it between our look and the commit: look again
+    raise VersionConflict("the namespace changes faster than it can be reverted")
+
+
+def _reverting(engine: Engine, to: When, space: str | None, own: Set[Place]) -> tuple[list[Ask], list[Unchanged]]:
+    """What makes the stored state, and what waits to change it, what it was."""
+    engine.ensure_agent()
+    owner = engine.stream
+    # How long things are kept, and which calls were begun, is no part of what the agent knew then.
+    found: dict[str, int] = dict(engine.store.read("spaces_of", (owner,)))
+    revisions = {name: number for name, number in found.items() if not name.startswith(OURS)}
+    if space is None and not isinstance(to, datetime) and len(revisions) > 1:
+        names = ", ".join(map(repr, revisions))
+        raise ValueError(f"versions are counted for each namespace: name one with ns=, of {names}")
+    wanted = [space] if space is not None else list(revisions)
+    asks = [ask for name in wanted for ask in _back(engine, name, to, {key for _, its, key in own if its == name})]
+    return asks, [Unchanged((owner, name), revisions.get(name, 0)) for name in wanted]
+
+
+def _back(engine: Engine, space: str, to: When, waits: Set[str]) -> Iterator[Ask]:
+    """What makes one namespace what it was; what waits to change some keys is overwritten."""
+    clock, owner = engine.store.clock.wall_ms(), engine.stream
+    now = {key: (value, version) for key, value, version, _ in engine.store.read("entries_of", (owner, space, clock))}
+    # What was there at a time may have run out since: it is not brought back.
+    then = {
+        key: change
+        for key, change in _changes_at(engine, space, to).items()
+        if _lasts_until(change, clock) or now.get(key, (b"", 0))[1] == change.version
+    }
+    same = _unchanged(engine, now, then) - waits
+    for key in sorted((then.keys() | now.keys() | waits) - same):
+        at, was = (owner, space, key), then.get(key)
+        yield Ask(at) if was is None else Ask(at, was.value, expires=was.expires, lasts=was.lasts)
+
+
+def _unchanged(engine: Engine, now: dict[str, tuple[bytes, int]], then: dict[str, r.StateChange]) -> Set[str]:
+    """The keys that are what they were: the same version, or another with the same value and as long to live."""
+    same = {key for key, change in then.items() if key in now and now[key][1] == change.version}
+    alike = [change for key, change in then.items() if key not in same and now.get(key, (b"", 0))[0] == change.value]
+    for start in range(0, len(alike), _ASKED_MAX):
+        same |= _timed_alike(engine, alike[start : start + _ASKED_MAX])
+    return same
+
+
+def _timed_alike(engine: Engine, changes: Sequence[r.StateChange]) -> Set[str]:
+    """The keys that live as long now as they did then."""
+    store, which = engine.store, json.dumps([(it.space, it.key) for it in changes])
+    rows = store.read("entries_among", (engine.stream, which, store.clock.wall_ms()))
+    timed = {key: (lasts, 0 if lasts else expires) for _, key, _, _, _, expires, _, lasts in rows}
+    return {it.key for it in changes if timed.get(it.key) == (it.lasts, 0 if it.lasts else it.expires)}
