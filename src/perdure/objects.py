@@ -23,6 +23,10 @@ _RAW, _ZSTD = b"\x00", b"\x01"
 ID_BYTES = 32
 _ASKED_MAX = 512
 """Objects of one query, so that an answer has a size."""
+_SUSPECTS_MAX = 10_000
+_suspects: set[bytes] = set()
+"""Objects that could not be read in this process. Nobody leaves one out because it was there before: see `trusted`.
+An id has the secret of its store in it, so that those of several stores are not mixed up."""
 
 
 def pack(store: Store, value: Any, path: str) -> tuple[bytes, Sequence[Statement]]:
@@ -107,15 +111,52 @@ def unpack_within(store: Store, packed: bytes) -> Script[Any]:
 
 def content(store: Store, identity: bytes, rows: Rows) -> bytes:
     """The content in a row of `get_object`, compared with its id."""
+    try:
+        data = _compared(store, identity, rows)
+    except (JournalDamaged, CorruptValue):
+        if len(_suspects) < _SUSPECTS_MAX:
+            _suspects.add(identity)
+        raise
+    if _suspects:
+        _suspects.discard(identity)
+    return data
+
+
+def _compared(store: Store, identity: bytes, rows: Rows) -> bytes:
     if not rows:
-        raise JournalDamaged(f"object {identity.hex()[:12]} is missing")
+        raise JournalDamaged(f"object {identity.hex()[:12]} is missing", hint=_HINT)
     size, stored = rows[0]
     if type(size) is not int or type(stored) is not bytes:
-        raise JournalDamaged(f"object {identity.hex()[:12]} has been changed")
+        raise JournalDamaged(f"object {identity.hex()[:12]} has been changed", hint=_HINT)
     data = _decompress(stored, size)
     if identify(store, data) != identity:
-        raise JournalDamaged(f"object {identity.hex()[:12]} has been changed")
+        raise JournalDamaged(f"object {identity.hex()[:12]} has been changed", hint=_HINT)
     return data
+
+
+_HINT = "run `perdure verify` to see what else is damaged, and restore from a backup, or write the same value again"
+
+
+def is_sound(rows: Rows, data: bytes) -> bool:
+    """Whether a row of `get_object` can be read as this content; for who has that, and need not make an id of it."""
+    size, stored = rows[0]
+    try:
+        return type(size) is int and type(stored) is bytes and _decompress(stored, size) == data
+    except CorruptValue:
+        return False
+
+
+def trusted(known: Collection[bytes]) -> Collection[bytes]:
+    """Of the objects of a version that should be in the store, those that need not be written again.
+
+    None, when one of them was found damaged: whoever read it has stopped there, and not seen the others.
+    """
+    return known if not _suspects or _suspects.isdisjoint(known) else frozenset()
+
+
+def some_are_suspect() -> bool:
+    """Whether damage was met in this process, and has not been mended since."""
+    return bool(_suspects)
 
 
 def restored(size: int, stored: bytes) -> bytes:

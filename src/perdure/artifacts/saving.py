@@ -15,7 +15,7 @@ from ..limits import ARTIFACT_BYTES_MAX, ARTIFACT_NOTE_CHARACTERS_MAX, UPLOAD_BA
 from ..run.requests import Protocol, Read, Submit
 from ..run.writes import named
 from ..state import waiting_room, write
-from ..store.base import holds
+from ..store.base import Last, Script, Statement, Unit, holds
 from ..trees.streams import Cutter, Growing
 from .sources import BLOCK_BYTES, Source, parts_of
 
@@ -27,6 +27,21 @@ Progress = Callable[[int, int], None]
 
 _SMALL_BYTES = 1024 * 1024
 """What is not more goes into the commit of its version."""
+
+_COMPARED_AT_ONCE = 32
+"""Chunks of which the stored form is in memory."""
+
+
+class _Mend(Unit[None]):
+    """Replaces what is damaged in the store by what it should be; done twice, it is the same as done once."""
+
+    site = Site.UPLOAD
+
+    def __init__(self, chunks: Sequence[Chunk]) -> None:
+        self._chunks = chunks
+
+    def script(self) -> Script[None]:
+        yield Last([chunk.statement for chunk in self._chunks])
 
 
 class About:
@@ -128,27 +143,50 @@ class Saving:
         first = not self._upload
         if first:
             self._upload = int.from_bytes(self._engine.store.clock.salt()[:8], "big") >> 1 or 1
-        chunks: Sequence[Chunk] = yield Read(self._chunks)
+        chunks, damaged = yield Read(self._chunks)
+        if damaged:
+            yield Submit(_Mend(damaged))
         # As a holder this process is known to live: a body may go on for days after it has saved something.
         engine = self._engine
         self.written += yield Submit(Upload(engine.tenancy, engine.store.clock, self._upload, chunks, first=first))
 
-    def _chunks(self) -> list[Chunk]:
-        """The batch, compressed where it seems to be new. The commit looks again."""
-        batch, self._batch, self._batched = self._batch, {}, 0
-        store = self._engine.store
-        known = {identity for identity, _ in store.read("stored_sizes", (b"".join(batch),))} if batch else set()
-        return [
-            Chunk(identity, content, b"" if identity in known else objects.compress(content))
+    def _chunks(self) -> tuple[list[Chunk], list[Chunk]]:
+        """The batch, compressed where it seems to be new; and what is in the store, and cannot be read."""
+        batch = self._taken()
+        sound, damaged = self._found(batch)
+        chunks = [
+            Chunk(identity, content, b"" if identity in sound else objects.compress(content))
             for identity, content in batch.items()
         ]
+        return chunks, [chunk for chunk in chunks if chunk.identity in damaged]
+
+    def _found(self, batch: dict[bytes, bytes]) -> tuple[set[bytes], set[bytes]]:
+        """Which chunks are in the store already and are what they should be, and which are not.
+
+        They are read and compared: a version that shares a damaged chunk could not be read, and saving it again is
+        what mends it. It takes less than compressing them, as a new version would.
+        """
+        ids, sound, damaged = list(batch), set[bytes](), set[bytes]()
+        for start in range(0, len(ids), _COMPARED_AT_ONCE):
+            rows = objects.rows_of(self._engine.store, ids[start : start + _COMPARED_AT_ONCE])
+            for identity, row in rows.items():
+                (sound if objects.is_sound(row, batch[identity]) else damaged).add(identity)
+        return sound, damaged
+
+    def _taken(self) -> dict[bytes, bytes]:
+        batch, self._batch, self._batched = self._batch, {}, 0
+        return batch
+
+    def _statements(self) -> list[Statement]:
+        """The batch, for the commit of the version. It writes what is not there, or is not the same."""
+        return [Chunk(identity, content).statement for identity, content in self._taken().items()]
 
     def finish(self) -> Protocol[int]:
         """Make it a version, now or with the step around the caller; its number, or 0 while it waits."""
         packed, owner = yield Read(self._end)
         if self._batch and (self._upload or self._batched > _SMALL_BYTES):
             yield from self._flush()
-        made = () if self._upload else [chunk.statement for chunk in (yield Read(self._chunks))]
+        made = () if self._upload else (yield Read(self._statements))
         about = self._about
         put = Put(
             owner, about.name, packed, self.size, self._digest.digest(), self._kind,

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.msgpack import Ext
 
-from .. import codec
+from .. import codec, objects
 from ..codec import prints
 from ..store.base import Store
 from .cuts import WINDOW, cuts, minima
@@ -74,6 +74,8 @@ class Memo(msgspec.Struct, frozen=True):
 
 def pack_again(store: Store, value: Any, path: str, known: set[bytes], memo: Memo | None) -> tuple[Tree, Memo]:
     """As `pack`, for the next version of a value; and what to remember for the one after it."""
+    if objects.some_are_suspect():
+        memo = None  # it may stand for one of them: then all of it is written again
     if memo is not None and memo.keys and type(value) is list and prints.begins_with(value, memo.keys, memo.count):
         if len(value) == memo.count:
             return Tree(memo.packed, (), frozenset()), memo

@@ -7,7 +7,7 @@ stays readable, and nothing is shared with what was stored before.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import accumulate, pairwise
 from operator import add
 from typing import Any, Final, TypeAlias
@@ -60,7 +60,7 @@ class Tree(msgspec.Struct, frozen=True):
 
 
 def pack(
-    store: Store, value: Any, path: str, known: Container[bytes] = frozenset(), inline: int = INLINE_BYTES_MAX
+    store: Store, value: Any, path: str, known: Collection[bytes] = frozenset(), inline: int = INLINE_BYTES_MAX
 ) -> Tree:
     """Split a value into objects, those of `known` left out of what is to be written.
 
@@ -75,7 +75,7 @@ def pack(
     return tree_of(store, codec.encode(value, path), known, inline)
 
 
-def tree_of(store: Store, data: bytes, known: Container[bytes], inline: int = INLINE_BYTES_MAX) -> Tree:
+def tree_of(store: Store, data: bytes, known: Collection[bytes], inline: int = INLINE_BYTES_MAX) -> Tree:
     """The same of a value's bytes."""
     if len(data) <= inline:
         return Tree(INLINE + data, (), frozenset())
@@ -95,9 +95,9 @@ Plain tuples, here and below, because a conversation has thousands of them each 
 class Split:
     """The tree of one value."""
 
-    def __init__(self, store: Store, known: Container[bytes]) -> None:
+    def __init__(self, store: Store, known: Collection[bytes]) -> None:
         self._fresh = objects.hasher(store).copy
-        self._known = known
+        self._known = objects.trusted(known)
         self.objects: dict[bytes, Statement] = {}
         self.ids: list[bytes] = []
 

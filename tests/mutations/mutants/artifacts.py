@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutations.mutant import Edit, mutant
 
 KEPT = "conformance/test_artifacts.py::"
+MENDED = "conformance/test_mending.py::"
 ARRAYS = "unit/test_artifacts_arrays.py::"
 
 ARTIFACTS = (
@@ -88,6 +89,30 @@ ARTIFACTS = (
         "artifacts/reader.py",
         "and self._digest.digest() != self._saved.digest:",
         "and False:",
+    ),
+    mutant(
+        "a-damaged-chunk-is-shared",
+        "saving again over damage makes a version that cannot be read",
+        MENDED + "test_written_again_over_damage_it_can_be_read",
+        "artifacts/saving.py",
+        "if damaged:",
+        "if False:",
+    ),
+    mutant(
+        "a-damaged-object-stays",
+        "a value that is written again over damage cannot be read",
+        MENDED + "test_written_again_over_damage_it_can_be_read",
+        "store/sql/sqlite/queries.sql",
+        "WHERE objects.data <> excluded.data OR objects.size <> excluded.size;",
+        "WHERE objects.size <> excluded.size;",
+    ),
+    mutant(
+        "a-checkpoint-relies-on-damage",
+        "a process that was told of damage leaves it in the next version",
+        MENDED + "test_the_next_checkpoint_does_not_rely_on_what_was_found_damaged",
+        "trees/split.py",
+        "objects.trusted(known)",
+        "known",
     ),
     mutant(
         "arrays-may-overlap",

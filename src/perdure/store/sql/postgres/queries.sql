@@ -137,9 +137,12 @@ SELECT host, file FROM homes ORDER BY id DESC LIMIT 1;
 INSERT INTO homes (host, file, at) VALUES (:host, :file, :at);
 
 -- name: put_object(id, size, data)
--- A large value, kept once. Locks the row of an old one, so that it is not collected before this commit refers to it.
+-- A large value, kept once. Locks the row of an old one, so that it is not collected before this commit refers to it:
+-- also where the condition does not hold. What its id stands for is known: other bytes there are damaged (or compressed
+-- by another release, and as good), and are replaced, so that who writes it again can read it.
 INSERT INTO objects (id, size, data) VALUES (:id, :size, :data)
-ON CONFLICT (id) DO UPDATE SET size = objects.size;
+ON CONFLICT (id) DO UPDATE SET size = excluded.size, data = excluded.data
+WHERE objects.data <> excluded.data OR objects.size <> excluded.size;
 
 -- name: get_object(id)
 -- A large value.
