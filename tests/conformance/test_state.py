@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from perdure import AsyncAgent, records
-from perdure.errors import NotStorable, ValueTooLarge, VersionConflict, WriteInsideUpdate
+from perdure.errors import NotDurable, NotStorable, ValueTooLarge, VersionConflict, WriteInsideUpdate
 from perdure.journal import rebuild
 from perdure.journal.verify import verify
 
@@ -305,6 +305,49 @@ def test_a_transaction_that_relied_on_old_values_is_refused(store_url: str) -> N
         t.set("a", "y", t.get("a", "x") + 1)
         agent.state.set("a", "x", 5)
     assert agent.state.get("a", "y") is None
+
+
+def test_a_transaction_that_is_not_open_takes_and_tells_nothing(store_url: str) -> None:
+    agent = agent_at(store_url)
+    never = agent.state.transaction()
+    with agent.state.transaction() as over:
+        over.set("a", "k", 1)
+    with pytest.raises(ZeroDivisionError), agent.state.transaction() as failed:
+        raise ZeroDivisionError
+    for t in (never, over, failed):
+        for use in (
+            lambda t: t.set("a", "late", 1),
+            lambda t: t.get("a", "k"),
+            lambda t: t.delete("a", "k"),
+            lambda t: t.update("a", "k", lambda value: 2),
+            lambda t: t.incr("a", "k"),
+        ):
+            with pytest.raises(NotDurable, match=r"not open.*inside `with agent\.state"):
+                use(t)
+    assert agent.state.items("a") == [("k", 1)]
+    with over:
+        assert over.get("a", "k") == 1
+        over.set("a", "again", 2)
+        with pytest.raises(NotDurable, match="open already"), over:
+            pass
+    agent.state.set("a", "k", 5)
+    with over:
+        over.set("a", "sum", over.get("a", "k") + 1)
+    assert agent.state.items("a") == [("again", 2), ("k", 5), ("sum", 6)]
+    in_order(store_url)
+
+
+async def test_an_asynchronous_transaction_that_is_not_open_takes_and_tells_nothing(store_url: str) -> None:
+    agent = AsyncAgent("async", store=store_url)
+    async with agent.state.transaction() as over:
+        await over.set("a", "k", 1)
+    for t in (over, agent.state.transaction()):
+        with pytest.raises(NotDurable, match="not open"):
+            await t.set("a", "late", 1)
+        with pytest.raises(NotDurable, match="not open"):
+            await t.get("a", "k")
+    assert await agent.state.items("a") == [("k", 1)]
+    await agent.close()
 
 
 # -- many at once -----------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from .. import rewinding, state
 from ..durations import Duration, seconds_of
 from ..engine import Engine
+from ..errors import NotDurable
 from ..journal.landing import Ask, Place
 from ..limits import WAIT_POLL_SECONDS, WAIT_POLL_SECONDS_MAX
 from ..rewinding import When
@@ -158,14 +159,18 @@ class AsyncStateTransaction(AsyncFace):
         super().__init__(engine)
         self._asks: builtins.list[Ask] = []
         self._seen: dict[Place, Seen] = {}
+        self._open = False
 
     async def __aenter__(self) -> AsyncStateTransaction:
+        if self._open:
+            raise NotDurable("the transaction is open already", hint="agent.state.transaction() makes another one")
+        self._asks, self._seen, self._open = [], {}, True
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        asks, self._asks = self._asks, []
+        asks, self._asks, self._open = self._asks, [], False
         if error is None and any(ask.writes for ask in asks):
             await self._do(state.change(self._engine, asks))
 
@@ -196,4 +201,9 @@ class AsyncStateTransaction(AsyncFace):
         await self.update(ns, key, state.adding(by, ns, key), ttl)
 
     async def _place(self, ns: str, key: str) -> Place:
+        if not self._open:  # nobody would ever write it
+            raise NotDurable(
+                "the transaction is not open: what it is told would be lost",
+                hint="use it inside `with agent.state.transaction() as t:`, and agent.state outside of it",
+            )
         return await self._read(lambda: state.place(self._engine, ns, key))
