@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from perdure import AsyncAgent, Done, InDoubt, NotDone, NotDurable, RunFinished, RunWaiting
+from perdure import Agent, AsyncAgent, Done, InDoubt, NotDone, NotDurable, RunFinished, RunWaiting
 from perdure.errors import Abandoned, LeaseLost, StepTimeout
 from perdure.failpoints import Moment, Site
 
@@ -276,3 +276,16 @@ async def test_the_old_holder_commits_nothing(store_url: str) -> None:
             await asyncio.to_thread(lambda: threading.Thread(target=lambda: asyncio.run(take_over())).run())
             await run.state.set("mine", 1)
     assert (await agent.runs.get("r")).state == {"theirs": 1}
+
+
+def test_an_agent_is_closed_by_the_block_that_it_is_opened_in(store_url: str) -> None:
+    async def program() -> AsyncAgent:
+        async with AsyncAgent("tester", store=store_url) as agent:
+            await agent.state.set("a", "b", 1)
+            assert agent._engine._place is not None
+        return agent
+
+    assert asyncio.run(program())._engine._place is None
+    with Agent("tester", store=store_url) as agent:
+        assert agent.state.get("a", "b") == 1
+    assert agent._engine._place is None

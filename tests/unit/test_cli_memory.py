@@ -118,3 +118,26 @@ def test_all_that_can_be_said_of_a_memory(known: Path, capsys: pytest.CaptureFix
     for wrong in (("--ttl", "soon"), ("--valid-from", "soon")):
         assert main(["memory", "remember", "Dan moved to Oslo", *wrong, "--store", str(known)]) == 2
         assert "soon" in capsys.readouterr().err
+
+
+def test_a_question_has_the_filters_of_the_library(known: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    day = ("--valid-from", "2026-05-31", "--kind", "episodic")
+    for text, more in (
+        ("Fay sings in Rome", ("--tag", "a", "--trust", "untrusted", *day)),
+        ("Fay sings in Oslo", ("--tag", "a", "--tag", "b", "--trust", "0.9", "--kind", "episodic")),
+    ):
+        in_json(capsys, known, "remember", text, *more)
+
+    def found(*options: str) -> list[str]:
+        said = in_json(capsys, known, "recall", "where does Fay sing?", "-k", "2", *options)
+        return sorted(it["text"].split()[-1] for it in said if "Fay" in it["text"])
+
+    assert found() == ["Oslo", "Rome"]
+    assert found("--tag", "b") == found("--min-trust", "0.5") == found("--since", "2026-06-01") == ["Oslo"]
+    assert found("--until", "2026-05-31") == found("--as-of", "2026-05-31") == ["Rome"]
+    assert found("--kind", "semantic") == found("--known-at", "2026-01-01") == []
+    assert main(["memory", "recall", "Fay", "--around", "1", "--store", str(known)]) == 0
+    assert "beside it: " in capsys.readouterr().out
+    assert main(["memory", "recall", "Fay", "--min-trust", "much", "--store", str(known)]) == 2
+    assert "--min-trust" in capsys.readouterr().err
+    assert len(in_json(capsys, known, "forget", "--tag", "a", "--yes")["ids"]) == 2

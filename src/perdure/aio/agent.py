@@ -9,10 +9,10 @@ import os
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from decimal import Decimal
 from functools import partial
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 
 from .. import answers, codec, runs
-from ..checkpoints import Pace, read_keep
+from ..checkpoints import Every, Pace, read_keep
 from ..durations import Duration
 from ..engine import Engine, checked_name
 from ..keys import KeySource
@@ -368,7 +368,7 @@ class AsyncAgent(AsyncAtHome, AsyncMoves):
         self,
         state: Callable[[], Any],
         *,
-        every: Duration = 10,
+        every: Every = 10,
         name: str = "autosave",
         keep_last: int | None = None,
         keep_for: Duration | None = None,
@@ -379,14 +379,12 @@ class AsyncAgent(AsyncAtHome, AsyncMoves):
         ...     for page in crawler.pages():
         ...         await saver.tick()
 
-        A whole number counts ticks, everything else is a time. When the block ends well, the last state is saved too.
-        `keep_last` and `keep_for` are as in `checkpoint.create`.
+        A whole number counts ticks, a text or a timedelta is a time. When the block ends well, the last state is saved
+        too. `keep_last` and `keep_for` are as in `checkpoint.create`.
         """
         pace = Pace(every, self._engine.clock)
         read_keep(keep_last, keep_for)  # a mistake is told here, and not at the tenth tick
-        return AsyncAutosave(
-            self.checkpoint, state, pace, checked_name(name, "a name"), keep_last=keep_last, keep_for=keep_for
-        )
+        return AsyncAutosave(self.checkpoint, state, pace, name, keep_last=keep_last, keep_for=keep_for)
 
     async def gc(
         self,
@@ -449,8 +447,14 @@ class AsyncAgent(AsyncAtHome, AsyncMoves):
         return await drive_async(self._engine.store, reopened(self._engine, ref, lines, find))
 
     async def close(self) -> None:
-        """Give the store back. Needed only before the process goes on without this agent."""
+        """Give the store back. Needed only before the process goes on without this agent; `async with` does it too."""
         self._engine.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.close()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, store={self._engine.shown_url!r})"

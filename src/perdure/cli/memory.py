@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ..engine import Engine
 
 F = TypeVar("F", bound=Callable[..., Any])
+KINDS = ["semantic", "episodic", "procedural"]
 SHOWN = 20
 TEXT_CHARACTERS = 70
 
@@ -32,6 +33,22 @@ def whose(command: F) -> F:
     ):
         command = click.option(f"--{name}", help=told)(command)
     return command
+
+
+def narrowed(command: F) -> F:
+    """The options of a question, as the filters of `agent.memory.recall`."""
+    for name, kind, told in reversed(
+        [
+            ("kind", click.Choice(KINDS), "Only of this kind."),
+            ("since", None, "Only what was so or happened from then on."),
+            ("until", None, "Only what was so or happened until then, the day included."),
+            ("as-of", None, 'What held then, such as "2026-05-31".'),
+            ("known-at", None, "What was recorded by then."),
+        ]
+    ):
+        command = click.option(f"--{name}", type=kind, metavar=None if kind else "TIME", help=told)(command)
+    command = click.option("--min-trust", default="0", help="Only what is believed so far: 0 to 1, or a word.")(command)
+    return click.option("--tag", "tags", multiple=True, help="Only with this tag; more than once for more.")(command)
 
 
 @click.group()
@@ -52,7 +69,7 @@ def _agent(url: str | None, agent: str | None) -> Iterator[Engine | None]:
 
 @memory.command("list")
 @whose
-@click.option("--kind", type=click.Choice(["semantic", "episodic", "procedural"]), help="Only of this kind.")
+@click.option("--kind", type=click.Choice(KINDS), help="Only of this kind.")
 @click.option("--all", "everything", is_flag=True, help="Also what was superseded, withdrawn, or is out of date.")
 @click.option("--limit", type=click.IntRange(min=0), default=SHOWN, show_default=True, help="How many; 0: all.")
 @agent_option
@@ -80,31 +97,17 @@ def list_(
 @memory.command()
 @click.argument("question")
 @click.option("-k", type=click.IntRange(min=1), default=5, show_default=True, help="How many.")
+@click.option("--around", type=click.IntRange(0, 20), default=0, help="With so many said just before and after each.")
 @whose
-@click.option("--as-of", metavar="TIME", help='What held then, such as "2026-05-31".')
+@narrowed
 @agent_option
 @common
 def recall(
-    question: str,
-    k: int,
-    about: str | None,
-    user: str | None,
-    source: str | None,
-    as_of: str | None,
-    agent: str | None,
-    url: str | None,
-    as_json: bool,
+    question: str, k: int, around: int, agent: str | None, url: str | None, as_json: bool, **filters: Any
 ) -> int:
     """Find the memories that answer a question best, and say why each was found."""
     out = Output(as_json)
-    query = Query(
-        question,
-        k,
-        about=about or "",
-        user=user or "",
-        source=source or "",
-        as_of=_when(as_of, "--as-of", given.read_at),
-    )
+    query = msgspec.structs.replace(_query(filters), text=question, k=k, around=around)
     with _agent(url, agent) as engine:
         found = drive_sync(engine.store, recalling(engine, query)) if engine is not None else []
         _print(out, found, engine)
@@ -152,10 +155,10 @@ def history(about: str, user: str | None, agent: str | None, url: str | None, as
 @memory.command()
 @click.argument("text")
 @whose
+@click.option("--kind", type=click.Choice(KINDS), default="semantic", show_default=True)
 @click.option(
-    "--kind", type=click.Choice(["semantic", "episodic", "procedural"]), default="semantic", show_default=True
+    "--trust", default="1", show_default=True, help='How far it is believed: 0 to 1, "trusted", "unsure", "untrusted".'
 )
-@click.option("--trust", type=click.FloatRange(0, 1), default=1.0, show_default=True, help="How far it is believed.")
 @click.option("--importance", type=click.FloatRange(0, 1), default=0.5, show_default=True, help="1 is never let go.")
 @click.option("--tag", "tags", multiple=True, help="A tag; more than once for more.")
 @click.option("--valid-from", metavar="TIME", help='Since when it holds, such as "2026-05-31"; else from now on.')
@@ -169,7 +172,7 @@ def remember(
     user: str | None,
     source: str | None,
     kind: str,
-    trust: float,
+    trust: str,
     importance: float,
     tags: Sequence[str],
     valid_from: str | None,
@@ -187,7 +190,7 @@ def remember(
         user=user,
         source=source,
         kind=kind,
-        trust=trust,
+        trust=_number(trust),
         importance=importance,
         tags=tags,
         valid_from=valid_from,
@@ -207,6 +210,7 @@ def remember(
 @memory.command()
 @click.argument("ids", nargs=-1, metavar="[ID]...")
 @whose
+@click.option("--tag", "tags", multiple=True, help="All with this tag; more than once for more.")
 @click.option("--text", metavar="TEXT", help="What has this text, also if no memory has it any more.")
 @click.option("--everywhere", is_flag=True, help="Erase also messages, results and state that have the text.")
 @click.option("--yes", is_flag=True, help="Forget without asking.")
@@ -217,6 +221,7 @@ def forget(
     about: str | None,
     user: str | None,
     source: str | None,
+    tags: Sequence[str],
     text: str | None,
     everywhere: bool,
     yes: bool,
@@ -224,14 +229,14 @@ def forget(
     url: str | None,
     as_json: bool,
 ) -> int:
-    """Erase memories for good: by ID, or all about something, of a user or from a source.
+    """Erase memories for good: by ID, or all about something, of a user, from a source or with a tag.
 
     Shows what would go, and asks. Where there is nobody to ask, it only shows, unless you say --yes.
     """
     from ..workspace.redacting import Redaction
 
     out = Output(as_json)
-    which = _chosen(tuple(ids), about, user, source, text)
+    which = _chosen(tuple(ids), about=about, user=user, source=source, tags=tags, text=text)
     with _agent(url, agent) as maybe:
         engine = _must(maybe)
         going, seen = forgetting.meant(engine, which)
@@ -364,15 +369,39 @@ def _must(engine: Engine | None) -> Engine:
     return engine
 
 
-def _chosen(
-    ids: tuple[str, ...], about: str | None, user: str | None, source: str | None, text: str | None
-) -> given.Which:
+def _chosen(ids: tuple[str, ...], **options: Any) -> given.Which:
     try:
-        return given.chosen(ids or None, about=about, user=user, source=source, text=text)
+        return given.chosen(ids or None, **options)
     except (TypeError, ValueError) as error:
-        raise click.UsageError(
-            f"{error}".replace("about=, user=, source=, tags=, or text=", "--about, --user, --source or --text")
-        ) from error
+        names = "--about, --user, --source, --tag or --text"
+        raise click.UsageError(f"{error}".replace("about=, user=, source=, tags=, or text=", names)) from error
+
+
+def _query(filters: dict[str, Any]) -> Query:
+    """What options say, read as the arguments of `recall` are."""
+    try:
+        return Query(
+            about=filters["about"] or "",
+            user=filters["user"] or "",
+            source=filters["source"] or "",
+            kind=filters["kind"] or "",
+            tags=given.read_tags(filters["tags"]),
+            since=_when(filters["since"], "--since") or -EVER,
+            until=_when(filters["until"], "--until", given.read_until) or EVER,
+            as_of=_when(filters["as_of"], "--as-of", given.read_at),
+            known_at=_when(filters["known_at"], "--known-at", given.read_at),
+            min_trust=given.read_trust(_number(filters["min_trust"]), "--min-trust"),
+        )
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+
+
+def _number(trust: str) -> float | str:
+    """How far something is believed: a number, or a word for one."""
+    try:
+        return float(trust)
+    except ValueError:
+        return trust
 
 
 def _wish(text: str, **options: Any) -> given.Wish:
@@ -411,6 +440,8 @@ def _print(out: Output, found: Sequence[Memory], engine: Engine | None) -> None:
         out.line(clean("    " + ", ".join(part for part in said if part)))
         if isinstance(it, Recalled):
             out.line(clean(f"    score {it.score:.2f}, confidence {it.confidence:.2f}: {it.why}"))
+            for one in it.around:
+                out.line(clean(f"    beside it: {_shortened(one.text)}"))
     out.line(counted(len(found), "memory", "memories"))
 
 

@@ -112,7 +112,7 @@ def record(run: RunCore, planned: Plan, told: Any) -> Protocol[Compaction]:
 def _message(run: RunCore, planned: Plan, told: str | None) -> dict[str, str]:
     talk = run.talk
     assert talk is not None
-    text = f"[Summary of earlier messages; open {planned.ref}]\n{told}" if told is not None else ""
+    text = f"[Summary of earlier messages; open {planned.ref}]\n{told}" if told and told.strip() else ""
     return {"role": "user", "content": text or summary_of(talk, planned.old, planned.ref, SUMMARY_TOKENS)}
 
 

@@ -195,6 +195,15 @@ def read_ids(ids: object, what: str) -> tuple[str, ...]:
     return tuple(it.id if isinstance(it, Memory) else named(it, f"{what}=") for it in found)
 
 
+def read_id(one: object) -> str:
+    """One memory, by id or as it is."""
+    if isinstance(one, Memory):
+        return one.id
+    if not isinstance(one, str):
+        raise TypeError(f"id={one!r}: give a memory, or its id")
+    return named(one, "id=")
+
+
 def read_meta(meta: object) -> Mapping[str, Any] | None:
     """Whatever else belongs to it."""
     if meta is None or isinstance(meta, Mapping):

@@ -133,8 +133,7 @@ class Memories(Face):
 
     def get(self, id: str | Memory) -> Memory:
         """One memory, also one that was superseded; `MemoryNotFound` when there is none, or it was forgotten."""
-        [wanted] = given.read_ids(id, "id")
-        return self._do(seeing.get(self._engine, wanted))
+        return self._do(seeing.get(self._engine, given.read_id(id)))
 
     def list(
         self,
@@ -253,6 +252,8 @@ class Memories(Face):
         """
         names = given.read_name(user, "user"), given.read_name(about, "about")
         seconds = seconds_of(older_than, "older_than")
+        if summarise is not None and not callable(summarise):
+            raise TypeError(f"summarise={summarise!r}: give a function that makes a text of texts")
         made = list[Memory]()
         for group in self._read(lambda: consolidating.groups(self._engine, seconds, *names)):
             said = (summarise or consolidating.essence)(group.texts)
