@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 Which = str | tuple[str, int]
 """A name, which stands for its newest version, or a name and a version."""
+Every = int | timedelta | str
+"""So many ticks, or a time."""
 
 
 class CheckpointInfo(msgspec.Struct, frozen=True):
@@ -46,7 +48,9 @@ class CheckpointInfo(msgspec.Struct, frozen=True):
 class Pace:
     """How often something is saved: every so many ticks, or after a time."""
 
-    def __init__(self, every: Duration, clock: Clock) -> None:
+    def __init__(self, every: Every, clock: Clock) -> None:
+        if isinstance(every, float):  # 2 are ticks, and 2.0 are as many for who has divided something
+            raise TypeError(f'every={every!r}: give a whole number of ticks, or a time as text, "{every:g}s"')
         self._ticks_max = every if type(every) is int else 0
         self._milliseconds = int(seconds_of(every, "every") * 1000)
         self._clock = clock
@@ -90,7 +94,14 @@ class Wanted(msgspec.Struct, frozen=True):
             raise TypeError(f"labels={labels!r}: give a list of labels")
         labelled = tuple(named(label, "a label") for label in labels)
         keep = None if keep_last is None and keep_for is None else read_keep(keep_last, keep_for)
-        return cls(named(name, "a checkpoint's name"), data, labelled, meta, keep)
+        return cls(new_name(name), data, labelled, meta, keep)
+
+
+def new_name(name: str) -> str:
+    """The name of one that is to be made."""
+    if not named(name, "a checkpoint's name"):
+        raise ValueError("a checkpoint's name has at least one character")
+    return name
 
 
 Commit = Callable[[Sequence[Ask | Mark]], Protocol[Sequence[r.Landing]]]
@@ -262,7 +273,7 @@ def diff(engine: Engine, a: Which, b: Which) -> list[trees.Change]:
 
 
 def _found(engine: Engine, which: Which, version: int | None = None) -> r.CheckpointMade:
-    name, wanted = (which, version) if isinstance(which, str) else which
+    name, wanted = _name_and_version(which, version)
     rows: Sequence[tuple[Any, ...]] = []
     if engine.is_known() and wanted is None:
         rows = engine.store.read("newest_checkpoint", (engine.stream, named(name, "a checkpoint's name")))
@@ -275,9 +286,17 @@ def _found(engine: Engine, which: Which, version: int | None = None) -> r.Checkp
     return _entry(engine, stream, seq, name, number)
 
 
+def _name_and_version(which: Any, version: int | None) -> tuple[str, int | None]:
+    if isinstance(which, str):
+        return which, version
+    if not isinstance(which, tuple | list) or len(which) != 2:
+        raise TypeError(f"a checkpoint is meant by its name, or by (name, version); not by {which!r}")
+    return which[0], which[1]
+
+
 def _missing(engine: Engine, name: str, version: int | None) -> CheckpointNotFound:
     made = listed(engine, None)
-    if version and (numbers := [it.version for it in made if it.name == name]):
+    if version is not None and (numbers := [it.version for it in made if it.name == name]):
         text = f"checkpoint {name!r} has no version {version}"
         return CheckpointNotFound(text, hint=f"it has version {', '.join(map(str, numbers[-5:]))}")
     names = sorted({it.name for it in made})

@@ -74,6 +74,17 @@ def test_the_keys_of_a_dict_are_attributes(store_url: str) -> None:
     assert agent.checkpoint.restore("list") == [1, (2,)]
 
 
+def test_what_cannot_be_meant_is_told(store_url: str) -> None:
+    agent = agent_at(store_url)
+    agent.checkpoint.create("x", 1)
+    with pytest.raises(CheckpointNotFound, match=r"checkpoint 'x' has no version 0 \(it has version 1\)"):
+        agent.checkpoint.restore("x", version=0)
+    with pytest.raises(TypeError, match=r"by its name, or by \(name, version\); not by \('x', 1, 2\)"):
+        agent.checkpoint.diff(("x", 1, 2), "x")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="a checkpoint's name has at least one character"):
+        agent.checkpoint.create("", 1)
+
+
 def test_a_key_that_is_no_text_takes_nothing_from_the_others(store_url: str) -> None:
     agent = agent_at(store_url)
     agent.checkpoint.create("m", {"a": 1, 7: "x"})
@@ -269,6 +280,12 @@ def test_a_state_object_of_ones_own_is_saved_now_and_then(store_url: str) -> Non
     assert len(agent.checkpoint.list()) == 5, "a state that may be half changed is not saved"
     with pytest.raises(ValueError, match="every"):
         agent.autosave(dict, every=0)
+    with pytest.raises(TypeError, match='every=2.0: give a whole number of ticks, or a time as text, "2s"'):
+        agent.autosave(dict, every=2.0)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="a function is needed that returns the state"):
+        agent.autosave({"page": 1})  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="at least one character"):
+        agent.autosave(dict, name="")
 
 
 # -- what it costs ----------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from perdure import (
     Agent,
     Done,
     EffectInsideStep,
+    InDoubt,
     NotDone,
     NothingToAnswer,
     RunWaiting,
@@ -201,6 +202,21 @@ def test_a_step_that_is_settled_by_hand_leaves_no_run_that_waits(store_url: str,
     in_order(store_url)
 
 
+def test_what_is_in_doubt_is_told_with_the_run_that_is_to_be_answered(store_url: str) -> None:
+    agent = agent_at(store_url)
+
+    @agent.effect
+    def charge() -> str:
+        raise TimeoutError("net")
+
+    wf = agent.workflows.create("bill it", ["charge", "again"])
+    with pytest.raises(InDoubt, match=r"perdure answer 'bill it@1/1' --store \S+ --done RESULT`"):
+        wf.resume({"again": charge})
+    wf.complete(1)
+    with pytest.raises(InDoubt, match="perdure answer 'bill it@1/2' "):
+        wf.resume({"again": lambda: charge()})
+
+
 def test_a_step_that_is_failed_by_hand_still_asks_about_its_effect(store_url: str) -> None:
     in_child(lambda: doubted(store_url, dies=True))
     agent = agent_at(store_url)
@@ -303,7 +319,7 @@ def test_what_cannot_be_called_is_told_before_anything_runs(store_url: str, worl
     def first() -> None:
         world.do("first")
 
-    with pytest.raises(UnknownAction, match="did you mean 'publish'"):
+    with pytest.raises(UnknownAction, match=r"did you mean 'publish'\?; declare it with"):
         agent.workflows.create("w", ["first", "pubilsh"]).resume()
     with pytest.raises(WorkflowInvalid, match=r"missing a required argument: 'where'"):
         agent.workflows.create("w", ["first", "publish"]).resume()

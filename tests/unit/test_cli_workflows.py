@@ -69,6 +69,16 @@ def test_one_is_shown_with_who_is_at_it(store: str, capsys: pytest.CaptureFixtur
     )
 
 
+def test_a_title_can_neither_begin_a_line_nor_move_the_cursor(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    wf = Agent("other", store=store).workflows.create(
+        "esc\x1b[31m", [{"action": "x", "title": "one\n  ✓ 2 two \x1b[31m"}]
+    )
+    lines = [r"esc\x1b[31m, version 1: 0 of 1 steps done, 0%", r"  · 1 one\n  ✓ 2 two \x1b[31m"]
+    assert str(wf).splitlines() == lines
+    assert told(capsys, "workflows", "show", "esc\x1b[31m", "--store", store).splitlines() == lines
+    assert "\x1b" not in repr(wf) + wf.markdown() + wf.mermaid()
+
+
 def test_the_journal_of_a_run_tells_of_them(store: str, capsys: pytest.CaptureFixture[str]) -> None:
     agent = Agent("other", store=store)
     agent.workflows.get("report").resume({"write": lambda: "written"})

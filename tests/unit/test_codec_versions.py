@@ -68,6 +68,14 @@ def test_an_upcaster_that_raises_is_named() -> None:
     assert isinstance(caught.value.__cause__, KeyError)
 
 
+def test_an_upcaster_that_returns_nothing_is_told_so() -> None:
+    data = codec.encode(codec.stored("t-none-up", 1)(_class("NoneUp", "a"))(1))
+    codec.stored("t-none-up", 2)(_class("NoneUp", "a"))
+    codec.upcaster("t-none-up", 1)(lambda fields: fields.update(b=2))
+    with pytest.raises(UnknownType, match=r"upcaster of 't-none-up' from version 1 returned None \(let it return"):
+        codec.decode(data)
+
+
 def test_a_changed_class_without_a_new_version_is_told_by_field() -> None:
     data = codec.encode(codec.stored("t-changed")(_class("Changed", "a b"))(1, 2))
     codec.stored("t-changed")(_class("Changed", "a"))

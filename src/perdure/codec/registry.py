@@ -168,13 +168,17 @@ def bring_forward(entry: Entry, version: int, fields: Fields) -> Fields:
 
 def _upcast(function: Upcaster, name: str, version: int, fields: Fields) -> Fields:
     try:
-        raised = dict(function(fields))
+        made: Any = function(fields)
+        raised = None if made is None else dict(made)
     # The user's code: whatever it raises, the value cannot be read, and the reader must learn why.
     except Exception as error:
         raise UnknownType(
             f"the upcaster of {name!r} from version {version} raised {type(error).__name__}: {error}",
             hint="see the cause above",
         ) from error
+    if raised is None:
+        text = f"the upcaster of {name!r} from version {version} returned None"
+        raise UnknownType(text, hint="let it return the fields, also when it has changed them in place")
     if not all(type(key) is str for key in raised):
         raise UnknownType(f"the upcaster of {name!r} from version {version} returned keys that are no names")
     return raised

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from .. import checkpoints
-from ..checkpoints import CheckpointInfo, Pace, Retention, Wanted, Which
+from ..checkpoints import CheckpointInfo, Pace, Retention, Wanted, Which, new_name
 from ..durations import Duration
 from ..trees import Change
 from .face import Face
@@ -95,10 +95,12 @@ class Autosave:
         keep_last: int | None = None,
         keep_for: Duration | None = None,
     ) -> None:
+        if not callable(state):
+            raise TypeError(f"a function is needed that returns the state: autosave(lambda: state), not {state!r:.100}")
         self._checkpoint = checkpoint
         self._state = state
         self._pace = pace
-        self._name = name
+        self._name = new_name(name)
         self._keep_last = keep_last
         self._keep_for = keep_for
 

@@ -115,7 +115,7 @@ class _Comparison:
         if len(steps) > limits.VALUE_DEPTH_MAX:
             raise ValueTooLarge(f"the stored value is nested more than {limits.VALUE_DEPTH_MAX} deep")
         one, other = self._container(a), self._container(b)
-        compare = _Comparison._singles
+        compare: _Compare = _Comparison._singles
         if one.kind == other.kind:
             compare = _COMPARED.get(one.kind, compare)
         elif {one.kind, other.kind} == {_DICT, Tag.MAP}:  # a dict that has got, or lost, its only key that is no text
@@ -245,7 +245,8 @@ class _Comparison:
         raise too_many_levels()
 
 
-_COMPARED: Final[dict[int, Callable[[_Comparison, Steps, _Container, _Container], Iterator[Change]]]] = {
+_Compare: TypeAlias = Callable[[_Comparison, Steps, _Container, _Container], Iterator[Change]]
+_COMPARED: Final[dict[int, _Compare]] = {
     _LIST: _Comparison._lists,
     _DICT: _Comparison._dicts,
     Tag.TUPLE: _Comparison._lists,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import unicodedata
+
 from ..records import StepStatus
 from .plan import Plan, WorkflowStep
 
@@ -13,6 +15,8 @@ SIGNS = {
     StepStatus.BLOCKED: "■",
     StepStatus.SKIPPED: "-",
 }
+_UNPRINTABLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+"""As the command line has it (`cli/output.py`)."""
 _COLOURS = {
     StepStatus.PENDING: "#eeeeee",
     StepStatus.IN_PROGRESS: "#fff3b0",
@@ -25,7 +29,8 @@ _COLOURS = {
 
 def headline(plan: Plan) -> str:
     """The workflow in one line."""
-    return f"{plan.name}, version {plan.version}: {plan.done} of {len(plan.steps)} steps done, {plan.progress}%"
+    done = f"{plan.done} of {len(plan.steps)} steps done, {plan.progress}%"
+    return visible(f"{plan.name}, version {plan.version}: {done}")
 
 
 def label(step: WorkflowStep) -> str:
@@ -55,8 +60,24 @@ def text(plan: Plan) -> str:
     lines = [headline(plan)]
     for depth, step in tree(plan):
         told = remark(plan, step)
-        lines.append(f"{'  ' * (depth + 1)}{SIGNS[step.status]} {label(step)}" + (f"  ({told})" if told else ""))
+        line = f"{SIGNS[step.status]} {label(step)}" + (f"  ({told})" if told else "")
+        lines.append("  " * (depth + 1) + visible(line))
     return "\n".join(lines)
+
+
+def visible(text: str) -> str:
+    r"""Text that can neither move the cursor nor begin a line: control characters become what they are written as.
+
+    >>> visible("\x1b[2Jgone\n")
+    '\\x1b[2Jgone\\n'
+    """
+    return text if text.isprintable() else "".join(map(_visible, text))
+
+
+def _visible(character: str) -> str:
+    if unicodedata.category(character) not in _UNPRINTABLE:
+        return character
+    return character.encode("unicode_escape", "surrogatepass").decode("ascii")
 
 
 def tree(plan: Plan) -> list[tuple[int, WorkflowStep]]:
@@ -93,7 +114,7 @@ def markdown(plan: Plan) -> str:
 def _plain(said: str) -> str:
     """Text that Markdown leaves as it is, in one line."""
     escaped = "".join(f"\\{character}" if character in "\\`*_[]<>#|~!" else character for character in said)
-    return " ".join(escaped.split())
+    return visible(" ".join(escaped.split()))
 
 
 # -- Mermaid ----------------------------------------------------------------------------------------------------------
@@ -114,4 +135,4 @@ def mermaid(plan: Plan) -> str:
 def _quoted(said: str) -> str:
     """Text inside a quoted label, in which nothing is markup."""
     shown = {'"': "#quot;", "<": "#lt;", ">": "#gt;", "#": "#35;", "`": "#96;"}
-    return " ".join("".join(shown.get(character, character) for character in said).split())
+    return visible(" ".join("".join(shown.get(character, character) for character in said).split()))

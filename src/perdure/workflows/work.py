@@ -7,6 +7,7 @@ claimed the step, and holds the lease of its run; what is in doubt after a crash
 from __future__ import annotations
 
 import inspect
+import shlex
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from .. import records as r
 from ..codec.restored import Restored
 from ..errors import (
     EffectInsideStep,
+    InDoubt,
     LeaseLost,
     RunBusy,
     RunWaiting,
@@ -117,10 +119,14 @@ class Work:
         """Do a step in its run, `public` to who asks for it. That it is completed lands with the end of the run."""
         frame = run.whole = run.root.item(SCOPE)
         assert frame.buffer is not None
-        if isinstance(job.call, Durable):
-            result = yield from job.call.options(id="work").within(frame, job.args, job.kwargs)
-        else:
-            result = yield Invoke(job.call, job.args, job.with_run(public), frame)
+        try:
+            if isinstance(job.call, Durable):
+                result = yield from job.call.options(id="work").within(frame, job.args, job.kwargs)
+            else:
+                result = yield Invoke(job.call, job.args, job.with_run(public), frame)
+        except InDoubt as error:
+            _name_the_run(error, run)
+            raise
         packed, made = run.pack(result, f"step {job.step.step}") if result is not None else (b"", ())
         frame.buffer.asks.append(_then(job.begun, Status.COMPLETED, result=packed, objects=made))
         return result
@@ -226,9 +232,10 @@ class Work:
         call = self._handlers.get(step.action) or self._engine.declared(step.action)
         if call is None:
             known = sorted({*self._handlers, *self._engine.functions})
+            todo = "declare it with @agent.step or @agent.effect, or give handlers="
             raise UnknownAction(
                 f"{step} of workflow {self._which.name!r}: nothing is called {step.action!r} here",
-                hint=f"{meant(step.action, known)} declare it with @agent.step or @agent.effect, or give handlers=",
+                hint="; ".join(filter(None, [meant(step.action, known), todo])),
             )
         return call
 
@@ -258,6 +265,12 @@ def _refuse_inside(which: Which) -> None:
                 hint="create it before the loop",
             )
         frame = frame.parent
+
+
+def _name_the_run(error: InDoubt, run: RunCore) -> None:
+    """Who follows a plan has not opened the run, and does not know its id. It may be in doubt in another one."""
+    if error.hint == InDoubt.hint and run.ledger.in_doubt():
+        error.hint = InDoubt.hint.replace("RUN", f"{shlex.quote(run.id)}{run.store_option}")
 
 
 def _plain(call: Callable[..., Any]) -> Callable[..., Any]:
