@@ -121,6 +121,76 @@ def test_killed_after_somebody_has_saved(home: Path, agent: Agent, gap: Gap, nth
     assert [name for name in left_aside(home) if len(name.split(".")) > 6] == []
 
 
+@pytest.mark.parametrize("path", ["MEMORY.md", "HANDOFF.md", "tasks/paris.md"])
+@pytest.mark.parametrize("save", [in_place, by_rename])
+def test_a_save_that_is_saved_over_is_in_the_history(
+    home: Path, agent: Agent, path: str, save: Callable[..., None]
+) -> None:
+    """An editor reads the file at the moment when a save is not in it, and saves that text later."""
+    workspace, file = agent.workspace(home, git=False), home / path
+    workspace.append(path, "- begun")
+    read, gaps = list[str](), list[Gap]()
+
+    def visitor(here: Gap) -> None:
+        gaps.append(here)
+        if gaps == [Gap.FILE_READ]:
+            save(file, file.read_text() + "- saved\n")
+        if gaps.count(Gap.FILE_PLACED) == 1 and here == Gap.FILE_PLACED:
+            read.append(file.read_text())
+        if gaps.count(Gap.FILE_PLACED) == 2 and here == Gap.FILE_PLACED:
+            save(file, read[0] + "- saved over it\n")
+
+    failpoints.let_in(visitor)
+    workspace.append(path, "- appended")
+    failpoints.let_in(None)
+    workspace.sync()
+    assert "- saved" not in read[0].splitlines() and "- saved over it" in file.read_text().splitlines()
+    assert any("- saved" in it.text.splitlines() for it in workspace.history(path))
+    assert workspace.read(path) == file.read_text() and left_aside(home) == []
+
+
+@pytest.mark.parametrize("where", [*Gap, *Moment])
+@pytest.mark.parametrize("nth", [1, 2, 3])
+def test_killed_before_a_save_is_saved_over(home: Path, agent: Agent, where: str, nth: int) -> None:
+    """Between any two things that are done: in a gap, or around a commit."""
+    agent.workspace(home, git=False)
+    agent.close()
+    memory, reached = home / "MEMORY.md", list[str]()
+    begun = memory.read_text()
+
+    def visitor(here: str) -> None:
+        reached.append(here)
+        if reached.count(Gap.FILE_READ) == 1 and here == Gap.FILE_READ:
+            memory.write_text(begun + "- saved\n")
+        if reached.count(where) == nth and here == where:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def program() -> None:
+        workspace = Agent("tester", store=home.parent / "store.db").workspace(home, git=False)
+        failpoints.let_in(visitor)
+        failpoints.arm(lambda site, moment: visitor(moment) if site == Site.STATE else None)
+        workspace.append("MEMORY.md", "- appended")
+
+    assert os.WIFSIGNALED(in_child(program)) or nth == 3
+    if nth == 1 and where not in (Gap.FILE_PLACED, Gap.FILE_KNOWN):
+        return  # nothing has been written over yet: who saves over it now has seen it
+    by_rename(memory, begun + "- appended\n- saved over it\n")
+    workspace = Agent("tester", store=home.parent / "store.db").workspace(home, git=False)
+    texts = [it.text.splitlines() for it in workspace.history("MEMORY.md")]
+    assert any("- saved" in text for text in texts)
+    assert "- saved over it" in memory.read_text().splitlines()
+
+
+def test_a_save_that_was_an_older_version_counts(home: Path, agent: Agent) -> None:
+    """Who takes a line out again, so that the file is what it once was, has done that."""
+    workspace, memory = agent.workspace(home, git=False), home / "MEMORY.md"
+    older = memory.read_text()
+    workspace.append("MEMORY.md", "- wrong")
+    come_in(Gap.FILE_READ, lambda: by_rename(memory, older))
+    workspace.write("MEMORY.md", "- first\n" + older + "- wrong\n")
+    assert memory.read_text() == workspace.read("MEMORY.md") == "- first\n" + older
+
+
 def test_a_file_that_somebody_keeps_open_is_looked_at_later(
     home: Path, agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -33,9 +33,9 @@ from .layout import (
     is_path,
 )
 from .logs import Logged, logged_since, with_lines
-from .merging import merge
-from .placing import Strike
-from .root import Root
+from .merging import merge, merge_notes
+from .placing import Saved, Strike
+from .root import Displaced, Root
 
 if TYPE_CHECKING:
     from ..engine import Engine
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 Under = str | tuple[str, ...]
 """How the paths begin of the files that are meant."""
+Saves = Mapping[str, Sequence[Saved]]
+"""By file, what somebody has saved that has lost its place."""
 
 
 class Marker(msgspec.Struct, frozen=True):
@@ -60,6 +62,8 @@ class Change(msgspec.Struct, frozen=True):
 
     path: str
     file: str | None
+    seen: str | None
+    """What people have saved in it, also what something else has the place of now."""
     document: Document | None
     wanted: Document | None
 
@@ -74,6 +78,8 @@ class Round(msgspec.Struct, frozen=True):
     said: tuple[Said, ...]
     refused: tuple[PerdureError | OSError, ...] = ()
     """Files that cannot be read, and are left alone: links, pipes, what is too large."""
+    saved: tuple[Displaced, ...] = ()
+    """What is beside the files, and is in what is wanted."""
 
 
 def marker_of(root: Root) -> Marker:
@@ -124,8 +130,8 @@ class _Files:
         return found
 
 
-def planned(engine: Engine, root: Root, under: Under, strike: Strike) -> Round:
-    """Look at everything whose path begins like that."""
+def planned(engine: Engine, root: Root, under: Under, strike: Strike, saves: Saves) -> Round:
+    """Look at everything whose path begins like that, and at what was saved and has lost its place."""
     shelf, marker = shelf_of(engine), marker_of(root)
     if marker.agent not in ("", engine.name):
         marker = Marker()  # it was another agent's: what it was in step with is none of ours
@@ -133,14 +139,16 @@ def planned(engine: Engine, root: Root, under: Under, strike: Strike) -> Round:
     if f"{LOGS}/".startswith(under):
         logged = logged_since(engine, shelf.logged)
     wanted = {*files.there, *marker.base, *shelf.documents, *logged.lines, *IDENTITY, MEMORY, *GENERATED}
-    texts = files.read(path for path in sorted(wanted) if is_path(path) and path.startswith(under))
+    meant = {path for path in wanted if is_path(path) and path.startswith(under)} | {*saves}
+    texts = files.read(sorted(meant))
     if not {*logged.lines} <= {*texts}:
         logged = Logged({}, shelf.logged)  # one position says what is in all of them: they wait for each other
-    looks = {path: _Look(engine, path, text, shelf, marker) for path, text in texts.items()}
+    looks = {path: _Look(engine, path, text, shelf, marker, saves.get(path, ())) for path, text in texts.items()}
     said, made = _made(engine, looks)
     changes = [look.change(logged.lines.get(path, ""), made.get(path)) for path, look in looks.items()]
     struck = tuple(_struck(it, strike) for it in changes)
-    return Round(shelf, marker, struck, logged, tuple(_said(said, strike)), tuple(files.refused))
+    saved = tuple(one.it for path, text in texts.items() if text is not None for one in saves.get(path, ()))
+    return Round(shelf, marker, struck, logged, tuple(_said(said, strike)), tuple(files.refused), saved)
 
 
 def _struck(it: Change, strike: Strike) -> Change:
@@ -175,9 +183,11 @@ def _made(engine: Engine, looks: Mapping[str, _Look]) -> tuple[list[Said], dict[
 class _Look:
     """One file: what it is, what the journal has, and what both were when they were last in step."""
 
-    def __init__(self, engine: Engine, path: str, file: str | None, shelf: Shelf, marker: Marker) -> None:
+    def __init__(
+        self, engine: Engine, path: str, file: str | None, shelf: Shelf, marker: Marker, saves: Sequence[Saved]
+    ) -> None:
         self._engine, self._path, self._file, self._shelf, self._marker = engine, path, file, shelf, marker
-        self._known = shelf.documents.get(path)
+        self._known, self._saves = shelf.documents.get(path), saves
 
     @cached_property
     def _base(self) -> str | None:
@@ -192,10 +202,21 @@ class _Look:
 
     @cached_property
     def seen(self) -> str | None:
-        """What is in the file; if nobody can say what is new in it, without what was forgotten."""
-        if self._file is None or self._base is not None:
-            return self._file
-        return without_forgotten(self._engine.store.secret, self._shelf.forgotten, self._file)
+        """What people have saved in the file; if nobody can say what is new in it, without what was forgotten."""
+        if self._file is None:
+            return None
+        text = self._unforgotten(self._file, self._base)
+        for it in self._saves:
+            saved = self._unforgotten(it.text, it.base)
+            # What is made has no conflicts: it is made again.
+            of_brief = self._path == HANDOFF and it.base is not None
+            text = merge_notes(it.base or "", text, saved) if of_brief else merge(it.base, text, saved).text
+        return text
+
+    def _unforgotten(self, text: str, base: str | None) -> str:
+        if base is not None:
+            return text
+        return without_forgotten(self._engine.store.secret, self._shelf.forgotten, text)
 
     @property
     def rendered(self) -> str:
@@ -208,7 +229,7 @@ class _Look:
         found = list[Said]()
         if self._path in GENERATED and known != self.rendered:
             found += edits(parsed(self.rendered), parsed(known), removes=bool(self.rendered))
-        if self.seen is None or (self._known is not None and self._file == known):
+        if self.seen is None or (self._known is not None and self._file == known and not self._saves):
             return found
         before = known if self._base is None else self._base
         return [*found, *edits(parsed(before), parsed(self.seen), removes=self._base is not None)]
@@ -225,7 +246,7 @@ class _Look:
         return self._end(Document(merge(self._base, ours.text, self.seen).text))
 
     def _end(self, wanted: Document | None) -> Change:
-        return Change(self._path, self._file, self._known, wanted)
+        return Change(self._path, self._file, self.seen, self._known, wanted)
 
     def _ours(self, lines: str, made: Made | None) -> Document | None:
         """What the journal has, with what was logged and what is made anew."""

@@ -123,11 +123,12 @@ def _chosen(it: _Region, based: bool) -> Lines | None:
         return it.theirs
     if _ended(it.ours) == _ended(it.theirs):
         return _ended(it.ours)  # only the end of the last line is missing in one of them
+    for big, small in ((it.ours, it.theirs), (it.theirs, it.ours)):
+        # With marks it is both sides of a contradiction already: a second time it is none.
+        if (not it.base or OURS in big) and _has(big, small):
+            return big
     if it.base:
         return None
-    for big, small in ((it.ours, it.theirs), (it.theirs, it.ours)):
-        if _has(big, small):
-            return big
     return [*_ended(it.ours), *it.theirs] if based else None
 
 

@@ -21,7 +21,7 @@ from .documents import SPACE, Document, Shelf, ask, decoded, shelf_of
 from .home import Home, in_step
 from .layout import MEMORY, archive_of, day_of
 from .logs import logged_on, today
-from .placing import Outcome, put
+from .placing import put_alone
 from .root import Root
 from .syncing import TRIES, locked
 
@@ -181,6 +181,6 @@ def _archive(root: Root, archive: str, text: str) -> None:
         before = None if data is None else decoded(data)
         if before is not None and text in before:
             return
-        if put(root, archive, before, (before or "") + text) != Outcome.MISSED:
+        if put_alone(root, archive, before, (before or "") + text):
             return
     raise VersionConflict(f"{archive} changes faster than it can be read")

@@ -17,7 +17,7 @@ from .documents import FORGOTTEN_LINES, SPACE, Document, Shelf, ask, decoded, sh
 from .forgotten import FORGOTTEN, Striking, remembered
 from .home import Home, committed
 from .looking import Round, archived_in
-from .placing import Outcome, put
+from .placing import put_alone
 from .syncing import TRIES, Synced, locked, rounds
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ def _struck(home: Home, strike: Striking) -> tuple[str, ...]:
     for _ in range(TRIES):
         found = _archived(home, strike)
         changed.update(dict.fromkeys(found))
-        missed = [path for path, it in found.items() if put(home.root, path, it, strike(it), strike) == Outcome.MISSED]
+        missed = [path for path, it in found.items() if not put_alone(home.root, path, it, strike(it), strike)]
         if not missed:
             break
     return tuple(changed)

@@ -200,8 +200,13 @@ class Root:
             for name in names if folder >= 0 else ():
                 with suppress(FileNotFoundError):
                     found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-                    if stat.S_ISREG(found.st_mode) and found.st_mtime < before:
+                    if stat.S_ISREG(found.st_mode) and found.st_mtime < before and not self._is_open(name, folder):
                         os.unlink(name, dir_fd=folder)
+
+    def _is_open(self, name: str, folder: int) -> bool:
+        """Whether somebody may still write to what has lost its place: then nobody has read all of it yet."""
+        found = self._beside(name, folder, name, wait=False)
+        return found is not None and found.busy
 
     def lock(self) -> int | None:
         """A descriptor: until it is closed, nobody else gets one. None when somebody else has it."""

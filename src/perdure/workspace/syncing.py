@@ -24,9 +24,9 @@ from ..objects import pack
 from ..run.requests import Pause, Protocol, Read
 from .documents import LOGGED, SPACE, ask, digest, shelf_of, stored
 from .layout import ARCHIVED, FOLDERS, LOGS, MARKER, OLD_PROGRESS, PROGRESS
-from .looking import Change, Marker, Round, Under, archived_in, files_in, marker_of, planned
+from .looking import Change, Marker, Round, Saves, Under, archived_in, files_in, marker_of, planned
 from .merging import is_marked
-from .placing import Outcome, Strike, as_it_is, put, rescue, take_away
+from .placing import Outcome, Strike, as_it_is, let_go, put, rescue, take_away
 from .root import Root
 
 if TYPE_CHECKING:
@@ -97,14 +97,16 @@ def rounds(
     if isinstance(under, str) and under.startswith(f"{LOGS}/"):
         under = f"{LOGS}/"  # one position in the events says what is in all of them
     yield Read(engine.ensure_agent)
-    yield Read(_rescue, (engine, root))
+    bases = dict[str, str]()  # texts that stood in files, by the tags of what has lost its place
     for _ in range(TRIES):
-        plan: Round = yield Read(planned, (engine, root, under, strike))
+        saves: Saves = yield Read(_rescue, (engine, root, bases, strike))
+        plan: Round = yield Read(planned, (engine, root, under, strike, saves))
         try:
             yield from _commit(engine, plan, also)
         except VersionConflict:
             continue  # somebody has changed a document between our look and the commit: look again
-        done: Mapping[str, Outcome] = yield Read(_write, (engine, root, plan, strike))
+        yield Read(let_go, (root, plan.saved))  # now the journal has it, whatever somebody saves over the file
+        done: Mapping[str, Outcome] = yield Read(_write, (engine, root, plan, bases, strike))
         if {*done.values()} <= {Outcome.WRITTEN, Outcome.PROTECTED}:
             for error in plan.refused:
                 raise error  # all else is in step
@@ -112,11 +114,12 @@ def rounds(
     raise VersionConflict("the files of the workspace change faster than they can be read")
 
 
-def _rescue(engine: Engine, root: Root) -> None:
+def _rescue(engine: Engine, root: Root, bases: Mapping[str, str], strike: Strike) -> Saves:
     """Most of the time there is nothing, and then nothing else is looked at."""
-    if any(root.asides(folder) for folder in ("", *FOLDERS, ARCHIVED)):
-        paths = {*files_in(root), *marker_of(root).base, *shelf_of(engine).documents, *archived_in(root)}
-        rescue(engine, root, paths)
+    if not any(root.asides(folder) for folder in ("", *FOLDERS, ARCHIVED)):
+        return {}
+    paths = {*files_in(root), *marker_of(root).base, *shelf_of(engine).documents, *archived_in(root)}
+    return rescue(engine, root, paths, bases, strike)
 
 
 # -- doing ------------------------------------------------------------------------------------------------------------
@@ -160,10 +163,10 @@ def _said(engine: Engine, plan: Round) -> Iterator[Wanted]:
         yield Settled(r.Happened(engine.stream, KIND, packed, 0, 0), made)
 
 
-def _write(engine: Engine, root: Root, plan: Round, strike: Strike) -> Mapping[str, Outcome]:
+def _write(engine: Engine, root: Root, plan: Round, bases: dict[str, str], strike: Strike) -> Mapping[str, Outcome]:
     """Write what is not as it should be; says what became of each file."""
     base = dict(plan.marker.base)
-    done = {it.path: _written(root, it, strike) for it in plan.changes}
+    done = {it.path: _written(root, it, bases, strike) for it in plan.changes}
     for it in plan.changes:
         if done[it.path] == Outcome.PROTECTED:
             base[it.path] = digest(it.file or "")  # all that it has is in the journal
@@ -180,14 +183,14 @@ def _write(engine: Engine, root: Root, plan: Round, strike: Strike) -> Mapping[s
     return done
 
 
-def _written(root: Root, it: Change, strike: Strike) -> Outcome:
+def _written(root: Root, it: Change, bases: dict[str, str], strike: Strike) -> Outcome:
     if it.file == (it.wanted.text if it.wanted is not None else None):
         return Outcome.WRITTEN
     if it.file is not None and strike is as_it_is and root.is_protected(it.path):
         return Outcome.PROTECTED
     if it.wanted is None:
         return take_away(root, it.path, it.file or "")
-    return put(root, it.path, it.file, it.wanted.text, strike)
+    return put(root, it.path, it.file, it.wanted.text, bases, strike)
 
 
 def _told(plan: Round, protected: Sequence[str]) -> Synced:
@@ -204,8 +207,8 @@ def _told(plan: Round, protected: Sequence[str]) -> Synced:
 
 
 def _is_edit(it: Change, marker: Marker) -> bool:
-    """Whether the file is not what we have written."""
-    assert it.file is not None
-    if it.document is not None and it.document.text == it.file:
+    """Whether what was saved in the file is not what we have written."""
+    assert it.seen is not None
+    if it.document is not None and it.document.text == it.seen:
         return False
-    return marker.base.get(it.path) != digest(it.file)
+    return marker.base.get(it.path) != digest(it.seen)

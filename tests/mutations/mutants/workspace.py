@@ -103,12 +103,20 @@ OF_WORKSPACES = (
         "        root.let_go(found)\n",
     ),
     mutant(
+        "a-save-goes-before-the-journal-has-it",
+        "what a person has saved is nowhere any more, when an editor that has not seen it saves the file",
+        RACES + "test_killed_before_a_save_is_saved_over",
+        "workspace/syncing.py",
+        "        try:\n            yield from _commit(engine, plan, also)\n",
+        "        yield Read(let_go, (root, plan.saved))\n        try:\n            yield from _commit(engine, plan, also)\n",
+    ),
+    mutant(
         "nobody-looks-for-what-was-displaced",
         "what people have saved in files that somebody was killed over is never brought back",
         RACES + "test_killed_after_somebody_has_saved",
         "workspace/syncing.py",
-        "    yield Read(_rescue, (engine, root))\n",
-        "",
+        "        saves: Saves = yield Read(_rescue, (engine, root, bases, strike))\n",
+        "        saves: Saves = {}\n",
     ),
     mutant(
         "a-file-is-removed-whatever-was-saved-in-it",
@@ -139,8 +147,8 @@ OF_WORKSPACES = (
         "an edited folder of another host stores what was forgotten once more",
         RACES + "test_a_folder_that_is_behind_does_not_bring_it_back",
         "workspace/looking.py",
-        "        return without_forgotten(self._engine.store.secret, self._shelf.forgotten, self._file)\n",
-        "        return self._file\n",
+        "        return without_forgotten(self._engine.store.secret, self._shelf.forgotten, text)\n",
+        "        return text\n",
     ),
     mutant(
         "a-document-is-removed-because-it-has-the-text",
