@@ -275,7 +275,7 @@ def test_a_memory_of_a_log_is_trusted_no_more_than_its_writer(
         "the user owns a boat": (1.0, log),
         "[trip] asked the captain": (0.5, "phone"),
         "an edited line": (0.3, log),
-        "the caf? is closed": (0.3, log),
+        "the caf\ufffd is closed": (0.3, log),
     }
     agent.log("a fact", trust=1.0)
     agent.log("a rumour", trust=0.2)

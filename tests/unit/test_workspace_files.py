@@ -317,3 +317,36 @@ def test_a_file_that_somebody_is_saving_is_read_when_it_is_saved(home: Path, age
     assert workspace.sync().read == ("SOUL.md",)
     thread.join()
     assert [it.text for it in workspace.history("SOUL.md")][1:] == ["I am calm.\nI am quick.\n"]
+
+
+def test_a_file_that_is_no_utf_8_stays_so_and_can_be_shown(home: Path, agent: Agent) -> None:
+    """Its bytes are the person's; what a model is shown can be sent to it."""
+    workspace = agent.workspace(home, git=False)
+    (home / "AGENTS.md").write_bytes(b"caf\xe9 rules\n")
+    (home / "memory").mkdir(exist_ok=True)
+    (home / "memory/2026-01-05.md").write_bytes(b"- 10:00 the caf\xe9 in Oslo is closed\n")
+    notes = workspace.sync().notes
+    assert [note.split(" ")[0] for note in notes] == ["AGENTS.md", "memory/2026-01-05.md"] and "UTF-8" in notes[0]
+    workspace.append("AGENTS.md", "- new")
+    assert (home / "AGENTS.md").read_bytes() == b"caf\xe9 rules\n- new\n"
+    shown = (workspace.bootstrap(), agent.bootstrap())
+    for boot in shown:
+        assert "caf\ufffd rules" in boot.text
+        assert all(it.text.encode() and it.path for it in boot.sections) and str(boot).encode()
+    assert (home / "memory/archive/2026-01-05.md").read_bytes() == b"- 10:00 the caf\xe9 in Oslo is closed\n"
+    [kept, *_] = agent.memory.recall("Oslo", k=1)
+    assert kept.text == "the caf\ufffd in Oslo is closed" and "caf\ufffd in Oslo" in (home / "MEMORY.md").read_text()
+    with agent.run("trip") as run:
+        assert "caf\ufffd rules" in run.context().text and run.context().text.encode()
+
+
+def test_what_is_no_utf_8_in_progress_can_be_handed_over(home: Path, agent: Agent) -> None:
+    workspace = agent.workspace(home, git=False)
+    with pytest.raises(KeyError), agent.run("trip", input={"goal": "Oslo"}):
+        raise KeyError
+    progress = home / "PROGRESS.md"
+    progress.write_bytes(progress.read_bytes().replace(b"Oslo", b"caf\xe9"))
+    workspace.sync()
+    assert b"caf\xe9" in progress.read_bytes()
+    assert "caf\ufffd" in str(agent.handoff()) and str(agent.handoff()).encode()
+    assert "caf\ufffd" in (home / "HANDOFF.md").read_text()

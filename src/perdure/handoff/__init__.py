@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,6 +25,8 @@ MESSAGES_SHOWN = 10
 DECISIONS_SHOWN = 20
 VALUE_CHARACTERS_MAX = 300
 """Of one value: a brief is read whole. `perdure show RUN --json` has all of it."""
+_LONE = re.compile("[\ud800-\udfff]")
+"""What stands for a byte that was no UTF-8, or is half of a pair: nobody can send it anywhere."""
 
 
 class Finished(msgspec.Struct, frozen=True):
@@ -329,9 +332,14 @@ def value(it: object) -> str:
     return code(_short(repr(it)))
 
 
+def readable(text: str) -> str:
+    """A text that can be sent to a model: with a mark in place of each byte of a file that was no UTF-8."""
+    return _LONE.sub("\ufffd", text)
+
+
 def code(text: str) -> str:
     """A piece of code in Markdown, whatever it is: nothing in it is taken for markup, and it stays one line."""
-    line = " ".join(text.splitlines())
+    line = " ".join(readable(text).splitlines())
     ticks = "`"
     while ticks in line:
         ticks += "`"

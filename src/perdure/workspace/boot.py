@@ -8,6 +8,7 @@ from enum import StrEnum
 
 import msgspec
 
+from ..handoff import readable
 from ..handoff.progress_text import NOTHING
 from ..tokens import Tokens, counter
 from .documents import Shelf
@@ -112,7 +113,7 @@ def bootstrap(sections: Sequence[Section], budget: int = BUDGET, tokens: Tokens 
 def sections_of(shelf: Shelf, today: date, tokens: Tokens | None = None) -> tuple[Section, ...]:
     """The files that matter, whole, in the order in which they are read."""
     count, _ = counter(tokens)
-    documents = {path: it.text for path, it in shelf.documents.items() if it.text.strip()}
+    documents = {path: readable(it.text) for path, it in shelf.documents.items() if it.text.strip()}
     wanted = [(SOUL, Part.IDENTITY), (USER, Part.USER), (AGENTS, Part.IDENTITY), (MEMORY, Part.MEMORY)]
     wanted += [(f"{CONTEXTS}/{shelf.context}.md", Part.CONTEXT)] if shelf.context else []
     wanted += [(log_of(day), Part.DAYS) for day in (today - timedelta(days=1), today)]

@@ -13,6 +13,7 @@ import msgspec
 from .. import state
 from ..errors import VersionConflict
 from ..failpoints import Site
+from ..handoff import readable
 from ..journal.landing import Unchanged, Wanted
 from ..journal.memories import Keep
 from ..limits import LOG_DAYS, LOG_ITEMS_KEPT, MEMORY_CHARACTERS_MAX
@@ -49,7 +50,9 @@ def compact(
     done = list[str]()
     for path, day in _old_logs(shelf.documents, today(engine), days).items():
         text = shelf.documents[path].text
-        kept = yield Read(consolidate or gist, (day, text))  # who knows how long: nobody is kept out meanwhile
+        kept = yield Read(
+            consolidate or gist, (day, readable(text))
+        )  # who knows how long: nobody is kept out meanwhile
         if (yield from _put_away(engine, home, path, _Day(day, text, str(kept or "").strip()))):
             done.append(path)
     if done:
@@ -130,7 +133,7 @@ def _memories(engine: Engine, path: str, it: _Day) -> list[Keep]:
     from ..memory.given import wish_of
     from ..memory.keeping import asked
 
-    trust = Trust(engine, it.day, it.text)
+    trust = Trust(engine, it.day, readable(it.text))
     found = [(trust.of(said), said) for said in map(_said, _items(it.kept)) if said]
     wishes = [
         wish_of(_storable(known.text or said), source=known.source or path, trust=known.trust, valid_from=it.day)
@@ -141,7 +144,7 @@ def _memories(engine: Engine, path: str, it: _Day) -> list[Keep]:
 
 def _storable(text: str) -> str:
     """A file may have what no memory can have."""
-    return text.encode("utf-8", "replace").decode()[:MEMORY_CHARACTERS_MAX]
+    return readable(text)[:MEMORY_CHARACTERS_MAX]
 
 
 def _said(item: str) -> str:
@@ -164,7 +167,8 @@ class Trust:
         self._logged: dict[str, Known] = {}
         for line in logged_on(engine, day):
             one = Known(LOGGED_TRUST if line.trust is None else line.trust, line.source, f"{line.of_run}{line.text}")
-            self._logged[str(line)] = min(one, self._logged.get(str(line), one), key=lambda it: it.trust)
+            shown = readable(str(line))
+            self._logged[shown] = min(one, self._logged.get(shown, one), key=lambda it: it.trust)
         self._there = {_said(item) for item in _items(text)}
 
     def of(self, said: str) -> Known:

@@ -17,6 +17,7 @@ from .. import records as r
 from .. import state
 from ..errors import StoreBusy, VersionConflict
 from ..failpoints import Site
+from ..handoff import readable
 from ..handoff.progress import KIND
 from ..journal.landing import Settled, Unchanged, Wanted
 from ..limits import ASIDE_SECONDS, LOCK_SECONDS_MAX
@@ -202,8 +203,14 @@ def _told(plan: Round, protected: Sequence[str]) -> Synced:
         written=tuple(it.path for it in changes if it.wanted is not None and it.wanted.text != it.file),
         removed=tuple(it.path for it in gone),
         conflicts=tuple(it.path for it in plan.changes if it.wanted is not None and is_marked(it.wanted.text)),
-        notes=tuple(f"{path} is read-only, and stays as it is" for path in protected),
+        notes=(*(f"{path} is read-only, and stays as it is" for path in protected), *_unreadable(plan)),
     )
+
+
+def _unreadable(plan: Round) -> Iterator[str]:
+    for it in plan.changes:
+        if it.wanted is not None and readable(it.wanted.text) != it.wanted.text:
+            yield f"{it.path} is not UTF-8: its bytes stay, and models are shown U+FFFD instead"
 
 
 def _is_edit(it: Change, marker: Marker) -> bool:
