@@ -21,6 +21,7 @@ MEASURES: dict[str, Callable[..., dict[str, Any]]] = {
     "resume": resume.resume,
     "values": values.values,
     "state": state.state,
+    "many_sets": state.many_sets,
     "checkpoints": checkpoints.checkpoints,
     "flat": flat.flat,
     "events": events.events,

@@ -135,12 +135,24 @@ def conversation(lab: Lab) -> Iterator[Row]:
 
 def state(lab: Lab) -> Iterator[Row]:
     """`agent.state` in the open."""
-    it = lab.measure("state", pairs=lab.pairs, size=20, keys=2000 if lab.quick else 20_000, reads=40_000)
+    keys = 2000 if lab.quick else 20_000
+    it = lab.measure("state", pairs=lab.pairs, size=20, keys=keys, reads=40_000)
     spread = it["ratio_spread"]
     note = f"middle half of {len(spread)} pairs: {spread[len(spread) // 4]:.2f} to {spread[-len(spread) // 4]:.2f}"
     yield Row("state", "set in the open, in bare commits", it["ratio"], "", at_most(1.3, 1.6), False, note)
     yield Row("state", "sets per second in one transaction", it["sets_per_second"], "", at_least(20_000), False)
+    yield _many_sets(lab, keys)
     yield Row("state", "get", it["get_us"], "µs", at_most(30), False, "one of 20,000 keys")
+
+
+def _many_sets(lab: Lab, keys: int) -> Row:
+    what = "PostgreSQL: sets per second in one transaction"
+    try:
+        url = lab.server.url(lab.server.new_database())
+    except NoServer as error:
+        return Row("state", what, None, note=str(error))
+    found = lab.measure("many_sets", url=url, keys=keys, rounds=3)["sets_per_second"]
+    return Row("state", what, found, "", at_least(20_000), False)
 
 
 def checkpoints(lab: Lab) -> Iterator[Row]:

@@ -30,6 +30,14 @@ def test_both_dialects_define_the_same_statements() -> None:
     expect_none(sql_rules.unlike({d: sql_rules.statements_of(SQL / d) for d in DIALECTS}))
 
 
+def test_statements_for_many_rows_are_those_for_one() -> None:
+    many = sql_rules.statements_of(SQL / "postgres_many")
+    expect_none(sql_rules.badly_named(many))
+    one = {it.name: it.parameters for it in sql_rules.statements_of(SQL / "postgres")}
+    assert many
+    assert {it.name: it.parameters for it in many} == {it.name: one.get(it.name) for it in many}
+
+
 FILTER = re.compile(r"\(:kind = '' OR .*? :since > :moment\)\)\)\)\)")
 """Which memories pass: SQL is never built, so that every statement that asks for it has a copy."""
 

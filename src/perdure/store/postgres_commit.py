@@ -19,6 +19,7 @@ from .base import Last, Overtaken, Proof, Rows, Script, Statement, Unit
 from .postgres_absence import Absence
 from .postgres_errors import BROKEN_CONDITIONS, UNIQUE, Cut, ServerError, translated
 from .postgres_link import Batch, Link, Raw
+from .postgres_many import MANY_MIN, Gathered
 from .postgres_pool import Pool
 
 T = TypeVar("T")
@@ -254,6 +255,12 @@ class Commit(Generic[T]):
         return self._batch(link, link.begin_with(), statements)
 
     def _batch(self, link: Link, before: Batch, statements: Sequence[Statement], after: Batch = ()) -> list[Rows]:
+        if len(statements) < MANY_MIN:
+            return self._exchange(link, before, statements, after)
+        many = Gathered(statements)
+        return many.spread(self._exchange(link, before, many.sent, after))
+
+    def _exchange(self, link: Link, before: Batch, statements: Sequence[Statement], after: Batch) -> list[Rows]:
         try:
             answers = link.talk([*before, *statements, *after], self._until())
         except ServerError as error:

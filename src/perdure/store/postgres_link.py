@@ -20,11 +20,11 @@ from psycopg import abc as psycopg_abc
 from psycopg.adapt import AdaptersMap, Loader, Transformer
 
 from .. import interrupts
-from . import sql
+from . import postgres_many, sql
 from .base import Floats, Rows, Statement
 from .postgres_errors import Cut, folded, server_error
 
-TEXT = {name: sql.numbered(named, "$").encode() for name, named in sql.load("postgres").items()}
+TEXT = {name: sql.numbered(named, "$").encode() for name, named in sql.load("postgres").items()} | postgres_many.TEXT
 _NAMES = {name: name.encode() for name in TEXT}
 
 _BYTES, _SYNC, _ABORTED = 1, pq.ExecStatus.PIPELINE_SYNC, pq.ExecStatus.PIPELINE_ABORTED

@@ -2,6 +2,7 @@
 
 A statement begins with `-- name: put_meta(key, value)` and a line that says why it exists. Arguments are bound
 by position in the order of the header; the text names them. What one dialect has nothing to do for has no text there.
+`postgres_many` has some of them once more, for many rows at once.
 """
 
 from __future__ import annotations
