@@ -283,6 +283,55 @@ def test_a_changed_reducer_begins_anew(store_url: str) -> None:
     in_order(store_url)
 
 
+class Weighted:
+    """A reducer with a state of its own."""
+
+    def __init__(self, by: int) -> None:
+        self.by = by
+
+    def __call__(self, total: int, event: Event) -> int:
+        return total + self.by
+
+    def fold(self, total: int, event: Event) -> int:
+        return total + self.by
+
+
+def closed_over(thing: Weighted) -> Any:
+    return lambda total, event: total + thing.by
+
+
+RATE = 1
+
+
+def rated(total: int, event: Event) -> int:
+    return total + RATE
+
+
+def test_a_reducer_is_what_it_uses_too(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = agent_at(store_url)
+    agent.events.append_many([("N", number) for number in range(5)])
+    ways = [Weighted, lambda by: Weighted(by).fold, lambda by: closed_over(Weighted(by))]
+    for number, way in enumerate(ways):
+        found = [agent.events.replay(way(by), 0, snapshot=f"way {number}", every=2) for by in (1, 5, 1)]
+        assert found == [5, 25, 5], number
+    assert agent.events.replay(rated, 0, snapshot="rated", every=2) == 5
+    monkeypatch.setitem(globals(), "RATE", 5)
+    assert agent.events.replay(rated, 0, snapshot="rated", every=2) == 25
+
+
+def test_of_a_reducer_that_cannot_be_told_nothing_is_kept(store_url: str) -> None:
+    agent, lock, calls = agent_at(store_url), threading.Lock(), list[int]()
+    agent.events.append_many([("N", number) for number in range(5)])
+
+    def careful(total: int, event: Event) -> int:
+        with lock:
+            calls.append(event.payload)
+            return total + 1
+
+    assert [agent.events.replay(careful, 0, snapshot="careful", every=2) for _ in range(2)] == [5, 5]
+    assert calls == [*range(5), *range(5)]
+
+
 # -- following --------------------------------------------------------------------------------------------------------
 
 

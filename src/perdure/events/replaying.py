@@ -1,23 +1,20 @@
 """Folding events into a value, and keeping what that came to, so that the next fold begins there.
 
-What is kept is bound to a name that the user gives, the code of the reducer and the initial value: a reducer that was
-changed begins anew. What it calls is not part of its code; who changes that gives another name.
+What is kept is bound to a name that the user gives, the reducer and the initial value: a reducer that was changed
+begins anew, and of one that cannot be told from another (`reducers.py`) nothing is kept.
 """
 
 from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable
 from hashlib import blake2b
-from types import CodeType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from .. import codec, objects
-from ..errors import NotStorable
 from ..failpoints import Site
 from ..journal.landing import Ask
 from ..limits import REPLAYS_KEPT
@@ -28,6 +25,7 @@ from ..store.base import Last, Script, Statement, Store, Unit
 from . import horizon
 from .positions import BEGINNING, Position, read_token, settled_end
 from .reading import Asked, Book, Event, Pages, book_of
+from .reducers import parts_of
 
 if TYPE_CHECKING:
     from ..engine import Engine
@@ -100,14 +98,15 @@ class _Keeper:
         self._settled = settled_end(store)
         self._passed = 0
         self._last = BEGINNING
-        self._known = fold.snapshot is None
-        """Whether something is kept: by that `gc` knows of a replay, and leaves the events that it has not passed."""
         self.key = _key(fold) if fold.snapshot is not None else b""
+        """Under which results are kept; empty, when none are."""
+        self._known = not self.key
+        """Whether something is kept: by that `gc` knows of a replay, and leaves the events that it has not passed."""
         self.floor = book.floor(fold.wanted)
 
     def found(self, to: Position) -> tuple[Position, bytes] | None:
         """A kept result with all that was folded, and its place."""
-        if self._fold.snapshot is None:
+        if not self.key:
             return None
         owner = self._book.owner
         for *place, packed in self._store.read("last_replay", (owner, self.key, *to)):
@@ -129,7 +128,7 @@ class _Keeper:
         """One more event is in the state."""
         self._passed += 1
         self._last = read_token(event.position)
-        if self._fold.snapshot is None or self._passed < self._fold.every or self._last > self._settled:
+        if not self.key or self._passed < self._fold.every or self._last > self._settled:
             return None
         self._passed = 0
         return self._keep(self._last, state)
@@ -186,10 +185,14 @@ class _Forget(Unit[None]):
 
 
 def _key(fold: Fold) -> bytes:
+    """Stands for all that a result depends on beside the events; empty, when that cannot be told."""
+    code = parts_of(fold.reducer)
+    if code is None:
+        return b""
     digest = blake2b(digest_size=24)
     wanted = fold.wanted
     asked = (fold.snapshot, sorted(wanted.kinds), wanted.run, wanted.typed)
-    for part in (codec.encode(asked), codec.encode(fold.initial, "initial"), *_code_of(fold.reducer)):
+    for part in (codec.encode(asked), codec.encode(fold.initial, "initial"), *code):
         digest.update(len(part).to_bytes(8, "big") + part)
     return _named(fold.snapshot or "") + digest.digest()
 
@@ -197,38 +200,3 @@ def _key(fold: Fold) -> bytes:
 def _named(snapshot: str) -> bytes:
     """How the keys of a name begin."""
     return blake2b(snapshot.encode(), digest_size=8).digest()
-
-
-def _code_of(call: Any) -> Iterator[bytes]:
-    """The code of a function with what it is bound to."""
-    if isinstance(call, partial):
-        yield _value((call.args, call.keywords))
-        yield from _code_of(call.func)
-    elif isinstance(call, MethodType):
-        yield from _code_of(call.__func__)
-    elif isinstance(call, FunctionType):
-        yield _value((call.__defaults__, call.__kwdefaults__))
-        for cell in call.__closure__ or ():
-            yield from _code_of(cell.cell_contents)
-        yield from _compiled(call.__code__)
-    elif callable(call):
-        yield getattr(call, "__qualname__", type(call).__qualname__).encode()
-    else:
-        yield _value(call)
-
-
-def _compiled(code: CodeType) -> Iterator[bytes]:
-    yield code.co_code
-    yield repr((code.co_names, code.co_varnames)).encode()
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _compiled(constant)
-        else:
-            yield repr(constant).encode()
-
-
-def _value(value: Any) -> bytes:
-    try:
-        return codec.encode(value)
-    except NotStorable:
-        return type(value).__qualname__.encode()

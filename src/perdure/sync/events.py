@@ -152,8 +152,9 @@ class Events(Face):
         >>> agent.events.replay(lambda total, event: total + event.payload.total, 0, kind=OrderPlaced)
 
         With a name as `snapshot`, the state is kept after `every` so many events, and the next replay begins there.
-        What is kept belongs to the name, the code of the reducer and the initial value; change the name when something
-        that the reducer calls has changed.
+        What is kept belongs to the name, the initial value, and the reducer with what it uses; change the name when
+        something has changed that it calls in another module. When it uses what cannot be told from another (a lock,
+        an agent), nothing is kept.
         """
         wanted = asked(self._engine.kinds, kind, run, None, until)
         return self._do(replay(self._engine, Fold(reducer, initial, wanted, snapshot, every)))

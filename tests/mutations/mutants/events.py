@@ -69,7 +69,7 @@ OF_EVENTS = (
         "a reducer that was changed goes on from what the old one has made",
         EVENTS + "test_a_changed_reducer_begins_anew",
         "events/replaying.py",
-        'codec.encode(fold.initial, "initial"), *_code_of(fold.reducer)):',
+        'codec.encode(fold.initial, "initial"), *code):',
         'codec.encode(fold.initial, "initial")):',
     ),
     mutant(

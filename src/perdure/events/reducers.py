@@ -1,0 +1,184 @@
+"""What a reducer is, as far as that can be told: its code, and the values that the code uses.
+
+A kept result is used again only by who folds in the same way. When that cannot be told (the reducer uses a lock, a
+connection, an agent), nothing is kept and nothing is used: slow is better than wrong.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import dis
+from collections.abc import Callable, Iterator
+from functools import partial
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from typing import Any, TypeAlias
+
+from .. import codec
+from ..errors import NotStorable, ValueTooLarge
+
+_DEPTH_MAX = 30
+_THINGS_MAX = 5_000
+"""Of what a reducer uses, one in the other and together: a config, and not half of the program."""
+
+_MADE_BY_CLASS = 1 << 9
+"""The flag of classes that were not compiled into Python or an extension, as far as Python says so."""
+
+Near: TypeAlias = dict[str, Any] | None
+"""The module whose functions are followed into what they use; None follows all."""
+_NOWHERE: Near = {}
+
+
+class Untold(Exception):
+    """It uses something that can be another thing each time, and looks the same."""
+
+
+def parts_of(reducer: Any) -> list[bytes] | None:
+    """Bytes that are the same while the reducer is; None when nobody can tell."""
+    telling = _Telling()
+    try:
+        telling.tell(reducer, None)
+    except Untold:
+        return None
+    return telling.parts
+
+
+class _Telling:
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+        self._seen: dict[int, Any] = {}
+        """What was told, by its id: it is held, so that no other thing gets that."""
+        self._depth = 0
+
+    def tell(self, it: Any, near: Near) -> None:
+        """Add a function with what it uses, or a value."""
+        self._depth += 1
+        if self._depth > _DEPTH_MAX or len(self._seen) > _THINGS_MAX:
+            raise Untold
+        tells = next((tell for kind, tell in _TELLS if isinstance(it, kind)), _Telling._value)
+        tells(self, it, near)
+        self._depth -= 1
+
+    def _is_new(self, it: Any) -> bool:
+        new = id(it) not in self._seen
+        self._seen[id(it)] = it
+        return new
+
+    def _partial(self, it: partial[Any], near: Near) -> None:
+        self._value((it.args, it.keywords), near)
+        self.tell(it.func, near)
+
+    def _method(self, it: MethodType, near: Near) -> None:
+        self.tell(it.__func__, near)
+        self.tell(it.__self__, near)
+
+    def _function(self, it: FunctionType, near: Near) -> None:
+        if not self._is_new(it):
+            self.parts.append(it.__qualname__.encode())
+            return
+        self._value((it.__defaults__, it.__kwdefaults__), near)
+        for cell in it.__closure__ or ():
+            try:
+                held = cell.cell_contents
+            except ValueError:
+                raise Untold from None  # it has no value yet, and will have one
+            self.tell(held, near)
+        self.parts += _compiled(it.__code__)
+        if near is None or it.__globals__ is near:
+            self._globals(it)
+
+    def _globals(self, it: FunctionType) -> None:
+        """What its code takes from its module. Functions of others count by their code alone: it has to end."""
+        for name in dict.fromkeys(_taken(it.__code__)):
+            if name in it.__globals__:
+                self.parts.append(name.encode())
+                self.tell(it.__globals__[name], it.__globals__)
+
+    def _builtin(self, it: BuiltinFunctionType, near: Near) -> None:
+        self.parts.append(it.__qualname__.encode())
+        if it.__self__ is not None and not isinstance(it.__self__, ModuleType):
+            self.tell(it.__self__, near)
+
+    def _module(self, it: ModuleType, near: Near) -> None:
+        self.parts.append(it.__name__.encode())
+
+    def _class(self, it: type, near: Near) -> None:
+        """By its name, and by the code and the plain values in it."""
+        self.parts.append(it.__qualname__.encode())
+        if not self._is_new(it):
+            return
+        for base in it.__mro__:
+            if base.__flags__ & _MADE_BY_CLASS:
+                for name, member in vars(base).items():
+                    self._member(name, member, near)
+
+    def _member(self, name: str, member: Any, near: Near) -> None:
+        call = getattr(member, "__func__", None) or getattr(member, "fget", None) or member
+        if isinstance(call, FunctionType):
+            self.tell(call, near if near is not None else call.__globals__)
+        elif not name.startswith("__"):
+            try:
+                self.parts += (name.encode(), codec.encode(member))
+            except (NotStorable, ValueTooLarge):
+                self.parts.append(name.encode())
+
+    def _value(self, it: Any, near: Near) -> None:
+        try:
+            self.parts.append(codec.encode(it))
+            return
+        except (NotStorable, ValueTooLarge):
+            pass  # then by what it is made of
+        if not self._is_new(it):
+            self.parts.append(type(it).__qualname__.encode())
+        elif type(it) in (list, tuple):
+            for one in it:
+                self.tell(one, near)
+        elif type(it) is dict:
+            for pair in it.items():
+                self.tell(pair, near)
+        else:
+            made_by, *parts = _taken_apart(it)
+            self.tell(made_by, _NOWHERE)
+            for part in parts:
+                self.tell(part, near)
+
+
+_TELLS: tuple[tuple[type, Callable[[_Telling, Any, Near], None]], ...] = (
+    (partial, _Telling._partial),
+    (MethodType, _Telling._method),
+    (FunctionType, _Telling._function),
+    (BuiltinFunctionType, _Telling._builtin),
+    (ModuleType, _Telling._module),
+    (type, _Telling._class),
+)
+
+
+def _taken_apart(it: Any) -> list[Any]:
+    """What an object is made of, as Python copies it: its class, its state, its items. Nothing of it is stored."""
+    try:
+        copied = copyreg.dispatch_table.get(type(it))
+        parts = copied(it) if copied is not None else it.__reduce_ex__(2)
+    except (TypeError, ValueError, AttributeError, RuntimeError) as error:
+        raise Untold from error  # a lock, a file, a connection
+    if isinstance(parts, str):
+        return [parts]
+    return [list(part) if isinstance(part, Iterator) else part for part in parts]
+
+
+def _compiled(code: CodeType) -> Iterator[bytes]:
+    yield code.co_code
+    yield repr((code.co_names, code.co_varnames)).encode()
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _compiled(constant)
+        elif isinstance(constant, frozenset):  # in another order in each process
+            yield f"frozenset({{{', '.join(sorted(map(repr, constant)))}}})".encode()
+        else:
+            yield repr(constant).encode()
+
+
+def _taken(code: CodeType) -> Iterator[str]:
+    """The names that code looks up in its module."""
+    yield from (it.argval for it in dis.get_instructions(code) if it.opname in ("LOAD_GLOBAL", "LOAD_NAME"))
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _taken(constant)
