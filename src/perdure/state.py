@@ -98,13 +98,13 @@ def _expiry(engine: Engine, ttl: Duration | None) -> int:
 # -- writing ----------------------------------------------------------------------------------------------------------
 
 
-def change(engine: Engine, asks: Sequence[Ask]) -> Protocol[list[r.StateChange]]:
+def change(engine: Engine, asks: Sequence[Ask], unchanged: Sequence[Unchanged] = ()) -> Protocol[list[r.StateChange]]:
     """Make changes, all or none: now, or with the step, effect or item around the caller; then none is returned yet."""
     buffer = waiting_room(engine)
     if buffer is not None:
-        buffer.asks += asks
+        buffer.asks += [*unchanged, *asks]
         return []
-    return (yield from commit(engine, asks))
+    return (yield from commit(engine, asks, unchanged))
 
 
 def commit(engine: Engine, asks: Sequence[Ask], unchanged: Sequence[Unchanged] = ()) -> Protocol[list[r.StateChange]]:
@@ -286,15 +286,21 @@ def version(engine: Engine, space: str, key: str) -> Protocol[int]:
     return (yield from _live(engine, space, key)).version
 
 
-def items(engine: Engine, space: str, after: str | None, limit: int | None) -> Protocol[list[tuple[str, Any]]]:
-    """All keys of a namespace with their values, in the order of the keys; or so many of them after a key."""
+def items(
+    engine: Engine, space: str, after: str | None, limit: int | None, own: Sequence[Ask] = ()
+) -> Protocol[list[tuple[str, Any]]]:
+    """All keys of a namespace with their values, in the order of the keys; or so many of them after a key.
+
+    With what waits around the caller to change them, and then what he will have done himself.
+    """
     named(space, "a namespace")
     if limit is not None and (type(limit) is not int or limit < 1):
         raise ValueError(f"limit={limit!r}: how many keys at most, from 1")
     if not (yield Read(engine.is_known)):
         return []
     first = None if after is None else named(after, "a key")
-    asks = [ask for ask in changes_in(waiting(engine.store)) if ask.place[:2] == (engine.stream, space)]
+    wanted = changes_in([*waiting(engine.store), *own])
+    asks = [ask for ask in wanted if ask.place[:2] == (engine.stream, space)]
     found: list[tuple[str, Any]] = yield Read(_items, (engine, space, asks, first, limit))
     return found
 
@@ -336,6 +342,12 @@ def revision(engine: Engine, space: str) -> int:
     """How often a namespace has changed."""
     rows = engine.store.read("get_space", (engine.stream, named(space, "a namespace"))) if engine.is_known() else []
     return int(rows[0][0]) if rows else 0
+
+
+def as_it_is(engine: Engine, space: str) -> Unchanged:
+    """What refuses a change that relies on all of a namespace, when that has changed meanwhile."""
+    engine.ensure_agent()
+    return Unchanged((engine.stream, named(space, "a namespace")), revision(engine, space))
 
 
 # -- the past ---------------------------------------------------------------------------------------------------------

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, overload
 
 from ..records import Op
 from ..run.requests import drive_async
 from ..run.requests import drive_sync as block
-from ..run.writes import MessageReader, StateReader, append, write
+from ..run.writes import MessageReader, StateReader, append, update, write
 from ..run.writes import pin as pin_message
+from ..state import adding
 
 
 class AsyncState(StateReader):
@@ -28,11 +29,32 @@ class AsyncState(StateReader):
             raise KeyError(key)
         await drive_async(self._run.store, write(self._run, Op.DELETE, key, None, f"state[{key!r}]"))
 
+    @overload
+    async def update(self, key: str, fn: Callable[[Any], Any]) -> Any: ...
+
+    @overload
+    async def update(self, key: Mapping[str, Any]) -> None: ...
+
+    async def update(self, key: str | Mapping[str, Any], fn: Callable[[Any], Any] | None = None) -> Any:
+        """Set a key to what `fn` makes of its value (None when it is not there), and return that.
+
+        With a mapping alone, set all of its keys, one after the other. When the run is resumed, the value that was
+        written the first time stays, as with every write. `fn` cannot write.
+
+        >>> await run.state.update("seen", lambda seen: [*(seen or []), url])
+        >>> await run.state.update({"city": "NYC", "nights": 3})
+        """
+        if isinstance(key, Mapping) and fn is None:
+            for name, value in key.items():
+                await self.set(name, value)
+            return None
+        if isinstance(key, Mapping) or fn is None:
+            raise TypeError("update takes a key and a function, or a mapping alone")
+        return await drive_async(self._run.store, update(self._run, key, fn))
+
     async def incr(self, key: str, by: float = 1) -> Any:
         """Add to a number, from 0, and return it."""
-        value = self.get(key, 0) + by
-        await self.set(key, value)
-        return value
+        return await self.update(key, adding(by, "run.state", key))
 
     def __setitem__(self, key: str, value: Any) -> None:
         # An assignment cannot be awaited: in the open it blocks for one commit.

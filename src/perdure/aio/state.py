@@ -11,7 +11,7 @@ from .. import rewinding, state
 from ..durations import Duration, seconds_of
 from ..engine import Engine
 from ..errors import NotDurable
-from ..journal.landing import Ask, Place
+from ..journal.landing import Ask, Place, Unchanged
 from ..limits import WAIT_POLL_SECONDS, WAIT_POLL_SECONDS_MAX
 from ..rewinding import When
 from ..run.requests import pausing
@@ -159,12 +159,13 @@ class AsyncStateTransaction(AsyncFace):
         super().__init__(engine)
         self._asks: builtins.list[Ask] = []
         self._seen: dict[Place, Seen] = {}
+        self._whole: dict[str, Unchanged] = {}
         self._open = False
 
     async def __aenter__(self) -> AsyncStateTransaction:
         if self._open:
             raise NotDurable("the transaction is open already", hint="agent.state.transaction() makes another one")
-        self._asks, self._seen, self._open = [], {}, True
+        self._asks, self._seen, self._whole, self._open = [], {}, {}, True
         return self
 
     async def __aexit__(
@@ -172,25 +173,38 @@ class AsyncStateTransaction(AsyncFace):
     ) -> None:
         asks, self._asks, self._open = self._asks, [], False
         if error is None and any(ask.writes for ask in asks):
-            await self._do(state.change(self._engine, asks))
+            await self._do(state.change(self._engine, asks, list(self._whole.values())))
 
-    async def set(self, ns: str, key: str, value: Any, ttl: Duration | None = None) -> None:
-        """Set a key when the transaction ends."""
-        self._asks.append(state.ask_set(self._engine, await self._place(ns, key), value, ttl, None))
+    async def set(
+        self, ns: str, key: str, value: Any, ttl: Duration | None = None, if_version: int | None = None
+    ) -> None:
+        """Set a key when the transaction ends; `if_version` is asked then, and refuses all of it."""
+        self._asks.append(state.ask_set(self._engine, await self._place(ns, key), value, ttl, if_version))
 
     async def get(self, ns: str, key: str, default: Any = None) -> Any:
         """The value of a key, with what this transaction has done to it."""
-        place = await self._place(ns, key)
-        if place not in self._seen:
-            self._seen[place] = seen = await self._do(state.peek(self._engine, place))
-            self._asks.insert(0, Ask(place, if_version=seen.version, writes=False))
-        wanted = [ask for ask in self._asks if ask.place == place and ask.writes]
-        seen = state.within(self._engine, self._seen[place], wanted)
+        seen = await self._look(ns, key)
         return seen.value if seen.there else default
 
-    async def delete(self, ns: str, key: str) -> None:
+    async def version(self, ns: str, key: str) -> int:
+        """The version of a key, as this transaction will make it; 0 when it is not there."""
+        return (await self._look(ns, key)).version
+
+    async def items(
+        self, ns: str, *, after: str | None = None, limit: int | None = None
+    ) -> builtins.list[tuple[str, Any]]:
+        """Every key of a namespace with its value, with what this transaction has done to them; or a page of them.
+
+        No key of the namespace may change then before the transaction ends.
+        """
+        self._must_be_open()
+        if ns not in self._whole:
+            self._whole[ns] = await self._read(lambda: state.as_it_is(self._engine, ns))
+        return await self._do(state.items(self._engine, ns, after, limit, self._asks))
+
+    async def delete(self, ns: str, key: str, if_version: int | None = None) -> None:
         """Remove a key when the transaction ends."""
-        self._asks.append(Ask(await self._place(ns, key)))
+        self._asks.append(Ask(await self._place(ns, key), if_version=if_version))
 
     async def update(self, ns: str, key: str, fn: Callable[[Any], Any], ttl: Duration | None = None) -> None:
         """Set a key to what `fn` makes of it when the transaction ends."""
@@ -200,10 +214,21 @@ class AsyncStateTransaction(AsyncFace):
         """Add to a number when the transaction ends."""
         await self.update(ns, key, state.adding(by, ns, key), ttl)
 
+    async def _look(self, ns: str, key: str) -> Seen:
+        place = await self._place(ns, key)
+        if place not in self._seen:
+            self._seen[place] = seen = await self._do(state.peek(self._engine, place))
+            self._asks.insert(0, Ask(place, if_version=seen.version, writes=False))
+        wanted = [ask for ask in self._asks if ask.place == place and ask.writes]
+        return state.within(self._engine, self._seen[place], wanted)
+
     async def _place(self, ns: str, key: str) -> Place:
+        self._must_be_open()
+        return await self._read(lambda: state.place(self._engine, ns, key))
+
+    def _must_be_open(self) -> None:
         if not self._open:  # nobody would ever write it
             raise NotDurable(
                 "the transaction is not open: what it is told would be lost",
                 hint="use it inside `with agent.state.transaction() as t:`, and agent.state outside of it",
             )
-        return await self._read(lambda: state.place(self._engine, ns, key))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, overload
 
 from .. import records as r
@@ -11,7 +11,7 @@ from ..failpoints import Site
 from ..limits import NAME_CHARACTERS_MAX
 from ..objects import opened as just_packed
 from ..objects import reference
-from ..store.base import holds
+from ..store.base import decide, holds, must_not_decide
 from .core import RunCore
 from .obeying import heed
 from .requests import Protocol
@@ -21,8 +21,9 @@ from .spoken import PIN, PINNED, UNPIN, Speech, stays
 
 def write(
     run: RunCore, op: r.Op, key: str, value: Any, path: str, version: int = 0, position: int | None = None
-) -> Protocol[None]:
-    """One write, wherever the code is: it lands with the step or item around it, or now."""
+) -> Protocol[bytes]:
+    """One write, wherever the code is: it lands with the step or item around it, or now. Returns what is written."""
+    must_not_decide()
     frame = frame_of(run)
     named(key, f"{path}: a name")
     if frame.buffer is None:
@@ -30,7 +31,7 @@ def write(
             if op != r.Op.DELETE:
                 run.compare(path, recorded.value, value)
             run.land(frame, (recorded,))
-            return
+            return recorded.value
         run.must_be_open()
     else:
         run.must_be_here()  # in a finished run too: what is only buffered may be dropped, as it was the first time
@@ -38,11 +39,21 @@ def write(
     made = r.Write(op, key, packed, _position(run, op) if position is None else position, version)
     if frame.buffer is not None:
         frame.buffer.add(made, objects)
-        return
+        return packed
     yield from run.commit(Site.WRITE, r.Wrote(frame.path, made), objects=objects)
     run.land(frame, (made,))
     if run.is_told:
         yield from heed(run)
+    return packed
+
+
+def update(run: RunCore, key: str, make: Callable[[Any], Any]) -> Protocol[Any]:
+    """Set a key of `run.state` to what a function makes of its value; what an earlier attempt has recorded wins."""
+    must_not_decide()
+    there = read_key(run, key)
+    value = decide(make, None if there is None else opened(run, there))
+    packed = yield from write(run, r.Op.SET, key, value, f"state[{key!r}]")
+    return opened(run, packed)
 
 
 def set_result(run: RunCore, value: Any) -> None:

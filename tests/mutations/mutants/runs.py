@@ -313,8 +313,8 @@ RUNS = (
         "on replay run.state lacks what was written in the open",
         OF_RUNS + "test_run_state_goes_through_the_same_values_on_replay",
         "run/writes.py",
-        "            run.land(frame, (recorded,))\n            return\n",
-        "            return\n",
+        "            run.land(frame, (recorded,))\n            return recorded.value\n",
+        "            return recorded.value\n",
     ),
     # -- the life of a run ------------------------------------------------------------------------------------
     mutant(

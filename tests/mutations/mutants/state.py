@@ -42,6 +42,14 @@ OF_STATE = (
         "pass",
     ),
     mutant(
+        "all-that-was-read-does-not-matter",
+        "a transaction writes a sum of keys that have changed",
+        "conformance/test_state_transactions.py::test_who_read_all_of_a_namespace_is_refused_when_it_has_changed",
+        "sync/state.py",
+        "state.change(self._engine, asks, list(self._whole.values()))",
+        "state.change(self._engine, asks)",
+    ),
+    mutant(
         "state-dropped-by-a-step",
         "a change made in a step is acknowledged and not there",
         LANDING + "test_it_lands_with_the_step_or_not_at_all",
@@ -62,7 +70,7 @@ OF_STATE = (
         "a change made in a step that fails stays",
         LANDING + "test_it_lands_with_the_step_or_not_at_all",
         "state.py",
-        "    if buffer is not None:\n        buffer.asks += asks\n        return []\n",
+        "    if buffer is not None:\n        buffer.asks += [*unchanged, *asks]\n        return []\n",
         "",
     ),
     mutant(
