@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from perdure import Agent, RunCancelled
-from perdure.handoff.desk import RUNS_TOLD
+from perdure.handoff.desk import RUNS_TOLD, desk_of
 
 from .kit import agent_at
 from .test_memory_letting_go import Later
@@ -246,6 +246,40 @@ def test_what_people_add_to_a_handoff_stays_as_it_is(store_url: str, tmp_path: P
             workspace.handoff()
         assert text(home, "HANDOFF.md").count(mine) == 1
     assert text(home, "HANDOFF.md").count("\n- a\n") == 2
+
+
+@pytest.mark.parametrize("by_hand", [True, False])
+def test_what_people_write_in_place_of_a_handoff_stands_behind_it(
+    store_url: str, tmp_path: Path, by_hand: bool
+) -> None:
+    """In one piece, in its order; and the handoff is there, whether or not anything has happened meanwhile."""
+    home, agent = tmp_path / "home", agent_at(store_url)
+    workspace = agent.workspace(home)
+    mine = "# My own handoff\n\n## Notes by Eve\n\n- keep calm\n\n## Doing\n\n- ask Bob\n"
+
+    def write(it: str) -> None:
+        if by_hand:
+            edit(home, "HANDOFF.md", lambda _: it)
+            workspace.sync()
+        else:
+            workspace.write("HANDOFF.md", it)
+
+    def ends_with(it: str) -> bool:
+        made, _, rest = text(home, "HANDOFF.md").partition("\n" + it)
+        assert workspace.handoff() == workspace.read("HANDOFF.md") == text(home, "HANDOFF.md")
+        return made == desk_of(agent._engine).markdown() and not rest
+
+    for it in (mine, mine.replace("calm", "quiet") + "- and Ann\n"):
+        write(it)
+        assert ends_with(it)
+        with pytest.raises(KeyError), agent.run(f"trip {len(it)}", input={"goal": "Oslo"}):
+            raise KeyError
+        assert "Oslo" in text(home, "HANDOFF.md") and ends_with(it)
+        workspace.sync()
+        assert ends_with(it)
+    write("")
+    assert text(home, "HANDOFF.md") == desk_of(agent._engine).markdown()
+    assert workspace.sync().conflicts == ()
 
 
 # -- how far what was logged is believed ------------------------------------------------------------------------------

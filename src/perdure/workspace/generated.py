@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from ..handoff.progress import Progress
 from ..handoff.progress_text import Notes, Page, Place, read_page, render, ticked
 from .documents import Document
-from .merging import merge, merge_notes
+from .merging import merge, merge_notes, notes_of
 
 
 class Made(ABC):
@@ -27,20 +27,36 @@ class Made(ABC):
 
 
 class Brief(Made):
-    """HANDOFF.md: lines that people add stand where they stood."""
+    """HANDOFF.md: lines that people add stand where they stood.
+
+    What somebody writes in place of it stands behind it, in one piece.
+    """
 
     def __init__(self, text: str, last: str) -> None:
         self.text, self._last = text, last
 
     def over(self, known: Document) -> str:
         """What was made last is known, and so is what was added."""
+        if self._is_replaced(known.rendered, known.text):
+            return self._with(notes_of(known.rendered, known.text))
         return merge_notes(known.rendered, self.text, known.text)
 
     def with_edits(self, base: str | None, ours: str, file: str) -> str:
         """What was made is made again."""
         if base is None:
             return merge_notes(self._last, ours, file, guessed=True)
+        if self._is_replaced(base, file):
+            before, mine = notes_of(self._last, base), notes_of(self.text, ours)
+            return self._with(merge(before, mine, notes_of(self._last, file)).text)
         return merge_notes(base, ours, file)
+
+    def _is_replaced(self, base: str, text: str) -> bool:
+        """Whether somebody has written something else: the title is gone."""
+        title = self.text.partition("\n")[0]
+        return title in base.split("\n") and title not in text.split("\n")
+
+    def _with(self, notes: str) -> str:
+        return f"{self.text}\n{notes}" if notes else self.text
 
 
 class Steps(Made):

@@ -71,6 +71,22 @@ def merge_notes(base: str, ours: str, theirs: str, *, guessed: bool = False) -> 
     return _joined(parts, ours, theirs)
 
 
+def notes_of(made: str, text: str) -> str:
+    """What somebody has written in place of a text that was made, as he has written it.
+
+    Only pieces of what was made that he has left are none of his. A single line, such as a heading, may well be.
+    """
+    mine = _lines(text)
+    left = [(at, size) for _, at, size in _blocks(_lines(made), mine) if _said(mine[at : at + size]) > 1]
+    taken = {place for at, size in left for place in range(at, at + size)}
+    found = "".join(line for place, line in enumerate(mine) if place not in taken).strip("\n")
+    return f"{found}\n" if found else ""
+
+
+def _said(lines: Lines) -> int:
+    return sum(1 for line in lines if line.strip())
+
+
 def _beyond(lines: Lines, others: Lines, *, blank: bool = True) -> list[str]:
     """The lines that are not among others, by their order; empty ones alone say nothing unless they count."""
     mine = list(lines)

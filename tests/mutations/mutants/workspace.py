@@ -191,6 +191,22 @@ OF_WORKSPACES = (
         "()",
     ),
     mutant(
+        "what-is-written-in-place-of-a-handoff-is-torn-apart",
+        "a heading of a person's stands in the middle of a handoff, and what belongs to it at its end",
+        PROGRESS + "test_what_people_write_in_place_of_a_handoff_stands_behind_it",
+        "workspace/generated.py",
+        '        return title in base.split("\\n") and title not in text.split("\\n")\n',
+        "        return False\n",
+    ),
+    mutant(
+        "what-is-no-utf-8-is-shown-as-it-is",
+        "a file with one wrong byte makes a bootstrap that no client can send to a model",
+        FILES + "test_a_file_that_is_no_utf_8_stays_so_and_can_be_shown",
+        "workspace/boot.py",
+        "readable(it.text)",
+        "it.text",
+    ),
+    mutant(
         "whatever-stands-in-a-log-is-believed",
         "a line that anybody has written into a log becomes a memory that is trusted",
         PROGRESS + "test_a_memory_of_a_log_is_trusted_no_more_than_its_writer",
