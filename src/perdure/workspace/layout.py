@@ -24,7 +24,8 @@ TOP = (*IDENTITY, MEMORY, *GENERATED, OLD_PROGRESS)
 FOLDERS = (LOGS, TASKS, CONTEXTS)
 
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
-_NAME = re.compile(r"\w[\w .+-]{0,59}")
+_NAME_CHARACTERS_MAX = 60
+_NAME = re.compile(rf"\w[\w .+-]{{0,{_NAME_CHARACTERS_MAX - 1}}}")
 
 NEW = {
     SOUL: "# Soul\n\nWho I am, how I speak, what I care about.\n",
@@ -83,6 +84,10 @@ def checked_path(path: object) -> str:
         raise TypeError(f"the path of a file is a str, not {path!r}")
     if is_path(path):
         return path
+    folder, _, name = path.rpartition("/")
+    if folder in (TASKS, CONTEXTS) and (long := len(name.removesuffix(".md"))) > _NAME_CHARACTERS_MAX:
+        what = f"the name of a {folder.removesuffix('s')} has at most {_NAME_CHARACTERS_MAX} characters, not {long}"
+        raise PathRefused(f"{path!r} is no file of a workspace: {what}", hint="give it a shorter name")
     known = (*TOP, *(f"{folder}/NAME.md" for folder in (TASKS, CONTEXTS)), f"{LOGS}/YYYY-MM-DD.md")
     close = near(path, known)
     raise PathRefused(f"{path!r} is no file of a workspace", hint=f"{close} There are {', '.join(known)}".strip())

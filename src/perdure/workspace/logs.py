@@ -30,6 +30,8 @@ def log(engine: Engine, text: str, trust: float | str | None = None, source: str
     """Note something in the log of the day. In a step it lands with the step."""
     if not isinstance(text, str):
         raise TypeError(f"a log has text, not {text!r}")
+    if not text.strip():
+        raise ValueError("a line of the log needs a text")
     if len(text) > LOG_CHARACTERS_MAX:
         raise ValueTooLarge(f"a line of the log has at most {LOG_CHARACTERS_MAX} characters, not {len(text)}")
     said: dict[str, Any] = {"text": text}
@@ -98,11 +100,16 @@ def _read(event: Event) -> Line:
     said: dict[str, Any] = event.data if isinstance(event.data, dict) else {"text": str(event.data)}
     trust, source = said.get("trust"), str(said.get("source", ""))
     parts = ["untrusted"] if trust is not None and trust < TRUSTED else []
-    parts += [f"from {' '.join(source.split())}"] if source else []
+    parts += [f"from {_in_brackets(source)}"] if source else []
     # What follows in a note of several lines is indented: it belongs to its item, whatever it looks like.
     text = "\n  ".join(str(said.get("text", "")).strip().split("\n"))
     of_run = f"[{' '.join(event.run.split())}] " if event.run else ""
     return Line(text, trust, source, f"({', '.join(parts)}) " if parts else "", of_run)
+
+
+def _in_brackets(source: str) -> str:
+    """In one line, and without round brackets: no source ends the ones that it stands in, and says more behind them."""
+    return " ".join(source.split()).replace("(", "[").replace(")", "]")
 
 
 def logged_on(engine: Engine, day: date) -> Iterator[Line]:
