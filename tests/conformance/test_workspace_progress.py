@@ -210,6 +210,41 @@ def test_pages_in_the_shapes_that_editors_have(store_url: str, tmp_path: Path, s
         assert [page.count(word) for word in ("Fly home", "chose", "## Ideas", "call Bob", "booked")] == [1] * 5
 
 
+OTHERS = """# Progress: Billing
+
+Owner: Ann
+Blocked on: a sandbox key
+
+### What was done this session
+✅ login
+[x] logout
+
+## Next
+1. payment form
+2. tests
+"""
+
+
+def test_a_progress_file_of_another_harness_is_read(store_url: str, tmp_path: Path) -> None:
+    """Whatever its shape, nothing of it is lost; and what changes in it later changes here."""
+    agent, home = agent_at(store_url), tmp_path / "home"
+    home.mkdir()
+    (home / "claude-progress.txt").write_text(OTHERS, "utf-8")
+    workspace = agent.workspace(home)
+    [told] = workspace.progress()
+    assert (told.done, told.left) == (("login", "logout"), ("payment form", "tests"))
+    assert (told.blockers, told.next_action) == (("a sandbox key",), "payment form")
+    assert told.context == "# Progress: Billing\n\nOwner: Ann"
+    assert str(workspace.sync()) == "nothing has changed"
+    edit(
+        home, "claude-progress.txt", lambda it: it.replace("1. payment form\n", "").replace("✅", "✅ payment form\n✅")
+    )
+    [told] = workspace.progress()
+    assert (told.done, told.left) == (("login", "logout", "payment form"), ("tests",))
+    assert told.next_action == "tests"
+    assert text(home, "claude-progress.txt").startswith("# Progress: Billing\n\nOwner: Ann\n"), "it is never made"
+
+
 def test_the_handoff_tells_how_far_every_open_run_is(store_url: str, tmp_path: Path) -> None:
     agent, home = agent_at(store_url), tmp_path / "home"
     workspace = agent.workspace(home)

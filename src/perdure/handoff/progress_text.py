@@ -1,4 +1,4 @@
-"""PROGRESS.md: the shape that people know, written and read back. `claude-progress.txt` is read in the same way.
+"""PROGRESS.md: the shape that people know, written and read back. `claude-progress.txt` may have any other, too.
 
 What people add to the page in a shape of their own is theirs: it is carried from one page to the next as they wrote it,
 and only its boxes are read.
@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from .foreign import read_foreign
 from .progress import OVER, Progress, Said, one_line
 
 TITLE = "Progress"
@@ -44,7 +45,7 @@ _PART_OF = {heading: part for part, headings in {**_PARTS, "left": _LEFT}.items(
 _LISTS = ("done", "left", "blockers")
 _HEADINGS = {headings[0] for headings in _PARTS.values()}
 
-_HEADING = re.compile(r"(#{1,6})\s+(.*?)\s*#*\s*")
+_HEADING = re.compile(r"(#{1,6})\s+(|.*[^\s#])[\s#]*")
 _LABEL = re.compile(r"([-*]\s+)?(?:\*\*)?([A-Za-z][A-Za-z ]{2,30}?)(?:\*\*)?:(?:\*\*)?\s*(.*)")
 _BOX = re.compile(r"(\s*(?:[-*+]|\d+[.)])\s+\[)([ xX])(\]\s*)(.*)")
 _BULLET = re.compile(r"\s*(?:[-*+]|\d+[.)])\s+(.*)")
@@ -158,7 +159,19 @@ class Page(msgspec.Struct, frozen=True):
 
 def parse(text: str) -> list[Progress]:
     """What a page says that is in nobody's keeping but its writer's: what is under no known heading is context."""
-    return list(_Reading(None).page(text).sections)
+    if _has_our_shape(text):
+        return list(_Reading(None).page(text).sections)
+    found = read_foreign(text)
+    return [found] if found != Progress() else []
+
+
+def _has_our_shape(text: str) -> bool:
+    """Whether it can be a copy of PROGRESS.md: sections with all of our headings, and no others."""
+    lines = text.removeprefix("\ufeff").replace("\r\n", "\n").split("\n")
+    headings = [found for found in map(_HEADING.fullmatch, lines) if found is not None]
+    titles = [one for one in headings if len(one[1]) == 1 and f"{one[2]}: ".startswith(f"{TITLE}: ")]
+    missing = _HEADINGS - {_words(one) for one in headings if _is_ours(one)} - {_PARTS["context"][0]}
+    return bool(titles) and not missing and all(one in titles or _is_ours(one) for one in headings)
 
 
 def read_page(text: str, names: Mapping[str, str]) -> Page:
