@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from perdure import Agent
+from perdure import Agent, stored
 from perdure.cli.main import main
 from tests.conformance.rich_store import LARGE, NOISE, copy_to
 
@@ -48,6 +51,85 @@ def test_checkpoints_are_listed_and_shown(path: Path, capsys: pytest.CaptureFixt
     assert found == {"seen": [1, 2], "draft": [2]}
     assert told(path, capsys, "checkpoints", "draft", "--json")["value"] == {"pages": [LARGE, repr(NOISE), LARGE]}
     assert told(path, capsys, "checkpoints", "seen", "--version", "1").splitlines()[1] == "'a'"
+
+
+@stored("cli-point")
+@dataclass
+class Point:
+    x: int
+
+
+@pytest.fixture
+def drafts(tmp_path: Path) -> Path:
+    """A store with checkpoints in which one part is of a class that only this program knows."""
+    path = tmp_path / "drafts.db"
+    agent = Agent("ann", store=path)
+    first = {"at": Point(1), "to": [(Point(2), "b")], "n": 1, 7: "seven"}
+    agent.checkpoint.create("draft", first, labels=["good"], meta={"cost": 2})
+    agent.checkpoint.create("draft", first | {"n": 2, "to": [(Point(2), "c")]})
+    agent.checkpoint.create("final", {"n": 2, "esc": "\x1b[2J"}, meta=Point(3))
+    agent.close()
+    return path
+
+
+def elsewhere(path: Path, *arguments: str) -> Any:
+    """What a program says that does not know the class."""
+    script = "import sys; from perdure.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", script, *arguments, "--store", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+    return json.loads(done.stdout) if "--json" in arguments else done.stdout
+
+
+def test_a_class_that_is_not_known_here_hides_only_itself(drafts: Path) -> None:
+    text = elsewhere(drafts, "checkpoints", "draft")
+    assert (
+        "'n': 2" in text
+        and "7: 'seven'" in text
+        and text.count("nothing is registered here under the stored name 'cli-point'") == 2
+    )
+    shown = elsewhere(drafts, "checkpoints", "draft", "--json")["value"]
+    unknown = {"$unreadable": "nothing is registered here under the stored name 'cli-point'"}
+    assert shown == {"at": unknown, "to": [[unknown, "c"]], "n": 2, "7": "seven"}
+    assert elsewhere(drafts, "checkpoints", "final", "--json")["meta"] == unknown
+    lines = elsewhere(drafts, "checkpoints", "diff", "draft").splitlines()
+    assert lines == ["draft version 1 -> draft version 2: 2 changes", "~ .to[0][1]: 'b' -> 'c'", "~ .n: 1 -> 2"]
+
+
+def test_versions_have_their_labels_and_notes(drafts: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for versions in (
+        told(drafts, capsys, "checkpoints", "--json")[0]["versions"],
+        told(drafts, capsys, "checkpoints", "draft", "--json")["versions"],
+    ):
+        assert [(it["version"], it["labels"], it["meta"]) for it in versions] == [
+            (1, ["good"], {"cost": 2}),
+            (2, [], None),
+        ]
+    assert [it["name"] for it in told(drafts, capsys, "checkpoints", "--limit", "1", "--json")] == ["final"]
+    assert told(drafts, capsys, "checkpoints", "--limit", "1").splitlines()[2:] == ["1 older; --limit 0 shows all"]
+    assert len(told(drafts, capsys, "checkpoints", "show", "draft", "--limit", "1", "--json")["versions"]) == 1
+
+
+def test_checkpoints_are_compared(drafts: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = told(drafts, capsys, "checkpoints", "diff", "draft", "2", "1", "--json")
+    assert (found["from"]["version"], found["to"]["version"]) == (2, 1)
+    assert found["changes"][1] == {"path": ".n", "kind": "changed", "before": 2, "after": 1}
+    lines = told(drafts, capsys, "checkpoints", "diff", "draft", "1", "--to", "final").splitlines()
+    assert lines[0] == "draft version 1 -> final version 1: 5 changes"
+    assert set(lines[1:]) >= {"~ .n: 1 -> 2", "- [7]: 'seven'", r"+ .esc: '\x1b[2J'"}
+    assert told(drafts, capsys, "checkpoints", "diff", "draft", "1", "1").endswith("nothing has changed\n")
+    assert "3 more; --limit 0" in told(drafts, capsys, "checkpoints", "diff", "draft", "--to", "final", "--limit", "1")
+    assert "it has version 1, 2" in told(drafts, capsys, "checkpoints", "diff", "draft", "1", "9", code=2)
+
+
+def test_checkpoints_are_deleted_by_who_says_so(drafts: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = told(drafts, capsys, "checkpoints", "delete", "draft")
+    assert asked.startswith("would delete 2 versions of draft: 1, 2\nnothing was done; add --yes")
+    assert told(drafts, capsys, "checkpoints", "delete", "draft", "--json")["deleted"] == 0
+    one = told(drafts, capsys, "checkpoints", "delete", "draft", "--version", "1", "--yes", "--json")
+    assert (one["versions"], one["deleted"]) == ([1], 1)
+    assert "no version 1" in told(drafts, capsys, "checkpoints", "delete", "draft", "--version", "1", "--yes", code=2)
+    assert told(drafts, capsys, "checkpoints", "delete", "draft", "--yes") == "deleted 1 version of draft\n"
+    assert [it["name"] for it in told(drafts, capsys, "checkpoints", "--json")] == ["final"]
 
 
 def test_what_is_not_there_is_guessed(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
