@@ -20,6 +20,12 @@ UPLOAD_BATCH_BYTES = 4 * 1024 * 1024
 UPLOAD_GRACE_SECONDS = 24 * 60 * 60.0
 """What an interrupted upload has written is kept for so long, for the next try."""
 
+DURATION_SECONDS_MAX = 1000 * 366 * 86_400
+"""What somebody gives as a length of time: a thousand years from now and before are still times."""
+
+NUMBER_MAX = (1 << 63) - 1
+"""What a store counts with: versions, and how many of something are wanted."""
+
 VALUE_DEPTH_MAX = 100
 """Nesting of a value: well below the recursion limit of any Python."""
 

@@ -221,6 +221,30 @@ def test_damage_is_told_with_its_place(store_url: str, tmp_path: Path) -> None:
         file.read()
 
 
+def test_versions_that_no_store_could_count_are_not_there(store_url: str) -> None:
+    agent = agent_at(store_url)
+    agent.artifacts.save("a", b"1")
+    for version in (0, -1, 2, 10**30):
+        with pytest.raises(ArtifactNotFound, match=f"no version {version}"):
+            agent.artifacts.load("a", version)
+        assert agent.artifacts.delete("a", version) == 0
+
+
+def test_after_its_block_a_writer_takes_nothing(store_url: str) -> None:
+    agent = agent_at(store_url)
+    with agent.artifacts.writer("log") as file:
+        file.write(b"one")
+    with pytest.raises(ZeroDivisionError), agent.artifacts.writer("wrong") as wrong:
+        raise ZeroDivisionError
+    for over in (file, wrong):
+        with pytest.raises(ValueError, match="writer is closed"):
+            over.write(b"two")
+        with pytest.raises(ValueError, match="writer is closed"), over:
+            pass
+    assert [it.name for it in agent.artifacts.list()] == ["log"]
+    assert agent.artifacts.load("log") == b"one"
+
+
 # -- with a step, and killed ------------------------------------------------------------------------------------------
 
 
@@ -422,6 +446,8 @@ async def test_the_asynchronous_side_is_the_same(store_url: str, tmp_path: Path)
         assert await file.read() == data[-7:]
     async with agent.artifacts.writer("w") as out:
         assert await out.write(b"abc") == 3
+    with pytest.raises(ValueError, match="writer is closed"):
+        await out.write(b"def")
     assert (await agent.artifacts.load("w", to=tmp_path / "w")).read_bytes() == b"abc"
     async with agent.run("r") as run:
         assert await run.step(agent.artifacts.save, "s", b"in a step", name="save") == 0

@@ -22,6 +22,7 @@ from ..failpoints import Site
 from ..hints import meant
 from ..journal.landing import landed_in
 from ..journal.puts import Put, UploadLost
+from ..limits import NUMBER_MAX
 from ..run.requests import Protocol, Read
 from ..run.writes import named
 from ..state import write
@@ -179,7 +180,7 @@ def _found(whose: Owner, name: str, version: int | None) -> r.ArtifactSaved:
     rows: Sequence[Row] = []
     if whose.is_known() and version is None:
         rows = whose.store.read("newest_artifact", (whose.stream, name))
-    elif whose.is_known():
+    elif whose.is_known() and version is not None and 0 < version <= NUMBER_MAX:
         rows = whose.store.read("get_artifact", (whose.stream, name, version))
     if not rows:
         raise missing(whose, name, version)

@@ -87,20 +87,28 @@ class ArtifactWriter(Face):
     def __init__(self, engine: Engine, saving: Saving) -> None:
         super().__init__(engine)
         self._saving = saving
+        self._over = False
         self.version = 0
         """What it has become, after the block; 0 inside a step."""
 
     def write(self, data: bytes | bytearray | memoryview) -> int:
         """Some bytes more; how many it were."""
+        self._must_be_open()
         before = self._saving.size
         self._do(self._saving.feed(data))
         return self._saving.size - before
 
+    def _must_be_open(self) -> None:
+        if self._over:
+            raise ValueError("the writer is closed: its block has ended; a new version needs a new writer")
+
     def __enter__(self) -> ArtifactWriter:
+        self._must_be_open()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._over = True
         if error is None:
             self.version = self._do(self._saving.finish())
