@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import re
 from datetime import timedelta
+
+from .limits import DURATION_SECONDS_MAX
 
 Duration = float | timedelta | str
 
@@ -28,9 +29,9 @@ def seconds_of(duration: Duration, what: str) -> float:
             )
         seconds = float(found[1]) * _SECONDS[found[2]]
     elif type(duration) in (int, float):
-        seconds = float(duration)
+        seconds = min(duration, 2 * DURATION_SECONDS_MAX)  # not every int is a float
     else:
         raise TypeError(f"{what}={duration!r}: give seconds, a timedelta or a text")
-    if not 0 < seconds < math.inf:
-        raise ValueError(f"{what}={duration!r}: it must be longer than nothing, and end")
-    return seconds
+    if not 0 < seconds <= DURATION_SECONDS_MAX:
+        raise ValueError(f"{what}={duration!r}: it must be longer than nothing, and at most 1,000 years")
+    return float(seconds)

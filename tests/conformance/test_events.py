@@ -18,6 +18,7 @@ from perdure.errors import NotStorable, ValueTooLarge
 from perdure.failpoints import Moment, Site
 from perdure.journal import rebuild
 from perdure.journal.verify import verify
+from perdure.limits import NUMBER_MAX
 
 from .kit import agent_at, in_child, killed_at
 
@@ -201,6 +202,17 @@ def test_in_the_open_of_a_run_it_is_live(store_url: str) -> None:
             agent.events.append("STARTED", os.getpid())
     assert payloads(agent, run="r") == [os.getpid()] * 2
     assert payloads(agent_at(store_url, "other")) == []
+
+
+def test_numbers_and_times_at_the_ends_are_understood_or_refused(store_url: str) -> None:
+    agent = agent_at(store_url)
+    agent.events.append_many([("N", number) for number in range(3)])
+    for wrong in ({"last": 10**30}, {"limit": 10**30}, {"last": -1}):
+        with pytest.raises(ValueError, match="a number from 0"):
+            agent.events.read(**wrong)
+    for wide in ({"last": NUMBER_MAX}, {"limit": NUMBER_MAX}, {"since": datetime.min}, {"until": datetime.max}):
+        assert payloads(agent, **wide) == [0, 1, 2]
+    assert payloads(agent, until=datetime(1, 1, 1)) == payloads(agent, since=datetime.max) == []
 
 
 # -- folding ----------------------------------------------------------------------------------------------------------

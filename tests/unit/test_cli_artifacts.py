@@ -80,6 +80,7 @@ def test_it_says_what_is_missing(told: Any, agent: Agent) -> None:
     assert "--agent NAME" in told("put", "a", "x", code=2)
     assert told("put", "weights", "x", "--agent", "learner") == "saved weights, version 1, 1 bytes\n"
     assert "hint: did you mean 'weights'?" in told("get", "weight", code=2)
+    assert "in the range" in told("get", "weights", "--version", "9" * 30, code=2)
     Agent("other", store="perdure.db").artifacts.save("weights", b"2")
     assert "several agents have an artifact of that name: learner, other" in told("get", "weights", code=2)
     assert "say for which agent" in told("put", "a", "x", code=2)

@@ -14,6 +14,7 @@ import pytest
 from perdure import Agent, kinds
 from perdure.cli.main import main
 from perdure.journal import rebuild
+from perdure.limits import NUMBER_MAX
 from perdure.store import open_store
 from tests.conformance.rich_store import copy_to
 
@@ -56,6 +57,11 @@ def test_what_is_not_there_is_told(path: Path, capsys: pytest.CaptureFixture[str
     assert "no run 'fnished'" in told(path, capsys, "--run", "fnished", code=2)
     assert "no agent 'nobody'" in told(path, capsys, "--agent", "nobody", code=2)
     assert "2h" in told(path, capsys, "--since", "yesterday", code=2)
+    assert "2h" in told(path, capsys, "--since", "99999999999999d", code=2)
+    assert "in the range" in told(path, capsys, "--limit", "9" * 30, code=2)
+    every = told(path, capsys)
+    for all_of_them in (["--since", "0001-01-01"], ["--since", "300000d"], ["--limit", str(NUMBER_MAX)]):
+        assert told(path, capsys, *all_of_them) == every
 
 
 @pytest.mark.timeout(60)

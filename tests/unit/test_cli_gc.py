@@ -106,6 +106,8 @@ def test_events_go_only_when_they_are_named(path: Path, capsys: pytest.CaptureFi
         (["--archive", "folder"], "--fold-before"),
         (["--fold-before", "soon"], "90s"),
         (["--events-before", "soon"], "90s"),
+        (["--fold-before", "9999999999999d"], "1,000 years"),
+        (["--events-before", "9999999999999d"], "1,000 years"),
         (["--agent", "nobody"], "no agent 'nobody'"),
     ],
 )

@@ -14,6 +14,7 @@ import msgspec
 from .. import artifacts as nouns
 from ..engine import Engine
 from ..errors import ArtifactNotFound
+from ..limits import NUMBER_MAX
 from ..run.requests import drive_sync
 from ..store.base import Store
 from .output import Output, ago, clean, counted, size, when
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
 STREAM = "-"
 """In place of a path: standard input or output."""
 
-version_option = click.option("--version", "number", type=click.IntRange(min=1), help="Which one; the newest else.")
+version_option = click.option(
+    "--version", "number", type=click.IntRange(1, NUMBER_MAX), help="Which one; the newest else."
+)
 
 
 class Owner(msgspec.Struct, frozen=True):

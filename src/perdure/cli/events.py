@@ -15,7 +15,7 @@ from ..events.following import Follower
 from ..events.positions import read_token
 from ..events.reading import Asked, Book, Event, Pages, When, known_kinds
 from ..events.schemas import Kinds
-from ..limits import WAIT_POLL_SECONDS
+from ..limits import NUMBER_MAX, WAIT_POLL_SECONDS
 from ..trees.tolerant import tolerant
 from .output import Output, clean, plain, shown
 from .stores import agent_option, common, existing_store, one_agent, one_run, run_option
@@ -33,7 +33,7 @@ _HEADERS = ("AT", "AGENT", "RUN", "KIND", "PAYLOAD")
 @agent_option
 @click.option("--since", metavar="WHEN", help='From when on: "2h" ago, a time, or the position of an event.')
 @click.option(
-    "--limit", type=click.IntRange(min=1), default=EVENTS_SHOWN, show_default=True,
+    "--limit", type=click.IntRange(1, NUMBER_MAX), default=EVENTS_SHOWN, show_default=True,
     help="How many: the newest, or with --since the first.",
 )  # fmt: skip
 @click.option("--follow", is_flag=True, help="Go on, and show events as they come.")
@@ -86,8 +86,7 @@ def _when(since: str | None) -> When | None:
     except ValueError:
         pass  # then it is a time
     try:
-        at = datetime.fromisoformat(since)
-        return at if at.tzinfo is not None else at.astimezone()
+        return datetime.fromisoformat(since)
     except ValueError:
         pass  # then it is how long ago
     try:

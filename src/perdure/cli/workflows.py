@@ -8,6 +8,7 @@ import click
 
 from ..errors import WorkflowNotFound
 from ..hints import meant
+from ..limits import NUMBER_MAX
 from ..trees.tolerant import tolerant
 from ..workflows import shown
 from ..workflows.plan import Plan, WorkflowStep
@@ -45,7 +46,7 @@ def list_workflows(agent: str | None, url: str | None, as_json: bool) -> int:
 @workflows.command("show")
 @click.argument("name")
 @agent_option
-@click.option("--version", type=click.IntRange(min=1), help="An older version. Default: the newest.")
+@click.option("--version", type=click.IntRange(1, NUMBER_MAX), help="An older version. Default: the newest.")
 @click.option("--markdown", is_flag=True, help="Print a checklist in Markdown.")
 @click.option("--mermaid", is_flag=True, help="Print a flow chart as Mermaid text.")
 @common

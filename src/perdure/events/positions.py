@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from ..store.base import Store
@@ -57,9 +57,16 @@ def placed(store: Store, owner: int, position: Position) -> Position:
 
 def at_time(store: Store, owner: int, when: datetime, *, after: bool = False) -> Position:
     """Just before the first event of a time, or after its last; times have milliseconds."""
-    milliseconds = int(when.timestamp() * 1000) + after
-    rows = store.read("happening_from", (owner, milliseconds))
+    rows = store.read("happening_from", (owner, milliseconds_of(when) + after))
     return Position(*rows[0]).before if rows else END
+
+
+def milliseconds_of(when: datetime) -> int:
+    """A time as stores have it. The first and the last local times may be none of UTC: then a day does not matter."""
+    try:
+        return int(when.timestamp() * 1000)
+    except (OverflowError, ValueError):
+        return int(when.replace(tzinfo=UTC).timestamp() * 1000)
 
 
 def settled_end(store: Store) -> Position:

@@ -13,10 +13,10 @@ from .. import records as r
 from ..clock import moment
 from ..errors import RunNotFound
 from ..hints import meant
-from ..limits import EVENTS_OF_PAGE_MAX
+from ..limits import EVENTS_OF_PAGE_MAX, NUMBER_MAX
 from ..store.base import Row, Store
 from . import horizon
-from .positions import BEGINNING, END, Position, at_time, placed, read_token
+from .positions import BEGINNING, END, Position, at_time, milliseconds_of, placed, read_token
 from .schemas import Kinds
 
 if TYPE_CHECKING:
@@ -79,8 +79,8 @@ def asked(
     """Check what somebody asks for, at the call."""
     wanted = () if kind is None else [kind] if isinstance(kind, str | type) else list(kind)
     for name, count in (("limit", limit), ("last", last)):
-        if count is not None and (type(count) is not int or count < 0):
-            raise ValueError(f"{name}={count!r}: a number from 0")
+        if count is not None and (type(count) is not int or not 0 <= count <= NUMBER_MAX):
+            raise ValueError(f"{name}={count!r}: a number from 0 to {NUMBER_MAX}")
     if limit is not None and last is not None:
         raise ValueError("limit= takes the first ones, last= the newest: give one of them")
     for name, when in (("since", since), ("until", until)):
@@ -118,7 +118,7 @@ class Book:
         if not last or wanted.since is None or since == BEGINNING or self._at_work(wanted.run):
             return
         if isinstance(wanted.since, datetime):
-            if int(wanted.since.timestamp() * 1000) <= last:
+            if milliseconds_of(wanted.since) <= last:
                 raise horizon.refused(self.agent, last, "read without since=, or from a later time on")
             return
         found = self.store.read("has_happening", (self.owner, *since))
