@@ -22,7 +22,7 @@ from perdure.context.shown import Context
 from perdure.context.talk import Talk
 from perdure.errors import ContextTooSmall
 from perdure.run.spoken import Speech, Spoken, stays
-from perdure.tokens import counter, estimated
+from perdure.tokens import estimated
 
 Message = dict[str, Any]
 
@@ -361,20 +361,6 @@ def test_what_belongs_to_a_pinned_message_stays_with_it_and_is_masked(pinned: st
         [told] = [it for it in context.messages if it["role"] == "tool"]
         assert pinned == "result" or called["tool_calls"] == [call]
         assert told["content"] == "found 17" if pinned == "result" else 20 < len(told["content"]) < 5000
-
-
-def test_a_long_text_is_counted_once() -> None:
-    counted = list[str]()
-
-    def count(text: str) -> int:
-        counted.append(text)
-        return len(text)
-
-    once, _ = counter(count)
-    assert [once("x" * 5000), once("x" * 5000), once("y" * 5000), once("z")] == [5000, 5000, 5000, 1]
-    assert [len(text) for text in counted] == [5000, 5000, 1]
-    assert counter(count)[0] is once is counter(once)[0], "another one would count everything anew"
-    assert counter(estimated)[1] and counter(counter(estimated)[0])[1] and not counter(count)[1]
 
 
 def test_pinned_messages_that_do_not_fit_are_an_error_that_says_so() -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from perdure.context.filling import LEAST, Piece, allotted
 from perdure.errors import ContextTooSmall
+from perdure.tokens import counter, estimated
 from tests.unit.test_context import Stage, words
 
 RULES = "".join(f"Rule {number}: be nice to customer {number}\n" for number in range(3000))
@@ -80,3 +81,17 @@ def test_nobody_is_refused_who_would_fit(budget: int) -> None:
         refused = str(error)
     assert all(int(tokens) > budget for tokens in re.findall(r"takes (\d+) tokens", refused))
     assert ("documents and memories" in refused) is ("layout=" in refused)
+
+
+def test_a_long_text_is_counted_once() -> None:
+    counted = list[str]()
+
+    def count(text: str) -> int:
+        counted.append(text)
+        return len(text)
+
+    once, _ = counter(count)
+    assert [once("x" * 5000), once("x" * 5000), once("y" * 5000), once("z")] == [5000, 5000, 5000, 1]
+    assert [len(text) for text in counted] == [5000, 5000, 1]
+    assert counter(count)[0] is once is counter(once)[0], "another one would count everything anew"
+    assert counter(estimated)[1] and counter(counter(estimated)[0])[1] and not counter(count)[1]
