@@ -205,6 +205,22 @@ def test_a_file_that_somebody_keeps_open_is_looked_at_later(
     assert left_aside(home) == []
 
 
+def test_a_file_that_somebody_keeps_open_for_hours_does_not_go(
+    home: Path, agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was left aside an hour ago is a killed process's, unless somebody may still write to it."""
+    monkeypatch.setattr(files, "CLOSED_SECONDS_MAX", 0.01)
+    workspace = agent.workspace(home, git=False)
+    with (home / "MEMORY.md").open("a") as file:
+        workspace.append("MEMORY.md", "- appended")
+        [aside] = left_aside(home)
+        os.utime(home / aside, (0, 0))
+        workspace.append("USER.md", "- hours later")
+        file.write("- much later\n")
+    workspace.sync()
+    assert (home / "MEMORY.md").read_text().endswith("- appended\n- much later\n") and left_aside(home) == []
+
+
 @pytest.mark.parametrize("gap", [Gap.FILE_READ, Gap.FILE_PLACED])
 def test_a_file_that_is_saved_while_it_is_removed_stays(home: Path, agent: Agent, gap: Gap) -> None:
     workspace = agent.workspace(home, git=False)
