@@ -21,7 +21,7 @@ from .journal.landing import Ask, Place, Unchanged
 from .run.requests import Protocol, Read
 from .run.scope import waiting
 from .run.writes import named
-from .state import Past, changes_in, commit, waiting_room
+from .state import Past, changes_in, commit, revision, waiting_room
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -47,16 +47,17 @@ class _Bounds(msgspec.Struct, frozen=True):
 def items_at(engine: Engine, space: str, when: When) -> dict[str, Any]:
     """A namespace as it was: after so many changes, or at a time."""
     named(space, "a namespace")
-    found = _changes_at(engine, space, when).items()
+    found = _changes_at(engine, space, when, "at").items()
     return {key: objects.unpack(engine.store, change.value) for key, change in found}
 
 
 def value_at(engine: Engine, space: str, key: str, when: When, default: Any) -> Any:
     """One key as it was; the others are not read."""
     names = named(space, "a namespace"), named(key, "a key")
+    bounds = _bounds(engine, space, when, "at")
     if not engine.is_known():
         return default
-    at, bounds = (engine.stream, *names), _bounds(engine, space, when)
+    at = (engine.stream, *names)
     for number, stream, seq in engine.store.read("entry_at", (*at, bounds.revision, bounds.at)):
         change = Past(engine).value(stream, seq, at, number)
         if _shown(engine, change, bounds.seen):
@@ -64,25 +65,27 @@ def value_at(engine: Engine, space: str, key: str, when: When, default: Any) -> 
     return default
 
 
-def _changes_at(engine: Engine, space: str, when: When) -> dict[str, r.StateChange]:
+def _changes_at(engine: Engine, space: str, when: When, call: str) -> dict[str, r.StateChange]:
     """What made each key what it was, for those that were there."""
+    bounds, reader = _bounds(engine, space, when, call), Past(engine)
     if not engine.is_known():
         return {}
-    bounds, reader = _bounds(engine, space, when), Past(engine)
     rows = engine.store.read("entries_at", (engine.stream, space, bounds.revision, bounds.at))
     found = {key: reader.value(stream, seq, (engine.stream, space, key), number) for key, number, stream, seq in rows}
     return {key: change for key, change in found.items() if _shown(engine, change, bounds.seen)}
 
 
-def _bounds(engine: Engine, space: str, when: When) -> _Bounds:
+def _bounds(engine: Engine, space: str, when: When, call: str) -> _Bounds:
+    """What counts of a namespace; a time or number that cannot be is refused, in words of the call."""
     now = engine.store.clock.wall_ms()
     if isinstance(when, datetime):
-        at = _milliseconds(when)
+        at = _milliseconds(when, call)
         bounds = _Bounds(_EVER, at, min(at, now))
     else:
         # A number of changes says nothing of a time: what has run out by now is gone, as `get` says.
-        bounds = _Bounds(_revision(when), _EVER, now)
-    _refuse_folded(engine, space, bounds)
+        bounds = _Bounds(_reached(engine, space, when, call), _EVER, now)
+    if engine.is_known():
+        _refuse_folded(engine, space, bounds)
     return bounds
 
 
@@ -111,14 +114,22 @@ def _refuse_folded(engine: Engine, space: str, bounds: _Bounds) -> None:
             raise HistoryFolded(f"namespace {space!r} is known from {since} on")
 
 
-def _revision(when: object) -> int:
+def _reached(engine: Engine, space: str, when: object, call: str) -> int:
+    """A revision that a namespace has had: what it will be, nobody knows."""
     if type(when) is not int or when < 0:
-        raise TypeError(f"a version is a number from 0 and a time a datetime, not {when!r}")
+        raise TypeError(f"{call}({when!r}): a version is a number from 0, and a time a datetime")
+    latest = revision(engine, space)
+    if when > latest:
+        raise ValueError(f"{call}({when}): namespace {space!r} has no such version yet, its revision is {latest}")
     return when
 
 
-def _milliseconds(when: datetime) -> int:
-    return int(when.timestamp() * 1000)
+def _milliseconds(when: datetime, call: str) -> int:
+    try:
+        return int(when.timestamp() * 1000)
+    except (OverflowError, OSError, ValueError):
+        # Without a timezone it is of this host, whose calendar ends sooner than that of Python.
+        raise ValueError(f"{call}({when!r}): this host knows no such time; name a timezone, or another year") from None
 
 
 # -- going back -------------------------------------------------------------------------------------------------------
@@ -165,7 +176,7 @@ def _back(engine: Engine, space: str, to: When, waits: Set[str]) -> Iterator[Ask
     # What was there at a time may have run out since: it is not brought back.
     then = {
         key: change
-        for key, change in _changes_at(engine, space, to).items()
+        for key, change in _changes_at(engine, space, to, "revert").items()
         if _lasts_until(change, clock) or now.get(key, (b"", 0))[1] == change.version
     }
     same = _unchanged(engine, now, then) - waits

@@ -103,6 +103,7 @@ def below(engine: Engine, tree: Tree, wanted: Wanted | None, skip: int, count: i
     """The keys of a tree that are wanted, those that were set last first; some are skipped."""
     if not engine.is_known():
         return []
+    skip, count = min(skip, _EVER), min(count, _EVER)  # a store counts so far, and nobody has as many
     asks = asks_below(engine, tree)
     fresh = [it for it in _waiting(engine, asks) if wanted is None or wanted(it)]
 

@@ -6,6 +6,7 @@ returns. Protocols without I/O, as in `run/`.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -294,8 +295,8 @@ def items(
     With what waits around the caller to change them, and then what he will have done himself.
     """
     named(space, "a namespace")
-    if limit is not None and (type(limit) is not int or limit < 1):
-        raise ValueError(f"limit={limit!r}: how many keys at most, from 1")
+    if limit is not None and (type(limit) is not int or not 1 <= limit <= sys.maxsize):
+        raise ValueError(f"limit={limit!r}: how many keys at most, from 1 to sys.maxsize; None is all of them")
     if not (yield Read(engine.is_known)):
         return []
     first = None if after is None else named(after, "a key")
@@ -310,7 +311,7 @@ def _items(
 ) -> list[tuple[str, Any]]:
     places = [place for place in dict.fromkeys(ask.place for ask in asks) if after is None or place[2] > after]
     # What waits may remove as many keys as it has.
-    count = _EVER if limit is None else limit + len(places)
+    count = min(_EVER, limit or _EVER) + len(places)
     rows = _page(engine, space, after, count)
     found = {key: objects.unpack(engine.store, value) for key, value, *_ in rows}
     last = rows[-1][0] if len(rows) == count else None
@@ -329,13 +330,22 @@ def _page(engine: Engine, space: str, after: str | None, count: int) -> Rows:
 
 
 def latest(engine: Engine, at: Place) -> StateVersion:
-    """A key as it is stored, deleted or not."""
+    """A key as it is stored, deleted or not; one whose time has run out is as good as deleted since then."""
     rows = engine.store.read("get_entry", at)
     if not rows:
         return StateVersion(0, 0, None, moment(0), True)
-    value, version, revision, when, *_ = rows[0]
+    value, version, revision, when, expires, *_ = rows[0]
+    if value and 0 < expires <= engine.store.clock.wall_ms():
+        value, when = b"", expires
     found = objects.unpack(engine.store, value) if value else None
     return StateVersion(version, revision, found, moment(when), not value)
+
+
+def is_news(found: StateVersion, seen: StateVersion) -> bool:
+    """Whether a key is another one than somebody has last seen."""
+    if seen.deleted and found.deleted and found.version == seen.version + 1:
+        return False  # what had run out was swept away: where nothing was, nothing can be deleted
+    return (found.version, found.deleted) != (seen.version, seen.deleted)
 
 
 def revision(engine: Engine, space: str) -> int:

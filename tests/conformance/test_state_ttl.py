@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from datetime import UTC, datetime
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from perdure import Agent, AsyncAgent, state
 from perdure.journal.landing import Ask
+from perdure.limits import SWEEP_WRITES
 from perdure.run.requests import drive_sync
 
 from .kit import agent_at
@@ -193,3 +195,18 @@ def test_what_was_kept_longer_is_the_same_value(store_url: str, ended: bool) -> 
 
 def _land(agent: Agent, ask: Ask) -> None:
     drive_sync(agent._engine.store, state.change(agent._engine, [ask]))
+
+
+@pytest.mark.timeout(60)
+def test_who_watches_hears_that_time_has_run_out_once(store_url: str) -> None:
+    agent = agent_at(store_url)
+    agent.state.set("a", "k", "short", ttl=SOON)
+    heard = []
+    for change in agent.state.watch("a", "k", timeout=2):
+        heard.append((change.version, change.value, change.deleted))
+        if change.version == 1:
+            agent._engine.unswept = SWEEP_WRITES
+            agent.state.set("a", "other", 1)  # which sweeps it away: no news
+            assert [it.deleted for it in agent.state.history("a", "k")] == [False, True]
+            threading.Timer(0.3, agent.state.set, ("a", "k", "again")).start()
+    assert heard == [(1, None, True), (3, "again", False)]

@@ -102,18 +102,21 @@ class AgentState(Face):
     def watch(self, ns: str, key: str, timeout: Duration | None = None) -> Iterator[StateVersion]:
         """Yield the newest version of a key whenever it has changed, whoever did; ends when none comes for `timeout`.
 
+        That it was deleted, or that its `ttl` has run out, is a change too: `change.deleted`.
+
         >>> for change in agent.state.watch("deploy", "approved"):
         ...     print(change.version, change.value)
         """
         seconds = None if timeout is None else seconds_of(timeout, "timeout")
         place = self._place(ns, key)
-        seen, waited, pause = (self._read(lambda: state.latest(self._engine, place))).version, 0.0, 0.0
+        seen, waited, pause = self._read(lambda: state.latest(self._engine, place)), 0.0, 0.0
         while seconds is None or waited < seconds:
             found = self._read(lambda: state.latest(self._engine, place))
-            if found.version != seen:
-                seen, waited, pause = found.version, 0.0, 0.0
+            if state.is_news(found, seen):
+                seen, waited, pause = found, 0.0, 0.0
                 yield found
                 continue
+            seen = found
             # A look at a file costs next to nothing; a server is asked less and less often.
             most = WAIT_POLL_SECONDS if self._engine.store.one_host else WAIT_POLL_SECONDS_MAX / 5
             pause = min(max(pause * 1.5, WAIT_POLL_SECONDS), most)

@@ -122,6 +122,22 @@ OF_STATE = (
         "if True or",
     ),
     mutant(
+        "what-will-be-is-now",
+        "a revert to a version that is still to come does nothing, and says that it is done",
+        "conformance/test_state_bounds.py::test_what_has_not_been_is_refused",
+        "rewinding.py",
+        "    if when > latest:\n",
+        "    if False:\n",
+    ),
+    mutant(
+        "nobody-is-told-that-time-has-run-out",
+        "who watches a key believes that it is there",
+        TTL + "test_who_watches_hears_that_time_has_run_out_once",
+        "state.py",
+        "if value and 0 < expires <= engine.store.clock.wall_ms():",
+        "if False:",
+    ),
+    mutant(
         "versions-begin-anew",
         "a key that was deleted counts from 1 again, so that an old if_version fits",
         STATE + "test_what_is_deleted_is_gone_and_its_versions_go_on",
