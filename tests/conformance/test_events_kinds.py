@@ -236,3 +236,38 @@ def test_what_is_no_schema_is_refused(store_url: str) -> None:
     agent.events.append(Mine("a"))
     agent.events.append(HTTPCall("b"))
     assert [(event.kind, event.version) for event in agent.events.read()] == [("LINE", 3), ("HTTP_CALL", 1)]
+
+
+def test_a_kind_has_one_schema_of_a_version(store_url: str) -> None:
+    agent = agent_at(store_url)
+    agent.events.kind("LINE", schema=Line)
+
+    @dataclass
+    class Other:
+        item: str
+        count: str = ""
+
+    @dataclass
+    class Alike:
+        item: str
+        count: int = 1
+
+    with pytest.raises(NotStorable, match=r"version 1 of the kind 'LINE' is .*Line, and now .*Other") as told:
+        agent.events.kind("LINE", schema=Other)
+    assert "raise its version" in told.value.hint
+    agent.events.append("LINE", {"item": "a", "count": 2})
+    assert [event.payload for event in agent.events.read()] == [Line("a", 2)], "the first one counts"
+    for fine in (Line, Alike):
+        agent.events.kind("LINE", schema=fine)
+    agent.events.kind("LINE", schema=Other, version=2)
+    agent.events.kind("plan", schema=Other)
+
+
+def test_several_are_given_with_or_without_a_payload(store_url: str) -> None:
+    agent = agent_at(store_url)
+    agent.events.kind("LINE", schema=Line)
+    agent.events.append_many([("K",), "K", ("K", 1), Line("a"), (Line("b"),)])
+    assert [event.payload for event in agent.events.read()] == [None, None, 1, Line("a"), Line("b")]
+    for wrong in ((), ("K", 1, 2)):
+        with pytest.raises(TypeError, match="a kind and its payload"):
+            agent.events.append_many([wrong])

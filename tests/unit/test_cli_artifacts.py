@@ -81,6 +81,8 @@ def test_it_says_what_is_missing(told: Any, agent: Agent) -> None:
     assert told("put", "weights", "x", "--agent", "learner") == "saved weights, version 1, 1 bytes\n"
     assert "hint: did you mean 'weights'?" in told("get", "weight", code=2)
     assert "in the range" in told("get", "weights", "--version", "9" * 30, code=2)
+    assert "there is no agent 'nobody'" in told("ls", "--agent", "nobody", code=2)
+    assert "did you mean 'learner'" in told("get", "weights", "--agent", "learnr", code=2)
     Agent("other", store="perdure.db").artifacts.save("weights", b"2")
     assert "several agents have an artifact of that name: learner, other" in told("get", "weights", code=2)
     assert "say for which agent" in told("put", "a", "x", code=2)

@@ -70,6 +70,14 @@ def test_what_was_folded_can_be_shown_and_verified(path: Path, capsys: pytest.Ca
     assert "step step 3 -> '3 3 3" in shown
     assert as_json(capsys, "archive", "show", file)["entries"][0]["kind"] == "RunStarted"
     assert told(capsys, "archive", "verify", file, "--store", path).endswith("the store says the same\n")
+    assert (
+        told(capsys, "archive", "verify", file.parent, "--store", path).count(": ok; ") == len(report["archives"]) > 1
+    )
+    assert main(["archive", "show", str(file.parent)]) == 2
+    assert "is a folder; name one of its archives" in capsys.readouterr().err
+    (path.parent / "empty").mkdir()
+    assert main(["archive", "verify", str(path.parent / "empty")]) == 2
+    assert "no archive in the folder" in capsys.readouterr().err
     assert "folded: archive" in told(capsys, "show", "old", "--store", path)
     assert "finished  10" in told(capsys, "runs", "--store", path)
     file.write_bytes(file.read_bytes()[:-5])

@@ -118,6 +118,9 @@ def test_the_commands_add_up_and_show_nothing_that_moves_the_cursor(
     assert json.loads(said("show", "r", "--agent", "ann", "--json"))["savings"]["steps"] == 2
     assert "BudgetExceeded" in said("runs") and "failed" in said("runs")
     assert main(["usage", "--run", "nix", "--store", store]) == 2
+    for command in ("usage", "savings"):
+        assert main([command, "--agent", "nobody", "--store", store]) == 2
+        assert "there is no agent 'nobody'" in capsys.readouterr().err
 
 
 def test_where_nothing_is_recorded_the_commands_say_how(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

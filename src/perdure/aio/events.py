@@ -72,12 +72,11 @@ class AsyncEvents(AsyncFace):
         await self._do(append(self._engine, [self._engine.kinds.noted(kind, payload)]))
 
     async def append_many(self, events: Iterable[Any]) -> None:
-        """Append several in one commit, all or none: objects, or pairs of a kind and a payload.
+        """Append several in one commit, all or none: objects, or pairs of a kind and a payload; `("SEEN",)` has none.
 
         >>> await agent.events.append_many([("SEEN", {"page": n}) for n in range(1000)])
         """
-        pairs = (one if isinstance(one, tuple) else (one, None) for one in events)
-        await self._do(append(self._engine, [self._engine.kinds.noted(*pair) for pair in pairs]))
+        await self._do(append(self._engine, [self._engine.kinds.given(one) for one in events]))
 
     def read(
         self,

@@ -21,6 +21,9 @@ from .output import Output, clean, counted, when
 from .stores import common, existing_store
 from .timeline import in_words
 
+ENTRIES = ".jsonl.zst"
+"""How the names of archives of entries end."""
+
 
 @click.group()
 def archive() -> None:
@@ -37,6 +40,9 @@ def archive() -> None:
 def show(file: str, url: str | None, as_json: bool) -> int:
     """Show the entries of an archive, as `perdure show` shows those of a run; or the memories that are in it."""
     out, path = Output(as_json), _path(file, url)
+    if os.path.isdir(path):
+        there = ", ".join(os.path.basename(one) for one in _archives_in(path)[:3])
+        raise click.UsageError(clean(f"{path} is a folder; name one of its archives: {there}"))
     if path.endswith(SUFFIX):
         return _show_memories(out, path)
     header, events, found = _read(path)
@@ -87,11 +93,13 @@ class _Verdict(msgspec.Struct, frozen=True):
 def verify(files: tuple[str, ...], url: str | None, as_json: bool) -> int:
     """Look whether archives are as they were written: every entry, the chain, the digest of the whole.
 
+    Of a folder, all that are in it.
+
     Of memories only that they can be read: what was forgotten since has been taken out of them. When the store is at
     hand, archives are compared with what it says about them. Exit code 1 when one is damaged.
     """
     out = Output(as_json)
-    results = [_checked(file, url) for file in files]
+    results = [_checked(file, url) for given in files for file in _meant(given, url)]
     sound = all(it.ok for it in results)
     if as_json:
         out.json({"ok": sound, "archives": [msgspec.structs.asdict(it) for it in results]})
@@ -99,6 +107,19 @@ def verify(files: tuple[str, ...], url: str | None, as_json: bool) -> int:
         for it in results:
             out.line(clean(f"{it.archive}: {it.text}" if it.ok else f"{it.archive}: damaged: {it.text}"))
     return 0 if sound else 1
+
+
+def _meant(file: str, url: str | None) -> list[str]:
+    """An archive, or those in a folder."""
+    path = _path(file, url)
+    return _archives_in(path) if os.path.isdir(path) else [path]
+
+
+def _archives_in(folder: str) -> list[str]:
+    found = [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if name.endswith((ENTRIES, SUFFIX))]
+    if not found:
+        raise click.UsageError(clean(f"there is no archive in the folder {folder}"))
+    return found
 
 
 def _checked(file: str, url: str | None) -> _Verdict:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +17,7 @@ from ..limits import NUMBER_MAX
 from ..run.requests import drive_sync
 from ..store.base import Store
 from .output import Output, ago, clean, counted, size, when
-from .stores import agent_option, common, existing_store, said_again, url_of
+from .stores import agent_option, agents_meant, common, existing_store, said_again, url_of
 
 if TYPE_CHECKING:
     from ..artifacts import ArtifactInfo, ArtifactUsage
@@ -157,15 +156,13 @@ def rm(name: str, number: int | None, agent: str | None, url: str | None, as_jso
     return 0
 
 
-def _owners(store: Store, agent: str | None) -> Iterator[Owner]:
-    for name, stream, *_ in store.read("all_agents"):
-        if agent in (None, name):
-            yield Owner(name, store, stream)
+def _owners(store: Store, agent: str | None) -> list[Owner]:
+    return [Owner(name, store, stream) for name, stream in agents_meant(store, agent).items()]
 
 
 def _owner_of(store: Store, artifact: str, agent: str | None) -> Owner:
     """Whose artifact is meant."""
-    owners = list(_owners(store, agent))
+    owners = _owners(store, agent)
     having = [owner for owner in owners if nouns.versions(owner, artifact)]
     if len(having) > 1:
         names = ", ".join(clean(owner.name) for owner in having)

@@ -8,9 +8,10 @@ from typing import Any
 import click
 import msgspec
 
+from ..store.base import Store
 from ..usage import Line, SavedTotals, Totals, grouped, in_time, saved_of, savings_lines, totals_of, usage_lines
 from .output import Output, clean
-from .stores import agent_option, common, existing_store, one_run, run_option
+from .stores import agent_option, common, existing_store, one_agent, one_run, run_option
 
 NO_MODEL, NO_STEP = "(no model)", "(outside of steps)"
 
@@ -35,7 +36,7 @@ def usage(run: str | None, agent: str | None, by: str, url: str | None, as_json:
     """
     out = Output(as_json)
     with existing_store(url) as store:
-        whose = one_run(store, run, agent).agent if run is not None else agent or ""
+        whose = _whose(store, run, agent)
         lines = usage_lines(store, whose, run or "")
     whole, rows = totals_of(lines), grouped(totals_of, _named(lines, by), by)
     if as_json:
@@ -68,7 +69,7 @@ def savings(run: str | None, agent: str | None, by: str, url: str | None, as_jso
     """
     out = Output(as_json)
     with existing_store(url) as store:
-        whose = one_run(store, run, agent).agent if run is not None else agent or ""
+        whose = _whose(store, run, agent)
         lines = savings_lines(store, whose, run or "")
     whole, rows = saved_of(lines), grouped(saved_of, _named(lines, by), by)
     if as_json:
@@ -79,6 +80,14 @@ def savings(run: str | None, agent: str | None, by: str, url: str | None, as_jso
         headers = (by.upper(), "STEPS", "TIME", "CALLS", "TOKENS IN", "CACHED", "TOKENS OUT", "COST")
         out.table(headers, [_saved_cells(name, one) for name, one in (*rows.items(), ("in all", whole))])
     return 0
+
+
+def _whose(store: Store, run: str | None, agent: str | None) -> str:
+    """The agent that is meant; empty for all of them."""
+    if run is not None:
+        return one_run(store, run, agent).agent
+    chosen = one_agent(store, agent) if agent is not None else None
+    return chosen[0] if chosen is not None else ""
 
 
 def _named(lines: Sequence[Line], by: str) -> list[Line]:

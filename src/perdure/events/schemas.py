@@ -180,9 +180,20 @@ class Kinds:
     def add(self, kind: str | None, cls: type, version: int) -> None:
         """Payloads of this kind are instances of this class from now on."""
         schema = _schema(kind or _WORD.sub("_", cls.__name__).upper(), cls, version)
+        known = self._by_name.get(schema.kind)
+        if known is not None and not known.ready:
+            _must_agree(known, schema)
         self._by_name[schema.kind] = self._by_class[cls] = schema
 
-    def noted(self, kind: Any, payload: Any) -> Noted:
+    def given(self, one: Any) -> Noted:
+        """One of several events to be stored: an object, or a kind with or without a payload."""
+        if not isinstance(one, tuple):
+            return self.noted(one)
+        if not 1 <= len(one) <= 2:
+            raise TypeError(f"an event is an object, or a kind and its payload, not {one!r}")
+        return self.noted(*one)
+
+    def noted(self, kind: Any, payload: Any = None) -> Noted:
         """An event to be stored, in whichever way it was given: a kind and a payload, or an object alone."""
         if isinstance(kind, str):
             if not kind:
@@ -212,6 +223,26 @@ class Kinds:
         if kind in self._by_class:
             return self._by_class[kind].kind
         raise TypeError(f"kind= is the name of a kind, or a class registered with agent.events.kind(), not {kind!r}")
+
+
+def _must_agree(known: Schema, new: Schema) -> None:
+    """A kind has one schema of a version. The same lines may make it again: a reloaded module, a cell of a notebook."""
+    one, other = known.cls, new.cls
+    if (one.__module__, one.__qualname__) == (other.__module__, other.__qualname__) or known.version != new.version:
+        return
+    if _annotated(known) != _annotated(new):
+        raise NotStorable(
+            f"version {new.version} of the kind {new.kind!r} is {type_name(one)}, and now {type_name(other)}",
+            hint="raise its version, with an upcaster from the one before; or take another name",
+        )
+
+
+def _annotated(schema: Schema) -> list[tuple[str, str]]:
+    """The fields, with their types as they were written."""
+    kinds: dict[str, Any] = {}
+    for base in reversed(schema.cls.__mro__):
+        kinds |= getattr(base, "__annotations__", {})
+    return [(name, str(kinds.get(name, ""))) for name in schema.names]
 
 
 def _schema(kind: Any, cls: Any, version: int, *, ready: bool = False) -> Schema:
