@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from . import objects, trees
+from . import codec, objects, trees
 from . import records as r
 from .clock import Clock, moment
 from .codec.restored import Restored
@@ -22,9 +22,11 @@ from .journal.landing import Ask, landed_at
 from .journal.marks import Gone, Mark, Shelf
 from .run.core import RunCore
 from .run.requests import Protocol, Read
-from .run.scope import Buffer, frame_of
+from .run.scope import Buffer, frame_of, waiting
 from .run.writes import named
 from .state import land, waiting_room, write
+from .trees.read import content
+from .trees.split import INLINE
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -43,6 +45,13 @@ class CheckpointInfo(msgspec.Struct, frozen=True):
     at: datetime
     labels: tuple[str, ...]
     meta: Any
+
+
+class _Promised(Mark, frozen=True):
+    """One that waits for the end of the body or item around the caller, who sees it before all others."""
+
+    seen: r.CheckpointMade = r.CheckpointMade(0, "", 0, b"")
+    """As it will be, in one piece, and without a number: which one it gets is decided when it lands."""
 
 
 class Pace:
@@ -136,7 +145,13 @@ def _wait(engine: Engine, wanted: Wanted, room: Buffer) -> Protocol[None]:
     rule = yield Read(_new_rule, (engine, wanted))
     # All of it is written: what it relies on might be deleted before the body ends.
     mark, _ = yield Read(_mark, (engine, Shelf(), wanted))
-    room.asks += [mark, *rule]
+    room.asks += [_promised(mark, wanted), *rule]
+
+
+def _promised(mark: Mark, wanted: Wanted) -> _Promised:
+    value, meta = INLINE + codec.encode(wanted.data), mark.meta and INLINE + codec.encode(wanted.meta)
+    seen = r.CheckpointMade(mark.owner, mark.name, 0, value, mark.labels, meta)
+    return _Promised(**{name: getattr(mark, name) for name in mark.__struct_fields__}, seen=seen)
 
 
 def _make(engine: Engine, wanted: Wanted, commit: Commit) -> Protocol[int]:
@@ -179,7 +194,14 @@ def delete(engine: Engine, name: str, version: int | None) -> Protocol[int]:
 def _versions(engine: Engine, name: str, version: int | None) -> tuple[int, ...]:
     """Those of a name that are there; or the one, if it is."""
     rows = engine.store.read("versions_of", (engine.stream, name)) if engine.is_known() else []
-    return tuple(found for (found,) in rows if version in (None, found))
+    gone = {number for mark in _waiting(engine) if mark.name == name for number in mark.drops}
+    return tuple(found for (found,) in rows if version in (None, found) and found not in gone)
+
+
+def _waiting(engine: Engine) -> list[Mark]:
+    """What the body or item around the caller has asked for, and nobody else sees yet."""
+    marks = [ask for ask in waiting(engine.store) if isinstance(ask, Mark)]
+    return [mark for mark in marks if mark.owner == engine.stream] if marks else []
 
 
 # -- how long they are kept -------------------------------------------------------------------------------------------
@@ -254,11 +276,15 @@ def restore(engine: Engine, which: Which, version: int | None = None) -> Any:
 
 
 def listed(engine: Engine, label: str | None) -> list[CheckpointInfo]:
-    """All of them, oldest first."""
+    """All of them, oldest first; at the end those that the body around the caller has made, without a number yet."""
     if not engine.is_known():
         return []
-    rows = engine.store.read("checkpoints_of", (engine.stream,))
+    marks = _waiting(engine)
+    gone = {(mark.name, number) for mark in marks for number in mark.drops}
+    rows = [row for row in engine.store.read("checkpoints_of", (engine.stream,)) if row[:2] not in gone]
     found = [_info(engine, _entry(engine, stream, seq, name, version), at) for name, version, stream, seq, at in rows]
+    now = engine.store.clock.wall_ms()
+    found += [_info(engine, mark.seen, now) for mark in marks if isinstance(mark, _Promised)]
     return [it for it in found if label is None or label in it.labels]
 
 
@@ -269,11 +295,22 @@ def _info(engine: Engine, made: r.CheckpointMade, at: int) -> CheckpointInfo:
 
 def diff(engine: Engine, a: Which, b: Which) -> list[trees.Change]:
     """What changed from one checkpoint to another, path by path."""
-    return list(trees.diff(engine.store, _found(engine, a).value, _found(engine, b).value))
+    before, after = (_found(engine, which) for which in (a, b))
+    one, other = before.value, after.value
+    if not (before.version and after.version):  # one waits, and is in one piece: so must be the other
+        one, other = (it if it[:1] == INLINE else INLINE + content(engine.store, it) for it in (one, other))
+    return list(trees.diff(engine.store, one, other))
 
 
 def _found(engine: Engine, which: Which, version: int | None = None) -> r.CheckpointMade:
     name, wanted = _name_and_version(which, version)
+    if marks := [mark for mark in _waiting(engine) if mark.name == name]:
+        promised = [mark.seen for mark in marks if isinstance(mark, _Promised)]
+        if not wanted and promised:
+            return promised[-1]
+        if not (there := _versions(engine, name, wanted)):
+            raise _missing(engine, name, wanted)
+        wanted = there[-1]
     rows: Sequence[tuple[Any, ...]] = []
     if engine.is_known() and wanted is None:
         rows = engine.store.read("newest_checkpoint", (engine.stream, named(name, "a checkpoint's name")))
@@ -296,7 +333,7 @@ def _name_and_version(which: Any, version: int | None) -> tuple[str, int | None]
 
 def _missing(engine: Engine, name: str, version: int | None) -> CheckpointNotFound:
     made = listed(engine, None)
-    if version is not None and (numbers := [it.version for it in made if it.name == name]):
+    if version is not None and (numbers := [it.version for it in made if it.name == name and it.version]):
         text = f"checkpoint {name!r} has no version {version}"
         return CheckpointNotFound(text, hint=f"it has version {', '.join(map(str, numbers[-5:]))}")
     names = sorted({it.name for it in made})

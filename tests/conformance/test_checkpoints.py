@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import copy
 import random
 from typing import Any
@@ -72,6 +73,43 @@ def test_the_keys_of_a_dict_are_attributes(store_url: str) -> None:
             wrong()
     agent.checkpoint.create("list", [1, (2,)])
     assert agent.checkpoint.restore("list") == [1, (2,)]
+
+
+def test_a_body_sees_what_it_has_made_and_deleted(store_url: str) -> None:
+    agent = agent_at(store_url)
+    kept = {"pages": [noise(n) for n in range(30)], "n": 1}
+    agent.checkpoint.create("c", kept)
+    other = agent_at(store_url)
+
+    def body() -> list[Any]:
+        data = {**kept, "n": 2}
+        assert agent.checkpoint.create("c", data, labels=["new"], meta={"by": "body"}) == 0
+        data["n"] = 3
+        assert agent.checkpoint.restore("c") == {**kept, "n": 2}, "a copy, as always"
+        assert agent.checkpoint.restore("c", version=1) == kept and agent.checkpoint.restore("c", version=0).n == 2
+        assert [str(it) for it in agent.checkpoint.diff(("c", 1), "c")] == ["~ .n: 1 -> 2"]
+        [found] = agent.checkpoint.list(label="new")
+        assert (found.name, found.version, found.meta) == ("c", 0, {"by": "body"})
+        agent.checkpoint.delete("c", version=1)
+        with pytest.raises(CheckpointNotFound, match="'c'"):
+            agent.checkpoint.restore("c", version=1)
+        return [[it.version for it in agent.checkpoint.list()], agent.checkpoint.restore("c").n]
+
+    with agent.run("r") as run:
+        assert run.step(body, name="body") == [[0], 2]
+    assert [(it.name, it.version, it.labels) for it in other.checkpoint.list()] == [("c", 2, ("new",))]
+    with agent.run("s") as run:
+        for _ in run.each([1]):
+            agent.checkpoint.delete("c")
+            with pytest.raises(CheckpointNotFound, match="has no checkpoint 'c'"):
+                agent.checkpoint.restore("c")
+            run.checkpoint("c", "again")
+            assert (
+                agent.checkpoint.restore("c") == run.step(lambda: agent.checkpoint.restore("c"), name="in") == "again"
+            )
+            assert contextvars.Context().run(other.checkpoint.restore, "c").n == 2, "nobody else does"
+    assert [it.version for it in agent.checkpoint.list()] == [3]
+    in_order(store_url)
 
 
 def test_what_cannot_be_meant_is_told(store_url: str) -> None:

@@ -243,7 +243,15 @@ OF_CHECKPOINTS = (
         "a checkpoint of a step that fails is there all the same",
         CHECKPOINTS + "test_it_lands_with_the_step_or_the_item_or_not_at_all",
         "checkpoints.py",
-        "    room.asks += [mark, *rule]\n",
+        "    room.asks += [_promised(mark, wanted), *rule]\n",
         "    yield from land(engine, Site.CHECKPOINT, [mark, *rule])\n",
+    ),
+    mutant(
+        "a-body-does-not-see-its-checkpoints",
+        "what a step has just kept is not there when it looks for it",
+        CHECKPOINTS + "test_a_body_sees_what_it_has_made_and_deleted",
+        "checkpoints.py",
+        "        if not wanted and promised:\n",
+        "        if False:\n",
     ),
 )
