@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure import Agent
+from perdure import Agent, InDoubt
 from perdure.cli.main import main
 
 
@@ -67,6 +67,25 @@ def test_one_is_shown_with_who_is_at_it(store: str, capsys: pytest.CaptureFixtur
     assert "the newest one is 1" in told(
         capsys, "workflows", "show", "trip", "--version", "2", "--store", store, code=2
     )
+
+
+def test_a_step_that_is_settled_by_hand_waits_for_no_answer(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    agent = Agent("other", store=store)
+
+    @agent.effect
+    def write() -> None:
+        raise TimeoutError("net")
+
+    wf = agent.workflows.get("report")
+    with pytest.raises(InDoubt):
+        wf.resume()
+    wf.complete(1, result="by hand")
+    why = "by agent 'other': step 1 of workflow 'report' was completed by hand"
+    line = told(capsys, "runs", "--store", store).splitlines()[1]
+    assert line.split()[:3] == ["report@1/1", "other", "cancelled"] and line.endswith(why)
+    assert "nobody needs an answer any more" in told(capsys, "show", "report@1/1", "--store", store)
+    refused = told(capsys, "answer", "report@1/1", "--retry", "--store", store, code=2)
+    assert f"was cancelled {why}; nobody would hear the answer" in refused
 
 
 def test_a_title_can_neither_begin_a_line_nor_move_the_cursor(store: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -134,7 +134,8 @@ def _answered(store: Store, run: RunSummary, about: int) -> bool:
 
 def _as_cells(row: Row, now: int) -> tuple[str, ...]:
     run = row.run
-    in_doubt = f"in doubt: {', '.join(row.in_doubt)}" if row.in_doubt else ""
+    # Of a run that is over nobody waits for an answer: why it ended says more.
+    in_doubt = f"in doubt: {', '.join(row.in_doubt)}" if row.in_doubt and not run.status.over else ""
     shown = clean(row.note or "; ".join(row.waits_for) or in_doubt or run.error)
     cells = clean(run.id), clean(run.agent), run.status.value, str(row.done), ago(row.last_entry_at, now)
     return *cells, shown if len(shown) <= 80 else shown[:79] + "…"
