@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -310,3 +311,22 @@ def test_with_several_effects_in_doubt_the_answer_must_say_which(store_url: str,
     for name, key in doubts.items():
         agent.runs.answer("r", done=f"{name} done", key=key)
     assert program() == ["a done", "b done"]
+
+
+def test_a_write_that_was_refused_is_no_write(store_url: str) -> None:
+    """Who catches that and writes another value has written once: the replay finds it."""
+
+    def program() -> dict[str, Any]:
+        agent = agent_at(store_url)
+        with agent.run("r") as run:
+            for value in (object(), "stored"):
+                with suppress(NotStorable):
+                    run.state["k"] = value
+                with suppress(NotStorable):
+                    run.messages.append({"role": "user", "content": value})
+            run.step(lambda: 1, name="s")
+        info = agent.runs.get("r")
+        agent.close()
+        return {"state": info.state, "messages": [it["content"] for it in info.messages]}
+
+    assert program() == program() == {"state": {"k": "stored"}, "messages": ["stored"]}

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
+from .. import codec
 from .. import records as r
-from ..errors import NotStorable, ResultErased, ValueTooLarge
+from ..errors import NotStorable, PerdureError, ResultErased, ValueTooLarge
 from ..failpoints import Site
 from ..limits import NAME_CHARACTERS_MAX
 from ..objects import opened as just_packed
@@ -17,6 +18,8 @@ from .obeying import heed
 from .requests import Protocol
 from .scope import Frame, frame_of
 from .spoken import PIN, PINNED, UNPIN, Speech, stays
+
+T = TypeVar("T")
 
 
 def write(
@@ -29,13 +32,14 @@ def write(
     if frame.buffer is None:
         if (recorded := _recorded(run, frame, op, key)) is not None:
             if op != r.Op.DELETE:
+                _refused(frame, op, key, codec.encode, value, path)
                 run.compare(path, recorded.value, value)
             run.land(frame, (recorded,))
             return recorded.value
         run.must_be_open()
     else:
         run.must_be_here()  # in a finished run too: what is only buffered may be dropped, as it was the first time
-    packed, objects = (b"", ()) if op == r.Op.DELETE else run.pack(value, path)
+    packed, objects = (b"", ()) if op == r.Op.DELETE else _refused(frame, op, key, run.pack, value, path)
     made = r.Write(op, key, packed, _position(run, op) if position is None else position, version)
     if frame.buffer is not None:
         frame.buffer.add(made, objects)
@@ -86,9 +90,24 @@ def get_result(run: RunCore) -> Any:
 
 def _recorded(run: RunCore, frame: Frame, op: r.Op, key: str) -> r.Write | None:
     """The same write of an earlier attempt: its recorded value wins, so that the run goes through the same states."""
-    name = "" if op == r.Op.MESSAGE else key
-    nth = frame.count(f"\0write {op}", name.encode())
-    return run.ledger.recorded_write(frame.path, op, name, nth)
+    name, ident = _counted(op, key)
+    nth = frame.count(name, ident)
+    return run.ledger.recorded_write(frame.path, op, ident.decode(), nth)
+
+
+def _counted(op: r.Op, key: str) -> tuple[str, bytes]:
+    """By what the writes of a kind are told from each other."""
+    return f"\0write {op}", b"" if op == r.Op.MESSAGE else key.encode()
+
+
+def _refused(frame: Frame, op: r.Op, key: str, made: Callable[[Any, str], T], value: Any, path: str) -> T:
+    """A value that is refused is no write: who catches that, and writes another, has written once."""
+    try:
+        return made(value, path)
+    except PerdureError:
+        if frame.buffer is None:
+            frame.uncount(*_counted(op, key))
+        raise
 
 
 def _position(run: RunCore, op: r.Op) -> int:
