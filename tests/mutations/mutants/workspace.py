@@ -108,7 +108,8 @@ OF_WORKSPACES = (
         RACES + "test_killed_before_a_save_is_saved_over",
         "workspace/syncing.py",
         "        try:\n            yield from _commit(engine, plan, also)\n",
-        "        yield Read(let_go, (root, plan.saved))\n        try:\n            yield from _commit(engine, plan, also)\n",
+        "        yield Read(let_go, (root, plan.saved))\n"
+        "        try:\n            yield from _commit(engine, plan, also)\n",
     ),
     mutant(
         "nobody-looks-for-what-was-displaced",
