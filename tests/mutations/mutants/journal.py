@@ -110,8 +110,8 @@ JOURNAL = (
         "every message of a conversation costs more than the one before",
         "conformance/test_gaps.py::test_a_message_costs_the_same_at_the_end_of_a_long_conversation",
         "run/writes.py",
-        "else run.pack(value, path)",
-        "else run.pack([*read_messages(run), value] if op == r.Op.MESSAGE else value, path)",
+        "        return made(value, path)\n",
+        "        return made([*read_messages(frame.run), value] if op == r.Op.MESSAGE else value, path)\n",
     ),
     mutant(
         "nothing-is-shared",
