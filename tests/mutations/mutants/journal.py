@@ -111,7 +111,7 @@ JOURNAL = (
         "conformance/test_gaps.py::test_a_message_costs_the_same_at_the_end_of_a_long_conversation",
         "run/writes.py",
         "        return made(value, path)\n",
-        "        return made([*read_messages(frame.run), value] if op == r.Op.MESSAGE else value, path)\n",
+        "        return made([*read_messages(frame.run).messages, value] if op == r.Op.MESSAGE else value, path)\n",
     ),
     mutant(
         "nothing-is-shared",
