@@ -6,8 +6,8 @@ connection, an agent), nothing is kept and nothing is used: slow is better than 
 
 from __future__ import annotations
 
-import copyreg
 import dis
+import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
@@ -98,6 +98,9 @@ class _Telling:
         if it.__self__ is not None and not isinstance(it.__self__, ModuleType):
             self.tell(it.__self__, near)
 
+    def _pattern(self, it: re.Pattern[Any], near: Near) -> None:
+        self.parts.append(repr((it.pattern, it.flags)).encode())
+
     def _module(self, it: ModuleType, near: Near) -> None:
         self.parts.append(it.__name__.encode())
 
@@ -148,6 +151,7 @@ _TELLS: tuple[tuple[type, Callable[[_Telling, Any, Near], None]], ...] = (
     (FunctionType, _Telling._function),
     (BuiltinFunctionType, _Telling._builtin),
     (ModuleType, _Telling._module),
+    (re.Pattern, _Telling._pattern),
     (type, _Telling._class),
 )
 
@@ -155,8 +159,7 @@ _TELLS: tuple[tuple[type, Callable[[_Telling, Any, Near], None]], ...] = (
 def _taken_apart(it: Any) -> list[Any]:
     """What an object is made of, as Python copies it: its class, its state, its items. Nothing of it is stored."""
     try:
-        copied = copyreg.dispatch_table.get(type(it))
-        parts = copied(it) if copied is not None else it.__reduce_ex__(2)
+        parts = it.__reduce_ex__(2)
     except (TypeError, ValueError, AttributeError, RuntimeError) as error:
         raise Untold from error  # a lock, a file, a connection
     if isinstance(parts, str):
