@@ -15,7 +15,7 @@ import msgspec
 
 from perdure import Agent, Done, InDoubt, NotDone, RunBusy, RunWaiting
 from perdure import records as r
-from perdure.errors import LeaseLost, StoreUnavailable
+from perdure.errors import LeaseLost, StoreBusy, StoreUnavailable
 from perdure.journal import rebuild
 from perdure.journal.verify import verify
 from perdure.run import doubt
@@ -66,7 +66,8 @@ class Contender:
         while time.monotonic() < until:
             try:
                 self.work()
-            except (RunBusy, LeaseLost, StoreUnavailable, RunWaiting, InDoubt) as error:
+            # Busy too: with a second for a statement, whoever waits for the lock of one that is cut off gives up.
+            except (RunBusy, LeaseLost, StoreUnavailable, StoreBusy, RunWaiting, InDoubt) as error:
                 self.world.note(type(error).__name__, self.who)
                 time.sleep(self.orders.pause_seconds)
             else:
