@@ -20,6 +20,7 @@ from .journal.keeping import EVERYTHING, Keep, policies_in, stored_form
 from .journal.keeping import SPACE as RULES
 from .journal.landing import Ask, landed_at
 from .journal.marks import Gone, Mark, Shelf
+from .limits import NUMBER_MAX
 from .run.core import RunCore
 from .run.requests import Protocol, Read
 from .run.scope import Buffer, frame_of, waiting
@@ -314,7 +315,7 @@ def _found(engine: Engine, which: Which, version: int | None = None) -> r.Checkp
     rows: Sequence[tuple[Any, ...]] = []
     if engine.is_known() and wanted is None:
         rows = engine.store.read("newest_checkpoint", (engine.stream, named(name, "a checkpoint's name")))
-    elif engine.is_known():
+    elif engine.is_known() and wanted is not None and 0 < wanted <= NUMBER_MAX:
         found = engine.store.read("get_checkpoint", (engine.stream, named(name, "a checkpoint's name"), wanted))
         rows = [(wanted, stream, seq, at) for stream, seq, at, dropped in found if not dropped]
     if not rows:

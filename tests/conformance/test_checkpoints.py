@@ -117,6 +117,8 @@ def test_what_cannot_be_meant_is_told(store_url: str) -> None:
     agent.checkpoint.create("x", 1)
     with pytest.raises(CheckpointNotFound, match=r"checkpoint 'x' has no version 0 \(it has version 1\)"):
         agent.checkpoint.restore("x", version=0)
+    with pytest.raises(CheckpointNotFound, match="has no version 1000"):
+        agent.checkpoint.restore("x", version=10**30)
     with pytest.raises(TypeError, match=r"by its name, or by \(name, version\); not by \('x', 1, 2\)"):
         agent.checkpoint.diff(("x", 1, 2), "x")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="a checkpoint's name has at least one character"):

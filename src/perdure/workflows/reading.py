@@ -14,6 +14,7 @@ from ..clock import moment
 from ..errors import WorkflowNotFound
 from ..hints import meant
 from ..journal.plans import Draft, Flow, Leases, Move, Sheet, holders_of, leases_of, outcome, sheet_of
+from ..limits import NUMBER_MAX
 from ..run.scope import waiting
 from ..store.base import Store, read_through
 from .given import checked, key_of
@@ -92,6 +93,8 @@ class Reader:
     def look(self, which: Which) -> Look:
         """A workflow as the caller sees it."""
         read, name = self._store.read, checked(which.name, "a workflow's name")
+        if which.version is not None and not 0 < which.version <= NUMBER_MAX:
+            raise self._missing(which)
         rows = read("get_agent", (which.agent,))
         flow = (int(rows[0][0]) if rows else 0, name)
         if which.version is None:
