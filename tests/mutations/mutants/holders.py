@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutations.mutant import mutant
+from tests.mutations.mutant import Edit, mutant
 
 PROCESSES = "unit/test_process.py::"
 LEASES = "unit/test_leases.py::"
@@ -126,6 +126,7 @@ HOLDERS = (
         "collect.py",
         "if identity in ours and identity not in marks]",
         "if identity in ours]",
+        Edit("collect.py", "for identity, size in page if identity not in marks]", "for identity, size in page]"),
     ),
     mutant(
         "forged-size-believed",
