@@ -19,7 +19,7 @@ from .hints import meant
 from .journal.keeping import EVERYTHING, Keep, policies_in, stored_form
 from .journal.keeping import SPACE as RULES
 from .journal.landing import Ask, landed_at
-from .journal.marks import Gone, Mark, Shelf
+from .journal.marks import NEVER, Gone, Mark, Written
 from .limits import NUMBER_MAX
 from .run.core import RunCore
 from .run.requests import Protocol, Read
@@ -145,7 +145,7 @@ def _wait(engine: Engine, wanted: Wanted, room: Buffer) -> Protocol[None]:
     """Let it land with what is around the caller."""
     rule = yield Read(_new_rule, (engine, wanted))
     # All of it is written: what it relies on might be deleted before the body ends.
-    mark, _ = yield Read(_mark, (engine, Shelf(), wanted))
+    mark, _ = yield Read(_mark, (engine, None, wanted))
     room.asks += [_promised(mark, wanted), *rule]
 
 
@@ -159,26 +159,38 @@ def _make(engine: Engine, wanted: Wanted, commit: Commit) -> Protocol[int]:
     """Commit it, without what the version before has; returns its version."""
     rule = (yield Read(_new_rule, (engine, wanted))) if wanted.keep is not None else []
     while True:
-        mark, ids = yield Read(_mark, (engine, engine.shelf, wanted))
+        mark, written = yield Read(_mark, (engine, engine.shelf.known(wanted.name), wanted))
         try:
             landed = yield from commit([mark, *rule])
         except Gone:
             engine.shelf.forget(wanted.name)
             continue
         [made] = [it for it in landed if isinstance(it, r.CheckpointMade)]
-        engine.shelf.remember(wanted.name, made.version, ids)
+        engine.shelf.remember(wanted.name, made.version, written)
         return made.version
 
 
-def _mark(engine: Engine, shelf: Shelf, wanted: Wanted) -> tuple[Mark, frozenset[bytes]]:
+def _mark(engine: Engine, known: Written | None, wanted: Wanted) -> tuple[Mark, Written]:
     engine.ensure_agent()
-    name, meta = wanted.name, wanted.meta
-    known = shelf.known(name)
-    tree = trees.pack(engine.store, wanted.data, f"checkpoint {name!r}", known.ids)
+    name, meta, before = wanted.name, wanted.meta, known or NEVER
+    tree, memo = _packed(engine, wanted, known)
     noted, also = objects.pack(engine.store, meta, "meta") if meta is not None else (b"", ())
     made = (*tree.objects, *also)
-    mark = Mark(engine.stream, name, tree.packed, made, wanted.labels, noted, relies_on=known.version, keep=wanted.keep)
-    return mark, tree.ids
+    mark = Mark(
+        engine.stream, name, tree.packed, made, wanted.labels, noted, relies_on=before.version, keep=wanted.keep
+    )
+    return mark, Written(0, before.ids if memo is not None and memo is before.memo else tree.ids, memo)
+
+
+def _packed(engine: Engine, wanted: Wanted, known: Written | None) -> tuple[trees.Tree, trees.Memo | None]:
+    """Its tree, with all that is known of its objects; and of a list what the next one is compared with."""
+    path, before = f"checkpoint {wanted.name!r}", known or NEVER
+    if known is None or (known.version and known.memo is None):
+        return trees.pack(engine.store, wanted.data, path, before.ids), None
+    tree, memo = trees.pack_again(engine.store, wanted.data, path, before.ids, before.memo)
+    # Of a list that has grown only the new objects were looked at: the others are in the memo, and no older ones, which
+    # may be collected when their versions go.
+    return msgspec.structs.replace(tree, ids=tree.ids | trees.ids_of(memo)), memo
 
 
 def delete(engine: Engine, name: str, version: int | None) -> Protocol[int]:

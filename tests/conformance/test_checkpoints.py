@@ -389,3 +389,29 @@ def test_checkpoints_of_one_millisecond_are_listed_in_the_order_that_they_were_m
         store.execute("UPDATE checkpoints SET at = 5")
     assert [it.name for it in agent.checkpoint.list()] == ["analysis-90pct", "analysis-100pct"]
     agent.close()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_list_that_grows_and_shrinks_while_its_past_is_collected(store_url: str, seed: int) -> None:
+    """The next version relies on the last one, and on nothing before it: that may be gone."""
+    chance, agent = random.Random(seed), agent_at(store_url)
+    items: list[Any] = []
+    for number in range(60):
+        change = chance.random()
+        if change < 0.6 or not items:
+            sizes = [chance.choice([5, 300, 3_000, 40_000]) for _ in range(chance.choice([1, 1, 9]))]
+            items += [chance.randbytes(size).hex() for size in sizes]
+        elif change < 0.75:
+            del items[chance.randrange(len(items)) :]
+        elif change < 0.9:
+            items[chance.randrange(len(items))] = {"at": number, "text": chance.randbytes(700).hex()}
+        else:
+            items.insert(0, number)
+        agent.checkpoint.create("list", items, keep_last=1)
+        if number % 3 == 0:
+            agent.gc()
+            collect(agent._engine.store)
+        other = agent_at(store_url)
+        assert other.checkpoint.restore("list") == items
+        other.close()
+    in_order(store_url)

@@ -10,6 +10,7 @@ from .. import records
 from ..errors import StoreBusy
 from ..limits import KEEP_LAST_DROPS_MAX
 from ..store.base import Rows, Script, Statement, Store
+from ..trees import Memo
 from .keeping import SPACE, Keep, keep_of, policies_in
 
 
@@ -33,11 +34,20 @@ class Mark(msgspec.Struct, frozen=True):
         return (self.owner, self.name)
 
 
+MEMO_BYTES_MAX = 4 * 1024 * 1024
+MEMOS_MAX = 4
+
+
 class Written(msgspec.Struct, frozen=True):
     """The last checkpoint of a name that this process has made: the next one need not write what it has."""
 
     version: int
     ids: frozenset[bytes]
+    memo: Memo | None = None
+    """Of a list: what is compared with the next one, which has most often grown."""
+
+
+NEVER = Written(0, frozenset())
 
 
 class Shelf:
@@ -45,14 +55,24 @@ class Shelf:
 
     def __init__(self) -> None:
         self._last: dict[str, Written] = {}
+        self._lists: list[str] = []
+        """Names of which there is a memo, the newest last: it takes twice the memory of its value."""
 
     def known(self, name: str) -> Written:
         """The last version, if this process knows it."""
-        return self._last.get(name) or Written(0, frozenset())
+        return self._last.get(name) or NEVER
 
-    def remember(self, name: str, version: int, ids: frozenset[bytes]) -> None:
+    def remember(self, name: str, version: int, written: Written) -> None:
         """This is the last one now."""
-        self._last[name] = Written(version, ids)
+        memo = written.memo
+        kept = memo if memo is not None and memo.keys and memo.size <= MEMO_BYTES_MAX else None
+        self._last[name] = Written(version, written.ids, kept)
+        others = [it for it in self._lists if it != name]
+        self._lists = [*others, name] if kept is not None else others
+        if len(self._lists) > MEMOS_MAX:
+            oldest = self._lists.pop(0)
+            if oldest in self._last:
+                self._last[oldest] = msgspec.structs.replace(self._last[oldest], memo=None)
 
     def forget(self, name: str) -> None:
         """It is not there any more, or may not be."""

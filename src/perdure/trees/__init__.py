@@ -12,7 +12,7 @@ adds what has changed, and the few nodes above it.
 from __future__ import annotations
 
 from .diff import Change, diff
-from .growing import Memo, pack_again
+from .growing import Memo, ids_of, pack_again
 from .read import content, reachable, references, unpack
 from .split import TREE, Tree, pack
 
@@ -23,6 +23,7 @@ __all__ = [
     "Tree",
     "content",
     "diff",
+    "ids_of",
     "pack",
     "pack_again",
     "reachable",

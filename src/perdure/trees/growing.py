@@ -7,7 +7,7 @@ unchanged is not believed but compared, all of them, each time: people change me
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import accumulate
 from typing import Any, Final
 
@@ -72,7 +72,7 @@ class Memo(msgspec.Struct, frozen=True):
         return b"".join(self.parts if self.count < 0 else (_list_head(self.count), *self.parts))
 
 
-def pack_again(store: Store, value: Any, path: str, known: set[bytes], memo: Memo | None) -> tuple[Tree, Memo]:
+def pack_again(store: Store, value: Any, path: str, known: Collection[bytes], memo: Memo | None) -> tuple[Tree, Memo]:
     """As `pack`, for the next version of a value; and what to remember for the one after it."""
     if objects.some_are_suspect():
         memo = None  # it may stand for one of them: then all of it is written again
@@ -94,7 +94,7 @@ def pack_again(store: Store, value: Any, path: str, known: set[bytes], memo: Mem
 
 
 def _grown(
-    store: Store, added: bytes, count: int, known: set[bytes], memo: Memo, keys: tuple[bytes, ...]
+    store: Store, added: bytes, count: int, known: Collection[bytes], memo: Memo, keys: tuple[bytes, ...]
 ) -> tuple[Tree, Memo]:
     """The tree of a list to which elements were added."""
     split, rest = Split(store, known), memo.tail + added
@@ -116,6 +116,11 @@ def _grown(
     context = (memo.context + rest[:at])[-WINDOW:]
     about = (count, keys, memo.settled + large, context, rest[at:], tuple(levels))
     return tree, Memo((*memo.parts, added), packed, memo.size + len(added), *about)
+
+
+def ids_of(memo: Memo) -> frozenset[bytes]:
+    """The objects that the tree of a list refers to, but for those within its large elements."""
+    return frozenset(bytes(body.data) for level in memo.levels for _, body, _ in level.pieces if type(body) is Ext)
 
 
 def _settled_pieces(memo: Memo) -> int:

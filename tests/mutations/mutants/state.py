@@ -239,6 +239,14 @@ OF_CHECKPOINTS = (
         "if True:",
     ),
     mutant(
+        "a-list-relies-on-versions-that-are-gone",
+        "a checkpoint of a list cannot be read when older ones have gone",
+        "conformance/test_checkpoints.py::test_a_list_that_grows_and_shrinks_while_its_past_is_collected",
+        "checkpoints.py",
+        "ids=tree.ids | trees.ids_of(memo)",
+        "ids=tree.ids | before.ids",
+    ),
+    mutant(
         "a-checkpoint-does-not-wait",
         "a checkpoint of a step that fails is there all the same",
         CHECKPOINTS + "test_it_lands_with_the_step_or_the_item_or_not_at_all",
