@@ -30,7 +30,7 @@ SUITE_SECONDS_MAX = {
     "mutations": 360,
     "releases": 40,
     "load": 60,
-    "docs": 60,
+    "docs": 90,
     "tidy": 60,
 }
 
