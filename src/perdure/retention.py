@@ -111,10 +111,8 @@ def gc(
     """Free what these agents do not need any more, and what nobody in the store refers to."""
     tell = progress or (lambda what, done, total: None)
     known = [engine for engine in engines if engine.is_known()]
-    wanted = Horizons(
-        _ago(store, fold_before if fold_before is not None else events_before, "fold_before"),
-        _ago(store, events_before, "events_before"),
-    )
+    events = _ago(store, events_before, "events_before")
+    wanted = Horizons(_ago(store, fold_before, "fold_before") if fold_before is not None else events, events)
     if dry_run:
         return _told(store, known, wanted, tell)
     before = _bytes_of(store)

@@ -173,6 +173,7 @@ def test_an_effect_that_loses_a_race_has_happened_all_the_same(store_url: str, w
     def post() -> str:
         world.do("posted")
         agent.state.set("a", "k", "mine", if_version=0)
+        agent.state.set("a", "other", 1)
         assert in_child(lambda: agent_at(store_url).state.set("a", "k", "theirs")) == 0
         return "receipt"
 
@@ -181,7 +182,7 @@ def test_an_effect_that_loses_a_race_has_happened_all_the_same(store_url: str, w
     with agent.run("r", wait=0):
         assert post() == "receipt"
     assert world.all() == ["posted"]
-    assert agent.state.get("a", "k") == "theirs"
+    assert (agent.state.get("a", "k"), agent.state.get("a", "other")) == ("theirs", None)
     in_order(store_url)
 
 

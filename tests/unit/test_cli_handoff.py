@@ -69,6 +69,14 @@ def test_a_brief_has_what_somebody_needs_to_go_on(path: Path, capsys: pytest.Cap
     assert "- ask: `Which seat?`, one of `['aisle', 'window']`" in capsys.readouterr().out
 
 
+def test_of_a_run_that_is_over_nobody_asks_any_more(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Agent("travel", store=path).runs.cancel("trip")
+    assert main(["handoff", "trip", "--store", str(path)]) == 0
+    page = capsys.readouterr().out
+    assert "In doubt when it ended" in page and "- effect `book`" in page
+    assert "perdure answer" not in page
+
+
 def test_what_an_agent_has_left_to_do(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["handoff", "--store", str(path)]) == 0
     page = capsys.readouterr().out

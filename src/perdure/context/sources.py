@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence, Set
 
 from ..engine import Engine
+from ..handoff import in_brackets
 from ..memory.found import Memory, Query
 from ..memory.recalling import recall
 from ..run.requests import Protocol, Read
@@ -27,8 +28,6 @@ _SECTIONS = {
     Part.PROGRESS: "tasks",
 }
 _MARKS = re.compile(r"<(?=\s*/?\s*(?:untrusted|context)\b)", re.IGNORECASE)
-_LABEL = str.maketrans({"(": "[", ")": "]", ",": ";"})
-_LABEL_MAX = 80
 
 MEMORY_TOKENS = 160
 """Of one memory; a longer one is shortened."""
@@ -57,16 +56,8 @@ def told(it: Memory, count: Tokens) -> str:
     """A memory in a context. What is not trusted stands between marks, which it cannot end by itself."""
     text = _MARKS.sub("‹", shortened(it.text, MEMORY_TOKENS, count, f"{MEMORY}{it.id}"))
     about = [it.valid_from.date().isoformat(), it.kind]
-    about += [f"{name} {_label(value)}" for name, value in (("about", it.about), ("from", it.source)) if value]
+    said = [(name, in_brackets(words)) for name, words in (("about", it.about), ("from", it.source)) if words]
+    about += [f"{name} {_MARKS.sub('‹', words)}" for name, words in said]
     about += ["others say otherwise"] if it.contradicts else []
     line = text if it.trusted else f"<untrusted>{text}</untrusted>"
     return f"- ({', '.join(about)}) {line}"
-
-
-def _label(value: str) -> str:
-    """What a memory is about, or where it is from, as words of one line.
-
-    It stands outside of the marks, and others may have written it: a sender, a page.
-    """
-    words = _MARKS.sub("‹", " ".join(value.split())).translate(_LABEL)
-    return words if len(words) <= _LABEL_MAX else f"{words[:_LABEL_MAX]}…"

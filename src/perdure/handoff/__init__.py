@@ -25,6 +25,8 @@ MESSAGES_SHOWN = 10
 DECISIONS_SHOWN = 20
 VALUE_CHARACTERS_MAX = 300
 """Of one value: a brief is read whole. `perdure show RUN --json` has all of it."""
+LABEL_CHARACTERS_MAX = 80
+_WITHIN = str.maketrans("()", "[]")
 _LONE = re.compile("[\ud800-\udfff]")
 """What stands for a byte that was no UTF-8, or is half of a pair: nobody can send it anywhere."""
 
@@ -207,12 +209,15 @@ class _Page:
     def _in_doubt(self) -> list[str]:
         if not self._it.in_doubt:
             return []
-        lines = self._heading("In doubt: settle this first")
+        over = self._run.status.over
+        lines = self._heading("In doubt when it ended" if over else "In doubt: settle this first")
         lines.append("Nobody knows whether these happened. Find out; do not simply do them again.")
         for effect in self._it.in_doubt:
             which = f" --key {shlex.quote(effect.key)}" if len(self._it.in_doubt) > 1 else ""
             command = f"perdure answer {shlex.quote(self._run.id)}{which}{self._options()}"
             lines += ["", f"- effect {code(effect.name)}, arguments {value(effect.arguments)}, key {code(effect.key)}"]
+            if over:
+                continue  # nobody asks it any more
             lines.append(f"  - it happened: {code(f'{command} --done RESULT')} (RESULT is JSON)")
             lines.append(f"  - it did not: {code(f'{command} --retry')}; give up: {code(f'{command} --fail')}")
         return lines
@@ -335,6 +340,15 @@ def value(it: object) -> str:
 def readable(text: str) -> str:
     """A text that can be sent to a model: with a mark in place of each byte of a file that was no UTF-8."""
     return _LONE.sub("\ufffd", text)
+
+
+def in_brackets(text: str) -> str:
+    """Words of others (a sender, a page) as a part of what stands in round brackets: in one line, and not all of it.
+
+    They do not end the brackets, so that nobody says more behind them in our name.
+    """
+    words = " ".join(text.split()).translate(_WITHIN)
+    return words if len(words) <= LABEL_CHARACTERS_MAX else f"{words[:LABEL_CHARACTERS_MAX]}…"
 
 
 def code(text: str) -> str:

@@ -26,7 +26,6 @@ FLOW = "workflow "
 """How the name of a workflow begins where others are runs."""
 ASKED_ONE_BY_ONE = 20
 """So many runs are looked up by their names; of more of them, all are read at once."""
-OVER = (Status.FINISHED, Status.CANCELLED)
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -71,12 +70,17 @@ class Progress(msgspec.Struct, frozen=True):
 
         Who says so of a run that he knows to be over (`status` is with what he says) means it: that stays.
         """
-        if status == self.status or status not in OVER:
+        if status == self.status or not is_over(status):
             return msgspec.structs.replace(self, status=str(status))
         nothing = f"nothing: run {self.run} is {status}"
         said = "" if self.next_action.startswith(nothing) else one_line(self.next_action)
         past = f"{nothing}; before that it had said: {said}" if said else self.next_action
         return msgspec.structs.replace(self, blockers=(), next_action=past, status=str(status))
+
+
+def is_over(status: str) -> bool:
+    """Of a run; what is none has no status, and is not."""
+    return status in [it for it in Status if it.over]
 
 
 Said = tuple[str, dict[str, Any]]

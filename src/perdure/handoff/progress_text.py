@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from .foreign import read_foreign
-from .progress import OVER, Progress, Said, one_line
+from .progress import Progress, Said, is_over, one_line
 
 TITLE = "Progress"
 _NOT_YET = "Nothing has been begun yet."
@@ -371,7 +371,7 @@ def _changes(old: Progress, new: Progress, removes: bool) -> dict[str, Any]:
     blockers = [*new.blockers, *(one for one in old.blockers if not removes and one not in new.blockers)]
     if {*blockers} != {*old.blockers}:
         found["blockers"] = blockers
-    if (status := new.status or old.status) in OVER and ("blockers" in found or "next_action" in found):
+    if is_over(status := new.status or old.status) and ("blockers" in found or "next_action" in found):
         # He has seen that it is over: what he leaves there is meant for now, and what the run had said is not.
         found |= {"blockers": blockers, "next_action": new.next_action, "status": status}
     # Of several boxes that say the same, all are ticked when it is done.

@@ -62,14 +62,14 @@ def elsewhere(engine: Engine, looking: Looking, found: Iterable[tuple[Trace, r.R
 class _Owners:
     """Whose an entry is: agents share a store, and none erases what another has."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, looking: Looking) -> None:
         self._own = engine.name
         self._agents = {stream: name for name, stream, *_ in engine.store.read("all_agents")}
-        self._runs = {stream: agent for stream, agent, *_ in engine.store.read("all_runs")}
+        self._agent_of = looking.agent_of
 
     def another(self, stream: int, record: r.Record) -> str:
         """The name of the other agent that has it; empty for what is this one's."""
-        whose = self._runs.get(stream) or self._agents.get(stream)
+        whose = self._agent_of(stream) or self._agents.get(stream)
         parts = (record, *getattr(record, "landed", ()))
         names = [whose] if whose else [self._agents.get(getattr(it, "owner", 0)) for it in parts]
         return next((name for name in names if name and name != self._own), "")
@@ -82,7 +82,7 @@ class _Sorting:
         store = engine.store
         self._engine = engine
         self._looking = looking
-        self._owners = _Owners(engine)
+        self._owners = _Owners(engine, looking)
         self._reliance = Reliance(store)
         self._dropped = objects.Drops(store)
         self._folded = {stream for (stream, *_) in store.read("all_streams") if store.read("last_folded", (stream,))}

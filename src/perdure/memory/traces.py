@@ -80,6 +80,7 @@ class Looking:
         """Objects that were looked into, and whether they have one of the texts."""
         rows = engine.store.read("all_runs")
         self._runs = {row[0]: row[2] for row in rows}
+        self._agents: dict[int, str] = {row[0]: row[1] for row in rows}
         self._origins = {row[0]: (row[11], row[12]) for row in rows if row[11]}
         self._said: dict[int, list[tuple[int, int]]] = {}
         """By stream: messages that have one of the texts, by the number of their entry and their own."""
@@ -103,6 +104,10 @@ class Looking:
         if any(self.is_in(objects.content(self._store, *found)) for found in objects.rows_of(self._store, ids).items()):
             left = "it is on its way, and goes with `perdure gc` if nobody goes on with it for a day"
             yield Trace("artifact", "that is not whole yet", left=left)
+
+    def agent_of(self, stream: int) -> str:
+        """Whose run a stream is; empty for one that is none."""
+        return self._agents.get(stream, "")
 
     def has(self, record: r.Record) -> bool:
         """Whether anything in a record has one of the texts."""

@@ -113,7 +113,7 @@ def bootstrap(sections: Sequence[Section], budget: int = BUDGET, tokens: Tokens 
 def sections_of(shelf: Shelf, today: date, tokens: Tokens | None = None) -> tuple[Section, ...]:
     """The files that matter, whole, in the order in which they are read."""
     count, _ = counter(tokens)
-    documents = {path: readable(it.text) for path, it in shelf.documents.items() if it.text.strip()}
+    documents = {path: it.text for path, it in shelf.documents.items() if it.text.strip()}
     wanted = [(SOUL, Part.IDENTITY), (USER, Part.USER), (AGENTS, Part.IDENTITY), (MEMORY, Part.MEMORY)]
     wanted += [(f"{CONTEXTS}/{shelf.context}.md", Part.CONTEXT)] if shelf.context else []
     wanted += [(log_of(day), Part.DAYS) for day in (today - timedelta(days=1), today)]
@@ -140,7 +140,7 @@ def _fitted(found: Sequence[Section], budget: int, count: Tokens) -> tuple[Secti
 
 
 def _shown(path: str, text: str) -> str:
-    return f"<!-- {path} -->\n{text.removeprefix(_BOM).strip()}\n"
+    return f"<!-- {path} -->\n{readable(text).removeprefix(_BOM).strip()}\n"
 
 
 def _cut(it: Section, room: int, count: Tokens) -> Section:

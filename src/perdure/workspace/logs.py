@@ -13,6 +13,7 @@ from ..errors import ValueTooLarge
 from ..events.positions import BEGINNING, END, Position, at_time, placed, read_token, settled_end
 from ..events.reading import Book, Event, book_of
 from ..events.writing import append
+from ..handoff import in_brackets
 from ..limits import EVENTS_OF_PAGE_MAX, LOG_CHARACTERS_MAX
 from ..memory.given import read_name, read_trust
 from ..memory_records import TRUSTED
@@ -100,16 +101,11 @@ def _read(event: Event) -> Line:
     said: dict[str, Any] = event.data if isinstance(event.data, dict) else {"text": str(event.data)}
     trust, source = said.get("trust"), str(said.get("source", ""))
     parts = ["untrusted"] if trust is not None and trust < TRUSTED else []
-    parts += [f"from {_in_brackets(source)}"] if source else []
+    parts += [f"from {in_brackets(source)}"] if source else []
     # What follows in a note of several lines is indented: it belongs to its item, whatever it looks like.
     text = "\n  ".join(str(said.get("text", "")).strip().split("\n"))
     of_run = f"[{' '.join(event.run.split())}] " if event.run else ""
     return Line(text, trust, source, f"({', '.join(parts)}) " if parts else "", of_run)
-
-
-def _in_brackets(source: str) -> str:
-    """In one line, and without round brackets: no source ends the ones that it stands in, and says more behind them."""
-    return " ".join(source.split()).replace("(", "[").replace(")", "]")
 
 
 def logged_on(engine: Engine, day: date) -> Iterator[Line]:

@@ -74,6 +74,14 @@ OF_CONTEXTS = (
         "_ALL_LAND = frozenset({Op.MESSAGE, Op.EVENT, Op.PIN})",
     ),
     mutant(
+        "where-it-is-from-says-more",
+        "who sends a mail writes a memory of his own into the context, which looks trusted",
+        STORED + "test_nobody_writes_a_line_of_his_own_by_where_a_memory_is_from[sqlite]",
+        "context/sources.py",
+        "(name, in_brackets(words))",
+        "(name, words)",
+    ),
+    mutant(
         "what-is-untrusted-ends-its-mark",
         "a text from somewhere gets out of its marks and is taken for an instruction",
         STORED + "test_memories_and_documents_are_in_it_and_what_is_untrusted_is_marked[sqlite]",

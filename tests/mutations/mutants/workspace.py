@@ -204,8 +204,8 @@ OF_WORKSPACES = (
         "a file with one wrong byte makes a bootstrap that no client can send to a model",
         FILES + "test_a_file_that_is_no_utf_8_stays_so_and_can_be_shown",
         "workspace/boot.py",
-        "readable(it.text)",
-        "it.text",
+        "readable(text).removeprefix",
+        "text.removeprefix",
     ),
     mutant(
         "whatever-stands-in-a-log-is-believed",
