@@ -50,7 +50,7 @@ bench: .venv/.test
 	@.venv/bin/python -m bench $(ARGS)
 
 soak: .venv/.test
-	@PERDURE_HYPOTHESIS=soak .venv/bin/python -m pytest -m soak --timeout=0 $(ARGS)
+	@PERDURE_HYPOTHESIS=soak .venv/bin/python -m pytest -m "soak or sampled" --timeout=0 $(ARGS)
 
 clean:
 	rm -rf .venv .venv-peers build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache

@@ -1,8 +1,8 @@
 """What every suite shares beside `perdure.testing.plugin`: stores, Hypothesis profiles, time budgets.
 
-Hypothesis profiles, by PERDURE_HYPOTHESIS, else `ci` when CI=true, else `dev`:
+Hypothesis profiles, by PERDURE_HYPOTHESIS:
+    ci    the default: 40 examples, always the same, so that a commit has one verdict
     dev   100 new random examples each time
-    ci    40 examples, always the same: a red build is the fault of the change, and repeats
     soak  5,000 random examples; `make soak` uses it, and prints the blob that repeats a failure
 """
 
@@ -53,8 +53,7 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.register_profile(
         "soak", **same, derandomize=False, max_examples=5_000, suppress_health_check=list(HealthCheck)
     )
-    default = "ci" if os.environ.get("CI") == "true" else "dev"
-    settings.load_profile(os.environ.get("PERDURE_HYPOTHESIS") or default)
+    settings.load_profile(os.environ.get("PERDURE_HYPOTHESIS") or "ci")
 
 
 FIRST = ("crash/test_failpoints", "powerloss/")

@@ -77,7 +77,7 @@ def test_a_story_that_was_once_told_differently(scene: Stage, name: str) -> None
     compare(scene, STORIES[name])
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_killed_at_every_commit_it_goes_on_as_the_model_says(scene: Stage) -> None:
     for moves in list(KILLED_EVERYWHERE.values())[:: share_of(scene)]:
         compare(scene, moves)
@@ -101,12 +101,12 @@ def tell(scene: Stage, told: SearchStrategy[tuple[Move, ...]]) -> None:
     stories_agree()
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_stories_of_one_program(scene: Stage) -> None:
     tell(scene, UNCHANGED)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_stories_of_a_program_that_changes(scene: Stage) -> None:
     tell(scene, EDITED)
 

@@ -279,7 +279,6 @@ def test_it_lands_with_the_step_or_the_item_or_not_at_all(store_url: str) -> Non
     in_order(store_url)
 
 
-@pytest.mark.timeout(120)
 def test_killed_in_the_middle_it_goes_on(store_url: str) -> None:
     data = noise(11 * MB)
 

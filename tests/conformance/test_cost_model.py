@@ -185,7 +185,7 @@ def credited(agent: Agent) -> dict[str, Counter[str]]:
     }
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(900)
 def test_savings_equal_what_a_restart_from_zero_would_have_run_again(store_url: str, tmp_path: Path) -> None:
     names = itertools.count()
 

@@ -373,7 +373,6 @@ def test_it_is_followed_across_processes_from_where_one_was(store_url: str) -> N
     assert list(agent.events.follow(run="later", timeout=0)) == [], "it may be started later"
 
 
-@pytest.mark.timeout(120)
 def test_nothing_is_missed_or_given_twice_while_many_write(store_url: str) -> None:
     agent_at(store_url).events.append("START")
     each, writers = 25, 4

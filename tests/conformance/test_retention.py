@@ -167,7 +167,6 @@ def busy_writer(store_url: str, number: int) -> None:
         assert agent.state.get("s", f"k{number}") == noise(turn % 4, 6000)
 
 
-@pytest.mark.timeout(60)
 def test_nothing_vanishes_that_somebody_is_about_to_refer_to(store_url: str) -> None:
     agent = agent_at(store_url)
     agent.state.set("s", "k", 1)

@@ -354,7 +354,6 @@ async def test_an_asynchronous_transaction_that_is_not_open_takes_and_tells_noth
 # -- many at once -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.timeout(120)
 def test_eight_processes_lose_nothing(store_url: str) -> None:
     agent_at(store_url).state.set("a", "start", True)
     rounds = 12
@@ -393,7 +392,6 @@ async def test_steps_side_by_side_land_whole_whether_they_write_to_the_agent_or_
     in_order(store_url)
 
 
-@pytest.mark.timeout(60)
 def test_a_watcher_hears_of_another_process(store_url: str) -> None:
     agent = agent_at(store_url)
     agent.state.set("a", "k", 0)

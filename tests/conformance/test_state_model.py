@@ -134,7 +134,6 @@ class Game:
             assert [it.value for it in self.agent.state.history(*at)] == values
 
 
-@pytest.mark.timeout(120)
 def test_it_does_what_the_model_does(store_url: str) -> None:
     names = itertools.count()  # each story has an agent of its own, and so a state of its own
 

@@ -197,7 +197,6 @@ def _land(agent: Agent, ask: Ask) -> None:
     drive_sync(agent._engine.store, state.change(agent._engine, [ask]))
 
 
-@pytest.mark.timeout(60)
 def test_who_watches_hears_that_time_has_run_out_once(store_url: str) -> None:
     agent = agent_at(store_url)
     agent.state.set("a", "k", "short", ttl=SOON)

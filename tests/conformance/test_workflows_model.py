@@ -131,7 +131,6 @@ def play(store_url: str, name: str, story: list[tuple[Any, ...]]) -> None:
         agent.close()
 
 
-@pytest.mark.timeout(120)
 def test_it_does_what_the_model_does(store_url: str) -> None:
     names = itertools.count()
 

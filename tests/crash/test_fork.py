@@ -37,7 +37,6 @@ def test_the_parents_agent_is_refused_in_the_child_and_the_parent_goes_on(stage:
         assert apsw.Connection(f"{folder}/{FILE}").execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 
-@pytest.mark.timeout(25)
 def test_a_child_forked_in_the_middle_of_a_commit_does_not_keep_the_turn_of_its_dead_parent(stage: Stage) -> None:
     """A lock on an open file, and a connection with its transaction, live on in a child that shares them."""
     scene = stage.scene("forking:orphan")

@@ -61,7 +61,6 @@ def check_books(office: Path, cell: str, policy: str, rounds: int) -> None:
     assert results == {name: f"receipt of {name}" for name in names}
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("cell", CELLS)
 def test_with_a_check_there_is_exactly_one_effect(stage: Stage, office: Path, cell: str) -> None:
     rounds = ROUNDS[stage.kind]
@@ -71,7 +70,6 @@ def test_with_a_check_there_is_exactly_one_effect(stage: Stage, office: Path, ce
     check_books(office, cell, "check", rounds)
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("cell", CELLS)
 def test_without_a_check_a_person_is_asked_and_there_are_never_two(stage: Stage, office: Path, cell: str) -> None:
     rounds = ROUNDS[stage.kind]

@@ -74,7 +74,6 @@ def damage_in(url: str) -> list[str]:
         store.close()
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("colour", ["sync", "async"])
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_killed_at_random_moments(stage: Stage, program: str, colour: str) -> None:
@@ -116,7 +115,6 @@ def send_a_fleet(stage: Stage, seed: int) -> tuple[int, list[str]]:
     return kills, complaints_about(scene)
 
 
-@pytest.mark.timeout(120)
 def test_a_fleet_whose_workers_are_killed_at_random_moments(stage: Stage) -> None:
     """Whoever is free takes what a dead one left: each step and each effect is somebody's, once."""
     kills = []

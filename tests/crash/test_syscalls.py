@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.budget import of_today
+from tests.budget import sample
 from tests.crash.harness import Scene, Stage, Undisturbed, in_parallel, spread
 from tests.crash.tracer import Call, Tracer, calls_in
 
@@ -38,7 +38,8 @@ def clean(stage: Stage, tracer: Tracer) -> dict[str, tuple[Undisturbed, list[Cal
 Clean = dict[str, tuple[Undisturbed, list[Call]]]
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.sampled
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("colour", COLOURS)
 def test_killed_at_every_write_and_sync(stage: Stage, tracer: Tracer, clean: Clean, colour: str) -> None:
     """What was acknowledged is there, and the next start finishes the run."""
@@ -52,7 +53,7 @@ def test_killed_at_every_write_and_sync(stage: Stage, tracer: Tracer, clean: Cle
         return scene.judge(expected)
 
     assert len(calls) > 100, "the trace misses most of what SQLite does"
-    assert in_parallel(kill_and_resume, of_today(calls, 2) if colour == "sync" else spread(calls, ASYNC_KILLS)) == []
+    assert in_parallel(kill_and_resume, sample(calls, 2) if colour == "sync" else spread(calls, ASYNC_KILLS)) == []
 
 
 def fail_and_resume(
@@ -94,7 +95,7 @@ def points(calls: list[Call], *names: str) -> list[Call]:
     return [call for call in ours if call.name in names]
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", ["fdatasync", "fsync"])
 def test_eio_at_every_sync(stage: Stage, tracer: Tracer, clean: Clean, name: str) -> None:
     expected, calls = clean["sync"]
@@ -103,7 +104,7 @@ def test_eio_at_every_sync(stage: Stage, tracer: Tracer, clean: Clean, name: str
     assert in_parallel(lambda call: fail_and_resume(stage, tracer, expected, call, "EIO"), chosen) == []
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(900)
 def test_eio_at_a_sync_of_the_commit_thread(stage: Stage, tracer: Tracer, clean: Clean) -> None:
     """Under asyncio another thread commits: its errors reach the awaiting caller all the same."""
     expected, calls = clean["async"]
@@ -112,7 +113,7 @@ def test_eio_at_a_sync_of_the_commit_thread(stage: Stage, tracer: Tracer, clean:
     assert in_parallel(lambda call: fail_and_resume(stage, tracer, expected, call, "EIO", "async"), chosen) == []
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("error", ["ENOSPC", "EIO"])
 def test_error_at_writes(stage: Stage, tracer: Tracer, clean: Clean, error: str) -> None:
     expected, calls = clean["sync"]

@@ -32,7 +32,7 @@ def kill_and_resume(scene: Scene, expected: Undisturbed, nth: int) -> tuple[str,
     return "".join(moment), scene.judge(expected)
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("colour", COLOURS)
 def test_killed_between_any_two_words(stage: Stage, clean: dict[str, Undisturbed], colour: str) -> None:
     """What was acknowledged is there, whatever has landed lands once, and the next start finishes the run."""

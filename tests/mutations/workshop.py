@@ -27,9 +27,9 @@ COPIED = ("src/perdure", "tests", "pyproject.toml")
 LEFT = shutil.ignore_patterns("output.txt", "report.xml", "tmp")
 NOT_COPIED = shutil.ignore_patterns("__pycache__", ".hypothesis", ".pytest_cache")
 
-SECONDS_MAX = 150
-TEST_SECONDS_MAX = 20
-HANGING_SECONDS_MAX = 4
+SECONDS_MAX = 900
+TEST_SECONDS_MAX = 120
+HANGING_SECONDS_MAX = 10
 TIMED_OUT = "Failed: Timeout"
 PROVES_NOTHING = (
     "AttributeError",

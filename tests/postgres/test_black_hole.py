@@ -16,7 +16,6 @@ from tests.postgres.cluster import Cluster
 from tests.postgres.proxy import Fault, Proxy
 
 # Far above what a call may take, and far below what it takes when nobody watches the clock (the kernel: 15 minutes).
-pytestmark = pytest.mark.timeout(30)
 
 
 @pytest.fixture

@@ -110,7 +110,7 @@ def new_folder() -> Iterator[Path]:
     install.Watchdog(folder).release()
 
 
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(900)
 def test_everything_at_once(stage: Stage) -> None:
     survive(stage, seed=2, blows=12, items=40)
 

@@ -29,7 +29,6 @@ def contend(stage: Stage, cluster: Cluster, schema: str) -> list[str]:
     return found if len(contender.writers(url)) == 1 else [*found, f"it had the writers {contender.writers(url)}"]
 
 
-@pytest.mark.timeout(120)
 def test_a_run_that_ends_is_not_taken_over(stage: Stage, cluster: Cluster) -> None:
     assert in_parallel(lambda number: contend(stage, cluster, f"claims_{number}"), range(ROUNDS)) == []
 

@@ -165,7 +165,7 @@ def strike_everywhere(play: Callable[[int], tuple[bool, Any]], expected: Any, ev
     return count
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("fault", CUTS, ids=lambda fault: fault.name.lower())
 def test_a_cut_at_every_second_round_trip_of_the_first_life(cluster: Cluster, tmp_path: Path, fault: Fault) -> None:
     strike_at_first_life(cluster, tmp_path, fault, 2)
@@ -193,12 +193,12 @@ def strike_at_first_life(cluster: Cluster, tmp_path: Path, fault: Fault, every: 
     assert strike_everywhere(play, expected, every) > 15 // every, "there is more than that to strike at"
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(900)
 def test_a_cut_at_each_round_trip_of_everyday_life(cluster: Cluster, tmp_path: Path) -> None:
     strike_at_life(cluster, tmp_path, Fault.CUT_AFTER, 1)
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("fault", [Fault.CUT_BEFORE, Fault.LATE], ids=lambda fault: fault.name.lower())
 def test_a_cut_at_every_third_round_trip_of_everyday_life(cluster: Cluster, tmp_path: Path, fault: Fault) -> None:
     strike_at_life(cluster, tmp_path, fault, 3)

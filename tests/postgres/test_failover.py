@@ -15,7 +15,6 @@ from tests.postgres.proxy import Proxy
 from tests.postgres.voyage import Voyage
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("colour", ["sync", "async"])
 def test_failover_to_the_other_host_of_the_url(stage: Stage, schema: str, colour: str) -> None:
     """libpq's own way: two hosts in the URL, of which the one that takes writes is meant."""
@@ -30,7 +29,6 @@ def test_failover_to_the_other_host_of_the_url(stage: Stage, schema: str, colour
         assert voyage.arrive(second.url(schema)) == []
 
 
-@pytest.mark.timeout(120)
 def test_failover_behind_an_address_that_moves(stage: Stage, schema: str) -> None:
     """A balancer's way. For a while it leads to a server that is still a replica and takes no writes."""
     with Cluster() as first, first.standby() as second, Proxy(first) as address:
@@ -46,7 +44,6 @@ def test_failover_behind_an_address_that_moves(stage: Stage, schema: str) -> Non
         assert voyage.arrive(second.url(schema)) == []
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("how", ["gives up", "is thrown out"])
 def test_what_the_standby_has_not_is_not_acknowledged(schema: str, how: str) -> None:
     """The commit waits for the standby until its client is gone. Then it can be seen, and is on one server only."""

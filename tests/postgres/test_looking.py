@@ -36,7 +36,6 @@ def collected(store: Store) -> list[str]:
     return []
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("look", [verified, checked, rebuilt, collected], ids=lambda look: look.__name__)
 def test_a_store_in_use(stage: Stage, cluster: Cluster, schema: str, look: Callable[[Store], list[str]]) -> None:
     url = cluster.url(schema)

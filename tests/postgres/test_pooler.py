@@ -31,7 +31,6 @@ def pooler(cluster: Cluster) -> Iterator[Pooler]:
         yield pooler
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("colour", COLOURS)
 def test_many_runs_share_a_few_connections(
     stage: Stage, cluster: Cluster, pooler: Pooler, schema: str, colour: str
@@ -41,7 +40,6 @@ def test_many_runs_share_a_few_connections(
     assert voyage.arrive(cluster.url(schema)) == []
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("colour", COLOURS)
 def test_the_stories_of_the_conformance_suite(pooler: Pooler, schema: str, tmp_path: Path, colour: Colour) -> None:
     """Each attempt is a process of its own, killed where the story says so, compared with the model after each move."""
@@ -55,7 +53,6 @@ def test_the_stories_of_the_conformance_suite(pooler: Pooler, schema: str, tmp_p
                 assert said == found, moves
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("hears", ["listening", "only looking"])
 def test_an_answer_wakes_the_run_that_waits_for_it(cluster: Cluster, pooler: Pooler, schema: str, hears: str) -> None:
     """Behind a pooler nobody can listen; by `listen_url` the way round it is open."""
@@ -84,7 +81,6 @@ def test_an_answer_wakes_the_run_that_waits_for_it(cluster: Cluster, pooler: Poo
     assert results == ["booked"]
 
 
-@pytest.mark.timeout(120)
 def test_the_server_behind_it_is_killed(stage: Stage, schema: str) -> None:
     chance = random.Random(7)
     with Cluster() as cluster, Pooler(cluster) as pooler:

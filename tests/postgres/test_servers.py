@@ -13,7 +13,6 @@ from tests.postgres.voyage import Voyage
 FEW = {"max_connections": "4", "superuser_reserved_connections": "0", "max_wal_senders": "0", "wal_level": "minimal"}
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("colour", ["sync", "async"])
 def test_a_server_with_few_connections(stage: Stage, schema: str, colour: str) -> None:
     """It refuses most of what the pool would like to have. Those that it gives are enough."""
@@ -23,7 +22,6 @@ def test_a_server_with_few_connections(stage: Stage, schema: str, colour: str) -
         assert "too many clients already" in cluster.log()
 
 
-@pytest.mark.timeout(120)
 def test_an_older_server(stage: Stage, schema: str) -> None:
     """PostgreSQL 16 has no transaction_timeout."""
     with Cluster(version=16) as cluster:

@@ -22,7 +22,6 @@ CUTS = [Fault.CUT_BEFORE, Fault.CUT_AFTER, Fault.LATE]
 KILLED = -9
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("colour", ["sync", "async"])
 def test_many_runs_in_a_storm(stage: Stage, cluster: Cluster, schema: str, colour: str) -> None:
     strike_at_random(stage, cluster, schema, colour, blows=40, steps=60, seed=8)
@@ -50,7 +49,6 @@ def strike_at_random(
         assert struck == blows, "the storm was over too late"
 
 
-@pytest.mark.timeout(120)
 def test_short_lives_in_a_storm(stage: Stage, cluster: Cluster) -> None:
     assert in_parallel(lambda seed: strike_all_the_way(stage, cluster, seed), range(4)) == []
 
@@ -73,7 +71,6 @@ def strike_all_the_way(stage: Stage, cluster: Cluster, seed: int) -> list[str]:
         return voyage.arrive(cluster.url(schema))
 
 
-@pytest.mark.timeout(120)
 def test_a_commit_that_arrives_when_its_sender_is_dead_and_replaced(stage: Stage, cluster: Cluster) -> None:
     """It was on its way when its process was killed. When it comes, another has the run, and the fence says so."""
     complaints = in_parallel(lambda number: replace(stage, cluster, number), range(14, 44, 5))
@@ -99,7 +96,6 @@ def replace(stage: Stage, cluster: Cluster, number: int) -> list[str]:
     return contender.judge(cluster.url(schema), World(folder), 6)
 
 
-@pytest.mark.timeout(90)
 def test_a_process_that_stops_inside_a_transaction_does_not_hold_up_the_others_for_long(
     stage: Stage, cluster: Cluster, schema: str
 ) -> None:

@@ -64,7 +64,6 @@ def test_what_is_not_there_is_told(path: Path, capsys: pytest.CaptureFixture[str
         assert told(path, capsys, *all_of_them) == every
 
 
-@pytest.mark.timeout(60)
 def test_events_are_followed(path: Path) -> None:
     command = [
         sys.executable,

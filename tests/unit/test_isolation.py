@@ -86,7 +86,7 @@ def test_a_warning_fails_a_test(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("environment", "profile"),
-    [({}, "dev"), ({"CI": "true"}, "ci"), ({"CI": "true", "PERDURE_HYPOTHESIS": "soak"}, "soak")],
+    [({}, "ci"), ({"PERDURE_HYPOTHESIS": "dev"}, "dev"), ({"CI": "true", "PERDURE_HYPOTHESIS": "soak"}, "soak")],
 )
 def test_the_profile_of_hypothesis(tmp_path: Path, environment: dict[str, str], profile: str) -> None:
     wanted = {"dev": (100, False), "ci": (40, True), "soak": (5000, False)}[profile]

@@ -387,7 +387,6 @@ def in_memory(tmp_path: Path) -> Iterator[Path]:
         yield Path(folder)
 
 
-@pytest.mark.timeout(120)
 def test_bit_flips_in_the_file_are_found_or_harmless(in_memory: Path) -> None:
     path = in_memory / "small.db"
     small_store(path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutations.mutant import mutant
+from tests.mutations.mutant import Edit, mutant
 
 STATE = "conformance/test_state.py::"
 TTL = "conformance/test_state_ttl.py::"
@@ -237,11 +237,12 @@ OF_CHECKPOINTS = (
         "trees/split.py",
         "if len(data) <= inline:",
         "if True:",
+        Edit("trees/growing.py", "len(data) <= INLINE_BYTES_MAX", "data"),  # a list that grows is split there
     ),
     mutant(
         "a-list-relies-on-versions-that-are-gone",
         "a checkpoint of a list cannot be read when older ones have gone",
-        "conformance/test_checkpoints.py::test_a_list_that_grows_and_shrinks_while_its_past_is_collected",
+        CHECKPOINTS + "test_an_element_that_comes_back_is_stored_again_when_its_old_version_is_gone",
         "checkpoints.py",
         "ids=tree.ids | trees.ids_of(memo)",
         "ids=tree.ids | before.ids",
