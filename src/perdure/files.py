@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -179,6 +180,9 @@ def _has_writer(descriptor: int) -> bool:
     if not hasattr(fcntl, "F_SETLEASE"):  # Linux only
         return False
     try:
+        # Whoever opens the file for writing while we have the lease has us told by a signal: SIGIO, which would end the
+        # process. SIGURG does nothing unless somebody handles it.
+        fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
     except OSError as error:

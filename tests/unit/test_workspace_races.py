@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import tempfile
@@ -382,3 +383,25 @@ def test_what_was_written_with_it_stays(home: Path, agent: Agent) -> None:
     assert [text for text in stored(agent, home) if "scurvy" in text] == []
     assert (home / "MEMORY.md").read_text() == workspace.read("MEMORY.md") == "- knows Rome\n"
     assert [it.left for it in workspace.progress()] == [("call Bob",)]
+
+
+@pytest.mark.skipif(not hasattr(fcntl, "F_SETLEASE"), reason="there are no leases on this system")
+def test_who_opens_a_file_to_write_ends_no_process(tmp_path: Path) -> None:
+    """The kernel sends a signal to a process that has a lease on a file which somebody opens for writing."""
+    file, real, opened = tmp_path / "SOUL.md", fcntl.fcntl, list[str]()
+    file.write_text("calm\n")
+
+    def in_between(descriptor: int, command: int, argument: int = 0) -> int:
+        done = int(real(descriptor, command, argument))
+        if command == fcntl.F_SETLEASE and argument == fcntl.F_RDLCK:
+            with pytest.raises(BlockingIOError):
+                os.open(file, os.O_WRONLY | os.O_NONBLOCK)
+            opened.append("while it was looked at")
+        return done
+
+    def look() -> None:
+        fcntl.fcntl = in_between
+        assert files.read_settled(os.open(file, os.O_RDONLY), wait=False).data == b"calm\n"
+        assert opened
+
+    assert in_child(look) == 0

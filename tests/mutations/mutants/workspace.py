@@ -47,6 +47,14 @@ OF_WORKSPACES = (
         "            if busy or not busy:\n                busy, late = False, True\n",
     ),
     mutant(
+        "a-lease-is-told-by-sigio",
+        "an editor that opens a file while it is looked at kills the agent",
+        RACES + "test_who_opens_a_file_to_write_ends_no_process",
+        "files.py",
+        "fcntl.F_SETSIG, signal.SIGURG",
+        "fcntl.F_SETSIG, 0",
+    ),
+    mutant(
         "links-are-followed",
         "who swaps a folder for a link has files written elsewhere",
         FILES + "test_links_lead_nowhere",
