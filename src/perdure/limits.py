@@ -226,6 +226,12 @@ FORGOTTEN_LINES_MAX = 10_000
 GIT_SECONDS_MAX = 30.0
 """For one command of git: who works is not held up by it for ever."""
 
+GIT_INDEX_BYTES_MAX = 256 * 1024 * 1024
+"""Of the index of a repository in a workspace, and of its other files that are read."""
+
+GIT_TREE_BYTES_MAX = 64 * 1024 * 1024
+"""Of the folders of one commit of such a repository."""
+
 MEMORY_CHARACTERS_MAX = 1_000_000
 """Of one memory: longer things are artifacts."""
 

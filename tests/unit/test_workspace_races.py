@@ -385,11 +385,11 @@ def test_what_was_written_with_it_stays(home: Path, agent: Agent) -> None:
     assert [it.left for it in workspace.progress()] == [("call Bob",)]
 
 
-@pytest.mark.skipif(not hasattr(fcntl, "F_SETLEASE"), reason="there are no leases on this system")
 def test_who_opens_a_file_to_write_ends_no_process(tmp_path: Path) -> None:
     """The kernel sends a signal to a process that has a lease on a file which somebody opens for writing."""
     file, real, opened = tmp_path / "SOUL.md", fcntl.fcntl, list[str]()
     file.write_text("calm\n")
+    has_leases = hasattr(fcntl, "F_SETLEASE")  # Linux only
 
     def in_between(descriptor: int, command: int, argument: int = 0) -> int:
         done = int(real(descriptor, command, argument))
@@ -402,6 +402,6 @@ def test_who_opens_a_file_to_write_ends_no_process(tmp_path: Path) -> None:
     def look() -> None:
         fcntl.fcntl = in_between
         assert files.read_settled(os.open(file, os.O_RDONLY), wait=False).data == b"calm\n"
-        assert opened
+        assert opened or not has_leases
 
     assert in_child(look) == 0

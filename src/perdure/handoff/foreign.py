@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from ..lines import lines_of
 from .progress import Progress, one_line
 
 # -- headings, by their words -----------------------------------------------------------------------------------------
@@ -140,7 +141,7 @@ def _is_listed(line: str) -> bool:
 
 def read_foreign(text: str) -> Progress:
     """What a text in any shape says of how far something is."""
-    lines = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    lines = lines_of(text.removeprefix("\ufeff"))
     reading, below = _Reading(), [""]
     for line in reversed(lines[1:]):
         below.append(line if line.strip() else below[-1])

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from ..lines import lines_of
 from .foreign import read_foreign
 from .progress import Progress, Said, is_over, one_line
 
@@ -138,7 +139,7 @@ def _item(text: str) -> str:
 
 def _text(text: str) -> list[str]:
     """Its lines; none of them can be taken for anything else on the page."""
-    lines = text.strip().split("\n") if text.strip() else []
+    lines = lines_of(text.strip()) if text.strip() else []
     return [f"\\{line}" if _is_marked(line) else line for line in lines]
 
 

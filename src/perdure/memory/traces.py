@@ -19,6 +19,7 @@ from .. import records as r
 from ..errors import ArchiveDamaged, PerdureError
 from ..journal.walk import all_streams, pages
 from ..limits import TRACES_MAX
+from ..lines import lines_of
 from ..objects import PACKED_FIELDS
 from ..run.functions import EXPLICIT
 from ..run.spoken import SUMMED_UP
@@ -67,7 +68,7 @@ class Trace(msgspec.Struct, frozen=True):
 def spellings(text: str) -> list[bytes]:
     """A text as it may stand somewhere: as it is, in one line, and within JSON, as the arguments of tools have it."""
     within = [json.dumps(text, ensure_ascii=ascii_only)[1:-1] for ascii_only in (True, False)]
-    return [one.encode() for one in dict.fromkeys([text, *within, " ".join(text.split())])]
+    return [one.encode() for one in dict.fromkeys([text, *within, "\n".join(lines_of(text)), " ".join(text.split())])]
 
 
 class Looking:

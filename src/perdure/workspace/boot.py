@@ -10,6 +10,7 @@ import msgspec
 
 from ..handoff import readable
 from ..handoff.progress_text import NOTHING
+from ..lines import with_newlines_only
 from ..tokens import Tokens, counter
 from .documents import Shelf
 from .layout import (
@@ -140,7 +141,7 @@ def _fitted(found: Sequence[Section], budget: int, count: Tokens) -> tuple[Secti
 
 
 def _shown(path: str, text: str) -> str:
-    return f"<!-- {path} -->\n{readable(text).removeprefix(_BOM).strip()}\n"
+    return f"<!-- {path} -->\n{with_newlines_only(readable(text)).removeprefix(_BOM).strip()}\n"
 
 
 def _cut(it: Section, room: int, count: Tokens) -> Section:

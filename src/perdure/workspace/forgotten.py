@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 
 from ..limits import FORGOTTEN_LINES_MAX
+from ..lines import lines_of
 
 FORGOTTEN = "[forgotten]"
 _LEAST = 8
@@ -21,7 +22,11 @@ class Striking:
     """Puts a mark in place of texts, as a log has them too: in one line, or with the lines after the first indented."""
 
     def __init__(self, texts: Sequence[str]) -> None:
-        shapes = ((text, "\n  ".join(text.split("\n")), " ".join(text.split())) for text in texts)
+        lines = ((text, lines_of(text)) for text in texts)
+        shapes = (
+            (text, "\n  ".join(text.split("\n")), "\n  ".join(cut), "\n".join(cut), " ".join(text.split()))
+            for text, cut in lines
+        )
         self._shapes = [shape for some in shapes for shape in dict.fromkeys(some)]
 
     def __call__(self, text: str) -> str:

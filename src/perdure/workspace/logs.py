@@ -15,6 +15,7 @@ from ..events.reading import Book, Event, book_of
 from ..events.writing import append
 from ..handoff import in_brackets
 from ..limits import EVENTS_OF_PAGE_MAX, LOG_CHARACTERS_MAX
+from ..lines import lines_of
 from ..memory.given import read_name, read_trust
 from ..memory_records import TRUSTED
 from ..run.requests import Protocol
@@ -103,7 +104,7 @@ def _read(event: Event) -> Line:
     parts = ["untrusted"] if trust is not None and trust < TRUSTED else []
     parts += [f"from {in_brackets(source)}"] if source else []
     # What follows in a note of several lines is indented: it belongs to its item, whatever it looks like.
-    text = "\n  ".join(str(said.get("text", "")).strip().split("\n"))
+    text = "\n  ".join(lines_of(str(said.get("text", "")).strip()))
     of_run = f"[{' '.join(event.run.split())}] " if event.run else ""
     return Line(text, trust, source, f"({', '.join(parts)}) " if parts else "", of_run)
 

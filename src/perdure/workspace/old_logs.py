@@ -17,6 +17,7 @@ from ..handoff import readable
 from ..journal.landing import Unchanged, Wanted
 from ..journal.memories import Keep
 from ..limits import LOG_DAYS, LOG_ITEMS_KEPT, MEMORY_CHARACTERS_MAX
+from ..lines import with_newlines_only
 from ..run.requests import Protocol, Read
 from .documents import SPACE, Document, Shelf, ask, decoded, shelf_of
 from .home import Home, in_step
@@ -50,10 +51,8 @@ def compact(
     done = list[str]()
     for path, day in _old_logs(shelf.documents, today(engine), days).items():
         text = shelf.documents[path].text
-        kept = yield Read(
-            consolidate or gist, (day, readable(text))
-        )  # who knows how long: nobody is kept out meanwhile
-        if (yield from _put_away(engine, home, path, _Day(day, text, str(kept or "").strip()))):
+        kept = yield Read(consolidate or gist, (day, _shown(text)))  # who knows how long: nobody is kept out meanwhile
+        if (yield from _put_away(engine, home, path, _Day(day, text, with_newlines_only(str(kept or "")).strip()))):
             done.append(path)
     if done:
         yield from in_step(engine, home, f"Archived {len(done)} old {'log' if len(done) == 1 else 'logs'}")
@@ -133,7 +132,7 @@ def _memories(engine: Engine, path: str, it: _Day) -> list[Keep]:
     from ..memory.given import wish_of
     from ..memory.keeping import asked
 
-    trust = Trust(engine, it.day, readable(it.text))
+    trust = Trust(engine, it.day, _shown(it.text))
     found = [(trust.of(said), said) for said in map(_said, _items(it.kept)) if said]
     wishes = [
         wish_of(_storable(known.text or said), source=known.source or path, trust=known.trust, valid_from=it.day)
@@ -142,9 +141,14 @@ def _memories(engine: Engine, path: str, it: _Day) -> list[Keep]:
     return asked(engine, wishes)
 
 
+def _shown(text: str) -> str:
+    """A log as models and people see it: bytes that are no text are marked, and only a newline ends a line."""
+    return with_newlines_only(readable(text))
+
+
 def _storable(text: str) -> str:
     """A file may have what no memory can have."""
-    return readable(text)[:MEMORY_CHARACTERS_MAX]
+    return _shown(text)[:MEMORY_CHARACTERS_MAX]
 
 
 def _said(item: str) -> str:
@@ -167,7 +171,7 @@ class Trust:
         self._logged: dict[str, Known] = {}
         for line in logged_on(engine, day):
             one = Known(LOGGED_TRUST if line.trust is None else line.trust, line.source, f"{line.of_run}{line.text}")
-            shown = readable(str(line))
+            shown = _shown(str(line))
             self._logged[shown] = min(one, self._logged.get(shown, one), key=lambda it: it.trust)
         self._there = {_said(item) for item in _items(text)}
 

@@ -2,6 +2,9 @@
 
 Every folder on the way is opened by its name in the one before, and none of them may be a link: who swaps a folder for
 a link in the meantime makes the call fail, and never makes it go elsewhere.
+
+A file that has a second name (a hard link) may be anybody's: `ln ~/.ssh/id_rsa SOUL.md`. Such a file is refused, as a
+symbolic link is.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from ..errors import PathRefused, ValueTooLarge, WorkspaceNotFound
 from ..failpoints import Gap, visit
 from ..files import (
     ASIDE_SUFFIX,
+    PRIVATE,
     aside_of,
     exchange,
     make_folder,
@@ -32,6 +36,8 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 """Without waiting: a pipe in the place of a file would never answer."""
 
+LINK_TRIES = 100
+"""How often a file may be replaced while it is opened."""
 
 _WRITABLE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
@@ -57,40 +63,108 @@ class Root:
         """Make the folder, if it is not there."""
         make_folder(self.path)
 
-    def read(self, path: str) -> bytes | None:
+    def read(self, path: str, most: int = WORKSPACE_FILE_BYTES_MAX) -> bytes | None:
         """What is in a file, when nobody is writing it just now; None when it is not there."""
         with self._folder_of(path) as (folder, name):
-            if folder < 0:
+            try:
+                descriptor = self._open_alone(path, folder, name) if folder >= 0 else -1
+            except FileNotFoundError:
                 return None
+            if descriptor < 0:
+                return None
+            try:
+                data = read_settled(descriptor, most + 1).data
+            finally:
+                os.close(descriptor)
+        if len(data) > most:
+            size = f"{most // (1024 * 1024)} MB"
+            raise ValueTooLarge(f"{self._shown(path)} is larger than {size}, the most a file of a workspace may have")
+        return data
+
+    def _open_alone(self, path: str, folder: int, name: str) -> int:
+        """Open a regular file that has no other name."""
+        for _ in range(LINK_TRIES):
             try:
                 descriptor = os.open(name, _FILE, dir_fd=folder)
             except FileNotFoundError:
-                return None
+                raise
             except OSError as error:
                 raise self._refused(path, error) from error
+            kept = False
             try:
-                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                    raise PathRefused(f"{self._shown(path)} is no ordinary file")
-                data = read_settled(descriptor, WORKSPACE_FILE_BYTES_MAX + 1).data
+                kept = self._is_alone(path, folder, name, descriptor)
             finally:
-                os.close(descriptor)
-        if len(data) > WORKSPACE_FILE_BYTES_MAX:
-            most = WORKSPACE_FILE_BYTES_MAX // (1024 * 1024)
-            raise ValueTooLarge(
-                f"{self._shown(path)} is larger than {most} MB, the most a file of a workspace may have"
-            )
-        return data
+                if not kept:
+                    os.close(descriptor)
+            if kept:
+                return descriptor
+        raise PathRefused(f"{self._shown(path)} changes faster than it can be opened")
+
+    def _is_alone(self, path: str, folder: int, name: str, descriptor: int) -> bool:
+        """Whether the open file is the one with that name; one that is not regular or has other names is refused.
+
+        The name is looked up after the file was opened, and one call tells both: its inode and the number of its
+        links. A second name that is taken away in between leaves no name here that leads to the file.
+        """
+        opened = os.fstat(descriptor)
+        if not stat.S_ISREG(opened.st_mode):
+            raise PathRefused(f"{self._shown(path)} is no ordinary file")
+        now = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if (now.st_dev, now.st_ino) != (opened.st_dev, opened.st_ino):
+            return False
+        if now.st_nlink > 1 and not self._drop_leftovers(now, folder):
+            hint = f"copy it, then put the copy in its place: `cp {name} copy && mv copy {name}`"
+            raise PathRefused(f"{self._shown(path)} has {now.st_nlink} links: the file has another name", hint=hint)
+        return now.st_nlink == 1
+
+    def _drop_leftovers(self, file: os.stat_result, folder: int) -> bool:
+        """Remove second names that a killed process has left beside a file; False when it has left none."""
+        found = False
+        for name in filter(_is_aside, os.listdir(folder)):
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.stat(name, dir_fd=folder, follow_symlinks=False), file):
+                    os.unlink(name, dir_fd=folder)
+                    found = True
+        return found
+
+    def append(self, path: str, data: bytes) -> None:
+        """Add to the end of a file, which is made when it is not there."""
+        with self._folder_of(path, make=True) as (folder, name):
+            try:
+                descriptor = self._open_for_more(path, folder, name)
+            except FileNotFoundError:
+                replace_file(name, data, folder=folder)
+                return
+            with open(descriptor, "ab", buffering=0) as file:
+                file.write(data)
+
+    def _open_for_more(self, path: str, folder: int, name: str) -> int:
+        known = self._open_alone(path, folder, name)
+        try:
+            descriptor = os.open(name, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+            if os.path.sameopenfile(known, descriptor):
+                return descriptor
+            os.close(descriptor)
+            raise PathRefused(f"{self._shown(path)} changes faster than it can be opened")
+        finally:
+            os.close(known)
+
+    def remove(self, path: str) -> None:
+        """Remove a file, if it is there."""
+        with self._folder_of(path) as (folder, name), suppress(FileNotFoundError):
+            if folder >= 0:
+                os.unlink(name, dir_fd=folder)
 
     def write(self, path: str, data: bytes) -> None:
         """Write a file as a whole; when this returns it is on disk."""
         with self._folder_of(path, make=True) as (folder, name):
             replace_file(name, data, folder=folder)
 
-    def make_new(self, path: str, data: bytes) -> bool:
+    def make_new(self, path: str, data: bytes, mode: int = PRIVATE) -> bool:
         """Write a file that is not there; False when it is."""
         with self._folder_of(path, make=True) as (folder, name):
             try:
-                replace_file(name, data, folder=folder, new=True)
+                replace_file(name, data, mode=mode, folder=folder, new=True)
             except FileExistsError:
                 return False
         return True
@@ -146,7 +220,9 @@ class Root:
         except OSError:
             return None
         try:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            now = os.stat(aside, dir_fd=folder, follow_symlinks=False)
+            is_same = os.path.samestat(now, os.fstat(descriptor))
+            if not is_same or not stat.S_ISREG(now.st_mode) or now.st_nlink != 1:
                 return None
             return Displaced(path, aside, *read_settled(descriptor, wait=wait))
         finally:
@@ -168,23 +244,32 @@ class Root:
                 os.link(it.aside, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
             except FileExistsError:
                 return False
-            os.unlink(it.aside, dir_fd=folder)
+            with suppress(FileNotFoundError):
+                os.unlink(it.aside, dir_fd=folder)
             os.fsync(folder)
             return True
 
     def asides(self, path: str) -> list[str]:
         """What stands beside the files of a folder: what somebody writes just now, or was killed over."""
         with suppress(PathRefused):
-            return [name for name in self.names(path) if name.startswith(".") and name.endswith(ASIDE_SUFFIX)]
+            return list(filter(_is_aside, self.names(path)))
         return []
 
     def is_protected(self, path: str) -> bool:
         """Whether somebody has made a file read-only: then it is his."""
+        return not self._mode(path) & _WRITABLE
+
+    def is_executable(self, path: str) -> bool:
+        """Whether its owner can run a file, as git sees it."""
+        return bool(self._mode(path) & stat.S_IXUSR)
+
+    def _mode(self, path: str) -> int:
+        """Of a file that is not there, that of a new one."""
         with self._folder_of(path) as (folder, name):
-            try:
-                return folder >= 0 and not os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode & _WRITABLE
-            except FileNotFoundError:
-                return False
+            with suppress(FileNotFoundError):
+                if folder >= 0:
+                    return os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
+            return PRIVATE
 
     def names(self, path: str = "") -> list[str]:
         """What is in a folder; nothing when it is not there."""
@@ -261,6 +346,8 @@ class Root:
 
     def _refused(self, path: str, error: OSError) -> Exception:
         """A link where there must be none is said to be one; other errors are what they are."""
+        if error.errno == errno.ENXIO:  # a socket
+            return PathRefused(f"{self._shown(path)} is no ordinary file")
         if error.errno not in (errno.ELOOP, errno.ENOTDIR):
             return error
         hint = "put a file or a folder in its place: what is outside of a workspace is never read or written"
@@ -268,3 +355,7 @@ class Root:
 
     def _shown(self, path: str) -> str:
         return os.path.join(self.path, path)
+
+
+def _is_aside(name: str) -> bool:
+    return name.startswith(".") and name.endswith(ASIDE_SUFFIX)

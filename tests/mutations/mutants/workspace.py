@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from tests.mutations.mutant import mutant
+from tests.mutations.mutant import Edit, mutant
 
 SPACE = "conformance/test_workspace.py::"
 TEXT = "unit/test_workspace_text.py::"
 FILES = "unit/test_workspace_files.py::"
 CRASH = "crash/test_workspace.py::"
+HOSTILE = "conformance/test_workspace_hostile.py::"
+GIT = "unit/test_workspace_git.py::"
 RACES = "unit/test_workspace_races.py::"
 PROGRESS = "conformance/test_workspace_progress.py::"
 
@@ -53,6 +55,55 @@ OF_WORKSPACES = (
         "files.py",
         "fcntl.F_SETSIG, signal.SIGURG",
         "fcntl.F_SETSIG, 0",
+    ),
+    mutant(
+        "git-opens-the-repository",
+        "a repository that somebody else has prepared runs programs when an agent syncs",
+        HOSTILE + "test_a_repository_runs_nothing_that_it_configures",
+        "workspace/repository.py",
+        '"GIT_DIR": "git"',
+        '"GIT_DIR": os.path.join(self._root.path, GIT)',
+    ),
+    mutant(
+        "a-killed-commit-is-not-finished",
+        "who is killed while he commits leaves an index that says that everything was staged to be undone",
+        GIT + "test_killed_while_it_commits",
+        "workspace/repository.py",
+        "        root.write(_INDEX, index)\n    root.remove(lock)",
+        "        pass\n    root.remove(lock)",
+    ),
+    mutant(
+        "a-file-with-another-name-is-read",
+        "a hard link to a private key in a workspace brings the key into the journal",
+        HOSTILE + "test_a_file_with_another_name_is_neither_read_nor_written",
+        "workspace/root.py",
+        "if now.st_nlink > 1 and not",
+        "if now.st_nlink > 99 and not",
+        Edit("workspace/root.py", "return now.st_nlink == 1", "return True"),
+    ),
+    mutant(
+        "what-stands-beside-a-file-is-anybodys",
+        "a hard link under a name that a killed process leaves is read",
+        HOSTILE + "test_what_stands_beside_a_file_with_another_name_is_not_read",
+        "workspace/root.py",
+        " or now.st_nlink != 1:",
+        ":",
+    ),
+    mutant(
+        "a-separator-begins-a-line",
+        "whoever writes a mail forges a line of the agent's log with U+2028",
+        HOSTILE + "test_no_text_begins_a_line_that_is_taken_for_ours",
+        "lines.py",
+        "\\x1e\\x85\\u2028",
+        "\\x1e\\x85",
+    ),
+    mutant(
+        "the-source-stands-outside-of-the-mark",
+        "the name of a sender is read by a model as if the agent had said it",
+        HOSTILE + "test_what_others_have_chosen_stands_inside_the_mark",
+        "context/sources.py",
+        "f\"({', '.join([*known, *doubt])}) <untrusted>",
+        "f\"({', '.join([*known, *said, *doubt])}) <untrusted>",
     ),
     mutant(
         "links-are-followed",
@@ -212,8 +263,8 @@ OF_WORKSPACES = (
         "a file with one wrong byte makes a bootstrap that no client can send to a model",
         FILES + "test_a_file_that_is_no_utf_8_stays_so_and_can_be_shown",
         "workspace/boot.py",
-        "readable(text).removeprefix",
-        "text.removeprefix",
+        "with_newlines_only(readable(text))",
+        "with_newlines_only(text)",
     ),
     mutant(
         "whatever-stands-in-a-log-is-believed",
@@ -228,16 +279,17 @@ OF_WORKSPACES = (
         "a file that the user has staged is committed by the agent",
         FILES + "test_git_is_told_what_happened_and_what_is_staged_stays",
         "workspace/git.py",
-        "wanted = sorted({*new} | tracked - his)",
-        "wanted = sorted({*new} | tracked)",
+        "sorted(new | {*known} - his)",
+        "sorted(new | {*known})",
     ),
     mutant(
         "git-takes-what-is-the-users-own",
         "a file of the user's in a folder called tasks is committed by the agent",
         FILES + "test_what_is_the_users_in_a_repository_stays_so",
         "workspace/git.py",
-        "{*filter(_is_ours, known.text",
-        "{*filter(None, known.text",
+        "for path, entry in found.items() if _is_ours(path)}",
+        "for path, entry in found.items()}",
+        Edit("workspace/git.py", "in staged.items() if _is_ours(path)}", "in staged.items()}"),
     ),
     mutant(
         "a-long-memory-pushes-the-rest-out",
