@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -16,9 +17,9 @@ from ..run.requests import Protocol, drive_sync
 from ..store import file_of, is_embedded, locate
 from ..workspace import documents
 from ..workspace.boot import BUDGET, Section
-from ..workspace.home import Home, folder_meant, in_step, log, must_have_context, nearest, opened, standing
+from ..workspace.home import Home, folder_meant, in_step, log, must_have_context, nearest, opened, standing, unsealed
 from ..workspace.layout import MARKER
-from ..workspace.looking import Marker, marker_of
+from ..workspace.looking import Marker, is_sealed, marker_of
 from ..workspace.root import Root
 from ..workspace.syncing import Synced
 from ..workspace.waking import booted
@@ -193,12 +194,32 @@ def _agent_of(path: str | None, agent: str | None, url: str | None, *, new: bool
     if path is not None and not marker.agent and not new:  # a folder is not made one unasked
         hint = f"make it one: `perdure workspace init {path}`"
         raise WorkspaceNotFound(f"{path} is no workspace", hint=hint)
-    chosen = url or os.environ.get("PERDURE_URL") or marker.store or None
-    if not new:
+    named = url or os.environ.get("PERDURE_URL")
+    chosen = named or _store_of(marker) or None
+    if not new or (chosen and not named):
         url_of(chosen)  # it must be there: nobody makes one by looking for it
     name = agent or marker.agent or _only_agent(chosen) or (os.path.basename(os.path.realpath(path)) if path else "")
     with acting_as(name, locate(chosen)) as engine:
+        if path is not None and marker.agent and not (agent and url):
+            _must_be_sealed(engine, path, marker)
         yield engine
+
+
+def _store_of(marker: Marker) -> str:
+    """The store that a folder names. A server is not asked because a folder says so: it may be sent a password."""
+    if marker.store and not is_embedded(marker.store):
+        text = f"the folder names the store {marker.store}, and a folder does not choose which server is contacted"
+        raise WorkspaceNotFound(text, hint="name the store yourself: --store URL, or PERDURE_URL")
+    return marker.store
+
+
+def _must_be_sealed(engine: Engine, path: str, marker: Marker) -> None:
+    """A folder from somewhere else, a clone for instance, may say that it is any agent's."""
+    if not is_sealed(engine, marker):
+        names = (shlex.quote(name) for name in (path, engine.name, engine.shown_url))
+        how = "perdure workspace init {} --agent {} --store {}".format(*names)
+        hint = f"if it is yours, and you trust the files in it: `{how}`"
+        raise WorkspaceNotFound(f"{path} is left alone: {unsealed(engine)}", hint=hint)
 
 
 def _only_agent(url: str | None) -> str | None:

@@ -20,7 +20,7 @@ from . import git
 from .documents import shelf_of
 from .layout import CONTEXTS, FOLDERS, GENERATED, HANDOFF, LOGS, MARKER, TASKS, TOP, named, path_in
 from .logs import log as note_log
-from .looking import Under, archived_in, files_in, marker_of
+from .looking import Marker, Under, archived_in, files_in, is_sealed, marker_of
 from .root import Root
 from .syncing import Synced, sync
 
@@ -59,11 +59,20 @@ def folder_meant(path: str | os.PathLike[str] | None = None) -> str:
 
 
 def at_home(engine: Engine) -> Protocol[Home | None]:
-    """The folder that is open, else the nearest one if it is this agent's."""
+    """The folder that is open, else the nearest one if this agent has made it its own."""
     path = nearest() if engine.home is None else None
-    if path is not None and (yield Read(marker_of, (Root(path),))).agent == engine.name:
-        engine.home = Home(Root(path))
+    marker = (yield Read(marker_of, (Root(path),))) if path is not None else Marker()
+    if path is not None and marker.agent == engine.name:
+        if (yield Read(is_sealed, (engine, marker))):
+            engine.home = Home(Root(path))
+        else:
+            warnings.warn(f"{path} is left alone: {unsealed(engine)}", UserWarning, stacklevel=2)
     return engine.home
+
+
+def unsealed(engine: Engine) -> str:
+    """What is wrong with a folder that only says that it is an agent's."""
+    return f"it says that it is the workspace of agent {engine.name!r}, and {engine.shown_url} has not made it one"
 
 
 def opened(engine: Engine, path: str, use_git: bool | None) -> Protocol[Home]:

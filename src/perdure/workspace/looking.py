@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
+from hashlib import blake2b
+from hmac import compare_digest
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -55,6 +57,8 @@ class Marker(msgspec.Struct, frozen=True):
     """Where the agent is, for commands that are given in the folder."""
     base: dict[str, str] = {}
     """By file, the digest of the text that it was last in step with."""
+    seal: str = ""
+    """What only the store of the agent can make: a folder from somewhere else does not have it."""
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -89,6 +93,17 @@ def marker_of(root: Root) -> Marker:
         return msgspec.json.decode(data or b"{}", type=Marker)
     except msgspec.DecodeError:
         return Marker()
+
+
+def seal_of(engine: Engine) -> str:
+    """The seal of the folders that an agent has made its own."""
+    name = engine.name.encode("utf-8", "surrogatepass")
+    return blake2b(name, key=engine.store.secret[:64], person=b"workspace", digest_size=16).hexdigest()
+
+
+def is_sealed(engine: Engine, marker: Marker) -> bool:
+    """Whether this agent, in this store, has made a folder its own; else it only says so of itself."""
+    return marker.agent == engine.name and compare_digest(marker.seal.encode(), seal_of(engine).encode())
 
 
 def files_in(root: Root, refused: list[PerdureError | OSError] | None = None) -> list[str]:

@@ -25,7 +25,7 @@ from ..objects import pack
 from ..run.requests import Pause, Protocol, Read
 from .documents import LOGGED, SPACE, ask, digest, shelf_of, stored
 from .layout import ARCHIVED, FOLDERS, LOGS, MARKER, OLD_PROGRESS, PROGRESS
-from .looking import Change, Marker, Round, Saves, Under, archived_in, files_in, marker_of, planned
+from .looking import Change, Marker, Round, Saves, Under, archived_in, files_in, marker_of, planned, seal_of
 from .merging import is_marked
 from .placing import Outcome, Strike, as_it_is, let_go, put, rescue, take_away
 from .root import Root
@@ -175,7 +175,7 @@ def _write(engine: Engine, root: Root, plan: Round, bases: dict[str, str], strik
             base.pop(it.path, None)
         elif done[it.path] != Outcome.MISSED:  # else somebody has made or removed it, and we have not seen that yet
             base[it.path] = digest(it.wanted.text)
-    marker = Marker(engine.name, engine.absolute_url, base)
+    marker = Marker(engine.name, engine.absolute_url, base, seal_of(engine))
     if marker != plan.marker:
         root.write(MARKER, msgspec.json.encode(marker))
         before = engine.store.clock.wall_ms() / 1000 - ASIDE_SECONDS

@@ -106,6 +106,22 @@ OF_WORKSPACES = (
         "f\"({', '.join([*known, *said, *doubt])}) <untrusted>",
     ),
     mutant(
+        "a-folder-says-whose-it-is",
+        "a cloned repository becomes the workspace of an agent because it says so",
+        HOSTILE + "test_a_folder_that_only_says_whose_it_is_is_left_alone",
+        "workspace/looking.py",
+        "return marker.agent == engine.name and compare_digest(marker.seal.encode(), seal_of(engine).encode())",
+        "return marker.agent == engine.name",
+    ),
+    mutant(
+        "a-folder-chooses-a-server",
+        "a cloned repository names a server, which is sent the user's password",
+        HOSTILE + "test_a_folder_does_not_choose_a_server",
+        "cli/workspace.py",
+        "if marker.store and not is_embedded(marker.store):",
+        "if not marker.store:",
+    ),
+    mutant(
         "links-are-followed",
         "who swaps a folder for a link has files written elsewhere",
         FILES + "test_links_lead_nowhere",
