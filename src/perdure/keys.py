@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Callable
 from functools import cached_property
 from hashlib import blake2b
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 SEED_BYTES = 32
 _FILE_NAME_MAX = 200
+_FILE_BYTES_MAX = 1024
+_BESIDE = ".keys"
+"""How the folder of the keys beside the file of a store ends."""
 KeySource = Callable[[str], bytes | None]
 """Gives the 32-byte seed of the named agent's key, or None."""
 
@@ -86,7 +90,7 @@ def folder_of(store: Store) -> str | None:
         base = os.environ.get("PERDURE_KEYS") or os.path.join(os.path.expanduser("~"), ".perdure", "keys")
         return os.path.join(os.path.abspath(base), store.identity)
     path = file_of(store.url)
-    return None if path is None else path + ".keys"
+    return None if path is None else path + _BESIDE
 
 
 def discard(agent: str, folder: str | None, key: SigningKey) -> None:
@@ -145,14 +149,29 @@ def _read(folder: str | None, agent: str) -> bytes | None:
     if folder is None:
         return None
     try:
-        with open(_path(folder, agent), encoding="utf-8") as file:
-            return _from_hex(file.read(), f"the key file of agent {agent!r}")
+        return _from_hex(_text_of(folder, _path(folder, agent)), f"the key file of agent {agent!r}")
     except FileNotFoundError:
         return None
     except OSError as error:
         raise StoreUnavailable(
             f"the key of agent {agent!r} cannot be read: {error.strerror}", hint="look at the owner of the key file"
         ) from error
+
+
+def _text_of(folder: str, path: str) -> str:
+    """What is in a key file.
+
+    No link is followed beside a store: a store from somewhere else must not have its history signed by another agent's
+    key. Where keys are mounted (`PERDURE_KEYS`), links are usual.
+    """
+    is_beside = folder.endswith(_BESIDE)
+    if is_beside and (os.path.islink(folder) or os.path.islink(path)):
+        raise OSError(errno.ELOOP, "it is a link", path)
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (os.O_NOFOLLOW if is_beside else 0)
+    with open(os.open(path, flags), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "it is no ordinary file", path)
+        return file.read(_FILE_BYTES_MAX).decode("utf-8", "replace")
 
 
 def _write_once(folder: str, agent: str, seed: bytes) -> bytes:

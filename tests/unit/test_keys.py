@@ -118,6 +118,32 @@ def test_a_damaged_key_file_is_told(folder: str) -> None:
         keys.find("a", folder, None)
 
 
+@pytest.mark.parametrize("way", ["link", "folder", "device", "pipe", "long"])
+def test_a_key_file_that_leads_elsewhere_is_refused(tmp_path: Path, way: str) -> None:
+    """In a folder from somewhere else: what is signed there must not be signed by another agent's key."""
+    mine, theirs = str(tmp_path / "mine.db.keys"), tmp_path / "theirs.db.keys"
+    keys.create("travel", mine)
+    if way == "folder":
+        theirs.symlink_to(mine)
+    else:
+        theirs.mkdir()
+    if way in ("link", "device"):
+        (theirs / "travel.key").symlink_to(f"{mine}/travel.key" if way == "link" else "/dev/zero")
+    elif way == "pipe":
+        os.mkfifo(theirs / "travel.key")
+    elif way == "long":
+        (theirs / "travel.key").write_bytes(b"0" * 10_000_000)
+    with pytest.raises(StoreUnavailable):
+        keys.find("travel", str(theirs), None)
+    assert keys.find("travel", mine, None) is not None
+
+
+def test_keys_that_are_mounted_may_be_links(tmp_path: Path) -> None:
+    keys.create("travel", str(tmp_path / "data"))
+    (tmp_path / "mounted").symlink_to(tmp_path / "data")
+    assert keys.find("travel", str(tmp_path / "mounted"), None) is not None
+
+
 def test_two_threads_make_one_key(folder: str) -> None:
     start = threading.Barrier(8)
     made: list[bytes] = []

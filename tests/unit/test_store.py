@@ -10,6 +10,7 @@ import threading
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import apsw
@@ -111,6 +112,24 @@ def test_then_the_nearest_folder_above_then_home(tmp_path: Path, monkeypatch: py
     assert locate(None) == f"sqlite:///{tmp_path}/project/.perdure/perdure.db"
     (inner / ".perdure").write_text("a file is not a folder")
     assert locate(None) == f"sqlite:///{tmp_path}/project/.perdure/perdure.db"
+
+
+def test_a_folder_of_another_user_is_not_stumbled_upon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / ".perdure").mkdir()
+    monkeypatch.chdir(tmp_path)
+    us = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: us + 1)
+    with pytest.raises(StoreUnavailable, match="belongs to another user"):
+        locate(None)
+    named = f"sqlite:///{tmp_path}/.perdure/perdure.db"
+    assert locate(named) == named, "who names it, means it"
+    monkeypatch.setenv("SUDO_UID", str(us))
+    with pytest.raises(StoreUnavailable, match="belongs to another user"):
+        locate(None)
+    monkeypatch.setattr(os, "lstat", lambda path: SimpleNamespace(st_uid=us + 1))
+    monkeypatch.setenv("SUDO_UID", str(us + 1))
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert locate(None) == named, "root works for whoever has called sudo"
 
 
 def test_memory_warns_where_no_test_runs() -> None:

@@ -46,9 +46,21 @@ def locate(store: str | os.PathLike[str] | None) -> str:
     folder, above = os.getcwd(), ""
     while folder != above:
         if os.path.isdir(found := os.path.join(folder, FOLDER_NAME)):
+            _must_be_ours(found)
             return f"sqlite:///{os.path.join(found, DATABASE_NAME)}"
         above, folder = folder, os.path.dirname(folder)
     return f"sqlite:///{os.path.join(os.path.expanduser('~'), FOLDER_NAME, DATABASE_NAME)}"
+
+
+def _must_be_ours(folder: str) -> None:
+    """Raise for a folder that another user has put in the way, in /tmp for instance: he could read what is stored."""
+    us, sudo = os.geteuid(), os.environ.get("SUDO_UID", "")
+    owner = os.lstat(folder).st_uid
+    if owner != us and not (us == 0 and sudo == str(owner)):
+        raise StoreUnavailable(
+            f"{folder} belongs to another user ({owner}), and was found without being named; nothing was opened",
+            hint=f"if you trust it, name it: store='{os.path.join(folder, DATABASE_NAME)}', or PERDURE_URL",
+        )
 
 
 def _url_of(text: str) -> str:

@@ -104,6 +104,22 @@ HOLDERS = (
         "PRIVATE = 0o644",
     ),
     mutant(
+        "a-key-is-a-link",
+        "a store from somewhere else has its history signed by the key of another agent",
+        KEYS + "test_a_key_file_that_leads_elsewhere_is_refused",
+        "keys.py",
+        "is_beside = folder.endswith(_BESIDE)",
+        "is_beside = False",
+    ),
+    mutant(
+        "a-folder-of-another-user-is-used",
+        "another user of the machine gets everything that is stored by whoever works in /tmp",
+        "unit/test_store.py::test_a_folder_of_another_user_is_not_stumbled_upon",
+        "store/__init__.py",
+        "            _must_be_ours(found)\n",
+        "",
+    ),
+    mutant(
         "two-keys-for-one-agent",
         "of two processes that start an agent, one signs with a key that nobody knows",
         KEYS + "test_two_threads_make_one_key",
