@@ -164,8 +164,12 @@ def test_a_repository_runs_nothing_that_it_configures(
         monkeypatch.setenv(f"GIT_{name}", trap.program(f"environment-{name}"))
     for name, value in (("CONFIG_COUNT", "1"), ("CONFIG_KEY_0", "core.fsmonitor"), ("EXEC_PATH", str(tmp_path))):
         monkeypatch.setenv(f"GIT_{name}", value)
+    (home / "git").symlink_to(trap.program("git"))
+    monkeypatch.setenv("PATH", f".{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.chdir(home)
     everything(agent_at(store_url), home, store_url)
     assert trap.fired() == set()
+    (home / "git").unlink()
     for name in [name for name in os.environ if name.startswith("GIT_")]:
         monkeypatch.delenv(name)
     (home / ".git/config").write_text(trap.config(["filter.x.clean"]))

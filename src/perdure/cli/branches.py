@@ -91,7 +91,7 @@ def diff(a: str, b: str, exit_code: bool, agent: str | None, url: str | None, as
     if as_json:
         out.json(_as_json(found))
     else:
-        for line in str(found).splitlines():
+        for line in str(found).rstrip("\n").split("\n"):
             out.line(clean(line))
     return 1 if exit_code and found else 0
 

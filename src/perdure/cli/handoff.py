@@ -41,7 +41,7 @@ def handoff(run: str | None, agent: str | None, path: str | None, url: str | Non
                 raise click.UsageError("there is no agent in this store yet: nothing to hand over")
             desk = AgentHandoff(store, *meant)
             told, page = _desk_as_json(desk), str(desk)
-    page = "\n".join(map(clean, page.splitlines())) + "\n"
+    page = "\n".join(map(clean, page.rstrip("\n").split("\n"))) + "\n"
     if path is not None:
         _write(Path(path), page)
     if as_json:

@@ -79,7 +79,7 @@ def spelled(value: Any, width: int, limit: int = 4_000) -> list[str]:
         if isinstance(value, Unreadable)
         else pformat(value, width=max(width, 20), compact=True, sort_dicts=False)
     )
-    lines = [clean(line) for line in text[:limit].splitlines()]
+    lines = [clean(line) for line in text[:limit].split("\n")]
     return lines if len(text) <= limit else [*lines, f"… {len(text):,} characters in all; --json shows everything"]
 
 

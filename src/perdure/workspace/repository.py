@@ -256,11 +256,18 @@ class Repository:
             if rules := self._root.read(path):
                 self._put(f"tree/{path}", rules)
         self._put("git/info/exclude", _file(self._root, "info/exclude"))
-        own = os.fsdecode(self._git("config", "--global", "--path", "--get", "core.excludesFile", own=True)).strip()
+        own = self._own_rules()
         more = ("-c", f"core.excludesFile={own}") if own else ()
         said = b"".join(os.fsencode(path) + b"\0" for path in paths)
         found = self._git(*more, "check-ignore", "--no-index", "-z", "--stdin", said=said, may_fail=True)
         return {os.fsdecode(path) for path in found.split(b"\0") if path}
+
+    def _own_rules(self) -> str:
+        """The file in which the user says what to ignore in all of his repositories, by his own configuration."""
+        with suppress(NotCommitted):  # he has none, or not even a home
+            told = self._git("config", "--global", "--path", "--get", "core.excludesFile", own=True)
+            return os.fsdecode(told).strip()
+        return ""
 
     # -- git ------------------------------------------------------------------------------------------------------
 
@@ -271,7 +278,7 @@ class Repository:
         environment |= {name: os.path.join(self._scratch, place) for name, place in places.items()}
         if arguments[0] == "cat-file":
             environment["GIT_OBJECT_DIRECTORY"] = os.path.join(self._root.path, GIT, "objects")
-        return run_git(arguments, os.path.join(self._scratch, "tree"), environment, said, may_fail=own or may_fail)
+        return run_git(arguments, os.path.join(self._scratch, "tree"), environment, said, may_fail=may_fail)
 
 
 def _environment() -> dict[str, str]:
