@@ -115,7 +115,7 @@ class Root:
         if now.st_nlink > 1 and not self._drop_leftovers(now, folder):
             hint = f"copy it, then put the copy in its place: `cp {name} copy && mv copy {name}`"
             raise PathRefused(f"{self._shown(path)} has {now.st_nlink} links: the file has another name", hint=hint)
-        return now.st_nlink == 1
+        return now.st_nlink <= 1
 
     def _drop_leftovers(self, file: os.stat_result, folder: int) -> bool:
         """Remove second names that a killed process has left beside a file; False when it has left none."""
@@ -222,7 +222,7 @@ class Root:
         try:
             now = os.stat(aside, dir_fd=folder, follow_symlinks=False)
             is_same = os.path.samestat(now, os.fstat(descriptor))
-            if not is_same or not stat.S_ISREG(now.st_mode) or now.st_nlink != 1:
+            if not is_same or not stat.S_ISREG(now.st_mode) or now.st_nlink > 1:
                 return None
             return Displaced(path, aside, *read_settled(descriptor, wait=wait))
         finally:

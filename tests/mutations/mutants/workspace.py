@@ -79,14 +79,14 @@ OF_WORKSPACES = (
         "workspace/root.py",
         "if now.st_nlink > 1 and not",
         "if now.st_nlink > 99 and not",
-        Edit("workspace/root.py", "return now.st_nlink == 1", "return True"),
+        Edit("workspace/root.py", "return now.st_nlink <= 1", "return True"),
     ),
     mutant(
         "what-stands-beside-a-file-is-anybodys",
         "a hard link under a name that a killed process leaves is read",
         HOSTILE + "test_what_stands_beside_a_file_with_another_name_is_not_read",
         "workspace/root.py",
-        " or now.st_nlink != 1:",
+        " or now.st_nlink > 1:",
         ":",
     ),
     mutant(
