@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from . import trees
+from .bounded import Count, EntryNumber, Gauge, lines_in, opened, padding
 from .errors import ArchiveDamaged
 from .failpoints import Moment, Site, reach
 from .files import make_folder, written_aside
@@ -28,19 +29,18 @@ from .store import file_of, is_embedded
 from .store.base import Store
 
 FORMAT = "perdure archive 1"
-LINE_BYTES_MAX = 256 * 1024 * 1024
 
 
-class Header(msgspec.Struct, frozen=True, tag_field="line", tag="archive"):
+class Header(msgspec.Struct, frozen=True, tag_field="line", tag="archive", forbid_unknown_fields=True):
     """What is in the file. Links are hexadecimal."""
 
     format: str
     store: str
-    stream: int
+    stream: Count
     kind: str
     name: str
-    first: int
-    upto: int
+    first: EntryNumber
+    upto: EntryNumber
     before: str
     """The link that the first entry is chained to."""
     head: str
@@ -49,40 +49,40 @@ class Header(msgspec.Struct, frozen=True, tag_field="line", tag="archive"):
     """The file that has the entries before, as it is called beside the store that this one is of."""
 
 
-class Entry(msgspec.Struct, frozen=True, tag_field="line", tag="entry"):
+class Entry(msgspec.Struct, frozen=True, tag_field="line", tag="entry", forbid_unknown_fields=True):
     """One entry. Its body is base64; of an erased one only the digest is left."""
 
-    seq: int
-    kind: int
-    at: int
+    seq: EntryNumber
+    kind: Count
+    at: Count
     body: bytes | None
     chain: str
     digest: bytes | None = None
 
 
-class Object(msgspec.Struct, frozen=True, tag_field="line", tag="object"):
+class Object(msgspec.Struct, frozen=True, tag_field="line", tag="object", forbid_unknown_fields=True):
     """A large value as the store has it."""
 
     id: str
-    size: int
+    size: Count
     data: bytes
 
 
-class Seal(msgspec.Struct, frozen=True, tag_field="line", tag="seal"):
+class Seal(msgspec.Struct, frozen=True, tag_field="line", tag="seal", forbid_unknown_fields=True):
     """A signed head."""
 
-    seq: int
+    seq: EntryNumber
     chain: str
-    streams: int
+    streams: Count
     public_key: bytes
     signature: bytes
 
 
-class End(msgspec.Struct, frozen=True, tag_field="line", tag="end"):
+class End(msgspec.Struct, frozen=True, tag_field="line", tag="end", forbid_unknown_fields=True):
     """The last line."""
 
-    entries: int
-    objects: int
+    entries: Count
+    objects: Count
     sha256: str
 
 
@@ -149,19 +149,23 @@ def write(store: Store, folder: str, header: Header) -> tuple[str, bytes]:
     with written_aside(path) as file:
         reach(Site.ARCHIVE, Moment.BEGUN)
         with zstandard.ZstdCompressor(level=9).stream_writer(file, closefd=False) as out:
-            digest = _write_lines(out, store, header)
+            digest, needed = _write_lines(out, store, header)
+        file.writelines(padding(file.tell(), needed))
         reach(Site.ARCHIVE, Moment.WRITTEN)
     reach(Site.ARCHIVE, Moment.AFTER)
     return path, digest
 
 
-def _write_lines(out: Any, store: Store, header: Header) -> bytes:
-    entries, identities, running = 0, dict[bytes, None](), sha256()
+def _write_lines(out: Any, store: Store, header: Header) -> tuple[bytes, int]:
+    """Returns the digest of the lines, and how large the file must be for its reader."""
+    entries, identities, running, gauge = 0, dict[bytes, None](), sha256(), Gauge()
 
     def put(line: Line) -> None:
         data = _ENCODER.encode(line) + b"\n"
         running.update(data)
         out.write(data)
+        gauge.whole(len(data))
+        gauge.value(line.size if isinstance(line, Object) else 0)
 
     put(header)
     for entry in _entries(store, header):
@@ -177,8 +181,8 @@ def _write_lines(out: Any, store: Store, header: Header) -> bytes:
         if header.first <= seq <= header.upto:
             put(Seal(seq, link.hex(), streams, public_key, signature))
     digest = running.digest()
-    out.write(_ENCODER.encode(End(entries, len(identities), digest.hex())) + b"\n")
-    return digest
+    put(End(entries, len(identities), digest.hex()))
+    return digest, gauge.needed
 
 
 def _entries(store: Store, header: Header) -> Iterator[Entry]:
@@ -207,48 +211,50 @@ class Contents(msgspec.Struct, frozen=True):
 
 def lines_of(path: str | os.PathLike[str]) -> Iterator[Line]:
     """The lines of an archive, one after the other, compared with the digest in the last one."""
+    with opened(path, ArchiveDamaged) as (file, size):
+        yield from lines_in_file(file, size, path)
+
+
+def lines_in_file(file: Any, size: int, path: str | os.PathLike[str]) -> Iterator[Line]:
+    """The lines of an archive of `size` bytes, which is read from `file` and called `path`."""
     import zstandard
 
-    running, ended = sha256(), False
+    running, ended, gauge = sha256(), False, Gauge()
     try:
-        with open(path, "rb") as file, zstandard.ZstdDecompressor().stream_reader(file) as plain:
-            for raw in _split(plain):
-                if ended:
-                    raise ArchiveDamaged(f"{path} goes on after its last line")
-                line = _DECODER.decode(raw)
-                if isinstance(line, End):
-                    ended = True
-                    if running.hexdigest() != line.sha256:
-                        raise ArchiveDamaged(f"{path} has been changed: its contents do not fit its last line")
-                running.update(raw)
-                yield line
-    except (zstandard.ZstdError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        for raw in lines_in(file, size, gauge, lambda text: ArchiveDamaged(f"{path}: {text}")):
+            if ended:
+                raise ArchiveDamaged(f"{path} goes on after its last line")
+            line = _DECODER.decode(raw)
+            if isinstance(line, Object):
+                gauge.value(line.size)
+            if isinstance(line, End):
+                ended = True
+                if running.hexdigest() != line.sha256:
+                    raise ArchiveDamaged(f"{path} has been changed: its contents do not fit its last line")
+            running.update(raw)
+            yield line
+    except (zstandard.ZstdError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ArchiveDamaged(f"{path} cannot be read: {error}") from error
     if not ended:
         raise ArchiveDamaged(f"{path} has no last line: it is cut off, or is no archive")
 
 
-def _split(plain: Any) -> Iterable[bytes]:
-    rest = b""
-    while piece := plain.read(1 << 20):
-        *whole, rest = (rest + piece).split(b"\n")
-        for line in whole:
-            yield line + b"\n"
-        if len(rest) > LINE_BYTES_MAX:
-            raise ArchiveDamaged("a line is longer than any that Perdure writes")
-    if rest:
-        yield rest
-
-
 def check(path: str | os.PathLike[str]) -> Contents:
     """Read an archive to its end: its digest, its chain, and that nothing is missing in between."""
+    return check_lines(lines_of(path), path)
+
+
+def check_lines(lines: Iterable[Line], path: str | os.PathLike[str]) -> Contents:
+    """Check the lines of the archive that is called `path`."""
     header: Header | None = None
     seq = entries = objects = seals = 0
     link = b""
     digest = ""
     links: dict[int, str] = {}
-    for line in lines_of(path):
+    for line in lines:
         if isinstance(line, Header):
+            if header is not None:
+                raise ArchiveDamaged(f"{path} has two first lines")
             header, seq, link = line, line.first - 1, _bytes(line.before)
         elif header is None or header.format != FORMAT:
             raise ArchiveDamaged(f"{path} is not in the format that this version knows, {FORMAT!r}")

@@ -75,7 +75,8 @@
     │   ├── AgentExists              PD803  an agent of that name is there already
     │   ├── AgentNotFound            PD804  the store has no agent of that name
     │   ├── ExportDamaged            PD805  a file with an agent in it is not as it was written
-    │   └── WrongPassphrase          PD806  the private key in the file does not open with it
+    │   ├── WrongPassphrase          PD806  the private key in the file does not open with it
+    │   └── ExportUnsigned           PD807  nothing proves that the agent wrote the file with it
     └── WorkflowProblem              workflows and their steps
         ├── WorkflowNotFound         PD501  no workflow, or no step, of that name
         ├── WorkflowInvalid          PD502  steps that make no plan: a cycle, a name twice
@@ -657,6 +658,16 @@ class WrongPassphrase(AgentProblem):
     """The passphrase does not open the private key in the file; nothing was imported."""
 
     code = "PD806"
+
+
+class ExportUnsigned(AgentProblem):
+    """The file is not signed by the agent that is in it, so anybody may have written it; nothing was imported."""
+
+    code = "PD807"
+    hint = (
+        "export the agent where its key is, which signs the file; "
+        "if you know who wrote it: accept_unsigned=True, or `perdure import FILE --accept-unsigned`"
+    )
 
 
 class WorkflowProblem(PerdureError):

@@ -93,6 +93,19 @@ def folder_of(store: Store) -> str | None:
     return None if path is None else path + _BESIDE
 
 
+def kept(agent: str, folder: str | None) -> SigningKey | None:
+    """The key in the key file of an agent, whatever else says which key it has."""
+    seed = _read(folder, agent)
+    return SigningKey(seed) if seed is not None else None
+
+
+def refuse_another(agent: str, folder: str | None, public_key: bytes) -> None:
+    """Raise when the key file of an agent has another key than the one that is about to arrive."""
+    found = kept(agent, folder)
+    if found is not None and found.public_key != public_key:
+        raise _another(agent, folder)
+
+
 def discard(agent: str, folder: str | None, key: SigningKey) -> None:
     """Remove a key that was made in vain, unless it is another by now."""
     if folder is not None and _read(folder, agent) == key.seed:
@@ -104,13 +117,11 @@ def keep(agent: str, folder: str | None, key: SigningKey) -> None:
     if folder is None:
         raise StoreUnavailable("a store in memory keeps no keys", hint="give the agent key=, or import it elsewhere")
     try:
-        kept = _write_once(folder, agent, key.seed)
+        seed = _write_once(folder, agent, key.seed)
     except OSError as error:
         raise _unkept(agent, folder, error) from error
-    if kept != key.seed:
-        raise StoreUnavailable(
-            f"{folder} has another key of an agent {agent!r}", hint="move that file away, or give another name"
-        )
+    if seed != key.seed:
+        raise _another(agent, folder)
 
 
 def create(agent: str, folder: str | None) -> SigningKey:
@@ -122,6 +133,13 @@ def create(agent: str, folder: str | None) -> SigningKey:
         except OSError as error:
             raise _unkept(agent, folder, error) from error
     return SigningKey(seed)
+
+
+def _another(agent: str, folder: str | None) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"{folder} has another key of an agent {agent!r}; nothing was imported",
+        hint="move that file away, or give another name",
+    )
 
 
 def _unkept(agent: str, folder: str, error: OSError) -> StoreProblem:

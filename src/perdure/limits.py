@@ -253,3 +253,31 @@ CONSOLIDATED_MAX = 200
 
 AWAITED_LOOK_SECONDS = 86_400.0
 """A parked run that waits for another agent's run looks so often whether that agent is still in the store."""
+
+FILE_LINE_BYTES = 2 * 1024 * 1024
+FILE_LINE_RATIO = 4
+"""One line of an agent file or an archive: this much, plus this many times the size of the compressed file."""
+
+FILE_LINE_BYTES_MAX = 256 * 1024 * 1024
+"""One line, however large the file is."""
+
+FILE_PLAIN_BYTES = 4 * 1024 * 1024
+FILE_PLAIN_RATIO = 20
+"""All lines together: this much, plus this many times the size of the compressed file."""
+
+FILE_LINES = 1000
+FILE_BYTES_PER_LINE = 8
+"""This many lines, plus one for every so many bytes of the compressed file. Hashes and salts do not compress."""
+
+FILE_VALUE_BYTES = 256 * 1024 * 1024
+FILE_VALUE_RATIO = 1000
+"""What the compressed values in the lines may expand to: this much, plus this many times the size of the file."""
+
+FILE_WINDOW_BYTES_MAX = 8 * 1024 * 1024
+"""The window that a compressed file may ask the decompressor to keep."""
+
+ENTRY_NUMBER_MAX = (1 << 32) - 1
+"""The number of an entry in its stream: SQLite stores it in the lower half of a key."""
+
+MEMORY_BYTES_MAX = 4 * MEMORY_CHARACTERS_MAX + 16
+"""The encoded text of one memory."""

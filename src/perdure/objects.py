@@ -13,8 +13,9 @@ from hashlib import blake2b
 from typing import Any
 
 from . import codec
+from .bounded import PIECE_BYTES
 from .errors import CorruptValue, JournalDamaged
-from .limits import INLINE_BYTES_MAX, VALUE_BYTES_MAX
+from .limits import FILE_WINDOW_BYTES_MAX, INLINE_BYTES_MAX, VALUE_BYTES_MAX
 from .records import ArtifactSaved, CheckpointMade, Record, ThreadPut, ThreadWrote
 from .store.base import Rows, Script, Statement, Store
 
@@ -164,6 +165,26 @@ def restored(size: int, stored: bytes) -> bytes:
     return _decompress(stored, size)
 
 
+def pieces(size: int, stored: bytes) -> Iterator[bytes]:
+    """The content of an object out of a file, piece by piece: a large one is never in memory as a whole."""
+    if stored[:1] != _ZSTD or size <= PIECE_BYTES:
+        yield _decompress(stored, size)
+        return
+    import zstandard
+
+    left = _claimed(stored, size)
+    back = zstandard.ZstdDecompressor(max_window_size=FILE_WINDOW_BYTES_MAX)
+    try:
+        with back.stream_reader(memoryview(stored)[1:]) as plain:
+            while left > 0 and (piece := plain.read(PIECE_BYTES)):
+                left -= len(piece)
+                yield piece
+    except zstandard.ZstdError as error:
+        raise CorruptValue(str(error)) from error
+    if left:
+        raise CorruptValue(f"an object of {size} bytes holds another number of them")
+
+
 class _Zstd(threading.local):
     """A compressor and its reverse for each thread: making them takes longer than to use them on something small."""
 
@@ -184,14 +205,24 @@ def _decompress(stored: bytes, size: int) -> bytes:
         raise CorruptValue(f"an object of {size} bytes is stored in no known form")
     import zstandard
 
-    # The frame says how much it will become: a forged one must not be believed before it is compared.
     try:
-        claimed = zstandard.frame_content_size(stored[1:])
-        if claimed != size or not 0 <= size <= VALUE_BYTES_MAX:
-            raise CorruptValue(f"an object of {size} bytes claims to hold {claimed}")
+        _claimed(stored, size)
         return _zstd().back.decompress(stored[1:], max_output_size=size, allow_extra_data=False)
     except zstandard.ZstdError as error:
         raise CorruptValue(str(error)) from error
+
+
+def _claimed(stored: bytes, size: int) -> int:
+    """The size again, if the frame says the same: a forged one must not be believed before it is compared."""
+    import zstandard
+
+    try:
+        claimed = zstandard.frame_content_size(stored[1:])
+    except zstandard.ZstdError as error:
+        raise CorruptValue(str(error)) from error
+    if claimed != size or not 0 <= size <= VALUE_BYTES_MAX:
+        raise CorruptValue(f"an object of {size} bytes claims to hold {claimed}")
+    return size
 
 
 # -- what entries refer to --------------------------------------------------------------------------------------------

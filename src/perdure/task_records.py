@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from .limits import NAME_CHARACTERS_MAX
 from .plan_records import Record
 
 NEVER = 1 << 62
 """A time that does not come: what waits for it is woken by something else."""
+
+_IDENT_BYTES_MAX = 8 * NAME_CHARACTERS_MAX + 1
+"""Two names and a space. A longer one was forged: to look for the space would take very long."""
 
 
 class TaskQueued(Record, frozen=True, tag=60):
@@ -75,6 +79,8 @@ def run_awaited(agent: str, run: str) -> tuple[bytes, str]:
 
 def awaited_run(ident: bytes, text: str) -> tuple[str, str] | None:
     """The agent and the run of it again. Both may have spaces in their names, and the second is told twice."""
+    if len(ident) > _IDENT_BYTES_MAX:
+        return None
     words = ident.decode("utf-8", "replace").split(" ")
     for place in range(1, len(words)):
         agent, run = " ".join(words[:place]), " ".join(words[place:])

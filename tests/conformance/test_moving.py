@@ -19,6 +19,7 @@ from perdure import (
     AgentMoved,
     AgentNotFound,
     AgentRetired,
+    ExportUnsigned,
     LeaseLost,
     NotDone,
     RunWaiting,
@@ -380,6 +381,8 @@ def test_an_agent_may_move_on_without_its_key_and_nothing_is_damaged(store_url: 
     for number, (home, there) in enumerate(pairwise(homes)):
         out = Agent("agent", store=home).export(tmp_path / str(number), move=True)
         assert not out.signed
-        Agent.import_from(out.path, store=there).close()
+        with pytest.raises(ExportUnsigned, match="not signed"):
+            Agent.import_from(out.path, store=there)
+        Agent.import_from(out.path, store=there, accept_unsigned=True).close()
         findings = verify(Engine("looker", store=there).store).findings
         assert {it.severity for it in findings} == {"unsigned"}

@@ -40,6 +40,10 @@ from .test_tasks import until, working
 AT_ONCE = 1e-6
 
 
+KEY: dict[str, Any] = {"private_key": True, "passphrase": "p"}
+OPEN: dict[str, Any] = {"passphrase": "p"}
+
+
 def finish(agent: Agent, name: str) -> None:
     """A run that is worth folding."""
     with agent.run(name) as run:
@@ -420,45 +424,45 @@ def test_twins_in_two_stores_are_known_by_their_numbers(
 ) -> None:
     agent = Agent("agent", store=file_url)
     agent.state.set("a", "b", 1)
-    agent.export(tmp_path / "x", move=True)
-    twins = [Agent.import_from(tmp_path / "x", store=tmp_path / f"{number}.db") for number in range(2)]
+    agent.export(tmp_path / "x", move=True, **KEY)
+    twins = [Agent.import_from(tmp_path / "x", store=tmp_path / f"{number}.db", **OPEN) for number in range(2)]
     one, two = [it.identity.arrivals[-1] for it in twins]
     assert one.file == two.file and one.number != two.number
     said = told(capsys, "verify", "--store", str(tmp_path / "0.db"))
     assert [(it["agent"], it["number"], it["file"]) for it in said["arrivals"]] == [("agent", one.number, one.file)]
     # Whichever comes back first is the one; the other is refused.
     for number, twin in enumerate(twins):
-        twin.export(tmp_path / f"back {number}", move=True)
-    Agent.import_from(tmp_path / "back 1", store=file_url)
+        twin.export(tmp_path / f"back {number}", move=True, **KEY)
+    Agent.import_from(tmp_path / "back 1", store=file_url, **OPEN)
     with pytest.raises(AgentExists):
-        Agent.import_from(tmp_path / "back 0", store=file_url)
+        Agent.import_from(tmp_path / "back 0", store=file_url, **OPEN)
 
 
 def test_the_store_that_it_left_lets_it_arrive_once_if_it_is_asked(store_url: str, tmp_path: Path) -> None:
     agent = Agent("agent", store=store_url)
     agent.state.set("a", "b", 1)
-    agent.export(tmp_path / "x", move=True)
-    agent.export(tmp_path / "y", move=True)  # the first was thought to be lost
+    agent.export(tmp_path / "x", move=True, **KEY)
+    agent.export(tmp_path / "y", move=True, **KEY)  # the first was thought to be lost
     one, two = (tmp_path / name for name in ("one.db", "two.db"))
-    first = Agent.import_from(tmp_path / "x", store=one, origin=store_url)
+    first = Agent.import_from(tmp_path / "x", store=one, origin=store_url, **OPEN)
     for file in ("x", "y"):
         with pytest.raises(AgentMoved, match=r"one\.db"):
-            Agent.import_from(tmp_path / file, store=two, origin=store_url)
+            Agent.import_from(tmp_path / file, store=two, origin=store_url, **OPEN)
     assert stored(f"sqlite:///{two}").read("all_agents") == []
     for act in (
         lambda: agent.state.set("a", "b", 2),
-        lambda: agent.export(tmp_path / "z", move=True),
-        lambda: Agent.import_from(tmp_path / "y", store=store_url, take_back=True),
+        lambda: agent.export(tmp_path / "z", move=True, **KEY),
+        lambda: Agent.import_from(tmp_path / "y", store=store_url, take_back=True, **OPEN),
     ):
         with pytest.raises(AgentMoved, match=r"into sqlite:///.*one\.db"):
             act()
     sound(store_url)
 
     with pytest.raises(AgentExists, match="was imported here"):  # who asks again, in the same store, is let through
-        Agent.import_from(tmp_path / "x", store=one, origin=store_url)
+        Agent.import_from(tmp_path / "x", store=one, origin=store_url, **OPEN)
     first.state.set("a", "b", 3)
-    first.export(tmp_path / "back", move=True)
-    back = Agent.import_from(tmp_path / "back", store=store_url, origin=one)
+    first.export(tmp_path / "back", move=True, **KEY)
+    back = Agent.import_from(tmp_path / "back", store=store_url, origin=one, **OPEN)
     back.state.set("a", "c", 4)
     assert dict(back.state.items("a")) == {"b": 3, "c": 4}
     assert [(it.how, it.store) for it in back.identity.arrivals] == [
@@ -466,8 +470,8 @@ def test_the_store_that_it_left_lets_it_arrive_once_if_it_is_asked(store_url: st
         ("moved", first._engine.store.identity),
     ]
     # And away once more: what each of the two stores has been told meanwhile is in both.
-    back.export(tmp_path / "again", move=True)
-    again = Agent.import_from(tmp_path / "again", store=one, origin=store_url)
+    back.export(tmp_path / "again", move=True, **KEY)
+    again = Agent.import_from(tmp_path / "again", store=one, origin=store_url, **OPEN)
     assert dict(again.state.items("a")) == {"b": 3, "c": 4}
     assert len(again.identity.arrivals) == 3
     for url in (store_url, f"sqlite:///{one}"):

@@ -12,6 +12,7 @@ import msgspec
 from .. import archive as archives
 from .. import codec, objects
 from .. import records as r
+from ..bounded import Gauge, opened, split
 from ..errors import ArchiveDamaged, PerdureError, ValueProblem
 from ..journal.walk import all_streams, folded_in
 from ..memory.traces import SUFFIX
@@ -73,9 +74,10 @@ def _show_memories(out: Output, path: str) -> int:
 
 def _memories_in(path: str) -> list[dict[str, Any]]:
     try:
-        with open(path, "rb") as file:
-            return [msgspec.json.decode(line, type=dict[str, Any]) for line in file]
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        with opened(path, ArchiveDamaged) as (file, size):
+            lines = split(file.read, size, Gauge(), lambda text: ArchiveDamaged(f"{path}: {text}"))
+            return [msgspec.json.decode(line, type=dict[str, Any]) for line in lines]
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ArchiveDamaged(f"{path} cannot be read: {error}") from error
 
 
@@ -193,10 +195,17 @@ def _read(path: str) -> tuple[archives.Header, list[r.Event], dict[bytes, archiv
         elif isinstance(line, archives.Entry) and line.body is not None:
             events.append(r.Event(line.seq, line.at, r.decode(line.kind, line.body)))
         elif isinstance(line, archives.Object):
-            found[bytes.fromhex(line.id)] = line
+            found[_identity(path, line)] = line
     if header is None:
         raise ArchiveDamaged(f"{path} is no archive")
     return header, events, found
+
+
+def _identity(path: str, line: archives.Object) -> bytes:
+    try:
+        return bytes.fromhex(line.id)
+    except ValueError as error:
+        raise ArchiveDamaged(f"{path}: no object is called {line.id!r}") from error
 
 
 class _Values:

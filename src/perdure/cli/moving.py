@@ -19,7 +19,7 @@ from ..moving.checking import Checked, check
 from ..moving.importing import Imported, bring_in
 from ..moving.leaving import Exported, Wish
 from ..moving.leaving import export as write
-from ..moving.lines import has_key, header_of
+from ..moving.lines import header_of
 from .output import Output, clean, counted, size, when
 from .stores import common, existing_store, url_of
 
@@ -120,6 +120,11 @@ def _tell_notes(out: Output, notes: Sequence[str]) -> None:
     metavar="URL",
     help="The store that it left, if it can be reached: it is told, and nobody can import the same agent besides.",
 )
+@click.option(
+    "--accept-unsigned",
+    is_flag=True,
+    help="Import a file that its agent has not signed: anybody may have written it. Never with a private key.",
+)
 @click.option("--check", "only_check", is_flag=True, help="Only look whether the file is sound, and who is in it.")
 @_passphrase
 @common
@@ -128,6 +133,7 @@ def import_(
     name: str | None,
     take_back: bool,
     origin: str | None,
+    accept_unsigned: bool,
     only_check: bool,
     secret: Path | None,
     url: str | None,
@@ -145,7 +151,8 @@ def import_(
     passphrase = _needed(file, secret, take_back)
     with closing(Engine(name or header_of(file).agent, store=url)) as engine, out.progress("importing") as progress:
         tell = partial(_told, progress)
-        told = bring_in(engine, str(file), passphrase=passphrase, take_back=take_back, origin=origin, tell=tell)
+        asked = {"passphrase": passphrase, "origin": origin}
+        told = bring_in(engine, str(file), **asked, take_back=take_back, accept_unsigned=accept_unsigned, tell=tell)
     _tell_import(out, told)
     return 0
 
@@ -205,7 +212,8 @@ def _tell_import(out: Output, told: Imported) -> None:
 
 def _needed(file: Path, secret: Path | None, take_back: bool) -> str | None:
     """The passphrase, if the private key is in the file and of use: a child has its own, and who stays has it still."""
-    wanted = has_key(file) and header_of(file).move and not take_back
+    header = header_of(file)
+    wanted = header.private_key and header.move and not take_back
     return _said(secret) if secret is not None or wanted else None
 
 

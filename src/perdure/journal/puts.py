@@ -85,13 +85,14 @@ class Chunk(msgspec.Struct, frozen=True, gc=False):
     content: bytes
     stored: bytes = b""
     """Compressed, unless it seems to be in the store."""
+    size: int = -1
+    """The size of the content, when only `stored` is at hand."""
 
     @property
     def statement(self) -> Statement:
         """Writes it."""
-        return Statement(
-            "put_object", (self.identity, len(self.content), self.stored or objects.compress(self.content))
-        )
+        size = self.size if self.size >= 0 else len(self.content)
+        return Statement("put_object", (self.identity, size, self.stored or objects.compress(self.content)))
 
 
 class Upload(Unit[int]):

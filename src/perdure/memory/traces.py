@@ -16,7 +16,7 @@ import msgspec
 
 from .. import archive, objects, trees
 from .. import records as r
-from ..errors import ArchiveDamaged, PerdureError
+from ..errors import ArchiveDamaged, PerdureError, ValueProblem
 from ..journal.walk import all_streams, pages
 from ..limits import TRACES_MAX
 from ..lines import lines_of
@@ -132,7 +132,7 @@ class Looking:
                 value = objects.restored(line.size, line.data) if isinstance(line, archive.Object) else None
                 if self.is_in(entry or value or b""):
                     return "entries that were folded are in it, under a digest"
-        except ArchiveDamaged:
+        except (ArchiveDamaged, ValueProblem):
             return "it is damaged, and nobody can tell what is in it"
         return ""
 

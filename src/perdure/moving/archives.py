@@ -6,16 +6,18 @@ store that they are of. What is not there, or not the agent's alone, stays behin
 
 from __future__ import annotations
 
+import filecmp
 import os
 import re
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import closing, suppress
+from functools import partial
 
 import msgspec
 
 from .. import archive
 from .. import records as r
+from ..bounded import Gauge, split
 from ..errors import ArchiveDamaged, ExportDamaged
 from ..files import PRIVATE, aside_of, make_folder, put_in_place, replace_file
 from ..journal.walk import folded_in
@@ -128,11 +130,19 @@ def _several(names: Sequence[str]) -> str:
 # -- into a folder ----------------------------------------------------------------------------------------------------
 
 
-def must_be_sound(path: str, expected: Mapping[str, bytes]) -> None:
-    """Look at every archive in a file; `expected` has the digests that the journal in it speaks of."""
-    with tempfile.TemporaryDirectory(prefix="perdure-") as folder:
-        for line, aside in _unpacked(path, folder):
-            _examine(path, line, aside, expected)
+def must_be_sound(path: str, digest: bytes, expected: Mapping[str, bytes], let_go: Set[str]) -> None:
+    """Look at every archive in a file with this digest, without unpacking any.
+
+    `expected` has the digests that the journal in the file speaks of, `let_go` the memories whose archives it names.
+    """
+    wanted = {name: found.hex() for name, found in expected.items()}
+    for line, parts in _archives_in(path, digest):
+        if line.name.endswith(SUFFIX):
+            if line.name.removesuffix(SUFFIX) not in let_go:
+                raise ExportDamaged(f"{path}: no memory was let go into archive {line.name}")
+            _examine_memories(path, line, parts)
+        else:
+            _examine(path, line, parts, wanted)
 
 
 def expected_in(stream: Stream, store: str) -> dict[str, bytes]:
@@ -142,89 +152,158 @@ def expected_in(stream: Stream, store: str) -> dict[str, bytes]:
     return {name: folded.digest} if folded is not None and name else {}
 
 
-def put_beside(store: Store, path: str) -> tuple[str, ...]:
-    """Bring the archives of a file to where those of a store are; returns what has to be said about them."""
-    folder, notes = archive.folder_of(store), []
-    make_folder(folder)
-    for line, aside in _unpacked(path, folder):
-        _examine(path, line, aside, {})
-        notes.append(_placed(store, folder, line.name, aside))
-    return tuple(note for note in notes if note)
+class Beside:
+    """The archives of a file, on their way to where those of a store are. If the import fails, they are removed."""
+
+    def __init__(self, store: Store, path: str, digest: bytes, *, is_back: bool) -> None:
+        self._store = store
+        self._path = path
+        self._digest = digest
+        self._is_back = is_back
+        """Whether the agent comes back, so that archives that are here may be its own."""
+        self._folder = archive.folder_of(store)
+        self._placed: list[str] = []
+        self._made_folder = False
+
+    def put(self) -> tuple[str, ...]:
+        """Bring them; returns what has to be said about them."""
+        self._made_folder = not os.path.isdir(self._folder)
+        make_folder(self._folder)
+        notes = []
+        for line, parts in _archives_in(self._path, self._digest):
+            aside = aside_of(os.path.join(self._folder, line.name))
+            try:
+                with os.fdopen(os.open(aside, _NEW, PRIVATE), "wb") as out:
+                    out.writelines(iter(partial(parts.read, PART_BYTES), b""))
+                notes.append(self._place(line.name, aside))
+            finally:
+                with suppress(FileNotFoundError):  # it has got its place
+                    os.unlink(aside)
+        return tuple(note for note in notes if note)
+
+    def remove(self) -> None:
+        """Nothing was imported: remove what was brought."""
+        for path in self._placed:
+            with suppress(FileNotFoundError):
+                os.unlink(path)
+        if self._made_folder:
+            with suppress(OSError):  # somebody else has something in it by now
+                os.rmdir(self._folder)
+
+    def _place(self, known: str, aside: str) -> str:
+        """Give an archive its place; one that is there is not lost. Returns what has to be said."""
+        name = known if known.endswith(SUFFIX) else archive.name_at(self._store.identity, "", known)
+        path = os.path.join(self._folder, name)
+        if not os.path.lexists(path):
+            if not self._is_back and archive.name_at("", "", name) == name == known.partition("-")[2]:
+                return f"archive {name} is of this store, which has none of that name: it was left out"
+            put_in_place(aside, path, new=True)
+            self._placed.append(path)
+        elif name.endswith(SUFFIX):
+            return self._merge(name, path, aside)
+        elif (digest := _digest_of(path)) != _digest_of(aside):
+            if digest or not self._is_back:
+                return f"archive {name} was there already, and is another one: it was left alone"
+            put_in_place(aside, path)
+        return ""
+
+    def _merge(self, name: str, path: str, aside: str) -> str:
+        if filecmp.cmp(path, aside, shallow=False):
+            return ""
+        if not self._is_back:
+            return f"archive {name} was there already, and is another one: it was left alone"
+        try:
+            ours, theirs = _memories_in(path), _memories_in(aside)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            return f"archive {name} was there already, and is damaged: it was left alone"
+        # What only one of the two has was forgotten where the other comes from.
+        replace_file(path, b"".join(line for which, line in ours.items() if which in theirs))
+        return ""
 
 
-def _unpacked(path: str, folder: str) -> Iterator[tuple[Archive, str]]:
-    """The archives in a file, one after the other, each under a name that nobody asks for."""
-    with closing(lines_of(path)) as lines:
+def _archives_in(path: str, digest: bytes) -> Iterator[tuple[Archive, _Parts]]:
+    """The archives in a file with this digest, one after the other, each as a file that is read once."""
+    with closing(lines_of(path, digest)) as lines:
         for line in lines:
             if isinstance(line, Part):
                 raise ExportDamaged(f"{path}: a part of an archive is of none")
             if isinstance(line, Archive):
-                aside = aside_of(os.path.join(folder, _sound_name(path, line.name)))
-                try:
-                    _fill(path, line, lines, aside)
-                    yield line, aside
-                finally:
-                    with suppress(FileNotFoundError):  # it has got its place
-                        os.unlink(aside)
+                _must_be_named(path, line.name)
+                parts = _Parts(path, line, lines)
+                yield line, parts
+                parts.finish()
 
 
-def _sound_name(path: str, name: str) -> str:
+class _Parts:
+    """The bytes of an archive within a file, as far as it has said that there are any."""
+
+    def __init__(self, path: str, line: Archive, lines: Iterator[Line]) -> None:
+        self._path = path
+        self._line = line
+        self._lines = lines
+        self._left = line.size
+        self._rest = b""
+
+    def read(self, size: int) -> bytes:
+        """The next bytes, at most so many; none at the end."""
+        if not self._rest and self._left:
+            part = next(self._lines, None)
+            if not isinstance(part, Part) or not 0 < len(part.data) <= self._left:
+                raise ExportDamaged(f"{self._path}: archive {self._line.name} is not all there")
+            self._rest = part.data
+            self._left -= len(part.data)
+        data, self._rest = self._rest[:size], self._rest[size:]
+        return data
+
+    def finish(self) -> None:
+        """Pass what was not read."""
+        while self.read(PART_BYTES):
+            pass
+
+
+def _must_be_named(path: str, name: str) -> None:
     """The name of a file, and nothing that leads elsewhere."""
-    if _OF_MEMORIES.fullmatch(name) or archive.name_at("", "", name) == name:
-        return name
-    raise ExportDamaged(f"{path}: no archive is called {name!r}")
+    if not _OF_MEMORIES.fullmatch(name) and archive.name_at("", "", name) != name:
+        raise ExportDamaged(f"{path}: no archive is called {name!r}")
 
 
-def _fill(path: str, line: Archive, lines: Iterator[Line], aside: str) -> None:
-    left = line.size
-    with os.fdopen(os.open(aside, _NEW, PRIVATE), "wb") as out:
-        while left > 0:
-            part = next(lines, None)
-            if not isinstance(part, Part) or not 0 < len(part.data) <= left:
-                raise ExportDamaged(f"{path}: archive {line.name} is not all there")
-            out.write(part.data)
-            left -= len(part.data)
-
-
-def _examine(path: str, line: Archive, aside: str, expected: Mapping[str, bytes]) -> None:
+def _examine(path: str, line: Archive, parts: _Parts, wanted: dict[str, str]) -> None:
+    """An archive is the one that the journal speaks of, or that the archive after it continues."""
     try:
-        if line.name.endswith(SUFFIX):
-            _memories_in(aside)
-            return
-        found = archive.check(aside)
-    except (ArchiveDamaged, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        found = archive.check_lines(archive.lines_in_file(parts, line.size, line.name), line.name)
+    except ArchiveDamaged as error:
         raise ExportDamaged(f"{path}: archive {line.name} is damaged: {error}") from error
-    called = archive.name_at("", found.header.store, archive.name_of(found.header))
-    if called != line.name or expected.get(line.name, found.digest) != found.digest:
+    header = found.header
+    called = archive.name_at("", header.store, archive.name_of(header))
+    if called != line.name or wanted.get(called) not in (found.digest.hex(), header.head):
         raise ExportDamaged(f"{path}: archive {line.name} is another one than the journal speaks of")
+    del wanted[called]
+    if header.previous:
+        wanted[archive.name_at("", header.store, header.previous)] = header.before
+
+
+def _examine_memories(path: str, line: Archive, parts: _Parts) -> None:
+    def damaged(text: object) -> ExportDamaged:
+        return ExportDamaged(f"{path}: archive {line.name} is damaged: {text}")
+
+    try:
+        for one in split(parts.read, line.size, Gauge(), damaged):
+            _MEMORY.decode(one)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise damaged(error) from error
 
 
 def _memories_in(path: str) -> dict[str, bytes]:
     """The lines of an archive of memories, by the ids of these."""
     with open(path, "rb") as file:
-        return {msgspec.json.decode(line, type=_Id).id: line for line in file}
+        return {_MEMORY.decode(line).id: line for line in file}
 
 
 class _Id(msgspec.Struct, frozen=True):
     id: str
 
 
-def _placed(store: Store, folder: str, known: str, aside: str) -> str:
-    """Give an archive its place; one that is there is not lost. Returns what has to be said."""
-    name = known if known.endswith(SUFFIX) else archive.name_at(store.identity, "", known)
-    path = os.path.join(folder, name)
-    if not os.path.lexists(path):
-        put_in_place(aside, path, new=True)
-    elif name.endswith(SUFFIX):
-        # What only one of the two has was forgotten where the other comes from.
-        ours, theirs = _memories_in(path), _memories_in(aside)
-        if ours != theirs:
-            replace_file(path, b"".join(line for which, line in ours.items() if which in theirs))
-    elif (digest := _digest_of(path)) != _digest_of(aside):
-        if digest:
-            return f"archive {name} was there already, and is another one: it was left alone"
-        put_in_place(aside, path)
-    return ""
+_MEMORY = msgspec.json.Decoder(_Id)
 
 
 def _digest_of(path: str) -> bytes:

@@ -13,7 +13,8 @@ import msgspec
 
 from .. import archive, keys, objects
 from .. import records as r
-from ..errors import AgentExists, LeaseLost
+from ..collect import collect
+from ..errors import AgentExists, ExportDamaged, LeaseLost
 from ..failpoints import Site
 from ..journal import chain
 from ..journal.append import Append, Head
@@ -21,7 +22,7 @@ from ..journal.documents import Document, documents_of
 from ..journal.fold import fold, fold_kept
 from ..journal.puts import Chunk, Upload, UploadLost
 from ..journal.walk import folded_in
-from ..limits import UPLOAD_BATCH_BYTES
+from ..limits import MEMORY_BYTES_MAX, UPLOAD_BATCH_BYTES
 from ..memory.facts import sketch_of
 from ..process import COPIED, MOVED, Holder, at_home
 from ..store.base import Floats, Script, Statement, Store, Unit
@@ -45,7 +46,7 @@ class Brought:
         self._file = file
         self._notes = Notes()
         self._translator = Translator({}, self.there, ("", ""))
-        self._batch: dict[bytes, bytes] = {}
+        self._batch: dict[bytes, Chunk] = {}
         self._batched = 0
         self.upload = 0
 
@@ -54,13 +55,16 @@ class Brought:
         self._notes.close()
 
     def there(self, identity: bytes, node: bool) -> bytes:
-        """The id of an object in this store. One that did not come along is of a version that was dropped."""
-        return self._notes.get(object_key(identity, node)) or identity
+        """The id of an object in this store. One that did not come along is of a version that was dropped.
+
+        It gets an id that no object has: a file must not refer to what others have in this store.
+        """
+        return self._notes.get(object_key(identity, node)) or bytes(objects.ID_BYTES)
 
     def all(self, progress: Progress) -> None:
         """Bring them."""
         done, total = 0, self._file.end.objects
-        for line in lines_of(self._file.path):
+        for line in lines_of(self._file.path, self._file.end.sha256):
             if isinstance(line, Object):
                 self._take(line)
                 done += 1
@@ -70,23 +74,49 @@ class Brought:
         if self._batch:
             self._flush()
 
-    def _take(self, it: Object) -> None:
-        content = objects.restored(it.size, it.data)
-        if it.node:
-            content = self._translator.node(content)
-        identity = objects.identify(self._engine.store, content)
-        self._notes.put(object_key(it.id, it.node), identity)
-        if identity not in self._batch:
-            self._batch[identity] = content
-            self._batched += len(content)
+    def remove(self) -> None:
+        """Remove them again: nothing was imported that refers to them."""
+        if self.upload:
+            self._engine.store.submit(_Withdraw(self.upload))
+            collect(self._engine.store)
+
+    def _take(self, line: Object) -> None:
+        chunk = self._translated(line) if line.node else self._as_stored(line)
+        self._notes.put(object_key(line.id, line.node), chunk.identity)
+        if chunk.identity not in self._batch:
+            self._batch[chunk.identity] = chunk
+            self._batched += len(chunk.stored) + objects.ID_BYTES
+
+    def _translated(self, line: Object) -> Chunk:
+        content = self._translator.node(objects.restored(line.size, line.data))
+        return Chunk(objects.identify(self._engine.store, content), content, objects.compress(content))
+
+    def _as_stored(self, line: Object) -> Chunk:
+        """A value, which is only read to make its id: it may be large, and stays compressed as it is."""
+        running = objects.hasher(self._engine.store)
+        for piece in objects.pieces(line.size, line.data):
+            running.update(piece)
+        return Chunk(running.digest(), b"", line.data, line.size)
 
     def _flush(self) -> None:
         engine, first = self._engine, not self.upload
         if first:
             self.upload = int.from_bytes(engine.store.clock.salt()[:8], "big") >> 1 or 1
-        chunks = [Chunk(identity, content, objects.compress(content)) for identity, content in self._batch.items()]
+        chunks = list(self._batch.values())
         engine.store.submit(Upload(engine.tenancy, engine.store.clock, self.upload, chunks, first=first))
         self._batch, self._batched = {}, 0
+
+
+class _Withdraw(Unit[None]):
+    """An upload that nothing will refer to."""
+
+    site = Site.UPLOAD
+
+    def __init__(self, upload: int) -> None:
+        self._upload = upload
+
+    def script(self) -> Script[None]:
+        yield [Statement("drop_pending", (self._upload,)), Statement("drop_upload", (self._upload,))]
 
 
 class There(msgspec.Struct, frozen=True):
@@ -141,7 +171,7 @@ class Arrive(Unit[None]):
         arriving = _Arriving(self._engine.store, self._translator(streams), streams, self._signer, self._created)
         arriving.there, arriving.origin = self._there, file.header.store
         entries = 0
-        for batch in _batches(lines_of(file.path)):
+        for batch in _batches(lines_of(file.path, file.end.sha256)):
             for line in batch:
                 yield from arriving.take(line)
             if made := arriving.taken():
@@ -159,7 +189,7 @@ class Arrive(Unit[None]):
         """Their numbers here, by those that they had; a stream of nobody's has none."""
         old, new = self._file.agent, self._engine.name
         found: dict[int, int] = {}
-        for line in lines_of(self._file.path):
+        for line in lines_of(self._file.path, self._file.end.sha256):
             if isinstance(line, Stream):
                 if line.number in self._there:
                     found[line.number] = yield from self._go_on_with(line)
@@ -317,11 +347,13 @@ class _Arriving:
         if isinstance(record, r.Forked):
             if made := self.taken():
                 yield made
-            [[(link,)]] = yield [Statement("chain_at", (record.origin, record.cut))]
-            return msgspec.structs.replace(record, head=link)
+            [links] = yield [Statement("chain_at", (record.origin, record.cut))]
+            if not links or not record.origin:
+                raise ExportDamaged(f"run {record.run!r} goes on from an entry that is not in the file")
+            return msgspec.structs.replace(record, head=links[0][0])
         if isinstance(record, r.MemoryKept):
             # By which another one that says the same is known: it is keyed with the secret of a store.
-            text = yield from objects.unpack_within(self._store, record.value)
+            text = yield from self._text_of(record)
             return msgspec.structs.replace(record, sketch=sketch_of(self._store.secret, text))
         if isinstance(record, r.Folded):
             kept = b"".join(self._kept) if tells else record.kept
@@ -330,6 +362,16 @@ class _Arriving:
         if isinstance(record, r.TaskParked):
             return (yield from self._parked(record))
         return record
+
+    def _text_of(self, record: r.MemoryKept) -> Script[str]:
+        identity = objects.reference(record.value)
+        [rows] = (yield [Statement("get_object", (identity,))]) if identity else [[]]
+        if rows and rows[0][0] > MEMORY_BYTES_MAX:
+            raise ExportDamaged(f"memory {record.id!r} is longer than any that Perdure keeps")
+        text = yield from objects.unpack_within(self._store, record.value)
+        if not isinstance(text, str):
+            raise ExportDamaged(f"memory {record.id!r} has no text")
+        return text
 
     def _parked(self, record: r.TaskParked) -> Script[r.Record]:
         """Of a run that waits for another agent's: it may be here too, under the name that the run calls it by."""

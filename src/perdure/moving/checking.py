@@ -6,6 +6,7 @@ Nothing is believed before that: who imports reads a file to its end first.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 
 import msgspec
@@ -16,12 +17,18 @@ from ..errors import ExportDamaged, JournalDamaged, StoreTooNew, ValueProblem
 from ..journal import chain
 from ..journal.walk import Chain, folded_in
 from ..keys import file_message, signed_by
+from ..memory.retaining import LET_GO
+from ..trees.nodes import OBJECT_BYTES_MAX
 from . import archives, waits
+from .belonging import Belonging
 from .contents import Contents, Digests
 from .lines import Absent, Archive, Awaited, End, Entry, Header, LockedKey, Object, Seal, Stream, lines_of
 
 Progress = Callable[[int, int], None]
 _TOLD_EVERY = 100
+_KEY_BYTES = 32
+_STORE = re.compile("[0-9a-f]{32}")
+"""The identity of a store."""
 
 
 class Checked(msgspec.Struct, frozen=True):
@@ -82,7 +89,8 @@ class _Checking:
         self._along: Chain | None = None
         self._sealed: dict[int, bytes] = {}
         """The links that are signed, and have not been seen yet."""
-        self._numbers: list[int] = []
+        self._streams: dict[int, str] = {}
+        """The kinds of the streams, by their numbers."""
         self._head = (0, b"")
         self._owner = 0
         self._arrivals: list[r.AgentArrived] = []
@@ -91,13 +99,15 @@ class _Checking:
         self._archives = 0
         self._expected: dict[str, bytes] = {}
         """The digests of archives, as the journal has them."""
+        self._let_go: set[str] = set()
+        """The ids of memories that were let go: their archives are named after them."""
         self._absent: list[Absent] = []
         self._awaited: list[Awaited] = []
 
     def checked(self) -> Checked:
         for line in lines_of(self._path):
             if isinstance(line, Header):
-                self._header = line
+                self._head_line(line)
             elif isinstance(line, LockedKey):
                 self._key = line
             elif isinstance(line, Stream):
@@ -105,9 +115,7 @@ class _Checking:
             elif isinstance(line, Entry):
                 self._entry(line)
             elif isinstance(line, Object):
-                self._objects += 1
-                objects.restored(line.size, line.data)
-                self._tell()
+                self._object(line)
             elif isinstance(line, Seal):
                 self._seal(line)
             elif isinstance(line, End):
@@ -119,10 +127,15 @@ class _Checking:
         self._close()
         self._compare(self._header, self._end)
         if self._archives:
-            archives.must_be_sound(self._path, self._expected)
-        about = (self._path, self._header, self._end, self._key, tuple(self._numbers), self._head)
+            archives.must_be_sound(self._path, self._end.sha256, self._expected, self._let_go)
+        about = (self._path, self._header, self._end, self._key, tuple(self._streams), self._head)
         stays = (self._archives, tuple(self._absent), tuple(self._awaited))
         return Checked(*about, tuple(self._arrivals), self._own_seal, *stays)
+
+    def _head_line(self, header: Header) -> None:
+        if len(header.public_key) != _KEY_BYTES or not _STORE.fullmatch(header.store):
+            raise ExportDamaged(f"{self._path} does not say whose it is")
+        self._header = header
 
     def _beside(self, line: object) -> None:
         self._archives += isinstance(line, Archive)
@@ -130,16 +143,27 @@ class _Checking:
             self._absent.append(line)
         elif isinstance(line, Awaited):
             self._awaited.append(line)
+        if len(self._absent) + len(self._awaited) > self._entries:  # each has an entry that it comes from
+            raise ExportDamaged(f"{self._path} says that more has stayed behind than there was")
+
+    def _object(self, line: Object) -> None:
+        self._objects += 1
+        if len(line.id) != objects.ID_BYTES or (line.node and line.size >= OBJECT_BYTES_MAX):
+            raise ExportDamaged(f"{self._path}: an object is none")
+        for _ in objects.pieces(line.size, line.data):
+            pass
+        self._tell()
 
     def _begin(self, stream: Stream) -> None:
         self._close()
-        if stream.number <= (self._numbers[-1] if self._numbers else 0) and stream.number:
-            raise ExportDamaged(f"{self._path}: stream {stream.number} is out of order")
+        before = next(reversed(self._streams), 0)
+        if stream.number in self._streams or 0 in self._streams or 0 < stream.number < before:
+            raise ExportDamaged(f"{self._path}: stream {stream.number} is out of order, or in it twice")
         assert self._header is not None
+        self._streams[stream.number] = stream.kind
         folded = folded_in([(0, r.Kind.FOLDED, 0, stream.folded)]) if stream.folded is not None else None
         self._stream, self._sealed = stream, {}
         self._along = Chain(self._header.store, stream.number, folded) if stream.number else None
-        self._numbers.append(stream.number)
         self._expected |= archives.expected_in(stream, self._header.store)
 
     def _entry(self, entry: Entry) -> None:
@@ -166,7 +190,11 @@ class _Checking:
     def _first(self, record: r.Record) -> None:
         if isinstance(record, r.AgentArrived):
             self._arrivals.append(record)
+        if isinstance(record, r.MemoryForgotten) and record.reason == LET_GO:
+            self._let_go.update(record.ids)
         if isinstance(record, r.AgentCreated) and self._stream is not None and self._header is not None:
+            if self._owner or self._stream.kind != "agent" or not self._stream.number:
+                raise ExportDamaged(f"{self._path} has more than one agent in it")
             self._owner = self._stream.number
             if (record.name, record.public_key) != (self._header.agent, self._header.public_key):
                 raise ExportDamaged(f"{self._path}: its first line tells of another agent than its journal")
@@ -198,7 +226,9 @@ class _Checking:
             self._own_seal = r.Sealed(self._stream.number, seal.seq, seal.chain, seal.streams, seal.signature)
 
     def _compare(self, header: Header, end: End) -> None:
-        if (len(self._numbers), self._entries, self._objects) != (end.streams, end.entries, end.objects):
+        if list(self._streams.values()).count("agent") > 1:
+            raise ExportDamaged(f"{self._path} has more than one agent in it")
+        if (len(self._streams), self._entries, self._objects) != (end.streams, end.entries, end.objects):
             raise ExportDamaged(f"{self._path} does not have all that it speaks of")
         if not self._owner:
             raise ExportDamaged(f"{self._path} has no stream of an agent in it")
@@ -209,11 +239,15 @@ class _Checking:
             raise ExportDamaged(f"{self._path} has other contents than its last line says")
 
     def _contents(self, header: Header) -> Digests:
-        counted = {number: place for place, number in enumerate(self._numbers, start=1) if number}
-        contents = Contents(header.agent, counted)
+        """The hashes of what is in the file, all of which belongs to its agent."""
+        counted = {number: place for place, number in enumerate(self._streams, start=1) if number}
+        contents, belonging = Contents(header.agent, counted), Belonging(self._path, header, self._streams, self._owner)
         try:
-            for line in lines_of(self._path):
+            for line in lines_of(self._path, self._end.sha256 if self._end is not None else b""):
+                belonging.take(line)
                 contents.take(line)
+            belonging.end_stream()
             return contents.digests()
         finally:
             contents.close()
+            belonging.close()

@@ -68,10 +68,13 @@ class Contents:
         self._running.update(data)
 
     def _object(self, it: Object) -> None:
-        content = objects.restored(it.size, it.data)
         if it.node:
-            content = self._translator.node(content)
-        self._known.put(object_key(it.id, it.node), sha256(content).digest())
+            digest = sha256(self._translator.node(objects.restored(it.size, it.data)))
+        else:
+            digest = sha256()
+            for piece in objects.pieces(it.size, it.data):
+                digest.update(piece)
+        self._known.put(object_key(it.id, it.node), digest.digest())
 
     def _name_of(self, identity: bytes, node: bool) -> bytes:
         # One that was not told before is of a version that was dropped: it may be gone in one store and not in another.

@@ -8,7 +8,7 @@ digest of the whole, by which the chain still verifies.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -31,7 +31,7 @@ PAGE_OBJECTS = 16
 PAGE_BESIDE = 100
 _ENCODER = msgspec.msgpack.Encoder()
 
-_CARRIERS = frozenset(
+CARRIERS = frozenset(
     kind
     for kind, record in r.CLASS_OF.items()
     if {"landed", "owner"} & set(record.__struct_fields__) or record is r.Answered
@@ -92,9 +92,14 @@ def belongings(store: Store, agent: str) -> Belongings:
 class Ownership:
     """What is an agent's of what it and others have written."""
 
-    def __init__(self, its: Belongings) -> None:
-        self._owner = its.owner
-        self.streams = {stream.number for stream in its.streams}
+    def __init__(self, owner: int, streams: set[int]) -> None:
+        self._owner = owner
+        self.streams = streams
+
+    @classmethod
+    def of(cls, its: Belongings) -> Self:
+        """Whose streams these are."""
+        return cls(its.owner, {stream.number for stream in its.streams})
 
     def part(self, record: r.Record) -> r.Record | None:
         """What is the agent's of an entry in a stream of its own; the entry itself, if all of it is."""
@@ -125,7 +130,7 @@ class Gathering:
     def __init__(self, store: Store, its: Belongings) -> None:
         self._store = store
         self._its = its
-        self._own = Ownership(its)
+        self._own = Ownership.of(its)
         self.dropped = objects.Drops(store)
         self._sent = Notes()
 
@@ -207,7 +212,7 @@ class Gathering:
                 yield Entry(seq, r.KIND_OF[type(part)], at, body[: r.SALT_BYTES] + _ENCODER.encode(part), b"")
 
     def _part_of(self, kind: int, body: Any) -> r.Record | None:
-        if kind not in _CARRIERS or body is None:
+        if kind not in CARRIERS or body is None:
             return None
         record = r.decode(kind, body)
         if hasattr(record, "owner") or isinstance(record, r.Answered):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,13 +12,21 @@ from .. import keys
 from .. import records as r
 from ..clock import moment_text
 from ..collect import collect
-from ..errors import AgentExists, AgentMoved, JournalDamaged, WrongPassphrase
+from ..errors import (
+    AgentExists,
+    AgentMoved,
+    ExportDamaged,
+    ExportUnsigned,
+    JournalDamaged,
+    StoreProblem,
+    WrongPassphrase,
+)
 from ..identity import arrivals_in
 from ..journal.departures import refuse_departed
 from ..journal.rebuild import rebuild
+from ..store.base import Overtaken, RowRefused
 from . import archives, waits
-from .archives import put_beside
-from .arriving import Arrive, Brought
+from .arriving import Arrive, Brought, There
 from .checking import Checked, check
 from .claiming import claim
 from .contents import Digests
@@ -73,29 +80,119 @@ def bring_in(
     passphrase: str | None = None,
     take_back: bool = False,
     origin: str | None = None,
+    accept_unsigned: bool = False,
     tell: Tell | None = None,
 ) -> Imported:
-    """Import the agent in a file under the name of the engine. Interrupted, nothing of it is there."""
+    """Import the agent in a file under the name of the engine. Refused or interrupted, nothing of it is there."""
     told: Tell = tell or (lambda what, done, total: None)
     file = check(path, partial(told, "checking"))
+    _must_be_signed(file, accept_unsigned)
     unlocked = _unlocked(file, passphrase)
+    _refuse_forgery(engine, file)
     if file.header.move and file.header.store == engine.store.identity and file.agent == engine.name:
         return _back(engine, file, take_back)
     if file.header.move:
         _refuse_again(engine, file)
     there = returning(engine, file) if engine.is_known() else {}
-    key = _key_for(engine, file, unlocked)
+    _refuse_key(engine, file, unlocked)
     if origin is not None:
         claim(engine, file, origin)
-    notes = put_beside(engine.store, path) if file.archives else ()
-    with closing(Brought(engine, file)) as brought:
-        brought.all(partial(told, "large values"))
-        arrival = Arrive(engine, file, brought, key, partial(told, "importing"), there)
-        engine.store.submit(arrival)
+    arrival = _Arrival(engine, file, there)
+    arrival.write(unlocked, told)
     if arrival.token:
         _erase_here_too(engine, arrival.token)
     _must_be_the_same(engine, file, partial(told, "comparing"))
-    return _imported(engine, file, "moved" if file.header.move else "copied", key is not None, notes)
+    how = "moved" if file.header.move else "copied"
+    return _imported(engine, file, how, arrival.key is not None, arrival.notes)
+
+
+class _Arrival:
+    """The key, the archives, the large values and the entries of a file, on their way into a store."""
+
+    def __init__(self, engine: Engine, file: Checked, there: Mapping[int, There]) -> None:
+        self._engine = engine
+        self._file = file
+        self._there = there
+        self._beside = archives.Beside(engine.store, file.path, file.end.sha256, is_back=bool(there))
+        self._brought = Brought(engine, file)
+        self._key_is_new = False
+        self.key: keys.SigningKey | None = None
+        self.notes: tuple[str, ...] = ()
+        self.token = ""
+
+    def write(self, unlocked: keys.SigningKey | None, told: Tell) -> None:
+        """Write all of it; if that fails, remove what was written."""
+        try:
+            self._write(unlocked, told)
+        except BaseException:
+            self._undo()
+            raise
+        finally:
+            self._brought.close()
+
+    def _write(self, unlocked: keys.SigningKey | None, told: Tell) -> None:
+        engine, file = self._engine, self._file
+        self._key_is_new = keys.kept(engine.name, keys.folder_of(engine.store)) is None
+        self.key = _key_for(engine, file, unlocked)
+        if file.archives:
+            self.notes = self._beside.put()
+        self._brought.all(partial(told, "large values"))
+        arrive = Arrive(engine, file, self._brought, self.key, partial(told, "importing"), self._there)
+        try:
+            engine.store.submit(arrive)
+        except (RowRefused, Overtaken) as error:
+            text = f"{file.path}: what is in it contradicts itself ({error.message}); nothing was imported"
+            raise ExportDamaged(text) from error
+        self.token = arrive.token
+
+    def _undo(self) -> None:
+        """Remove what was written, unless the entries may have been committed: then the agent needs it."""
+        try:
+            if self._has_landed():
+                return
+        except StoreProblem:
+            return  # nobody can tell now
+        self._beside.remove()
+        if self._key_is_new and self.key is not None:
+            keys.discard(self._engine.name, keys.folder_of(self._engine.store), self.key)
+        self._brought.remove()
+
+    def _has_landed(self) -> bool:
+        """Whether an agent of this name is there. One that comes back was there: then, whether it has arrived."""
+        store = self._engine.store
+        rows = store.read("get_agent", (self._engine.name,))
+        if not rows or not self._there:
+            return bool(rows)
+        return any(it.file == self._file.end.sha256 for _, it in arrivals_in(store, rows[0][0]))
+
+
+def _must_be_signed(file: Checked, accepted: bool) -> None:
+    """Without a signature nothing proves who wrote the file, and its entries may be anybody's."""
+    if file.signed:
+        return
+    if file.header.private_key:
+        raise ExportUnsigned(
+            f"{file.path} has the private key of agent {file.agent!r} in it, and is not signed by it: "
+            "somebody has changed the file; nothing was imported",
+            hint="take another copy of it, or export the agent again",
+        )
+    if not accepted:
+        raise ExportUnsigned(f"{file.path} is not signed by agent {file.agent!r}; nothing was imported")
+
+
+def _refuse_forgery(engine: Engine, file: Checked) -> None:
+    """Where the agent's key is, an unsigned file is never its own: the key would sign what somebody else wrote."""
+    if file.signed:
+        return
+    public_key, folder = file.header.public_key, keys.folder_of(engine.store)
+    agents = engine.store.read("all_agents")
+    names = {engine.name, file.agent, *(name for name, _, known, *_ in agents if known == public_key)}
+    found = [key for name in sorted(names) for key in (keys.find(name, folder, engine.key_source),) if key is not None]
+    if any(key.public_key == public_key for key in found):
+        raise ExportUnsigned(
+            f"{file.path} is not signed, and the private key of agent {file.agent!r} is here; nothing was imported",
+            hint="export the agent again where its key is: PERDURE_KEY, key=, or its key file beside the store",
+        )
 
 
 def _refuse_again(engine: Engine, file: Checked) -> None:
@@ -125,6 +222,17 @@ def _erase_here_too(engine: Engine, token: str) -> None:
     engine.store.scrub((), token)
 
 
+def _refuse_key(engine: Engine, file: Checked, unlocked: keys.SigningKey | None) -> None:
+    """An agent that has moved needs the key in its file, and no other one of its name may be here."""
+    if not file.header.move:
+        return
+    if file.key is not None and unlocked is None:
+        raise WrongPassphrase(
+            "the private key is in the file, and locked; nothing was imported", hint="give its passphrase (passphrase=)"
+        )
+    keys.refuse_another(engine.name, keys.folder_of(engine.store), file.header.public_key)
+
+
 def _key_for(engine: Engine, file: Checked, unlocked: keys.SigningKey | None) -> keys.SigningKey | None:
     """Of a child one of its own; of one that has moved its key, if it came along or is here."""
     folder, header = keys.folder_of(engine.store), file.header
@@ -134,10 +242,6 @@ def _key_for(engine: Engine, file: Checked, unlocked: keys.SigningKey | None) ->
         if folder is not None:
             keys.keep(engine.name, folder, unlocked)
         return unlocked
-    if file.key is not None:
-        raise WrongPassphrase(
-            "the private key is in the file, and locked; nothing was imported", hint="give its passphrase (passphrase=)"
-        )
     found = keys.find(engine.name, folder, engine.key_source)
     return found if found is not None and found.public_key == header.public_key else None
 

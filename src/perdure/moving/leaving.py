@@ -13,6 +13,7 @@ import msgspec
 from .. import archive as archiving
 from .. import records as r
 from ..answers import whoever
+from ..bounded import padding
 from ..errors import AgentExists, AgentNotFound
 from ..failpoints import Moment, Site, reach
 from ..files import written_aside
@@ -140,19 +141,21 @@ def _written(engine: Engine, path: str, file: Any, wish: Wish, progress: Progres
     import zstandard
 
     store, its = engine.store, belongings(engine.store, engine.name)
-    shelf = Shelf(store, wish.archive or archiving.folder_of(store), its, Ownership(its).is_whole)
+    shelf = Shelf(store, wish.archive or archiving.folder_of(store), its, Ownership.of(its).is_whole)
     with zstandard.ZstdCompressor(level=3).stream_writer(file, closefd=False) as out:
         writer = Writer(out)
-        writer.put(_header(engine, its, wish.move))
-        if wish.passphrase is not None and engine.signer is not None:
-            writer.put(lock(engine.signer, wish.passphrase))
+        writer.put(_header(engine, its, wish))
         found = _tell(engine, its, writer, progress, shelf)
         notes = _beside(engine, writer, shelf, wish.move)
+        if wish.passphrase is not None and engine.signer is not None:
+            writer.put(lock(engine.signer, wish.passphrase, writer.digest))
         message = file_message(writer.digest, found.contents)
         signature = engine.signer.sign(message) if engine.signer is not None else b""
         counts = (writer.streams, writer.entries, writer.objects)
         end = End(*counts, writer.digest, found.contents, found.index, signature)
         writer.put(end)
+    for piece in padding(file.tell(), writer.needed):
+        file.write(piece)
     told = (engine.name, wish.move, *counts, file.tell(), found.contents.hex())
     return Exported(path, *told, bool(signature), wish.private_key, shelf.count, notes, wish.dry_run)
 
@@ -169,9 +172,9 @@ def _beside(engine: Engine, writer: Writer, shelf: Shelf, move: bool) -> tuple[s
     return (*archives.told(shelf.absent), *waits.told(awaited), *left_alone)
 
 
-def _header(engine: Engine, its: Belongings, move: bool) -> Header:
+def _header(engine: Engine, its: Belongings, wish: Wish) -> Header:
     store = engine.store
-    about = (store.identity, store.clock.wall_ms(), move, len(its.streams), its.entries)
+    about = (store.identity, store.clock.wall_ms(), wish.move, len(its.streams), its.entries, wish.private_key)
     return Header(FORMAT, its.name, its.public_key, *about)
 
 

@@ -14,24 +14,25 @@ if TYPE_CHECKING:
 
 _COST = 1 << 15
 """Of scrypt: 32 MB and a tenth of a second for each guess."""
-_COST_MAX = 1 << 20
 _BLOCKS, _LANES = 8, 1
 
 
-def lock(key: SigningKey, passphrase: str) -> LockedKey:
-    """The key, for a file."""
+def lock(key: SigningKey, passphrase: str, digest: bytes) -> LockedKey:
+    """The key, for a file whose other lines have this digest."""
     salt, nonce = os.urandom(16), os.urandom(12)
-    return LockedKey(salt, _COST, nonce, _cipher(passphrase, salt, _COST).encrypt(nonce, key.seed, key.public_key))
+    sealed = _cipher(passphrase, salt).encrypt(nonce, key.seed, _bound(key.public_key, digest))
+    return LockedKey(salt, _COST, nonce, sealed, digest)
 
 
 def unlock(locked: LockedKey, passphrase: str, public_key: bytes) -> SigningKey:
-    """The key again; it must be the one of the agent in the file."""
+    """The key again; it must be the one of the agent in the file, and encrypted for this file."""
     from cryptography.exceptions import InvalidTag
 
-    if not 2 <= locked.cost <= _COST_MAX or locked.cost & (locked.cost - 1):
+    if locked.cost != _COST:  # more would cost its reader memory: 1 KB for each
         raise WrongPassphrase(f"the key in the file asks for a cost of {locked.cost}, which Perdure never writes")
     try:
-        seed = _cipher(passphrase, locked.salt, locked.cost).decrypt(locked.nonce, locked.sealed, public_key)
+        bound = _bound(public_key, locked.digest)
+        seed = _cipher(passphrase, locked.salt).decrypt(locked.nonce, locked.sealed, bound)
     except (InvalidTag, ValueError) as error:
         raise WrongPassphrase from error
     if len(seed) != SEED_BYTES or SigningKey(seed).public_key != public_key:
@@ -39,8 +40,13 @@ def unlock(locked: LockedKey, passphrase: str, public_key: bytes) -> SigningKey:
     return SigningKey(seed)
 
 
-def _cipher(passphrase: str, salt: bytes, cost: int) -> AESGCM:
+def _bound(public_key: bytes, digest: bytes) -> bytes:
+    """What the encryption covers besides the key: in another file, or for another agent, it does not open."""
+    return b"perdure agent key " + public_key + digest
+
+
+def _cipher(passphrase: str, salt: bytes) -> AESGCM:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
-    return AESGCM(Scrypt(salt, 32, cost, _BLOCKS, _LANES).derive(passphrase.encode()))
+    return AESGCM(Scrypt(salt, 32, _COST, _BLOCKS, _LANES).derive(passphrase.encode()))

@@ -30,7 +30,10 @@ def returning(engine: Engine, file: Checked) -> dict[int, There]:
     known = f"the store has an agent {engine.name!r} already"
     if not gone or not left or not file.header.move or public_key != file.header.public_key:
         raise AgentExists(f"{known}; nothing was imported")
-    its, arrived = belongings(store, engine.name), [line for line in lines_of(file.path) if isinstance(line, Stream)]
+    its, arrived = (
+        belongings(store, engine.name),
+        [line for line in lines_of(file.path, file.end.sha256) if isinstance(line, Stream)],
+    )
     pairs = list(zip(arrived, its.streams, strict=False))
     same = contents_of(engine).contents == left[-1].contents and len(pairs) == len(its.streams)
     if not same or any(line.name.endswith(OF_OTHERS) for line in arrived) or any(_folded_since(*it) for it in pairs):

@@ -14,6 +14,7 @@ from msgspec.msgpack import Ext
 
 from .. import codec
 from .. import records as r
+from ..errors import CorruptValue
 from ..journal.keeping import REPLAYS
 from ..objects import PACKED_FIELDS, reference
 from ..process import Holder
@@ -120,5 +121,9 @@ class Translator:
 
     def _cut(self, value: bytes) -> bytes:
         """Where a replay was, which is a value of state: the only one of ours that names a stream."""
-        at, stream, *rest = codec.decode(value[1:])
-        return value[:1] + codec.encode([at, self._streams.get(stream, 0), *rest], "the place of a replay")
+        try:
+            at, stream, *rest = codec.decode(value[1:])
+            there = self._streams.get(stream, 0)
+        except (TypeError, ValueError) as error:
+            raise CorruptValue(f"the place of a replay is none: {error}") from error
+        return value[:1] + codec.encode([at, there, *rest], "the place of a replay")

@@ -20,7 +20,7 @@ import msgspec
 
 from .. import interrupts
 from ..clock import Clock
-from ..errors import PerdureError, StoreBusy, StoreClosed, StoreFenced, StoreForked, WriteInsideUpdate
+from ..errors import PerdureError, StoreBusy, StoreClosed, StoreFenced, StoreForked, StoreUnavailable, WriteInsideUpdate
 from ..failpoints import Moment, Site, reach
 
 if TYPE_CHECKING:
@@ -104,6 +104,10 @@ class Last(list[Statement]):
 
 class Overtaken(StoreBusy):
     """Somebody else was quicker; the script is run again, and sees what they did."""
+
+
+class RowRefused(StoreUnavailable):
+    """The database refused a row: it is there already, or it has a value that a column cannot hold."""
 
 
 Script = Generator[Sequence[Statement], list[Rows], T]

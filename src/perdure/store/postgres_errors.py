@@ -7,6 +7,7 @@ import re
 from psycopg import pq
 
 from ..errors import PerdureError, StorageFull, StoreBusy, StoreProblem, StoreUnavailable
+from .base import RowRefused
 
 # Raised by our own statements, where a condition of theirs does not hold: see queries.sql.
 NOT_NULL, UNIQUE, DIVISION = "23502", "23505", "22012"
@@ -24,6 +25,8 @@ _AGAIN = ("40", "55P03")
 
 _FULL = "53100"
 FORBIDDEN = "42501"
+_REFUSED = ("22", "23", "54")
+"""Values that a column cannot hold, broken constraints, rows that are too large for an index."""
 _FORBIDDEN = (FORBIDDEN, "28", "3D000", "3F000")
 
 
@@ -76,6 +79,8 @@ def translated(error: ServerError, shown: str) -> PerdureError:
         )
     if state.startswith(_FORBIDDEN):
         return StoreUnavailable(f"{shown}: {error}", hint="look at the roles and rights that docs/postgres.md names")
+    if state.startswith(_REFUSED):
+        return RowRefused(f"{shown} refused a row: {error} (SQLSTATE {state})")
     return StoreUnavailable(f"{shown} cannot be used: {error} (SQLSTATE {state})", hint="`perdure doctor` looks closer")
 
 

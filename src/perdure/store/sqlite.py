@@ -16,7 +16,7 @@ from ..errors import PerdureError, StorageFull, StoreBusy, StoreFenced, StoreUna
 from ..failpoints import Moment, reach
 from ..limits import LOCK_SECONDS_MAX
 from . import sql
-from .base import Row, Rows, Statement, Store, Unit
+from .base import Row, RowRefused, Rows, Statement, Store, Unit
 from .committer import Batch, Committer, Ticket
 from .forking import disconnect, disconnect_collected, inside, keep, within
 from .sqlite_file import (
@@ -304,7 +304,7 @@ class SqliteStore(Store):
         except apsw.ConstraintError as error:
             # Only a writer that is not alone can meet a row that it believed absent.
             if statement.must is None:
-                raise
+                raise RowRefused(f"{self.path} refused a row of {name}: {error}") from error
             raise statement.must() from error
         if statement.must is not None and (len(rows) if name in _RETURNS else self._writer.changes()) != 1:
             raise statement.must()

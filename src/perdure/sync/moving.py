@@ -66,6 +66,7 @@ class Moves(Face):
         passphrase: str | None = None,
         take_back: bool = False,
         origin: str | os.PathLike[str] | None = None,
+        accept_unsigned: bool = False,
         key: KeySource | None = None,
     ) -> Self:
         """The agent in a file that `export` has written, in a store of any kind; every hash and signature is checked.
@@ -76,6 +77,9 @@ class Moves(Face):
         so. `passphrase` unlocks the private key, if that is in the file. Interrupted, nothing of it is there.
         `take_back=True` undoes a move in the store that it left: only if nobody has imported the file, nor will.
 
+        A file that is not signed by its agent raises `ExportUnsigned`: anybody may have written it. If you know who
+        did, say `accept_unsigned=True`; it is refused all the same if the agent's private key is in it, or here.
+
         Nothing in a file can tell whether somebody else has imported it too. Give the store that the agent has left as
         `origin`, if you can reach it: it is told first, and refuses whoever comes later.
         """
@@ -84,7 +88,16 @@ class Moves(Face):
 
         where, left = os.fspath(path), os.fspath(origin) if origin is not None else None
         agent = cls(name or header_of(where).agent, store=store, key=key)  # type: ignore[arg-type, call-arg]
-        agent._read(lambda: bring_in(agent._engine, where, passphrase=passphrase, take_back=take_back, origin=left))
+        agent._read(
+            lambda: bring_in(
+                agent._engine,
+                where,
+                passphrase=passphrase,
+                take_back=take_back,
+                origin=left,
+                accept_unsigned=accept_unsigned,
+            )
+        )
         return agent
 
     def retire(self, reason: str = "") -> None:
