@@ -85,10 +85,10 @@ def fetch(store: Store, identity: bytes) -> bytes:
     return content(store, identity, store.read("get_object", (identity,)))
 
 
-def fetch_many(store: Store, identities: Collection[bytes]) -> dict[bytes, bytes]:
-    """The contents of many objects, for which a store on a server is not asked one by one."""
+def fetch_many(store: Store, identities: Collection[bytes], most: int = VALUE_BYTES_MAX) -> dict[bytes, bytes]:
+    """The contents of many objects of at most so many bytes; a store on a server is not asked one by one."""
     found = rows_of(store, identities)
-    return {identity: content(store, identity, found.get(identity, [])) for identity in identities}
+    return {identity: content(store, identity, found.get(identity, []), most) for identity in identities}
 
 
 def rows_of(store: Store, identities: Collection[bytes]) -> dict[bytes, Rows]:
@@ -110,10 +110,10 @@ def unpack_within(store: Store, packed: bytes) -> Script[Any]:
     return codec.decode(content(store, identity, rows))
 
 
-def content(store: Store, identity: bytes, rows: Rows) -> bytes:
-    """The content in a row of `get_object`, compared with its id."""
+def content(store: Store, identity: bytes, rows: Rows, most: int = VALUE_BYTES_MAX) -> bytes:
+    """The content in a row of `get_object`, compared with its id; a larger one is not even decompressed."""
     try:
-        data = _compared(store, identity, rows)
+        data = _compared(store, identity, rows, most)
     except (JournalDamaged, CorruptValue):
         if len(_suspects) < _SUSPECTS_MAX:
             _suspects.add(identity)
@@ -123,12 +123,14 @@ def content(store: Store, identity: bytes, rows: Rows) -> bytes:
     return data
 
 
-def _compared(store: Store, identity: bytes, rows: Rows) -> bytes:
+def _compared(store: Store, identity: bytes, rows: Rows, most: int) -> bytes:
     if not rows:
         raise JournalDamaged(f"object {identity.hex()[:12]} is missing", hint=_HINT)
     size, stored = rows[0]
     if type(size) is not int or type(stored) is not bytes:
         raise JournalDamaged(f"object {identity.hex()[:12]} has been changed", hint=_HINT)
+    if most < VALUE_BYTES_MAX and size > most:
+        raise CorruptValue("a stored piece is larger than any that Perdure writes")
     data = _decompress(stored, size)
     if identify(store, data) != identity:
         raise JournalDamaged(f"object {identity.hex()[:12]} has been changed", hint=_HINT)

@@ -19,7 +19,7 @@ from ..limits import ENTRY_NUMBER_MAX, NUMBER_MAX, VECTOR_DIMENSIONS_MAX
 from ..store.notes import Notes
 from .gathering import CARRIERS, OF_OTHERS, Ownership
 from .lines import Entry, Found, Header, Indexed, Line, Object, Stream, Used, Vector
-from .translating import object_key
+from .references import References
 
 _HASH_BYTES = 32
 _MARK_BYTES = 36
@@ -44,22 +44,25 @@ class Belonging:
         self._folded: bytes | None = None
         """The last entry of this stream that tells of folding."""
         self._runs: set[str] = set()
+        self._references = References()
         self._seen = Notes()
         self._used = ""
 
     def close(self) -> None:
         """Remove what was noted meanwhile."""
+        self._references.close()
         self._seen.close()
 
     def take(self, line: Line) -> None:
         """One line more."""
         if isinstance(line, Stream):
-            self.end_stream()
+            self._end_stream()
             self._begin(line)
         elif isinstance(line, Entry):
             self._entry(line)
         elif isinstance(line, Object):
-            self._once(b"object" + object_key(line.id, line.node), "an object")
+            if not self._references.put(line):
+                raise self._wrong("an object is in it twice, or refers to one that is not there")
         elif isinstance(line, Found | Indexed | Vector):
             self._index(line)
         elif isinstance(line, Used):
@@ -67,8 +70,13 @@ class Belonging:
                 raise self._wrong(f"the uses of memory {line.memory!r} are out of order")
             self._used = line.memory
 
-    def end_stream(self) -> None:
-        """A stream is at its end."""
+    def finish(self) -> None:
+        """The file is at its end."""
+        self._end_stream()
+        if not self._references.is_whole():
+            raise self._wrong("a large value is missing that was not dropped")
+
+    def _end_stream(self) -> None:
         if self._stream is not None and self._folded != self._stream.folded:
             raise self._wrong(f"stream {self._stream.number} was folded otherwise than it says")
 
@@ -106,6 +114,8 @@ class Belonging:
             raise self._wrong(f"{what} does not belong there")
         if not self._ownership.is_whole(record):
             raise self._wrong(f"{what} is about another agent")
+        if not self._references.take(record):
+            raise self._wrong(f"{what} refers to a large value that is not there")
         self._look_into(record, what)
 
     def _is_placed(self, record: r.Record, stream: Stream, seq: int, first: bool) -> bool:

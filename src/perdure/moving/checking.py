@@ -148,7 +148,7 @@ class _Checking:
 
     def _object(self, line: Object) -> None:
         self._objects += 1
-        if len(line.id) != objects.ID_BYTES or (line.node and line.size >= OBJECT_BYTES_MAX):
+        if len(line.id) != objects.ID_BYTES or (line.node and line.size > OBJECT_BYTES_MAX):
             raise ExportDamaged(f"{self._path}: an object is none")
         for _ in objects.pieces(line.size, line.data):
             pass
@@ -246,7 +246,7 @@ class _Checking:
             for line in lines_of(self._path, self._end.sha256 if self._end is not None else b""):
                 belonging.take(line)
                 contents.take(line)
-            belonging.end_stream()
+            belonging.finish()
             return contents.digests()
         finally:
             contents.close()

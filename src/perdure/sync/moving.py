@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from .face import Face
@@ -88,16 +89,10 @@ class Moves(Face):
 
         where, left = os.fspath(path), os.fspath(origin) if origin is not None else None
         agent = cls(name or header_of(where).agent, store=store, key=key)  # type: ignore[arg-type, call-arg]
-        agent._read(
-            lambda: bring_in(
-                agent._engine,
-                where,
-                passphrase=passphrase,
-                take_back=take_back,
-                origin=left,
-                accept_unsigned=accept_unsigned,
-            )
-        )
+        asked = {"passphrase": passphrase, "origin": left}
+        bring = partial(bring_in, agent._engine, where, **asked, take_back=take_back, accept_unsigned=accept_unsigned)
+        # Not `_read`, which opens the store: a file that is refused must not leave an empty one.
+        bring()
         return agent
 
     def retire(self, reason: str = "") -> None:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from .. import codec, limits, objects
-from ..errors import CorruptValue, ValueTooLarge
+from ..errors import ValueTooLarge
 from ..store.base import Script, Statement, Store, read_through
 from .nodes import LEVELS_MAX, OBJECT_BYTES_MAX, PIECES_MAX, Link, Piece, Ref, read_node
 from .split import TREE
@@ -58,7 +58,8 @@ def reachable(
             batch = wanted[start : start + _ASKED_MAX]
             answers = yield [Statement("get_object", (identity,)) for identity in batch]
             for identity, rows in zip(batch, answers, strict=True):
-                _note(read_node(_small(objects.content(store, identity, rows))), found, nodes, seen)
+                node = objects.content(store, identity, rows, OBJECT_BYTES_MAX)
+                _note(read_node(node), found, nodes, seen)
         opened.update(wanted)
     return found
 
@@ -73,14 +74,8 @@ def _note(pieces: list[Piece], found: set[bytes], nodes: set[bytes], seen: Conta
 
 def fetch(store: Store, links: Collection[Link]) -> Mapping[Link, bytes]:
     """The contents of objects."""
-    found = objects.fetch_many(store, {link.identity for link in links})
-    return {link: _small(found[link.identity]) for link in links}
-
-
-def _small(data: bytes) -> bytes:
-    if len(data) > OBJECT_BYTES_MAX:
-        raise CorruptValue("a stored piece is larger than any that Perdure writes")
-    return data
+    found = objects.fetch_many(store, {link.identity for link in links}, OBJECT_BYTES_MAX)
+    return {link: found[link.identity] for link in links}
 
 
 def join(store: Store, pieces: list[Piece]) -> bytes:

@@ -171,7 +171,7 @@ class Stream:
         for at, (size, body) in batch:
             self.at = at
             if isinstance(body, Link):
-                body = objects.content(self._store, body.identity, found.get(body.identity, []))
+                body = objects.content(self._store, body.identity, found.get(body.identity, []), CHUNK_MOST)
             if len(body) != size:
                 raise CorruptValue(f"a chunk has {len(body)} bytes, and not {size}")
             yield at, body
