@@ -15,9 +15,10 @@ from .. import archive
 from .. import records as r
 from ..errors import ExportDamaged
 from ..folding import writer_of
+from ..journal.verify import FIRST_OF
 from ..limits import ENTRY_NUMBER_MAX, NUMBER_MAX, VECTOR_DIMENSIONS_MAX
 from ..store.notes import Notes
-from .gathering import CARRIERS, OF_OTHERS, Ownership
+from .gathering import OF_OTHERS, Ownership
 from .lines import Entry, Found, Header, Indexed, Line, Object, Stream, Used, Vector
 from .references import References
 
@@ -41,6 +42,8 @@ class Belonging:
         self._stream: Stream | None = None
         self._before = 0
         """The number of the entry before; 0 at the beginning of a stream."""
+        self._finished = False
+        """Whether that one was the end of a run."""
         self._folded: bytes | None = None
         """The last entry of this stream that tells of folding."""
         self._runs: set[str] = set()
@@ -74,16 +77,18 @@ class Belonging:
         """The file is at its end."""
         self._end_stream()
         if not self._references.is_whole():
-            raise self._wrong("a large value is missing that was not dropped")
+            raise self._wrong("a large value is missing that was not dropped, or there although it was")
 
     def _end_stream(self) -> None:
+        if self._stream is not None and self._stream.kind == "run" and not self._before:
+            raise self._wrong(f"run {self._stream.name!r} has no entries")
         if self._stream is not None and self._folded != self._stream.folded:
             raise self._wrong(f"stream {self._stream.number} was folded otherwise than it says")
 
     # -- streams and entries ------------------------------------------------------------------------------------------
 
     def _begin(self, stream: Stream) -> None:
-        self._stream, self._before, self._folded = stream, 0, None
+        self._stream, self._before, self._folded, self._finished = stream, 0, None, False
         agent, name = self._agent, stream.name
         fits = {
             "agent": name == agent,
@@ -106,6 +111,11 @@ class Belonging:
             raise self._wrong(f"entry {entry.seq} of stream {stream.number} has a link that is none")
         if entry.kind == r.Kind.FOLDED:
             self._folded = entry.body
+        elif self._finished:
+            raise self._wrong(f"entry {entry.seq} of stream {stream.number} stands after the end of its run")
+        self._finished = entry.kind == r.Kind.RUN_FINISHED
+        if stream.kind == "run" and first and entry.kind not in (r.Kind.RUN_STARTED, r.Kind.FORKED):
+            raise self._wrong(f"run {stream.name!r} does not begin with its first entry")
         if entry.body is None:
             return
         record = r.decode(entry.kind, entry.body)
@@ -115,7 +125,7 @@ class Belonging:
         if not self._ownership.is_whole(record):
             raise self._wrong(f"{what} is about another agent")
         if not self._references.take(record):
-            raise self._wrong(f"{what} refers to a large value that is not there")
+            raise self._wrong(f"{what} refers to a large value that is not there, or to none of those before it")
         self._look_into(record, what)
 
     def _is_placed(self, record: r.Record, stream: Stream, seq: int, first: bool) -> bool:
@@ -123,13 +133,15 @@ class Belonging:
         if isinstance(record, _OF_AGENT):
             return stream.kind == "agent" and (seq == 1) == isinstance(record, r.AgentCreated)
         if isinstance(record, r.RunStarted | r.Forked):
-            return stream.kind == "run" and first and stream.name == f"{self._agent}/{record.run}"
+            origin = record.origin if isinstance(record, r.Forked) else 0
+            is_named = stream.name == f"{self._agent}/{record.run}"
+            return stream.kind == "run" and first and is_named and origin < stream.number
         if isinstance(record, r.Folded):
             name = record.archive
             told = not name or bool(archive.name_at("", "", name))
             sound = len(record.head) == _HASH_BYTES and len(record.kept) % _MARK_BYTES == 0
             return told and sound and record.upto < seq
-        return bool(stream.number) or r.KIND_OF[type(record)] in CARRIERS
+        return stream.kind == "run" or (stream.kind == "process" and isinstance(record, FIRST_OF["process"]))
 
     def _look_into(self, record: Any, what: str) -> None:
         """Every name of an agent is the file's own, and every number is one that a store can keep."""

@@ -29,9 +29,10 @@ from .translating import object_key
 OF_OTHERS = "/process of others"
 PAGE_OBJECTS = 16
 PAGE_BESIDE = 100
+_LOOKS_MAX = 20
 _ENCODER = msgspec.msgpack.Encoder()
 
-CARRIERS = frozenset(
+_CARRIERS = frozenset(
     kind
     for kind, record in r.CLASS_OF.items()
     if {"landed", "owner"} & set(record.__struct_fields__) or record is r.Answered
@@ -49,6 +50,8 @@ class Belongings(msgspec.Struct, frozen=True):
     ends: dict[int, int]
     """The last entry of each stream of the store, as far as it has any."""
     entries: int
+    dropped: objects.Drops
+    """What was dropped by then: its values stay behind."""
 
 
 class _Look(Unit[tuple[Row, list[Row], dict[int, int], dict[int, Row]]]):
@@ -78,7 +81,16 @@ class _Look(Unit[tuple[Row, list[Row], dict[int, int], dict[int, Row]]]):
 
 def belongings(store: Store, agent: str) -> Belongings:
     """Look what there is."""
-    (owner, public_key), rows, ends, held = store.submit(_Look(agent))
+    dropped = objects.Drops(store)
+    for _ in range(_LOOKS_MAX):
+        (owner, public_key), rows, ends, held = store.submit(_Look(agent))
+        before, dropped = dropped, objects.Drops(store)
+        if before == dropped:  # so the entries that say what was dropped are among those that were seen
+            break
+    else:
+        raise StoreBusy(
+            "something is dropped all the time, and the export never sees one moment", hint="export it again"
+        )
     streams = []
     for number, kind, name, at in rows:
         found = store.read("last_folded", (number,)) if number in ends else []
@@ -86,7 +98,7 @@ def belongings(store: Store, agent: str) -> Belongings:
         fence, ordered = held[number]
         streams.append(Stream(number, kind, name, at, fence, ordered, folded))
     entries = sum(ends.get(stream.number, 0) for stream in streams)
-    return Belongings(agent, owner, public_key, tuple(streams), ends, entries)
+    return Belongings(agent, owner, public_key, tuple(streams), ends, entries, dropped)
 
 
 class Ownership:
@@ -131,7 +143,7 @@ class Gathering:
         self._store = store
         self._its = its
         self._own = Ownership.of(its)
-        self.dropped = objects.Drops(store)
+        self.dropped = its.dropped
         self._sent = Notes()
 
     def close(self) -> None:
@@ -212,7 +224,7 @@ class Gathering:
                 yield Entry(seq, r.KIND_OF[type(part)], at, body[: r.SALT_BYTES] + _ENCODER.encode(part), b"")
 
     def _part_of(self, kind: int, body: Any) -> r.Record | None:
-        if kind not in CARRIERS or body is None:
+        if kind not in _CARRIERS or body is None:
             return None
         record = r.decode(kind, body)
         if hasattr(record, "owner") or isinstance(record, r.Answered):

@@ -1,7 +1,7 @@
-"""Whether an agent file has every large value that its entries refer to.
+"""Whether an agent file has every large value that its entries refer to, and no other.
 
-Values of checkpoints, artifacts and threads that were dropped do not come along. Everything else does, and comes before
-whatever refers to it: an import that found out later would leave an agent behind that cannot be read.
+Values of checkpoints, artifacts and threads that were dropped do not come along. Everything else does, and comes right
+before the first entry that needs it: an import that found out later would leave an agent behind that cannot be read.
 """
 
 from __future__ import annotations
@@ -26,6 +26,10 @@ class References:
 
     def __init__(self) -> None:
         self._there = Notes()
+        self._fresh: set[bytes] = set()
+        """Objects that nothing refers to yet."""
+        self._needing: set[_Version] = set()
+        """Versions of something that objects came along for."""
         self._missing: set[_Version] = set()
         """Versions of something that do not have all of their values."""
         self._dropped: set[_Version] = set()
@@ -41,24 +45,26 @@ class References:
         key = object_key(line.id, line.node)
         if self._there.get(key) is not None:
             return False
-        whole = not line.node or self._has_all(read_node(objects.restored(line.size, line.data)))
+        whole = not line.node or self._has_all(read_node(objects.restored(line.size, line.data)), None)
         self._there.put(key, b"")
+        self._fresh.add(key)
         return whole
 
     def take(self, record: r.Record) -> bool:
-        """One entry more; returns whether all that it refers to is there, or may have been dropped."""
-        return self._take(record, None)
+        """One entry more; returns whether what it refers to is there or may be dropped, and there is nothing else."""
+        return self._take(record, None) and not self._fresh
 
     def is_whole(self) -> bool:
-        """At the end: whether only what was dropped is missing."""
-        return all(self._is_dropped(version) for version in self._missing)
+        """At the end: whether what was dropped is missing, and nothing else."""
+        missed = all(self._is_dropped(version) for version in self._missing)
+        return missed and not self._fresh and not any(self._is_dropped(version) for version in self._needing)
 
     def _take(self, record: Any, within: _Version | None) -> bool:
         self._drop(record)
         version = _version(record) if isinstance(record, _DROPPABLE) else within
         for part in _parts(record):
             if isinstance(part, bytes):
-                if self._has(part):
+                if self._has(part, version):
                     continue
                 if version is None:
                     return False
@@ -67,15 +73,24 @@ class References:
                 return False
         return True
 
-    def _has(self, packed: bytes) -> bool:
+    def _has(self, packed: bytes, version: _Version | None) -> bool:
         if packed[:1] == TREE:
-            return self._has_all(read_node(packed[1:]))
+            return self._has_all(read_node(packed[1:]), version)
         identity = objects.reference(packed)
-        return not identity or self._there.get(object_key(identity, False)) is not None
+        return not identity or self._is_there(object_key(identity, False), version)
 
-    def _has_all(self, pieces: list[Piece]) -> bool:
+    def _has_all(self, pieces: list[Piece], version: _Version | None) -> bool:
         links = [body for _, body in pieces if isinstance(body, Link)]
-        return all(self._there.get(object_key(link.identity, link.kind != Ref.LEAF)) is not None for link in links)
+        found = [self._is_there(object_key(link.identity, link.kind != Ref.LEAF), version) for link in links]
+        return all(found)
+
+    def _is_there(self, key: bytes, version: _Version | None) -> bool:
+        if key in self._fresh:
+            self._fresh.discard(key)
+            if version is not None:
+                self._needing.add(version)
+            return True
+        return self._there.get(key) is not None
 
     def _drop(self, record: Any) -> None:
         if isinstance(record, r.CheckpointDropped):

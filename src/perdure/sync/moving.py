@@ -89,10 +89,9 @@ class Moves(Face):
 
         where, left = os.fspath(path), os.fspath(origin) if origin is not None else None
         agent = cls(name or header_of(where).agent, store=store, key=key)  # type: ignore[arg-type, call-arg]
-        asked = {"passphrase": passphrase, "origin": left}
-        bring = partial(bring_in, agent._engine, where, **asked, take_back=take_back, accept_unsigned=accept_unsigned)
+        bring = partial(bring_in, agent._engine, where, passphrase=passphrase, take_back=take_back, origin=left)
         # Not `_read`, which opens the store: a file that is refused must not leave an empty one.
-        bring()
+        bring(accept_unsigned=accept_unsigned)
         return agent
 
     def retire(self, reason: str = "") -> None:
