@@ -35,6 +35,8 @@ from . import rich_store
 from .kit import World, die, in_child, killed_at
 
 NAMES = ("travel", "keeper")
+KEY: dict[str, Any] = {"private_key": True, "passphrase": "p"}
+OPEN: dict[str, Any] = {"passphrase": "p"}
 
 
 def sound(store_url: str) -> None:

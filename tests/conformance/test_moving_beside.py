@@ -33,15 +33,11 @@ from perdure.store.base import Store
 
 from . import rich_store
 from .kit import agent_at, killed_at
-from .test_moving import sound
+from .test_moving import KEY, OPEN, sound
 from .test_moving_file import plain
 from .test_tasks import until, working
 
 AT_ONCE = 1e-6
-
-
-KEY: dict[str, Any] = {"private_key": True, "passphrase": "p"}
-OPEN: dict[str, Any] = {"passphrase": "p"}
 
 
 def finish(agent: Agent, name: str) -> None:

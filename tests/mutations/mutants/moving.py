@@ -7,6 +7,9 @@ from tests.mutations.mutant import mutant
 MOVING = "conformance/test_moving.py::"
 FILE = "conformance/test_moving_file.py::"
 BESIDE = "conformance/test_moving_beside.py::"
+HOSTILE = "conformance/test_moving_hostile.py::"
+BOMBS = "conformance/test_moving_bombs.py::"
+NOTHING_LEFT = "conformance/test_moving_nothing_left.py::"
 
 OF_MOVING = (
     mutant(
@@ -86,16 +89,16 @@ OF_MOVING = (
         "an agent has moved, and what it did long ago is nowhere",
         BESIDE + "test_archives_go_along_and_are_known_where_they_arrive",
         "moving/importing.py",
-        "    notes = put_beside(engine.store, path) if file.archives else ()\n",
-        "    notes = ()\n",
+        "            self.notes = self._beside.put()\n",
+        "            pass\n",
     ),
     mutant(
         "an-archive-is-called-whatever-a-file-says",
         "who imports a file has another one written wherever its author likes",
         BESIDE + "test_a_forged_archive_is_refused_and_leads_nowhere",
         "moving/archives.py",
-        '    raise ExportDamaged(f"{path}: no archive is called {name!r}")\n',
-        "    return name\n",
+        '        raise ExportDamaged(f"{path}: no archive is called {name!r}")\n',
+        "        return\n",
     ),
     mutant(
         "an-archive-goes-along-whoever-has-something-in-it",
@@ -128,5 +131,85 @@ OF_MOVING = (
         "moving/leaving.py",
         '(left.how, self._left.how) == ("moved", "moved") and not left.store',
         '(left.how, self._left.how) == ("moved", "moved")',
+    ),
+    mutant(
+        "an-unsigned-file-is-accepted",
+        "anybody changes what an agent remembers, on its way",
+        HOSTILE + "test_an_unsigned_file_is_imported_only_if_it_is_asked_for_by_name",
+        "moving/importing.py",
+        "    if not accepted:\n",
+        "    if False:\n",
+    ),
+    mutant(
+        "a-forged-move-is-signed-by-the-key-inside-it",
+        "whoever changes a moved file has the agent itself sign the forgery",
+        HOSTILE + "test_a_forged_move_is_never_signed_by_the_key_inside_it",
+        "moving/importing.py",
+        "    if file.header.private_key:\n",
+        "    if False:\n",
+    ),
+    mutant(
+        "an-unsigned-file-is-accepted-where-the-key-is",
+        "the key that is here signs what somebody else wrote",
+        HOSTILE + "test_where_the_key_is_no_unsigned_file_is_accepted",
+        "moving/importing.py",
+        "    _refuse_forgery(engine, file)\n",
+        "",
+    ),
+    mutant(
+        "a-key-opens-in-any-file",
+        "the locked key of one file is used for another",
+        HOSTILE + "test_a_key_opens_in_the_file_that_it_was_locked_for_and_in_no_other",
+        "moving/locked_key.py",
+        'return b"perdure agent key " + public_key + digest',
+        'return b"perdure agent key " + public_key',
+    ),
+    mutant(
+        "an-entry-of-another-agent-is-imported",
+        "importing one agent plants a run in another",
+        HOSTILE + "test_nothing_in_a_file_names_another_agent",
+        "moving/belonging.py",
+        'if name == "agent" and value != self._agent',
+        'if name == "agent" and False',
+    ),
+    mutant(
+        "whose-state-it-is-is-not-asked",
+        "importing one agent writes state that is nobody's",
+        HOSTILE + "test_nothing_in_a_file_names_another_agent",
+        "moving/belonging.py",
+        "        if not self._ownership.is_whole(record):",
+        "        if False:",
+    ),
+    mutant(
+        "a-file-reads-what-others-have-by-its-id",
+        "who has seen the id of a large value reads it out of another agent's store",
+        HOSTILE + "test_a_file_refers_to_nothing_that_others_have_in_the_store",
+        "moving/belonging.py",
+        "        if not self._references.take(record):",
+        "        if False:",
+    ),
+    mutant(
+        "a-file-expands-without-bound",
+        "a small file takes all memory",
+        BOMBS + "test_a_bomb_is_refused_before_it_goes_off",
+        "bounded.py",
+        "    if gauge.too_long or gauge.needed > size:",
+        "    if False:",
+    ),
+    mutant(
+        "an-export-that-compresses-too-well-has-no-padding",
+        "an agent is exported, and can never be imported",
+        BOMBS + "test_an_agent_whose_values_compress_very_well_still_moves",
+        "moving/leaving.py",
+        "    for piece in padding(file.tell(), writer.needed):",
+        "    for piece in ():",
+    ),
+    mutant(
+        "an-import-that-failed-leaves-its-key",
+        "a failed import leaves a key, archives and large values behind",
+        NOTHING_LEFT + "test_a_commit_that_fails_leaves_nothing",
+        "moving/importing.py",
+        "            self._undo()\n",
+        "            pass\n",
     ),
 )
