@@ -175,3 +175,19 @@ def test_an_archive_of_others_is_neither_replaced_nor_thinned_out(file_url: str,
         Agent.import_from(path, store=file_url, accept_unsigned=True)
     assert kept.read_bytes() == content
     assert sorted(os.listdir(kept.parent)) == [kept.name]
+
+
+@pytest.mark.parametrize("name", ["../escaped", "/tmp/escaped", "a/b", ""])
+def test_an_archive_leads_nowhere_whatever_its_journal_calls_it(file_url: str, tmp_path: Path, name: str) -> None:
+    (tmp_path / "home").mkdir()
+    agent = Agent("agent", store=tmp_path / "home" / "home.db")
+    let_go(agent)
+    forger = Forger(Path(agent.export(tmp_path / "home" / "x").path))
+    forger.change(r.MemoryForgotten, lambda it: replace(it, ids=(name,)))
+    forger.lines = [
+        replace(line, name=f"{name}.memories.jsonl") if isinstance(line, lines.Archive) else line
+        for line in forger.lines
+    ]
+    with pytest.raises(ExportDamaged, match="no archive is called"):
+        Agent.import_from(forger.written(signer=STRANGER), store=file_url, name="child")
+    assert list(tmp_path.rglob("*escaped*")) == []

@@ -95,7 +95,7 @@ OF_MOVING = (
     mutant(
         "an-archive-is-called-whatever-a-file-says",
         "who imports a file has another one written wherever its author likes",
-        BESIDE + "test_a_forged_archive_is_refused_and_leads_nowhere",
+        NOTHING_LEFT + "test_an_archive_leads_nowhere_whatever_its_journal_calls_it",
         "moving/archives.py",
         '        raise ExportDamaged(f"{path}: no archive is called {name!r}")\n',
         "        return\n",
