@@ -22,6 +22,7 @@ from perdure.threads.writing import Checkpoint
 from .kit import agent_at
 from .test_memory import in_order
 from .test_memory_forgetting import SECRET, found
+from .test_moving import KEY, OPEN
 from .test_recall import by_letters
 
 
@@ -180,11 +181,11 @@ def test_what_an_agent_forgets_while_it_is_away_is_forgotten_at_home_too(store_u
         run.state["secret"] = SECRET * 500
         run.messages.append(SECRET)
         run.result = SECRET
-    agent.export(tmp_path / "there.perdure", move=True)
-    away = Agent.import_from(tmp_path / "there.perdure", store=tmp_path / "away.db")
+    agent.export(tmp_path / "there.perdure", move=True, **KEY)
+    away = Agent.import_from(tmp_path / "there.perdure", store=tmp_path / "away.db", **OPEN)
     assert left(away.memory.forget(kept.id, everywhere=True)) == []
-    away.export(tmp_path / "back.perdure", move=True)
-    home = Agent.import_from(tmp_path / "back.perdure", store=store_url)
+    away.export(tmp_path / "back.perdure", move=True, **KEY)
+    home = Agent.import_from(tmp_path / "back.perdure", store=store_url, **OPEN)
     assert found(store_url) == set()
     assert (home.runs.get("over").state, home.runs.get("over").erased) == ({}, True)
     in_order(store_url)
