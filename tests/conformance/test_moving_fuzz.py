@@ -26,9 +26,9 @@ from .forging import Forger, dump, replace
 from .test_moving import sound
 
 STRANGER = SigningKey(bytes(range(32)))
-BYTES_SEEDS = range(60)
-LINES_SEEDS = range(60)
-FORGED_SEEDS = range(80)
+BYTES_SEEDS = range(40)
+LINES_SEEDS = range(40)
+FORGED_SEEDS = range(40)
 
 
 @pytest.fixture(scope="module")

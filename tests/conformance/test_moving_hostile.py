@@ -168,6 +168,8 @@ def edits(forger: Forger) -> Iterator[tuple[str, bytes]]:
     yield "two files", plain(found) + plain(found)
     yield "another name", plain([replace(header, agent="other"), *found[1:]])
     yield "another key", plain([replace(header, public_key=STRANGER.public_key), *found[1:]])
+    for name in ("", "a\0b", "x" * 1000):
+        yield f"the name {name[:5]!r}", plain([replace(header, agent=name), *found[1:]])
     yield "an older format", plain([replace(header, format="perdure agent 1"), *found[1:]])
     yield "a copy of a move", plain([replace(header, move=False), *found[1:]])
     yield "no signature", plain([*found[:-1], replace(end, signature=b"")])
@@ -189,12 +191,13 @@ def test_whatever_is_done_to_the_lines_of_a_signed_file_it_is_refused(file_url: 
     forger = Forger(path)
     for what, data in edits(forger):
         forged = forger.as_file("forged.perdure", data)
-        with pytest.raises((ExportDamaged, ExportUnsigned)):
-            Agent.import_from(forged, store=tmp_path / "there.db", name="agent", accept_unsigned=True, **OPEN)
-            pytest.fail(what)
+        for more in ({"name": "agent"}, {}):
+            with pytest.raises((ExportDamaged, ExportUnsigned)):
+                Agent.import_from(forged, store=tmp_path / "there.db", accept_unsigned=True, **OPEN, **more)
+                pytest.fail(what)
     whole = path.read_bytes()
-    for more in (b"junk", whole, bytes(8)):
-        forged.write_bytes(whole + more)
+    for junk in (b"junk", whole, bytes(8)):
+        forged.write_bytes(whole + junk)
         with pytest.raises(ExportDamaged):
             Agent.import_from(forged, store=tmp_path / "there.db", **OPEN)
     os.unlink(forged)

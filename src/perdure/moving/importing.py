@@ -15,6 +15,7 @@ from ..collect import collect
 from ..errors import (
     AgentExists,
     AgentMoved,
+    AlreadyAnswered,
     ExportDamaged,
     ExportUnsigned,
     JournalDamaged,
@@ -140,7 +141,7 @@ class _Arrival:
         arrive = Arrive(engine, file, self._brought, self.key, partial(told, "importing"), self._there)
         try:
             engine.store.submit(arrive)
-        except (RowRefused, Overtaken) as error:
+        except (RowRefused, Overtaken, AlreadyAnswered) as error:
             text = f"{file.path}: what is in it contradicts itself ({error.message}); nothing was imported"
             raise ExportDamaged(text) from error
         self.token = arrive.token

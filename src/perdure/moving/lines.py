@@ -22,6 +22,8 @@ import msgspec
 
 from ..bounded import Count, EntryNumber, Gauge, lines_in, opened
 from ..errors import ExportDamaged
+from ..limits import NAME_CHARACTERS_MAX
+from ..store.base import holds
 
 FORMAT = "perdure agent 2"
 
@@ -301,6 +303,8 @@ class _Reading:
                 f"{self._path} is in the format {header.format!r}, and this version knows {FORMAT!r}",
                 hint="import it with the version of Perdure that wrote it, or a later one",
             )
+        if not 0 < len(header.agent) <= NAME_CHARACTERS_MAX or not holds(header.agent):
+            raise ExportDamaged(f"{self._path} is of an agent with a name that none has")
         self._has_key = header.private_key
 
     def _end(self, end: End) -> None:
