@@ -112,6 +112,10 @@ def test_where_the_key_is_no_unsigned_file_is_accepted(
     with pytest.raises(ExportUnsigned, match="is here"):
         Agent.import_from(forged, store=store_url, accept_unsigned=True, **more)
     assert dump(store_url, tmp_path) == before
+    if where in ("environment", "source"):
+        with pytest.raises(ExportUnsigned, match="is here"):
+            Agent.import_from(forged, store=tmp_path / "new.db", accept_unsigned=True, **more)
+        assert not (tmp_path / "new.db").exists()
 
 
 def test_a_key_opens_in_the_file_that_it_was_locked_for_and_in_no_other(file_url: str, tmp_path: Path) -> None:

@@ -183,17 +183,23 @@ def _must_be_signed(file: Checked, accepted: bool) -> None:
 
 def _refuse_forgery(engine: Engine, file: Checked) -> None:
     """Where the agent's key is, an unsigned file is never its own: the key would sign what somebody else wrote."""
-    if file.signed:
-        return
-    public_key, folder = file.header.public_key, keys.folder_of(engine.store)
-    agents = engine.store.read("all_agents")
-    names = {engine.name, file.agent, *(name for name, _, known, *_ in agents if known == public_key)}
-    found = [key for name in sorted(names) for key in (keys.find(name, folder, engine.key_source),) if key is not None]
-    if any(key.public_key == public_key for key in found):
+    if not file.signed and (_has_key(engine, file, None) or _has_key(engine, file, keys.folder_of(engine.store))):
         raise ExportUnsigned(
             f"{file.path} is not signed, and the private key of agent {file.agent!r} is here; nothing was imported",
             hint="export the agent again where its key is: PERDURE_KEY, key=, or its key file beside the store",
         )
+
+
+def _has_key(engine: Engine, file: Checked, folder: str | None) -> bool:
+    """Whether the private key of the agent in a file is in a key folder; without one, whether it was given.
+
+    What was given is asked for first: that needs no store, and a file that is refused must not make one.
+    """
+    public_key = file.header.public_key
+    rows = engine.store.read("all_agents") if folder is not None else []
+    names = {engine.name, file.agent, *(str(name) for name, _, known, *_ in rows if known == public_key)}
+    found = (keys.find(name, folder, engine.key_source) for name in sorted(names))
+    return any(key is not None and key.public_key == public_key for key in found)
 
 
 def _refuse_again(engine: Engine, file: Checked) -> None:
