@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from . import keys
 from . import records as r
 from .clock import SYSTEM_CLOCK, Clock
+from .descendants import mark_descendants
 from .errors import PerdureError, StoreMoved, StoreMovedWarning
 from .failpoints import Site
 from .journal.append import Append, Head
@@ -313,6 +314,7 @@ class Engine:
         """A run is open here from now on."""
         self.open_runs += 1
         if run.head.fence:
+            mark_descendants(self.tenancy.process)
             self.tenancy.open_streams.add(run.head.stream)
             self.place.ear.opened(run)
 

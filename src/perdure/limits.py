@@ -50,6 +50,9 @@ LEASE_SECONDS = 30.0
 HEARTBEAT_SECONDS = 10.0
 """How often a holder renews; three missed ones lose the lease."""
 
+ANCESTORS_MAX = 100
+"""Outer processes that a process names to its children: each takes 30 bytes of their environment."""
+
 LOCK_SECONDS_MAX = 30.0
 """How long a writer waits for other processes before it says StoreBusy."""
 

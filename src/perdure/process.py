@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import os
 from functools import cache
+from typing import NamedTuple
 
 import msgspec
+
+PASSES_MAX = 20
+"""How often a list of threads or processes is read again because some of them ended meanwhile."""
 
 MOVED, COPIED = "moved ", "copied "
 """Before the boot id of a process that wrote to a run in another store, which was moved here, or copied."""
@@ -36,7 +40,7 @@ def host_name() -> str:
 def this_process() -> Holder:
     """The identity of the calling process."""
     pid = os.getpid()
-    return Holder(_boot_id(), _namespace("self"), pid, _start_time(pid) or 0, host_name())
+    return Holder(boot_id(), _namespace("self"), pid, _start_time(pid) or 0, host_name())
 
 
 def proven_dead(holder: Holder, one_host: bool = True) -> bool:
@@ -44,7 +48,7 @@ def proven_dead(holder: Holder, one_host: bool = True) -> bool:
 
     With `one_host`, all processes that it may be among have run on this machine.
     """
-    if at_home(holder.boot) != _boot_id() or holder.boot.startswith(COPIED):
+    if at_home(holder.boot) != boot_id() or holder.boot.startswith(COPIED):
         # A store file is on one host (network file systems are refused): another boot id is a past boot. With a
         # server between us, it may as well be another machine; and so if it wrote to another store.
         return one_host and at_home(holder.boot) == holder.boot
@@ -64,7 +68,7 @@ def at_home(boot: str) -> str:
 
 
 @cache
-def _boot_id() -> str:
+def boot_id() -> str:
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file:
             return file.read().strip()
@@ -80,14 +84,55 @@ def _namespace(pid: str) -> str:
 
 
 def _start_time(pid: int) -> int | None:
-    """Field 22 of /proc/PID/stat in clock ticks after boot; None when it cannot be read."""
+    """In clock ticks after boot; None when it cannot be read, -1 when nothing of the process runs any more."""
+    seen = read_stat(f"/proc/{pid}")
+    if seen is None:
+        return None
+    return seen.started if living_thread(pid, seen) else -1
+
+
+class Stat(NamedTuple):
+    """What /proc/PID/stat says of a process or a thread."""
+
+    ended: bool
+    """A corpse that nobody has collected yet; of a process, its main thread is one."""
+    group: int
+    session: int
+    started: int
+    """In clock ticks after boot."""
+
+
+def read_stat(folder: str) -> Stat | None:
+    """Of a process or a thread, by its folder in /proc; None when it cannot be read."""
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
+        with open(f"{folder}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
     except OSError:
         return None
-    # A zombie (Z) or dead (X) entry is a corpse that nobody has collected yet: it writes nothing any more.
-    return -1 if fields[0] in (b"Z", b"X") else int(fields[19])
+    return Stat(fields[0] in (b"Z", b"X"), int(fields[2]), int(fields[3]), int(fields[19]))
+
+
+def living_thread(pid: int, seen: Stat) -> str | None:
+    """The folder of a thread that still runs; None when all of them have ended.
+
+    When the main thread exits and others go on, the kernel shows the process as a zombie, and its memory and files only
+    in the folders of the other threads.
+    """
+    folder = f"/proc/{pid}"
+    if not seen.ended:
+        return folder
+    for _ in range(PASSES_MAX):
+        try:
+            threads = [f"{folder}/task/{thread}" for thread in os.listdir(f"{folder}/task")]
+        except OSError:
+            return None
+        stats = [read_stat(thread) for thread in threads]
+        for thread, stat in zip(threads, stats, strict=True):
+            if stat is not None and not stat.ended:
+                return thread
+        if None not in stats:
+            return None  # a thread that ended since it was listed may have started another one
+    return folder
 
 
 def _exists(pid: int) -> bool:

@@ -95,8 +95,7 @@ class Write(Record, frozen=True):
     key: str
     value: bytes = b""
     position: int = 0
-    version: int = 0
-    """Of the schema of an event; 0 when its kind has none."""
+    version: int = 0  # of the schema of an event; 0 when its kind has none
 
 
 class StateChange(Record, frozen=True, tag=1):
@@ -105,8 +104,7 @@ class StateChange(Record, frozen=True, tag=1):
     Versions are counted for each key, revisions for each namespace: they order what many streams write.
     """
 
-    owner: int
-    """The stream of the agent."""
+    owner: int  # the stream of the agent
     space: str
     key: str
     version: int
@@ -137,8 +135,7 @@ class Happened(Record, frozen=True, tag=6):
 class SignalSent(Record, frozen=True, tag=30):
     """Something that a run of the agent may wait for, now or later. Numbered for each run and name."""
 
-    owner: int
-    """The stream of the agent."""
+    owner: int  # the stream of the agent
     run: str
     name: str
     number: int
@@ -259,6 +256,8 @@ class EffectIntended(Record, frozen=True):
     arguments: bytes
     fence: int
     timeout_ms: int = 0
+    boot_ms: int = 0
+    """By the boot clock of the holder's host, before the body could start; 0 when nobody has recorded it."""
 
 
 class EffectAgain(Record, frozen=True):
@@ -267,6 +266,7 @@ class EffectAgain(Record, frozen=True):
     intent: int
     reason: str
     fence: int
+    boot_ms: int = 0
 
 
 class EffectDone(Record, frozen=True):

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from perdure import Agent, Diverged, Done, InDoubt, Key, NotDone, NotDurable, RunWaiting, Unknown
+from perdure.clock import SystemClock
 from perdure.errors import AlreadyAnswered, NothingToAnswer, StepTimeout
 from perdure.failpoints import Moment, Site
 from perdure.records import EffectAgain, EffectDone
@@ -346,6 +347,40 @@ def test_not_done_is_believed_after_lease_and_timeout_have_passed(
     # Where clocks of several hosts meet, the time of the body counts from the takeover: a little later.
     assert program(wait=0 if store_url.startswith("sqlite") else 20) == "paid 5"
     assert len(world.all()) == 1
+
+
+@pytest.mark.parametrize("hours", [1, -1], ids=["ahead", "back"])
+def test_a_wall_clock_that_was_set_changes_no_timeout(
+    store_url: str, world: World, monkeypatch: pytest.MonkeyPatch, hours: int
+) -> None:
+    """Ahead, it must not end a timeout that has just begun; back, it must not keep one from ending."""
+    timeout = 600.0 if hours > 0 else 0.05
+
+    def elsewhere() -> None:
+        monkeypatch.setattr("perdure.process._namespace", lambda pid: "pid:[elsewhere]")
+        monkeypatch.setattr("perdure.leases.LEASE_MS", 50)
+        agent = agent_at(store_url)
+
+        @agent.effect(name="pay", timeout=timeout)
+        def pay(amount: int, *, key: str) -> None:
+            die()
+
+        with agent.run("r"):
+            pay(5)
+
+    assert in_child(elsewhere) == 9
+    time.sleep(0.2)
+    right = SystemClock.wall_ms
+    monkeypatch.setattr(SystemClock, "wall_ms", lambda self: right(self) + hours * 3_600_000)
+    monkeypatch.setattr("perdure.run.doubt.LEASE_MS", 50)
+    _, program = paying(store_url, world, timeout=5, check=lambda amount, key: NotDone)
+    if hours > 0:
+        with pytest.raises(RunWaiting, match=r"believed in (5\d\d|600) s"):
+            program(wait=0)
+        assert world.all() == []
+    else:
+        assert program(wait=60) == "paid 5"
+        assert len(world.all()) == 1
 
 
 def test_an_effect_outside_a_run_is_refused_unless_allowed(store_url: str, world: World) -> None:

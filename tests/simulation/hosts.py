@@ -17,7 +17,7 @@ from perdure.leases import Confirm, Tenancy
 from perdure.limits import HEARTBEAT_SECONDS
 from perdure.process import Holder
 from perdure.run.core import RunCore
-from perdure.run.doubt import Done, Unknown
+from perdure.run.doubt import Done, Unknown, child_at_work
 from perdure.run.effects import call_effect
 from perdure.run.functions import Options, function
 from perdure.run.lifecycle import Claim, end_run, open_run
@@ -295,6 +295,8 @@ class Process(Owner):
         if isinstance(request, Pause):
             yield max(1, int(request.seconds * 1000))
             return None
+        if isinstance(request, Read) and request.call is child_at_work:
+            return None  # bodies start no processes here, and the real ones are none of this world's
         if isinstance(request, Read):
             return (yield from self._read(request))
         return (yield from self._invoke(request, last))

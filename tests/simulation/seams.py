@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from perdure import leases, process
+from perdure import engine, leases, process
 from perdure.run import effects, steps
 from tests.simulation.sabotage import SABOTAGES
 from tests.simulation.unblocking import commits
@@ -33,10 +33,11 @@ def installed(history: History) -> Iterator[None]:
     stopwatch = SimpleNamespace(perf_counter_ns=lambda: world.now * 1_000_000)
     patches: tuple[tuple[Any, str, Any], ...] = (
         (leases, "this_process", lambda: here().holder),
-        (process, "_boot_id", lambda: here().host.boot),
+        (process, "boot_id", lambda: here().host.boot),
         (process, "_namespace", lambda pid: here().holder.namespace),
         (process, "_start_time", lambda pid: here().host.alive.get(pid)),
         (process, "_exists", lambda pid: pid in here().host.alive),
+        (engine, "mark_descendants", lambda holder: None),
         (process, "host_name", lambda: here().host.name),
         (effects, "time", stopwatch),
         (steps, "time", stopwatch),

@@ -27,7 +27,7 @@ LAYERS = {
     "store": "store",
     "values": "records plan_records fold_records fork_records order_records task_records thread_records "
     "memory_records version_records house_records prices tokens codec errors hints clock durations limits failpoints "
-    "bounded files process interrupts lines locks words",
+    "bounded files process descendants interrupts lines locks words",
 }
 
 LAYER_OF = {unit: layer for layer, units in LAYERS.items() for unit in units.split()}

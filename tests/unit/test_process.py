@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 
 import msgspec
@@ -15,6 +16,7 @@ from perdure.process import Holder, proven_dead, this_process
 from tests.unit import child
 
 SECONDS = 20
+SYS_EXIT = {"x86_64": 60, "aarch64": 93}.get(os.uname().machine)
 
 
 @pytest.fixture
@@ -79,6 +81,30 @@ def test_a_corpse_that_nobody_has_collected_is_dead(sleeper: subprocess.Popen[by
     os.waitid(os.P_PID, sleeper.pid, os.WEXITED | os.WNOWAIT)
     with open(f"/proc/{sleeper.pid}/stat", "rb") as file:
         assert file.read().rpartition(b")")[2].split()[0] == b"Z"
+    assert proven_dead(holder)
+
+
+@pytest.mark.skipif(SYS_EXIT is None, reason="the number of the system call is known for two machines")
+def test_a_process_whose_main_thread_has_ended_lives_as_long_as_its_other_threads() -> None:
+    code = """
+        import ctypes, os, sys, threading
+        def work():
+            sys.stdin.read()
+            os._exit(0)
+        threading.Thread(target=work).start()
+        print("begun", flush=True)
+        ctypes.CDLL(None).syscall(int(sys.argv[1]), 0)
+    """
+    headless = child.start(code, SYS_EXIT)
+    try:
+        assert headless.stdout is not None and headless.stdout.readline() == "begun\n"
+        while (seen := process.read_stat(f"/proc/{headless.pid}")) and not seen.ended:
+            time.sleep(0.005)
+        holder = identity_of(headless.pid)
+        assert seen is not None and holder.started == seen.started
+        assert not proven_dead(holder)
+    finally:
+        child.end(headless)
     assert proven_dead(holder)
 
 

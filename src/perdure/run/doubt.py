@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from .. import records as r
+from ..descendants import Descendant, living_descendant
 from ..errors import InDoubt, NotDone, RunWaiting
 from ..failpoints import Site
 from ..leases import LEASE_MS
@@ -31,6 +32,9 @@ CHECK_AGAIN_SECONDS_MAX = 30.0
 
 PARKED_CHECK_SECONDS = 60.0
 """The same when a worker has left the run: it is replayed for it."""
+
+PARKED_CHILD_SECONDS = 5.0
+"""The same when only a child process of the old attempt stands in the way, which may end at any moment."""
 
 NEVER = float("inf")
 
@@ -115,11 +119,28 @@ def _old_holder_gone_at(it: EffectCall, recorded: Recorded) -> float:
     if not recorded.timeout_ms:
         return NEVER  # a body without a timeout may sleep for ever and then act
     lasts = recorded.timeout_ms + LEASE_MS
-    if run.store.one_host and at_home(holder.boot) == holder.boot:
-        return run.clock.boot_ms() + recorded.at + lasts - run.clock.wall_ms() + 1
+    if run.store.one_host and at_home(holder.boot) == holder.boot and recorded.boot_ms:
+        return recorded.boot_ms + lasts + 1  # of this boot, or it would be proven dead
     # The clocks of two hosts agree on nothing, and the server's may have been set. Counted from the first takeover by
     # this host, on its boot clock: the old holder believes in its lease for no longer, and begins no body after that.
     return run.ledger.first_takeover(recorded.fence, run.engine.tenancy.process.boot) + lasts
+
+
+def child_at_work(it: EffectCall, recorded: Recorded) -> Descendant | None:
+    """A process on this host that the old attempt has started, or one of its descendants has, and that still lives."""
+    return living_descendant(it.run.ledger.holders[recorded.fence], recorded.boot_ms)
+
+
+def _ask_again(it: EffectCall, recorded: Recorded) -> Protocol[tuple[Verdict, Descendant | None]]:
+    """Ask the check. Its "no" counts only if nothing of the old attempt can be at work, which is looked at first:
+
+    a child that ends while the check is asked may have acted after the answer. Returns the child that is in the way.
+    """
+    gone, child = _old_holder_is_gone(it, recorded), None
+    if gone and it.options.check is not None:
+        child = yield Read(child_at_work, (it, recorded))
+    verdict = yield from ask_check(it, recorded, gone and child is None)
+    return verdict, child
 
 
 def settle(it: EffectCall, recorded: Recorded) -> Protocol[Verdict]:
@@ -128,7 +149,7 @@ def settle(it: EffectCall, recorded: Recorded) -> Protocol[Verdict]:
     question = run.ledger.questions.get(recorded.begun, 0)
     if answered := (yield _answer_to(it, recorded)):
         return (yield from _apply_answer(it, recorded, question, answered[0]))
-    verdict = yield from ask_check(it, recorded, _old_holder_is_gone(it, recorded))
+    verdict, child = yield from _ask_again(it, recorded)
     if verdict.done or verdict.absent:
         yield from _apply_check(it, recorded, verdict, question)
         return verdict
@@ -138,10 +159,10 @@ def settle(it: EffectCall, recorded: Recorded) -> Protocol[Verdict]:
         return verdict
     if it.options.in_doubt == "fail":
         raise InDoubt(f"nobody knows whether {recorded.name} happened (key {recorded.key})")
-    return (yield from _ask_a_person(it, recorded, question, _why(it, recorded, verdict)))
+    return (yield from _ask_a_person(it, recorded, question, _why(it, recorded, verdict, child), child))
 
 
-def _why(it: EffectCall, recorded: Recorded, verdict: Verdict) -> str:
+def _why(it: EffectCall, recorded: Recorded, verdict: Verdict, child: Descendant | None) -> str:
     """Why somebody has to be asked."""
     if recorded.happened:
         return f"{recorded.name} happened, and its result could not be stored"
@@ -150,9 +171,12 @@ def _why(it: EffectCall, recorded: Recorded, verdict: Verdict) -> str:
     if it.run.ledger.forked is not None and it.run.ledger.is_shared(recorded):
         origin = f"run {it.run.ledger.forked.of!r} has begun it and may still do it"
         return f"the check of {recorded.name} says that it did not happen, but {origin}"
+    holder = it.run.ledger.holders[recorded.fence]
+    if child is not None:
+        rest = f"{child}, which {holder} has started, may still be at work"
+        return f"the check of {recorded.name} says that it did not happen, but {rest}"
     seconds = (_old_holder_gone_at(it, recorded) - it.run.clock.boot_ms()) / 1000
     rest = f"believed in {seconds:.0f} s" if seconds < NEVER else "believed if the effect has a timeout"
-    holder = it.run.ledger.holders[recorded.fence]
     return f"the check of {recorded.name} says that it did not happen, but {holder} may still be at it ({rest})"
 
 
@@ -185,7 +209,9 @@ def _close(it: EffectCall, recorded: Recorded, question: int, verdict: str) -> P
         it.run.ledger.questions.pop(recorded.begun, None)
 
 
-def _ask_a_person(it: EffectCall, recorded: Recorded, question: int, why: str) -> Protocol[Verdict]:
+def _ask_a_person(
+    it: EffectCall, recorded: Recorded, question: int, why: str, child: Descendant | None
+) -> Protocol[Verdict]:
     """Wait, visibly and durably, until somebody answers or the check comes to know."""
     run = it.run
     answer = f"perdure answer {run.id}{run.store_option}"
@@ -213,8 +239,8 @@ def _ask_a_person(it: EffectCall, recorded: Recorded, question: int, why: str) -
                 f"run {run.id!r} waits: {why}",
                 hint=f"answer with `{answer} --done RESULT`, `--retry` or `--fail`, then start it again",
             )
-        if it.options.check is not None and now >= check_at:
-            verdict = yield from ask_check(it, recorded, _old_holder_is_gone(it, recorded))
+        if it.options.check is not None and (now >= check_at or (child is not None and child.ended())):
+            verdict, child = yield from _ask_again(it, recorded)
             if verdict.done or verdict.absent:
                 yield from _apply_check(it, recorded, verdict, question)
                 return verdict
@@ -223,10 +249,10 @@ def _ask_a_person(it: EffectCall, recorded: Recorded, question: int, why: str) -
             believable_at = _old_holder_gone_at(it, recorded)
             if now < believable_at < check_at:
                 check_at = believable_at
-        yield from _let_time_pass(it, recorded)
+        yield from _let_time_pass(it, recorded, child)
 
 
-def _let_time_pass(it: EffectCall, recorded: Recorded) -> Protocol[None]:
+def _let_time_pass(it: EffectCall, recorded: Recorded, child: Descendant | None) -> Protocol[None]:
     """A little of it; or a worker leaves the run, which is taken again for an answer, or to ask the check once more."""
     run, parking = it.run, it.run.parking
     if parking is None:
@@ -236,7 +262,8 @@ def _let_time_pass(it: EffectCall, recorded: Recorded) -> Protocol[None]:
     if it.options.check is not None:
         # As soon as its "no" is believed, if that is all that is missing.
         left = _old_holder_gone_at(it, recorded) - run.clock.boot_ms()
-        wait_ms = left if 0 < left < PARKED_CHECK_SECONDS * 1000 else PARKED_CHECK_SECONDS * 1000
+        most = (PARKED_CHECK_SECONDS if child is None else PARKED_CHILD_SECONDS) * 1000
+        wait_ms = left if 0 < left < most else most
         again = run.clock.wall_ms() + int(wait_ms) + 1
     waiter = parking.wait(run, r.Want("answer", recorded.begun, run.head.stream), again, inside=True)
     try:

@@ -14,11 +14,11 @@ from ..failpoints import Site
 from .account import must_afford
 from .core import RunCore
 from .divergence import refuse_divergence
-from .doubt import Verdict, ask_check, settle
+from .doubt import Verdict, ask_check, child_at_work, settle
 from .ledger import Recorded
 from .obeying import heed
 from .outcomes import EffectCall, begin_again, record_done, record_failed
-from .requests import Invoke, Protocol
+from .requests import Invoke, Protocol, Read
 from .scope import Buffer, Frame
 from .steps import describe, pause_before_retry, raised_again, used_in, wait_until
 
@@ -90,10 +90,11 @@ def _intend(it: EffectCall, call: r.Call, arguments: dict[str, Any]) -> Protocol
     """Make the intent durable: from here on the effect can be in doubt, and has its key."""
     run = it.run
     recorded = Recorded(call.scope, call.name, call.ident, effect=True)
-    recorded.key, recorded.fence, recorded.at = run.clock.key(), run.head.fence, run.clock.wall_ms()
+    recorded.key, recorded.fence, recorded.boot_ms = run.clock.key(), run.head.fence, run.clock.boot_ms()
     recorded.timeout_ms = int((it.options.timeout or 0) * 1000)
     recorded.arguments, objects = run.pack(arguments, it.function.name)
-    intent = r.EffectIntended(call, run.head.seq, recorded.key, recorded.arguments, recorded.fence, recorded.timeout_ms)
+    when = (recorded.fence, recorded.timeout_ms, recorded.boot_ms)
+    intent = r.EffectIntended(call, run.head.seq, recorded.key, recorded.arguments, *when)
     recorded.running = True
     run.ledger.track(recorded, call.nth)
     try:
@@ -188,8 +189,11 @@ def _raised(
 ) -> Protocol[Verdict]:
     """The body raised, perhaps after the effect: `check` is asked at once."""
     run = it.run
-    # A timed-out body may still be at work in its thread: then "it did not happen" is not yet an answer.
+    # A timed-out body may still be at work, in its thread or in a process that it started: then "it did not happen" is
+    # not yet an answer.
     believable = not (isinstance(error, StepTimeout) and body in run.bodies)
+    if isinstance(error, StepTimeout) and it.options.check is not None:
+        believable = believable and (yield Read(child_at_work, (it, recorded))) is None
     verdict = yield from ask_check(it, recorded, believable)
     if verdict.done:
         packed, objects = run.pack(verdict.value, f"{it.function.name}()")

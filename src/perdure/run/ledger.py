@@ -42,7 +42,7 @@ class Recorded(msgspec.Struct, eq=False, gc=False):
     arguments: bytes = b""
     fence: int = 0
     timeout_ms: int = 0
-    at: int = 0
+    boot_ms: int = 0
     begun: int = 0
     """The last entry that let the body start: what a question or an answer is about."""
     running: bool = False
@@ -381,7 +381,7 @@ class Ledger:
         recorded = self._call(it.call, effect=True)
         recorded.effect = True
         recorded.seq = recorded.begun = event.seq
-        recorded.since, recorded.at = it.since, event.at
+        recorded.since, recorded.boot_ms = it.since, it.boot_ms
         recorded.key, recorded.arguments, recorded.fence = it.key, it.arguments, it.fence
         recorded.timeout_ms = it.timeout_ms
         self.by_intent[event.seq] = recorded
@@ -390,7 +390,7 @@ class Ledger:
 
     def _on_again(self, event: r.Event, it: r.EffectAgain) -> None:
         recorded = self.by_intent[it.intent]
-        recorded.fence, recorded.at, recorded.failed, recorded.begun = it.fence, event.at, 0, event.seq
+        recorded.fence, recorded.boot_ms, recorded.failed, recorded.begun = it.fence, it.boot_ms, 0, event.seq
         recorded.happened = False
         self.latest_start = max(self.latest_start, event.seq - 1)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from tests.mutations.mutant import mutant
+from tests.mutations.mutant import Edit, mutant
 
+OF_CHILDREN = "conformance/test_children.py::"
 OF_EFFECTS = "conformance/test_effects.py::"
 GAPS = "conformance/test_gaps.py::"
 MORE_GAPS = "conformance/test_gaps_effects.py::"
@@ -62,8 +63,76 @@ EFFECTS = (
         "a run waits for a person although everything is known",
         OF_EFFECTS + "test_not_done_is_believed_after_lease_and_timeout_have_passed",
         "run/doubt.py",
-        "return run.clock.boot_ms() + recorded.at + lasts - run.clock.wall_ms() + 1",
-        "return NEVER",
+        "return recorded.boot_ms + lasts + 1  #",
+        "return NEVER  #",
+    ),
+    mutant(
+        "timeouts-by-the-wall-clock",
+        "a wall clock that is set ahead ends a timeout that has just begun, and an effect happens twice",
+        OF_EFFECTS + "test_a_wall_clock_that_was_set_changes_no_timeout[sqlite-ahead]",
+        "run/doubt.py",
+        "return recorded.boot_ms + lasts + 1  #",
+        "return recorded.boot_ms + lasts + run.clock.boot_ms() - run.clock.wall_ms()  #",
+        Edit("run/effects.py", "run.head.fence, run.clock.boot_ms()", "run.head.fence, run.clock.wall_ms()"),
+    ),
+    mutant(
+        "children-not-looked-for",
+        "an effect happens twice, because what the killed process has started goes on",
+        OF_CHILDREN + "test_not_done_is_not_believed_while_a_child_of_the_body_lives[sqlite-executed-sync]",
+        "run/doubt.py",
+        "        child = yield Read(child_at_work, (it, recorded))\n",
+        "        pass\n",
+    ),
+    mutant(
+        "children-looked-for-too-late",
+        "an effect happens twice, because its last part was done between the check and the look",
+        OF_CHILDREN + "test_a_child_that_ends_while_the_check_is_asked_may_have_acted[sqlite]",
+        "run/doubt.py",
+        "        child = yield Read(child_at_work, (it, recorded))\n    verdict = yield from ask_check(",
+        "        verdict = yield from ask_check(it, recorded, True)\n"
+        "        child = yield Read(child_at_work, (it, recorded))\n"
+        "        return verdict if child is None or verdict.done else Verdict(disbelieved=True), child\n"
+        "    verdict = yield from ask_check(",
+    ),
+    mutant(
+        "forks-leave-no-trace",
+        "an effect happens twice, because a fork of the killed process goes on",
+        OF_CHILDREN + "test_not_done_is_not_believed_while_a_child_of_the_body_lives[sqlite-forked_only-sync]",
+        "descendants.py",
+        "_traces[mark] = _open_trace(mark)",
+        "_traces[mark] = -1",
+    ),
+    mutant(
+        "programs-leave-no-trace",
+        "an effect happens twice, because a program that the killed process has started goes on",
+        OF_CHILDREN + "test_not_done_is_not_believed_while_a_child_of_the_body_lives[sqlite-executed_by_another-sync]",
+        "descendants.py",
+        'os.environ[ANCESTORS] = " ".join(marks[-ANCESTORS_MAX:])',
+        "pass",
+    ),
+    mutant(
+        "old-servers-are-waited-for",
+        "a run waits for a server that its process had started long before the effect",
+        OF_CHILDREN + "test_a_process_that_was_started_before_the_effect_is_not_waited_for[sqlite]",
+        "descendants.py",
+        "if (seen.started + 1) * _TICK_MS <= self._since_ms:",
+        "if False:",
+    ),
+    mutant(
+        "successor-waits-for-its-own",
+        "a process that the killed one has started cannot go on with its run",
+        OF_CHILDREN + "test_the_successor_may_be_a_child_of_the_body_itself[sqlite]",
+        "descendants.py",
+        "if _descends_from(holder) and caller != holder else",
+        "if False else",
+    ),
+    mutant(
+        "children-of-a-timed-out-body-forgotten",
+        "an effect that timed out is begun again beside the program that it started",
+        OF_CHILDREN + "test_a_child_of_a_body_that_timed_out_is_at_work[sqlite]",
+        "run/effects.py",
+        "believable = believable and (yield Read(child_at_work, (it, recorded))) is None",
+        "pass",
     ),
     mutant(
         "check-not-asked",
@@ -151,8 +220,8 @@ EFFECTS = (
         "one answer settles a later doubt too",
         OF_EFFECTS + "test_an_answer_settles_one_doubt_only",
         "run/ledger.py",
-        "recorded.fence, recorded.at, recorded.failed, recorded.begun = it.fence, event.at, 0, event.seq",
-        "recorded.fence, recorded.at, recorded.failed = it.fence, event.at, 0",
+        "recorded.fence, recorded.boot_ms, recorded.failed, recorded.begun = it.fence, it.boot_ms, 0, event.seq",
+        "recorded.fence, recorded.boot_ms, recorded.failed = it.fence, it.boot_ms, 0",
     ),
     mutant(
         "answer-fail-is-not-final",
@@ -175,8 +244,8 @@ EFFECTS = (
         "two equal orders have one key, and the service drops the second",
         OF_EFFECTS + "test_equal_calls_have_different_keys",
         "run/effects.py",
-        "recorded.key, recorded.fence, recorded.at = run.clock.key(),",
-        "recorded.key, recorded.fence, recorded.at = call.ident.hex(),",
+        "recorded.key, recorded.fence, recorded.boot_ms = run.clock.key(),",
+        "recorded.key, recorded.fence, recorded.boot_ms = call.ident.hex(),",
     ),
     mutant(
         "key-over-the-callers",

@@ -39,8 +39,16 @@ HOLDERS = (
         "a dead process whose parent does not look keeps its run busy",
         PROCESSES + "test_a_corpse_that_nobody_has_collected_is_dead",
         "process.py",
-        '-1 if fields[0] in (b"Z", b"X") else int(fields[19])',
-        "int(fields[19])",
+        "return seen.started if living_thread(pid, seen) else -1",
+        "return seen.started",
+    ),
+    mutant(
+        "headless-is-dead",
+        "a process whose main thread has ended loses its run while its other threads are at work",
+        PROCESSES + "test_a_process_whose_main_thread_has_ended_lives_as_long_as_its_other_threads",
+        "process.py",
+        "return seen.started if living_thread(pid, seen) else -1",
+        "return -1 if seen.ended else seen.started",
     ),
     mutant(
         "stopped-is-dead",

@@ -1,0 +1,161 @@
+"""The traces that a process leaves in what it starts."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from perdure import Agent, descendants
+from perdure.clock import SYSTEM_CLOCK
+from perdure.descendants import ANCESTORS, living_descendant, mark_descendants, mark_of
+from perdure.limits import ANCESTORS_MAX
+from perdure.process import Holder, read_stat, this_process
+from tests.unit import child
+
+SECONDS = 30.0
+HOLD = "import sys; print('begun', flush=True); sys.stdin.read()"
+
+
+def until(true: Callable[[], object]) -> None:
+    ends = time.monotonic() + SECONDS
+    while not true():
+        assert time.monotonic() < ends, "it does not come"
+        time.sleep(0.005)
+
+
+@pytest.fixture
+def gone() -> Holder:
+    """A process of this boot that is not there."""
+    return msgspec.structs.replace(this_process(), pid=2**22 + 1, started=1)
+
+
+@pytest.fixture
+def heir(gone: Holder) -> Iterator[subprocess.Popen[str]]:
+    """A process that was started by the one that is gone."""
+    it = subprocess.Popen(
+        [sys.executable, "-c", HOLD],
+        env={**os.environ, ANCESTORS: mark_of(gone)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert it.stdout is not None and it.stdout.readline() == "begun\n"
+    yield it
+    child.end(it)
+
+
+def test_a_process_with_the_mark_is_found_until_it_ends(gone: Holder, heir: subprocess.Popen[str]) -> None:
+    found = living_descendant(gone, 0)
+    assert found is not None and found.pid == heir.pid and not found.ended()
+    assert str(found).startswith(f"child process {heir.pid} (") and "print" in str(found)
+    heir.kill()
+    os.waitid(os.P_PID, heir.pid, os.WEXITED | os.WNOWAIT)
+    assert living_descendant(gone, 0) is None, "a corpse does nothing"
+    assert found.ended()
+
+
+def test_only_what_was_started_later_counts(gone: Holder, heir: subprocess.Popen[str]) -> None:
+    seen = read_stat(f"/proc/{heir.pid}")
+    assert seen is not None
+    started_ms = seen.started * 1000 // os.sysconf("SC_CLK_TCK")
+    assert living_descendant(gone, started_ms) is not None
+    assert living_descendant(gone, started_ms + 1000) is None
+    assert abs(SYSTEM_CLOCK.boot_ms() - started_ms) < SECONDS * 1000, "both count from the same moment"
+
+
+def test_what_was_started_in_a_past_boot_is_not_looked_for(gone: Holder, heir: subprocess.Popen[str]) -> None:
+    assert living_descendant(msgspec.structs.replace(gone, boot="another"), 0) is None
+
+
+def test_marks_of_outer_processes_are_kept_and_not_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    outer = [f"[1.{number}.1]" for number in range(ANCESTORS_MAX + 5)]
+    monkeypatch.setenv(ANCESTORS, " ".join(outer[:2]))
+    mark_descendants(this_process())
+    mark_descendants(this_process())
+    assert os.environ[ANCESTORS].split() == [*outer[:2], mark_of(this_process())]
+    monkeypatch.setenv(ANCESTORS, " ".join(outer))
+    mark_descendants(this_process())
+    assert os.environ[ANCESTORS].split() == [*outer[6:], mark_of(this_process())]
+
+
+def test_a_run_that_is_opened_leaves_the_mark_again(tmp_path: Path) -> None:
+    agent = Agent("a", store=f"sqlite:///{tmp_path / 'a.db'}")
+    for name in ("first", "second"):
+        os.environ.pop(ANCESTORS, None)  # a program may clean its environment at any time
+        with agent.run(name):
+            assert os.environ[ANCESTORS] == mark_of(this_process())
+
+
+def forked(monkeypatch: pytest.MonkeyPatch, identity: Path) -> tuple[Holder, int]:
+    """A process that has left its traces, forked and ended; returns who it was, and the fork, which goes on."""
+    parent = os.fork()
+    if parent == 0:
+        mark_descendants(this_process())
+        fork = os.fork()
+        if fork == 0:
+            signal.pause()
+        identity.write_bytes(msgspec.json.encode((this_process(), fork)))
+        os._exit(0)
+    os.waitpid(parent, 0)
+    return msgspec.json.decode(identity.read_bytes(), type=tuple[Holder, int])
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_fork_is_found_by_what_it_has_open(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    holder, fork = forked(monkeypatch, tmp_path / "identity")
+    try:
+        found = living_descendant(holder, 0)
+        assert found is not None and found.pid == fork
+        assert living_descendant(holder, SYSTEM_CLOCK.boot_ms() + 1000) is None
+    finally:
+        os.kill(fork, signal.SIGKILL)
+    until(lambda: living_descendant(holder, 0) is None)
+
+
+@pytest.fixture
+def without_memory_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A system without `memfd_create`; the folder for its locks."""
+
+    def refuse(name: str) -> int:
+        raise OSError
+
+    monkeypatch.setattr(os, "memfd_create", refuse)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path / f"perdure-{os.geteuid()}"
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_elsewhere_a_lock_tells_that_a_fork_lives(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, without_memory_files: Path
+) -> None:
+    holder, fork = forked(monkeypatch, tmp_path / "identity")
+    try:
+        found = living_descendant(holder, 0)
+        assert found is not None and str(found) == f"a fork of process {holder.pid}"
+        assert not found.ended(), "nobody knows"
+        assert (without_memory_files / mark_of(holder)).stat().st_mode & 0o777 == 0o600
+    finally:
+        os.kill(fork, signal.SIGKILL)
+    until(lambda: living_descendant(holder, 0) is None)
+    assert list(without_memory_files.iterdir()) == [], "nothing is left lying around"
+
+
+@pytest.mark.parametrize("trap", ["open to others", "a link"])
+def test_a_folder_of_somebody_else_is_not_used(without_memory_files: Path, tmp_path: Path, trap: str) -> None:
+    if trap == "a link":
+        (tmp_path / "elsewhere").mkdir(0o700)
+        without_memory_files.symlink_to(tmp_path / "elsewhere")
+    else:
+        without_memory_files.mkdir()
+        without_memory_files.chmod(0o777)
+    assert descendants._open_trace("[1.2.3]") == -1
+    assert list(without_memory_files.iterdir()) == []
