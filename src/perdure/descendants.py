@@ -25,7 +25,7 @@ from .process import PASSES_MAX, Holder, Stat, at_home, boot_id, living_thread, 
 
 ANCESTORS = "PERDURE_ANCESTORS"
 COMMAND_CHARACTERS_MAX = 80
-BETWEEN_PASSES_SECONDS = 0.005
+BLANK_SECONDS = 0.01
 FIRST_FREE_DESCRIPTOR = 3
 
 _traces: dict[str, int] = {}
@@ -95,8 +95,9 @@ def _descends_from(holder: Holder) -> bool:
 
 class _Seen(Enum):
     UNRELATED = auto()
-    UNCLEAR = auto()
-    """It has ended, or is just executing a program and shows neither its old traces nor its new ones."""
+    ENDED = auto()
+    BLANK = auto()
+    """It shows no environment: perhaps it is just executing a program, and has its new one in a moment."""
 
 
 class _Search:
@@ -109,30 +110,31 @@ class _Search:
         self._mark = mark_of(holder).encode()
         self._own = mark_of(caller).encode() if _descends_from(holder) and caller != holder else b""
         """What has this mark descends from the holder through us, and does what we tell it."""
-        self._unclear: set[int] = set()
+        self._unrelated: set[int] = set()
+        self._unclear: set[tuple[int, Descendant | _Seen]] = set()
 
     def in_processes(self) -> Descendant | None:
-        """The first one that is found.
+        """The oldest one.
 
         One that ended after the list was read may have started another one, which is not in the list: then the list is
         read again. If every process of a list could be looked at, and none descends, then none was there to start one.
         """
         for _ in range(PASSES_MAX):
             try:
-                pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+                pids = {int(name) for name in os.listdir("/proc") if name.isdigit()}
             except OSError:
                 return None  # a system without /proc
-            again = False
-            for pid in pids:
-                seen = self._look_at(pid)
-                if isinstance(seen, Descendant):
-                    return seen
-                if seen is _Seen.UNCLEAR and pid not in self._unclear:
-                    self._unclear.add(pid)  # a corpse that nobody collects stays one
-                    again = True
-            if not again:
+            seen = {(pid, self._look_at(pid)) for pid in pids - self._unrelated}
+            if found := [one for _, one in seen if isinstance(one, Descendant)]:
+                return min(found, key=lambda one: (one.started, one.pid))
+            # Unclear twice is unrelated: a corpse that nobody collects, or a process without an environment.
+            unclear = {one for one in seen if one[1] is not _Seen.UNRELATED} - self._unclear
+            if not unclear:
                 return None
-            time.sleep(BETWEEN_PASSES_SECONDS)
+            self._unrelated |= {pid for pid, _ in seen - unclear}
+            self._unclear |= unclear
+            if any(one is _Seen.BLANK for _, one in unclear):
+                time.sleep(BLANK_SECONDS)
         return Descendant(0, 0, "one of the processes that come and go too quickly to be looked at")
 
     def _look_at(self, pid: int) -> Descendant | _Seen:
@@ -140,18 +142,18 @@ class _Search:
             return _Seen.UNRELATED
         seen = read_stat(f"/proc/{pid}")
         if seen is None:
-            return _Seen.UNCLEAR
+            return _Seen.ENDED
         if (seen.started + 1) * _TICK_MS <= self._since_ms:
             return _Seen.UNRELATED
         folder = living_thread(pid, seen)
         if folder is None:
-            return _Seen.UNCLEAR
+            return _Seen.ENDED
         environment, traces = _environment(folder), _inherited_traces(folder)
         if self._own and (self._own in environment or self._own in traces):
             return _Seen.UNRELATED
         if self._mark in environment or self._mark in traces or self._shares_group(seen):
             return Descendant(pid, seen.started, _command(folder))
-        return _Seen.UNRELATED if environment else _Seen.UNCLEAR
+        return _Seen.UNRELATED if environment else _Seen.BLANK
 
     def _shares_group(self, seen: Stat) -> bool:
         """Whether the holder leads the group or session of a process, which only its descendants come into.

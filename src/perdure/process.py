@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
+STAT_BYTES_MAX = 4096
 PASSES_MAX = 20
 """How often a list of threads or processes is read again because some of them ended meanwhile."""
 
@@ -105,8 +106,11 @@ class Stat(NamedTuple):
 def read_stat(folder: str) -> Stat | None:
     """Of a process or a thread, by its folder in /proc; None when it cannot be read."""
     try:
-        with open(f"{folder}/stat", "rb") as file:
-            fields = file.read().rpartition(b")")[2].split()
+        opened = os.open(f"{folder}/stat", os.O_RDONLY | os.O_CLOEXEC)  # a file object takes twice the time
+        try:
+            fields = os.read(opened, STAT_BYTES_MAX).rpartition(b")")[2].split()
+        finally:
+            os.close(opened)
     except OSError:
         return None
     return Stat(fields[0] in (b"Z", b"X"), int(fields[2]), int(fields[3]), int(fields[19]))
