@@ -43,6 +43,11 @@ class Descendant(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         return f"child process {self.pid} ({self.command})" if self.pid else self.command
 
+    @property
+    def advice(self) -> str:
+        """What a person can do about it."""
+        return f" (if it is not, end it with `kill {self.pid}`)" if self.pid else ""
+
     def ended(self) -> bool:
         """False also when that cannot be told."""
         if not self.pid:
@@ -80,10 +85,9 @@ def living_descendant(holder: Holder, since_ms: int) -> Descendant | None:
     if at_home(holder.boot) != boot_id():
         return None
     caller = this_process()
-    search = _Search(holder, since_ms, caller)
-    found = search.in_processes()
-    if found is None and holder != caller and _lock_is_held(mark_of(holder)):
-        return Descendant(0, 0, f"a fork of process {holder.pid}")
+    found = _Search(holder, since_ms, caller).in_processes()
+    if found is None and mark_of(holder) != mark_of(caller) and _lock_is_held(mark_of(holder)):
+        return Descendant(0, 0, "a fork")
     return found
 
 
@@ -107,8 +111,8 @@ class _Search:
         self._holder = holder
         self._since_ms = since_ms
         self._caller = caller
-        self._mark = mark_of(holder).encode()
-        self._own = mark_of(caller).encode() if _descends_from(holder) and caller != holder else b""
+        self._mark, own = mark_of(holder).encode(), mark_of(caller).encode()
+        self._own = own if _descends_from(holder) and own != self._mark else b""
         """What has this mark descends from the holder through us, and does what we tell it."""
         self._unrelated: set[int] = set()
         self._unclear: set[tuple[int, Descendant | _Seen]] = set()

@@ -187,7 +187,9 @@ STARTS = [executed, executed_by_another, forked_only, turned_into_a_daemon, spaw
 @pytest.mark.parametrize("start", STARTS, ids=lambda start: start.__name__)
 def test_not_done_is_not_believed_while_a_child_of_the_body_lives(scene: Scene, start: Start, colour: Colour) -> None:
     scene.die_in_the_effect(start)
-    with pytest.raises(RunWaiting, match=rf"child process {scene.pid} \(.+\).* may still be at work"):
+    with pytest.raises(
+        RunWaiting, match=rf"child process {scene.pid} \(.+\) of process \d+ on .+ may still be at work"
+    ):
         scene.resume(colour, wait=0)
     assert scene.world.all() == []
     scene.let_act()

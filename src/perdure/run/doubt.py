@@ -173,8 +173,8 @@ def _why(it: EffectCall, recorded: Recorded, verdict: Verdict, child: Descendant
         return f"the check of {recorded.name} says that it did not happen, but {origin}"
     holder = it.run.ledger.holders[recorded.fence]
     if child is not None:
-        rest = f"{child}, which {holder} has started, may still be at work"
-        return f"the check of {recorded.name} says that it did not happen, but {rest}"
+        rest = f"{child} of {holder} may still be at work"
+        return f"the check of {recorded.name} says that it did not happen, but {rest}{child.advice}"
     seconds = (_old_holder_gone_at(it, recorded) - it.run.clock.boot_ms()) / 1000
     rest = f"believed in {seconds:.0f} s" if seconds < NEVER else "believed if the effect has a timeout"
     return f"the check of {recorded.name} says that it did not happen, but {holder} may still be at it ({rest})"

@@ -123,8 +123,8 @@ EFFECTS = (
         "a process that the killed one has started cannot go on with its run",
         OF_CHILDREN + "test_the_successor_may_be_a_child_of_the_body_itself[sqlite]",
         "descendants.py",
-        "if _descends_from(holder) and caller != holder else",
-        "if False else",
+        "own if _descends_from(holder)",
+        "own if False",
     ),
     mutant(
         "children-of-a-timed-out-body-forgotten",
