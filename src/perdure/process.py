@@ -134,8 +134,9 @@ def living_thread(pid: int, seen: Stat) -> str | None:
         for thread, stat in zip(threads, stats, strict=True):
             if stat is not None and not stat.ended:
                 return thread
+        # A thread that has ended since the list was read may have started another one: then the list is read again.
         if None not in stats:
-            return None  # a thread that ended since it was listed may have started another one
+            return None
     return folder
 
 

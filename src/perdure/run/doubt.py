@@ -132,9 +132,9 @@ def child_at_work(it: EffectCall, recorded: Recorded) -> Descendant | None:
 
 
 def _ask_again(it: EffectCall, recorded: Recorded) -> Protocol[tuple[Verdict, Descendant | None]]:
-    """Ask the check. Its "no" counts only if nothing of the old attempt can be at work, which is looked at first:
+    """Ask the check, and return the child that keeps its "no" from counting, if there is one.
 
-    a child that ends while the check is asked may have acted after the answer. Returns the child that is in the way.
+    Children are looked for first: one that ends while the check is asked may have acted after the answer.
     """
     gone, child = _old_holder_is_gone(it, recorded), None
     if gone and it.options.check is not None:
@@ -239,7 +239,10 @@ def _ask_a_person(
                 f"run {run.id!r} waits: {why}",
                 hint=f"answer with `{answer} --done RESULT`, `--retry` or `--fail`, then start it again",
             )
-        if it.options.check is not None and (now >= check_at or (child is not None and child.ended())):
+        if child is not None and child.ended():
+            child = yield Read(child_at_work, (it, recorded))
+            check_at = check_at if child is not None else now  # another child is no reason to ask the outside again
+        if it.options.check is not None and now >= check_at:
             verdict, child = yield from _ask_again(it, recorded)
             if verdict.done or verdict.absent:
                 yield from _apply_check(it, recorded, verdict, question)
