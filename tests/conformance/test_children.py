@@ -341,7 +341,7 @@ async def test_a_child_of_a_body_that_timed_out_is_at_work(scene: Scene) -> None
     started: list[asyncio.subprocess.Process] = []
     async with AsyncAgent("tester", store=scene.store_url) as agent:
 
-        @agent.effect(check=scene.check, timeout=1.0, retries=2, backoff=0)
+        @agent.effect(check=scene.check, timeout=3.0, retries=2, backoff=0)
         async def pay(amount: int, *, key: str) -> str:
             started.append(await asyncio.create_subprocess_exec("sh", "-c", scene.script(key)))
             await started[-1].wait()
@@ -394,15 +394,39 @@ def test_a_process_whose_main_thread_has_ended_is_alive(scene: Scene) -> None:
 
 def test_a_taker_that_started_the_holder_looks_for_its_children_too(scene: Scene) -> None:
     """The child carries the marks of both, and that of the holder decides."""
-    code = f"import sys; from {__name__} import be_killed; be_killed(*sys.argv[1:])"
     with agent_at(scene.store_url, "supervisor").run("s"):
-        command = [sys.executable, "-c", code, scene.store_url, str(scene.go.parent)]
-        env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[__name__.count(".")])}
-        assert subprocess.run(command, env=env, timeout=PATIENCE, check=False).returncode == -signal.SIGKILL
+        assert in_program(scene, "be_killed") == -signal.SIGKILL
         with pytest.raises(RunWaiting, match=f"child process {scene.pid} "):
             scene.resume("sync", wait=0)
+
+
+def test_a_supervisor_may_be_an_agent_and_restart_its_program_inside_an_effect(scene: Scene) -> None:
+    """Programs that it starts carry its mark too: they must not wait for each other, nor for it."""
+    agent = agent_at(scene.store_url, "supervisor")
+
+    @agent.effect
+    def supervise() -> list[int]:
+        return [in_program(scene, "be_killed"), in_program(scene, "go_on")]
+
+    scene.call_off()
+    with agent.run("s"):
+        assert supervise() == [-signal.SIGKILL, 0]
+    assert len(scene.world.all()) == 1
+
+
+def in_program(scene: Scene, name: str) -> int:
+    """Run one of the functions below in an interpreter of its own; returns its exit code."""
+    code = f"import sys; from {__name__} import {name}; {name}(*sys.argv[1:])"
+    command = [sys.executable, "-c", code, scene.store_url, str(scene.go.parent)]
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[__name__.count(".")])}
+    return subprocess.run(command, env=env, timeout=PATIENCE, check=False).returncode
 
 
 def be_killed(store_url: str, folder: str) -> None:
     scene = Scene(store_url, World(Path(folder)), Path(folder))
     scene.play(scene.handing_on(executed))
+
+
+def go_on(store_url: str, folder: str) -> None:
+    scene = Scene(store_url, World(Path(folder)), Path(folder))
+    assert scene.resume("sync", wait=PATIENCE) == "paid 5"

@@ -72,6 +72,16 @@ def test_only_what_was_started_later_counts(gone: Holder, heir: subprocess.Popen
     assert abs(SYSTEM_CLOCK.boot_ms() - started_ms) < SECONDS * 1000, "both count from the same moment"
 
 
+def test_a_process_without_an_environment_is_looked_at_twice_and_left_alone(gone: Holder) -> None:
+    """A process that is just executing a program looks the same for a moment."""
+    other = subprocess.Popen([sys.executable, "-c", HOLD], env={}, stdin=-1, stdout=-1, text=True)
+    try:
+        assert other.stdout is not None and other.stdout.readline() == "begun\n"
+        assert living_descendant(gone, 0) is None
+    finally:
+        child.end(other)
+
+
 def test_what_was_started_in_a_past_boot_is_not_looked_for(gone: Holder, heir: subprocess.Popen[str]) -> None:
     assert living_descendant(msgspec.structs.replace(gone, boot="another"), 0) is None
 
