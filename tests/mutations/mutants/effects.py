@@ -80,8 +80,8 @@ EFFECTS = (
         "an effect happens twice, because what the killed process has started goes on",
         OF_CHILDREN + "test_not_done_is_not_believed_while_a_child_of_the_body_lives[sqlite-executed-sync]",
         "run/doubt.py",
-        "        child = yield Read(child_at_work, (it, recorded))\n",
-        "        pass\n",
+        "ask_check(it, recorded, gone and child is None)",
+        "ask_check(it, recorded, gone)",
     ),
     mutant(
         "children-looked-for-too-late",
