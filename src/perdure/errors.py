@@ -18,6 +18,10 @@
     │   ├── StoreClosed              PD208  used after close()
     │   ├── JournalDamaged           PD209  an entry does not fit its chain
     │   ├── WrongStore               PD210  an anchor of another store
+    │   ├── StoreTampered            PD221  also a StoreUnavailable: its schema is not as Perdure made it
+    │   ├── StoreReadOnly            PD222  on read-only media, or without the permission to write
+    │   ├── StoreUrlInvalid          PD223  also a StoreUnavailable and a ValueError: names no store
+    │   ├── StoreTypeInvalid         PD224  also a StoreUnavailable and a TypeError: neither text nor path
     │   ├── ArchiveDamaged           PD220  a file of folded entries is not as it was written
     │   └── ArtifactDamaged          PD211  a chunk of an artifact is missing or changed
     ├── RunProblem                   the life of a run
@@ -164,6 +168,37 @@ class StoreUnavailable(StoreProblem):
     """The store cannot be opened."""
 
     code = "PD201"
+
+
+class StoreTampered(StoreUnavailable):
+    """The schema of the store is not as Perdure made it; nothing in it was run or changed."""
+
+    code = "PD221"
+    hint = (
+        "restore the store from a backup, or copy what you need from a file that you trust; a trigger, view or index "
+        "that you added yourself can be dropped with the sqlite3 shell"
+    )
+
+
+class StoreUrlInvalid(StoreUnavailable, ValueError):
+    """This text names no store."""
+
+    code = "PD223"
+    hint = "give a path, sqlite:///path or postgresql://user@host/database"
+
+
+class StoreTypeInvalid(StoreUnavailable, TypeError):
+    """A store is named by a str or a path."""
+
+    code = "PD224"
+    hint = "give a str, a pathlib.Path, or None for the default"
+
+
+class StoreReadOnly(StoreProblem, PermissionError):
+    """The store cannot be written here; nothing was written."""
+
+    code = "PD222"
+    hint = "reading works; to write, copy the store to a folder that you may write and use the copy"
 
 
 class StoreBusy(StoreProblem, TimeoutError):

@@ -13,6 +13,7 @@ import pytest
 from perdure.errors import StoreUnavailable
 from perdure.failpoints import Moment, Site
 from perdure.store import open_store, sql
+from perdure.store.sqlite_schema import digest, expected
 from tests.unit import child
 
 FOLDER = Path(sql.__file__).parent
@@ -38,6 +39,12 @@ def test_the_schema_is_the_sum_of_its_migrations() -> None:
     schema = shape(":memory:", (FOLDER / "sqlite" / "schema.sql").read_text())
     assert len(schema) > 10
     assert shape(":memory:", *sql.migrations("sqlite")) == schema
+
+
+def test_the_digests_are_those_of_the_migrations() -> None:
+    versions = {version: digest(sorted(expected(version).values())) for version in sql.digests("sqlite")}
+    assert sql.digests("sqlite") == versions, "run tools/schema_digests.py"
+    assert list(versions) == list(range(1, len(sql.migrations("sqlite")) + 1))
 
 
 def test_a_new_store_has_that_schema(tmp_path: Path) -> None:

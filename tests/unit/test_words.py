@@ -9,8 +9,10 @@ import apsw
 import pytest
 
 from perdure.failpoints import Site
+from perdure.journal.documents import documents_dropped
+from perdure.memory.pieces import PUT_WORDS, unindexed
 from perdure.store import open_store, sql
-from perdure.store.base import Script, Statement, Unit
+from perdure.store.base import Floats, Script, Statement, Unit
 from perdure.store.versions import compared
 
 
@@ -41,7 +43,7 @@ def test_the_words_of_an_older_file_are_kept_and_go_for_good(path: Path, monkeyp
             place = (*NOTES, key)
             old.submit(Do(Statement("put_document", (*place, "", 1, b"", "", b""))))
             old.submit(Do(Statement("put_words", (*place, "", words))))
-        old.submit(Do(Statement("drop_documents", (*NOTES, "gone"))))
+        old.submit(Do(*documents_dropped((*NOTES, "gone"))))
     monkeypatch.undo()
     with closing(open_store(f"sqlite:///{path}")) as store:
         look = (1, "state", "", "\uffff", "")
@@ -49,7 +51,7 @@ def test_the_words_of_an_older_file_are_kept_and_go_for_good(path: Path, monkeyp
         assert found == [("notes", "k", 1)]
         assert [row[1] for row in store.read("documents_with_words", (*look, "nothing", 9))] == ["other"]
         assert "zymurgy" not in indexed(path)
-        store.submit(Do(Statement("drop_documents", (*NOTES, "k"))))
+        store.submit(Do(*documents_dropped((*NOTES, "k"))))
         assert "xylophage" not in indexed(path)
         assert "importance" in indexed(path)
         assert store.read("check_file") == [("ok",)]
@@ -77,3 +79,18 @@ class Do(Unit[None]):
 def test_who_brings_an_older_file_forward_is_told_what_is_gone_through() -> None:
     [step] = [it for it in compared("sqlite", 17, 17).steps if it.name == "words"]
     assert (step.adds, step.goes_through) == ((), ("document_words",))
+
+
+def test_the_words_of_a_piece_come_and_go_with_it_once(path: Path) -> None:
+    piece = Statement("put_piece", (1, "m-1", 0, "", 0, 2, 0, 0, b"", "zeppelin zeppelin"))
+    vector = Statement("put_piece_vector", (1, "m-1", 0, "e", Floats(b"\0\0\0\0")))
+    with closing(open_store(f"sqlite:///{path}")) as store:
+        store.submit(Do(piece, PUT_WORDS, vector))
+        store.submit(Do(piece, PUT_WORDS, vector))
+        with closing(apsw.Connection(str(path))) as behind:
+            assert behind.execute("SELECT term, doc, cnt FROM piece_terms").fetchall() == [("k1xzeppelin", 1, 2)]
+        store.submit(Do(*unindexed(1, ["m-1"])))
+        assert store.read("check_file") == [("ok",)]
+        with closing(apsw.Connection(str(path))) as behind:
+            for table in ("pieces", "piece_terms", "piece_vectors"):
+                assert behind.execute(f"SELECT count(*) FROM {table}").fetchall() == [(0,)], table

@@ -41,6 +41,11 @@ def state_place(place: tuple[int, str, str]) -> Belongs:
     return owner, STATE, space, key
 
 
+def documents_dropped(it: Belongs) -> list[Statement]:
+    """Remove the documents of a place, their words first."""
+    return [Statement("drop_document_words", it), Statement("drop_documents", it)]
+
+
 def documents_of(it: Belongs, version: int, documents: Sequence[Document]) -> Iterator[Statement]:
     """What writes them."""
     for one in documents:

@@ -13,7 +13,7 @@ from ..failpoints import Site
 from ..store.base import Script, Statement, Store, decide
 from .append import Append, Head, Signer
 from .departures import held_at_home
-from .documents import Document, documents_of, state_place
+from .documents import Document, documents_dropped, documents_of, state_place
 from .marks import Mark, decided_marks
 from .memories import Keep, Told, decided_memories
 from .plans import Draft, Move, decided_moves
@@ -303,7 +303,7 @@ class _Resolving:
         if entry.touched and documents is None:
             return
         if old.indexed:
-            self.objects.append(Statement("drop_documents", state_place(place)))
+            self.objects += documents_dropped(state_place(place))
         self.objects += documents_of(state_place(place), version, documents or ())
 
 

@@ -24,6 +24,11 @@ from .days import Span
 from .embedders import Embedder, read
 from .times import spans
 
+PUT_WORDS = Statement("put_piece_words")
+"""Comes right after the statement that puts a piece: it indexes the words of the row that was inserted."""
+
+_DROPS = ("drop_piece_words", "drop_piece_vectors", "drop_pieces")
+
 _STAMP = re.compile(r"\s*[\[(]([^\])\n]{6,40})[\])]")
 """How a text begins that says itself when it was said."""
 
@@ -88,13 +93,14 @@ def puts(put: str, owner: int, memory: str, where: tuple[str, int], pieces: Piec
     """The same for a memory at a place."""
     for number, it in enumerate(pieces.parts):
         yield Statement(put, (owner, memory, number, *where, it.length, it.asks, it.day, it.told, it.terms))
+        yield PUT_WORDS
         if it.vector is not None:
             yield Statement("put_piece_vector", (owner, memory, number, pieces.embedder, it.vector))
 
 
 def unindexed(owner: int, ids: Iterable[str]) -> list[Statement]:
     """What erases it."""
-    return [Statement("drop_pieces", (owner, which)) for which in ids]
+    return [Statement(name, (owner, which)) for which in ids for name in _DROPS]
 
 
 class Arranged(msgspec.Struct, frozen=True):

@@ -24,6 +24,7 @@ from ..journal.puts import Chunk, Upload, UploadLost
 from ..journal.walk import folded_in
 from ..limits import MEMORY_BYTES_MAX, UPLOAD_BATCH_BYTES
 from ..memory.facts import sketch_of
+from ..memory.pieces import PUT_WORDS
 from ..process import COPIED, MOVED, Holder, at_home
 from ..store.base import Floats, Script, Statement, Store, Unit
 from ..store.notes import Notes
@@ -34,6 +35,16 @@ from .translating import Translator, object_key
 
 if TYPE_CHECKING:
     from ..engine import Engine
+
+_DROPS = (
+    "drop_document_words_of",
+    "drop_documents_of",
+    "drop_piece_words_of",
+    "drop_piece_vectors_of",
+    "drop_pieces_of",
+    "drop_uses_of",
+)
+"""What clears the indexes of an agent that comes back and brings its own."""
 
 _BATCH = 200
 
@@ -208,7 +219,7 @@ class Arrive(Unit[None]):
             raise AgentExists(f"agent {self._engine.name!r} has changed meanwhile; nothing was imported")
         yield [Statement("set_lease", (there.number, line.fence, line.ordered))]
         if line.kind == "agent":
-            yield [Statement(name, (there.number,)) for name in ("drop_documents_of", "drop_pieces_of", "drop_uses_of")]
+            yield [Statement(name, (there.number,)) for name in _DROPS]
         return there.number
 
     def _translator(self, streams: dict[int, int]) -> Translator:
@@ -290,7 +301,7 @@ class _Arriving:
             one = Document(line.part, text, line.embedder, line.vector, line.words)
             self._statements += documents_of(place, line.version, [one])
         elif isinstance(line, Indexed):
-            self._statements.append(Statement("put_piece", (self.owner, *msgspec.structs.astuple(line))))
+            self._statements += [Statement("put_piece", (self.owner, *msgspec.structs.astuple(line))), PUT_WORDS]
         elif isinstance(line, Used):
             self._statements.append(Statement("use_memory", (self.owner, *msgspec.structs.astuple(line))))
         elif isinstance(line, Vector):

@@ -18,7 +18,7 @@ from ..failpoints import Moment, armed, reach
 from .base import Last, Overtaken, Proof, Rows, Script, Statement, Unit
 from .postgres_absence import Absence
 from .postgres_errors import BROKEN_CONDITIONS, UNIQUE, Cut, ServerError, translated
-from .postgres_link import Batch, Link, Raw
+from .postgres_link import IDLE, Batch, Link, Raw
 from .postgres_many import MANY_MIN, Gathered
 from .postgres_pool import Pool
 
@@ -255,6 +255,10 @@ class Commit(Generic[T]):
         return self._batch(link, link.begin_with(), statements)
 
     def _batch(self, link: Link, before: Batch, statements: Sequence[Statement], after: Batch = ()) -> list[Rows]:
+        if not IDLE.isdisjoint(statement.name for statement in statements):
+            asked = [statement for statement in statements if statement.name not in IDLE]
+            rows = iter(self._batch(link, before, asked, after))
+            return [[] if statement.name in IDLE else next(rows) for statement in statements]
         if len(statements) < MANY_MIN:
             return self._exchange(link, before, statements, after)
         many = Gathered(statements)

@@ -25,6 +25,8 @@ from .base import Floats, Rows, Statement
 from .postgres_errors import Cut, folded, server_error
 
 TEXT = {name: sql.numbered(named, "$").encode() for name, named in sql.load("postgres").items()} | postgres_many.TEXT
+IDLE = frozenset(name for name, text in TEXT.items() if not text)
+"""Statements that a server has nothing to do for: they are not sent."""
 _NAMES = {name: name.encode() for name in TEXT}
 
 _BYTES, _SYNC, _ABORTED = 1, pq.ExecStatus.PIPELINE_SYNC, pq.ExecStatus.PIPELINE_ABORTED

@@ -18,6 +18,7 @@ from ..files import make_folder
 from ..limits import LOCK_SECONDS_MAX
 from . import sql
 from .forking import connected, disconnect, inside, within
+from .sqlite_schema import harden, refuse_altered
 from .versions import Versions
 
 T = TypeVar("T")
@@ -52,18 +53,17 @@ def connect(path: str, durability: str, vfs: str | None) -> apsw.Connection:
 
 def _set_up(connection: apsw.Connection, path: str, durability: str, vfs: str | None) -> apsw.Connection:
     try:
+        harden(connection)
         connection.set_busy_timeout(BUSY_MILLISECONDS)
         # Plans do not depend on what is bound: otherwise each search of a range is prepared anew, for 4 microseconds.
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
         if vfs is not None:
             # A VFS written in Python has no shared memory.
             _pragma(connection, "locking_mode", "exclusive")
-        if _is_foreign(connection):
-            raise StoreUnavailable(f"{path} belongs to another program", hint="choose another file")
+        _refuse_what_is_not_ours(connection, path)
         if path != ":memory:":
             _pragma(connection, "journal_mode", "wal")
         _pragma(connection, "synchronous", SYNCHRONOUS[durability])
-        _pragma(connection, "trusted_schema", 0)
         # Always, and not only where something is erased: a third of what was moved from page to page before would stay.
         _pragma(connection, "secure_delete", OVERWRITES, "fast")
     except BaseException:
@@ -125,6 +125,7 @@ def schema_of(path: str) -> int:
     with translate(path), inside():
         connection = connected(path, flags=apsw.SQLITE_OPEN_READWRITE)
         try:
+            harden(connection)
             connection.set_busy_timeout(BUSY_MILLISECONDS)
             if patiently(lambda: _number(connection, "application_id")) != APPLICATION_ID:
                 raise StoreUnavailable(f"{path} is no store of Perdure", hint="say which one with --store")
@@ -133,14 +134,15 @@ def schema_of(path: str) -> int:
             disconnect(connection)
 
 
-def _is_foreign(connection: apsw.Connection) -> bool:
-    """Anything but an empty file or one of ours; other programs number their schemas too."""
+def _refuse_what_is_not_ours(connection: apsw.Connection, path: str) -> None:
+    """Anything but an empty file or a store as we made it; other programs number their schemas too."""
     # In one transaction: between two of them another process may create the store.
     connection.execute("BEGIN")
     try:
         if _number(connection, "application_id") == APPLICATION_ID:
-            return False
-        return bool(connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall())
+            refuse_altered(connection, path, _number(connection, "user_version"))
+        elif connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall():
+            raise StoreUnavailable(f"{path} belongs to another program", hint="choose another file")
     finally:
         connection.execute("ROLLBACK")
 

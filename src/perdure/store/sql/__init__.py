@@ -63,6 +63,16 @@ def history(dialect: str) -> list[tuple[int, str, str]]:
     return [(int(name[:4]), name[5:].removesuffix(".sql"), text) for name, text in both]
 
 
+@cache
+def digests(dialect: str) -> dict[int, bytes]:
+    """The SHA-256 of all definitions of each schema version, to recognise a schema without building it.
+
+    `tools/schema_digests.py` writes them.
+    """
+    lines = (line.split() for line in _read(dialect, "digests.txt").splitlines())
+    return {int(version): bytes.fromhex(digest) for version, digest in lines}
+
+
 def _names(dialect: str) -> list[str]:
     return sorted(name for name in os.listdir(os.path.join(_HERE, dialect, "migrations")) if name.endswith(".sql"))
 

@@ -1561,6 +1561,9 @@ DELETE FROM thread_points;
 -- Rebuild starts from nothing.
 DELETE FROM thread_writes;
 
+-- name: drop_document_words(owner, kind, space, key)
+-- Nothing to do: a foreign key takes the words with the documents.
+
 -- name: drop_documents(owner, kind, space, key)
 -- What they belong to has changed, or is gone; their words go with them.
 DELETE FROM documents WHERE owner = :owner AND kind = :kind AND space = :space AND key = :key;
@@ -1839,11 +1842,20 @@ SELECT owner, id, :part::bigint, :thread::text, :place::bigint, :length::bigint,
     :terms::text
 FROM memories WHERE owner = :owner::bigint AND id = :memory::text FOR SHARE ON CONFLICT (owner, memory, part) DO NOTHING;
 
+-- name: put_piece_words()
+-- Nothing to do: the words are a generated column of the piece.
+
 -- name: put_piece_vector(owner, memory, part, embedder, vector)
 -- What a model has made of a piece, unless that is gone.
 INSERT INTO piece_vectors (piece, owner, embedder, vector) SELECT id, owner, :embedder::text, :vector::real[] FROM pieces
 WHERE owner = :owner::bigint AND memory = :memory::text AND part = :part::bigint FOR SHARE
 ON CONFLICT (piece, embedder) DO NOTHING;
+
+-- name: drop_piece_words(owner, memory)
+-- Nothing to do: the words are a column of the piece.
+
+-- name: drop_piece_vectors(owner, memory)
+-- Nothing to do: a foreign key takes the vectors with the pieces.
 
 -- name: drop_pieces(owner, memory)
 -- Of a memory that is erased: its words and vectors go with them.
@@ -2187,9 +2199,18 @@ SELECT id, uses, last FROM memory_uses WHERE owner = :owner AND id > :after ORDE
 -- Of a stream that has come back with more in it.
 UPDATE leases SET fence = :fence, holder = NULL, ordered = :ordered WHERE stream = :stream;
 
+-- name: drop_document_words_of(owner)
+-- Nothing to do: a foreign key takes the words with the documents.
+
 -- name: drop_documents_of(owner)
 -- An agent that comes back brings what it is found by.
 DELETE FROM documents WHERE owner = :owner;
+
+-- name: drop_piece_words_of(owner)
+-- Nothing to do: the words are a column of the piece.
+
+-- name: drop_piece_vectors_of(owner)
+-- Nothing to do: a foreign key takes the vectors with the pieces.
 
 -- name: drop_pieces_of(owner)
 -- The same of its memories; words and vectors go with them.

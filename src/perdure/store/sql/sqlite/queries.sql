@@ -1490,8 +1490,13 @@ DELETE FROM thread_points;
 -- Rebuild starts from nothing.
 DELETE FROM thread_writes;
 
+-- name: drop_document_words(owner, kind, space, key)
+-- The words of documents that are about to be dropped.
+DELETE FROM document_words WHERE rowid IN (
+    SELECT id FROM documents WHERE owner = :owner AND kind = :kind AND space = :space AND key = :key);
+
 -- name: drop_documents(owner, kind, space, key)
--- What they belong to has changed, or is gone; their words go with them.
+-- What they belong to has changed, or is gone; `drop_document_words` runs before.
 DELETE FROM documents WHERE owner = :owner AND kind = :kind AND space = :space AND key = :key;
 
 -- name: put_document(owner, kind, space, key, part, version, text, embedder, vector)
@@ -1746,7 +1751,7 @@ DELETE FROM memories;
 DELETE FROM memory_marks;
 
 -- name: put_piece(owner, memory, part, thread, place, length, asks, day, told, terms)
--- What a memory is found by, or a part of a long one; its words come with it.
+-- What a memory is found by, or a part of a long one; `put_piece_words` runs right after.
 INSERT INTO pieces (owner, memory, part, thread, place, length, asks, day, told, terms)
 VALUES (:owner, :memory, :part, :thread, :place, :length, :asks, :day, :told, :terms)
 ON CONFLICT (owner, memory, part) DO NOTHING;
@@ -1757,13 +1762,29 @@ INSERT INTO pieces (owner, memory, part, thread, place, length, asks, day, told,
 SELECT owner, id, :part, :thread, :place, :length, :asks, :day, :told, :terms FROM memories WHERE owner = :owner AND id = :memory
 ON CONFLICT (owner, memory, part) DO NOTHING;
 
+-- name: put_piece_words()
+-- The words of the piece that the statement before has inserted; nothing if that piece was there already.
+INSERT INTO piece_words (rowid, words)
+SELECT id, 'k' || owner || 'x' || replace(terms, ' ', ' k' || owner || 'x') FROM pieces
+WHERE changes() = 1 AND id = last_insert_rowid() AND terms <> '';
+
 -- name: put_piece_vector(owner, memory, part, embedder, vector)
 -- What a model has made of a piece, unless that is gone.
 INSERT INTO piece_vectors (piece, owner, embedder, vector) SELECT id, owner, :embedder, :vector FROM pieces
 WHERE owner = :owner AND memory = :memory AND part = :part ON CONFLICT (piece, embedder) DO NOTHING;
 
+-- name: drop_piece_words(owner, memory)
+-- The words of pieces that are about to be dropped: the index has no copy of them, and is told which words to remove.
+INSERT INTO piece_words (piece_words, rowid, words)
+SELECT 'delete', id, 'k' || owner || 'x' || replace(terms, ' ', ' k' || owner || 'x') FROM pieces
+WHERE owner = :owner AND memory = :memory AND terms <> '';
+
+-- name: drop_piece_vectors(owner, memory)
+-- The vectors of pieces that are about to be dropped.
+DELETE FROM piece_vectors WHERE piece IN (SELECT id FROM pieces WHERE owner = :owner AND memory = :memory);
+
 -- name: drop_pieces(owner, memory)
--- Of a memory that is erased: its words and vectors go with them.
+-- Of a memory that is erased; `drop_piece_words` and `drop_piece_vectors` run before.
 DELETE FROM pieces WHERE owner = :owner AND memory = :memory;
 
 -- name: pieces_now()
@@ -2069,12 +2090,26 @@ SELECT id, uses, last FROM memory_uses WHERE owner = :owner AND id > :after ORDE
 -- Of a stream that has come back with more in it.
 UPDATE leases SET fence = :fence, holder = NULL, ordered = :ordered WHERE stream = :stream;
 
+-- name: drop_document_words_of(owner)
+-- The words of all documents of an agent, before `drop_documents_of`.
+DELETE FROM document_words WHERE rowid IN (SELECT id FROM documents WHERE owner = :owner);
+
 -- name: drop_documents_of(owner)
 -- An agent that comes back brings what it is found by.
 DELETE FROM documents WHERE owner = :owner;
 
+-- name: drop_piece_words_of(owner)
+-- The words of all pieces of an agent, before `drop_pieces_of`.
+INSERT INTO piece_words (piece_words, rowid, words)
+SELECT 'delete', id, 'k' || owner || 'x' || replace(terms, ' ', ' k' || owner || 'x') FROM pieces
+WHERE owner = :owner AND terms <> '';
+
+-- name: drop_piece_vectors_of(owner)
+-- The vectors of all pieces of an agent, before `drop_pieces_of`.
+DELETE FROM piece_vectors WHERE owner = :owner;
+
 -- name: drop_pieces_of(owner)
--- The same of its memories; words and vectors go with them.
+-- All pieces of an agent that comes back and brings its own.
 DELETE FROM pieces WHERE owner = :owner;
 
 -- name: drop_uses_of(owner)

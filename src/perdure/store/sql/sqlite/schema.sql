@@ -477,11 +477,6 @@ CREATE VIRTUAL TABLE document_words USING fts5 (words, tokenize = 'ascii');
 -- A word of a document that is gone leaves nothing behind.
 INSERT INTO document_words (document_words, rank) VALUES ('secure-delete', 1);
 
--- The words of a document go with it.
-CREATE TRIGGER documents_gone AFTER DELETE ON documents BEGIN
-    DELETE FROM document_words WHERE rowid = old.id;
-END;
-
 -- View: what the agents know; owner is the stream of the agent, stream and seq are the entry of the journal that has it. The
 -- text is packed, tags are a list in JSON. A memory counts until it ended (superseded or withdrawn, as recorded), and is held
 -- true until it was replaced (by the time of what took its place).
@@ -612,19 +607,6 @@ CREATE TABLE piece_vectors (
 
 -- What has come since somebody has last looked.
 CREATE INDEX piece_vectors_since ON piece_vectors (owner, embedder, number);
-
--- The words of a piece come and go with it.
-CREATE TRIGGER pieces_put AFTER INSERT ON pieces WHEN new.terms <> '' BEGIN
-    INSERT INTO piece_words (rowid, words)
-    VALUES (new.id, 'k' || new.owner || 'x' || replace(new.terms, ' ', ' k' || new.owner || 'x'));
-END;
-
-CREATE TRIGGER pieces_gone AFTER DELETE ON pieces BEGIN
-    DELETE FROM piece_vectors WHERE piece = old.id;
-    INSERT INTO piece_words (piece_words, rowid, words)
-    SELECT 'delete', old.id, 'k' || old.owner || 'x' || replace(old.terms, ' ', ' k' || old.owner || 'x')
-    WHERE old.terms <> '';
-END;
 
 -- The entry of an agent's stream that says that it has left this store; 0 while it is at home here.
 ALTER TABLE agents ADD COLUMN gone INTEGER NOT NULL DEFAULT 0;

@@ -1,0 +1,182 @@
+"""A store file runs no SQL of its own: what somebody has planted in it is refused at open, and never run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import apsw
+import pytest
+
+from perdure import Agent
+from perdure.cli.main import main
+from perdure.errors import StoreTampered, StoreUnavailable
+from perdure.store import open_store, sql
+from perdure.store.sqlite import copy_unopened
+from perdure.store.sqlite_file import connect
+from perdure.store.sqlite_schema import SETTINGS
+
+SLOW_VIEW = """ALTER TABLE runs RENAME TO runs_hidden;
+    CREATE VIEW runs AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)
+    SELECT r.* FROM runs_hidden AS r, n WHERE i < 0"""
+LIAR = """CREATE TRIGGER liar AFTER INSERT ON entries BEGIN
+    UPDATE entries SET value = x'c3' WHERE rowid = new.rowid; END"""
+
+PLANTED = {
+    "trigger 'liar'": LIAR,
+    "trigger 'late'": "CREATE TABLE theirs (a); CREATE TRIGGER late AFTER INSERT ON theirs BEGIN SELECT 1; END",
+    "view 'harmless'": "CREATE VIEW harmless AS SELECT 1",
+    "view 'runs'": SLOW_VIEW,
+    "index 'planted' on table 'runs'": "CREATE INDEX planted ON runs (abs(stream))",
+    "index 'Partly' on table 'runs'": "CREATE INDEX Partly ON RUNS (stream) WHERE status = 'x'",
+    "no index 'tasks_ready'": "DROP INDEX tasks_ready",
+    "no table 'paces'": "DROP TABLE paces",
+    "no table 'runs'": "ALTER TABLE runs RENAME TO theirs",
+    "another definition of table 'PACES'": "DROP TABLE paces; CREATE TABLE PACES (owner, queue, next)",
+    "another definition of table 'runs'": "ALTER TABLE runs ADD COLUMN bad TEXT AS (hex(zeroblob(100000000))) VIRTUAL",
+    "another definition of table 'paces'": """DROP TABLE paces; CREATE TABLE paces (owner INTEGER NOT NULL,
+        queue TEXT NOT NULL, next INTEGER NOT NULL CHECK (abs(next) > 0), PRIMARY KEY (owner, queue))
+        STRICT, WITHOUT ROWID""",
+    "another definition of table 'spaces'": """DROP TABLE spaces; CREATE TABLE spaces (owner INTEGER NOT NULL,
+        namespace TEXT COLLATE NOCASE NOT NULL, revision INTEGER NOT NULL, PRIMARY KEY (owner, namespace))
+        STRICT, WITHOUT ROWID""",
+    "another definition of table 'floors'": """DROP TABLE floors; CREATE TABLE floors (owner INTEGER NOT NULL,
+        namespace TEXT NOT NULL, revision INTEGER NOT NULL, at INTEGER NOT NULL, PRIMARY KEY (owner, namespace))
+        STRICT""",
+    "another definition of table 'document_words'": """DROP TABLE document_words;
+        CREATE VIRTUAL TABLE document_words USING fts5 (words, content = 'theirs', tokenize = 'ascii')""",
+    "another definition of index 'tasks_ready'": "DROP INDEX tasks_ready; CREATE INDEX tasks_ready ON tasks (owner)",
+    "schema version -1": "PRAGMA user_version = -1",
+}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "perdure.db"
+    with closing(Agent("keeper", store=path)) as agent, agent.run("r-1"):
+        agent.state.set("s", "k", "as it was")
+    return path
+
+
+def plant(path: Path, script: str) -> None:
+    with closing(apsw.Connection(str(path))) as behind:
+        behind.config(apsw.SQLITE_DBCONFIG_LEGACY_ALTER_TABLE, 1)
+        behind.execute(script).fetchall()
+
+
+@pytest.mark.parametrize("found", PLANTED)
+def test_what_is_planted_in_a_store_file_is_refused_by_name(path: Path, found: str) -> None:
+    plant(path, PLANTED[found])
+    before = path.read_bytes()
+    with pytest.raises(StoreTampered, match=re.escape(found)) as refused:
+        open_store(f"sqlite:///{path}")
+    assert "Nothing in it was run or changed" in refused.value.message
+    assert "backup" in refused.value.hint
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("command", ["runs", "show r-1", "verify", "doctor", "timeline r-1", "events", "state"])
+def test_no_command_runs_what_is_planted(path: Path, command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    plant(path, SLOW_VIEW)
+    assert main([*command.split(), "--store", str(path)]) != 0
+    said = capsys.readouterr()
+    assert "view 'runs'" in said.out + said.err
+
+
+def test_a_log_with_something_planted_is_left_as_it_is(path: Path, tmp_path: Path) -> None:
+    with closing(apsw.Connection(str(path))) as behind:
+        behind.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        behind.execute(LIAR).fetchall()
+    log = Path(f"{path}-wal")
+    before = path.read_bytes(), log.read_bytes()
+    with pytest.raises(StoreTampered):
+        open_store(f"sqlite:///{path}")
+    assert (path.read_bytes(), log.read_bytes()) == before
+
+
+def test_tables_of_other_programs_and_statistics_are_ignored(path: Path) -> None:
+    plant(
+        path, "CREATE TABLE theirs (a UNIQUE, b); CREATE INDEX theirs_b ON theirs (b); INSERT INTO theirs VALUES (1, 2)"
+    )
+    plant(path, "CREATE VIRTUAL TABLE their_words USING fts5 (a); ANALYZE")
+    for _ in range(2):
+        with closing(Agent("keeper", store=path)) as agent:
+            assert agent.state.get("s", "k") == "as it was"
+            agent.state.set("s", "k", "as it was")
+    assert main(["verify", "--store", str(path)]) == 0
+
+
+def test_a_trigger_that_is_planted_in_an_open_store_does_not_run(path: Path) -> None:
+    with closing(Agent("keeper", store=path)) as agent:
+        agent.state.set("s", "other", 1)
+        plant(path, LIAR)
+        agent.state.set("s", "new", "still mine")
+        assert agent.state.get("s", "new") == "still mine"
+
+
+def test_an_older_store_may_have_the_triggers_of_its_version_and_no_other(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history = sql.migrations("sqlite")
+    old = [tmp_path / "a.db", tmp_path / "b.db"]
+    monkeypatch.setattr(sql, "migrations", lambda dialect: history[:20])
+    for one in old:
+        open_store(f"sqlite:///{one}").close()
+    monkeypatch.undo()
+    plant(old[1], "DROP TRIGGER pieces_gone; CREATE TRIGGER pieces_gone AFTER DELETE ON pieces BEGIN SELECT 1; END")
+    open_store(f"sqlite:///{old[0]}").close()
+    with closing(apsw.Connection(str(old[0]))) as behind:
+        assert behind.execute("SELECT count(*) FROM sqlite_schema WHERE type = 'trigger'").fetchall() == [(0,)]
+    with pytest.raises(StoreTampered, match="trigger 'pieces_gone'"):
+        open_store(f"sqlite:///{old[1]}")
+
+
+def test_a_planted_file_without_a_schema_is_refused_as_well(tmp_path: Path) -> None:
+    path = tmp_path / "perdure.db"
+    plant(path, "PRAGMA application_id = 0x50445245; CREATE TABLE Runs (a)")
+    with pytest.raises(StoreTampered, match="another definition of table 'Runs'"):
+        open_store(f"sqlite:///{path}")
+
+
+OPENERS: dict[str, Callable[[Path], object]] = {
+    "a connection": lambda path: connect(str(path), "full", None),
+    "an unopened copy": lambda path: copy_unopened(str(path), f"{path}.copy", lambda done, total: None),
+    "a backup over it": lambda path: _back_up_over(path),
+}
+
+
+def _back_up_over(path: Path) -> None:
+    with closing(open_store(f"sqlite:///{path}.other")) as store:
+        store.backup(str(path))
+
+
+@pytest.mark.parametrize("opener", OPENERS)
+def test_every_way_to_open_a_file_refuses_it(path: Path, opener: str) -> None:
+    plant(path, LIAR)
+    with pytest.raises(StoreTampered):
+        OPENERS[opener](path)
+
+
+def test_every_connection_is_defensive(path: Path) -> None:
+    with closing(open_store(f"sqlite:///{path}")) as store:
+        store.read("all_runs")
+        store.watch(1)()
+        connections = store._connections()  # type: ignore[attr-defined]
+        assert len(connections) == 3
+        for connection in connections:
+            assert [(option, connection.config(option, -1)) for option, _ in SETTINGS] == list(SETTINGS)
+            assert connection.pragma("cell_size_check") == 1
+        writer = connections[-1]
+        for forbidden in ("PRAGMA writable_schema = 1", "INSERT INTO document_words_data VALUES (99, x'')"):
+            with pytest.raises(apsw.Error):
+                writer.execute(forbidden).fetchall()
+                writer.execute("DELETE FROM sqlite_schema WHERE name = 'runs'").fetchall()
+
+
+def test_another_programs_file_is_still_called_that(tmp_path: Path) -> None:
+    path = tmp_path / "theirs.db"
+    plant(path, "CREATE TABLE theirs (a)")
+    with pytest.raises(StoreUnavailable, match="belongs to another program"):
+        open_store(f"sqlite:///{path}")
