@@ -284,3 +284,15 @@ ENTRY_NUMBER_MAX = (1 << 32) - 1
 
 MEMORY_BYTES_MAX = 4 * MEMORY_CHARACTERS_MAX + 16
 """The encoded text of one memory."""
+
+READ_STEPS_MIN = 20_000_000
+READ_STEPS_PER_BYTE = 50
+"""Steps of SQLite's machine that one query of a command may take; honest queries take 5 for each byte of the file."""
+
+READ_ROWS_MIN = 100_000
+READ_ROW_BYTES_MIN = 4
+"""Rows that one query of a command may find: none takes fewer bytes of the file."""
+
+READ_SECONDS_MIN = 60.0
+READ_SECOND_BYTES = 1_000_000
+"""Seconds of the processor that one query of a command may take, and the bytes of the file that allow one more."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Callable
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 
 import apsw
@@ -13,7 +15,8 @@ import pytest
 from perdure import Agent
 from perdure.cli.main import main
 from perdure.errors import StoreTampered, StoreUnavailable
-from perdure.store import open_store, sql
+from perdure.limits import READ_STEPS_PER_BYTE
+from perdure.store import open_store, sql, sqlite_bounds
 from perdure.store.sqlite import copy_unopened
 from perdure.store.sqlite_file import connect
 from perdure.store.sqlite_schema import SETTINGS
@@ -180,3 +183,67 @@ def test_another_programs_file_is_still_called_that(tmp_path: Path) -> None:
     plant(path, "CREATE TABLE theirs (a)")
     with pytest.raises(StoreUnavailable, match="belongs to another program"):
         open_store(f"sqlite:///{path}")
+
+
+# -- files that go on for ever ----------------------------------------------------------------------------------------
+
+PAGE_BYTES = 4096
+INTERIOR, CHILDREN, DEPTH = 5, 400, 12
+
+
+def endless(path: Path, table: str) -> None:
+    """Give a table a tree in which every page refers 400 times to the next one: 400 ** 12 rows in 50 KB."""
+    with closing(apsw.Connection(str(path))) as behind:
+        behind.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        [(root,)] = behind.execute("SELECT rootpage FROM sqlite_schema WHERE name = ?", (table,)).fetchall()
+    pages = bytearray(path.read_bytes())
+    count = len(pages) // PAGE_BYTES
+    leaf = pages[(root - 1) * PAGE_BYTES : root * PAGE_BYTES]
+    chain = [root, *range(count + 1, count + DEPTH), count + DEPTH]
+    pages += bytes(DEPTH * PAGE_BYTES)
+    for page, child in pairwise(chain):
+        pages[(page - 1) * PAGE_BYTES : page * PAGE_BYTES] = interior(child)
+    pages[(chain[-1] - 1) * PAGE_BYTES :] = leaf
+    pages[28:32] = struct.pack(">I", count + DEPTH)
+    path.write_bytes(pages)
+
+
+def interior(child: int) -> bytes:
+    page = bytearray(PAGE_BYTES)
+    cell = struct.pack(">IB", child, 1)
+    start = PAGE_BYTES - CHILDREN * len(cell)
+    page[:12] = struct.pack(">BHHHBI", INTERIOR, 0, CHILDREN, start, 0, child)
+    page[12 : 12 + 2 * CHILDREN] = b"".join(struct.pack(">H", start + n * len(cell)) for n in range(CHILDREN))
+    page[start:] = cell * CHILDREN
+    return bytes(page)
+
+
+@pytest.mark.parametrize("command", ["runs", "show r-9", "verify", "doctor"])
+def test_a_file_without_end_ends_in_an_error(path: Path, command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    endless(path, "runs")
+    assert main([*command.split(), "--store", str(path)]) != 0
+    said = capsys.readouterr()
+    assert "more than a file of this size can hold" in said.out + said.err or "2nd reference to page" in said.out
+
+
+def test_statistics_without_end_do_not_hold_up_opening(path: Path) -> None:
+    plant(path, "ANALYZE")
+    endless(path, "sqlite_stat1")
+    with pytest.raises(StoreTampered, match="more than a file of this size can hold"):
+        open_store(f"sqlite:///{path}")
+
+
+def test_queries_of_an_honest_store_stay_far_below_the_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fifth of the steps for each byte is enough, with nothing granted beforehand to speak of."""
+    monkeypatch.setattr(sqlite_bounds, "READ_STEPS_MIN", 200_000)
+    monkeypatch.setattr(sqlite_bounds, "READ_STEPS_PER_BYTE", READ_STEPS_PER_BYTE // 5)
+    monkeypatch.setattr(sqlite_bounds, "READ_ROWS_MIN", 1000)
+    path = tmp_path / "perdure.db"
+    with closing(Agent("keeper", store=path)) as agent:
+        for number in range(100):
+            with agent.run(f"r-{number}") as run:
+                run.messages.append({"role": "user", "content": f"what is {number}?"})
+            agent.memory.remember(f"the number {number} is the one after {number - 1}")
+            agent.state.set("s", f"k{number}", number)
+    for command in ("runs", "show r-7", "verify", "doctor", "timeline r-7", "state", "memory recall number"):
+        assert main([*command.split(), "--store", str(path)]) == 0, command

@@ -224,7 +224,7 @@ def _compared(store: Store, ours: dict[str, bytes], url: str) -> Iterator[Checke
     try:
         if versions_of(url).steps:
             return  # opening it would bring it forward: that is for its own programs to do
-        with closing(open_store(url, create=False)) as other:
+        with closing(open_store(url, create=False, wary=True)) as other:
             copy = other.identity == store.identity
             theirs = _at_home(other)
     except PerdureError as error:

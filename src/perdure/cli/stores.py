@@ -101,7 +101,7 @@ def acting_as(agent: str, url: str) -> Iterator[Engine]:
 @contextmanager
 def existing_store(url: str | None) -> Iterator[Store]:
     """Open a store that is there. Reading registers nobody as a holder of leases."""
-    store = open_store(url_of(url), create=False)
+    store = open_store(url_of(url), create=False, wary=True)
     try:
         refresh(store)
         yield store

@@ -75,9 +75,18 @@ def _url_of(text: str) -> str:
 
 
 def open_store(
-    url: str, *, durability: str = "full", clock: Clock = SYSTEM_CLOCK, vfs: str | None = None, create: bool = True
+    url: str,
+    *,
+    durability: str = "full",
+    clock: Clock = SYSTEM_CLOCK,
+    vfs: str | None = None,
+    create: bool = True,
+    wary: bool = False,
 ) -> Store:
-    """Open a store. One that is not there is created; without `create`, that is an error on a server."""
+    """Open a store. One that is not there is created; without `create`, that is an error on a server.
+
+    A `wary` reader of a file stops queries that take more work than a file of that size can need.
+    """
     if durability not in ("full", "process"):
         raise ValueError(f'durability={durability!r}: choose "full" or "process"')
     arm_from_environment()
@@ -94,7 +103,7 @@ def open_store(
         _warn_about_memory()
     else:
         prepare_file(path)
-    return SqliteStore(path, clock=clock, durability=durability, vfs=vfs)
+    return SqliteStore(path, clock=clock, durability=durability, vfs=vfs, wary=wary and path != ":memory:")
 
 
 def versions_of(url: str) -> Versions:

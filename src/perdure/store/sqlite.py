@@ -19,6 +19,7 @@ from . import sql
 from .base import Row, RowRefused, Rows, Statement, Store, Unit
 from .committer import Batch, Committer, Ticket
 from .forking import disconnect, disconnect_collected, inside, keep, within
+from .sqlite_bounds import Bounds
 from .sqlite_file import (
     DRIVER_ERRORS,
     connect,
@@ -55,7 +56,9 @@ MAKE_GOOD_SECONDS = 1.0
 class SqliteStore(Store):
     """A file. Two processes may use it at once; two stores of one process on one file are better shared."""
 
-    def __init__(self, path: str, *, clock: Clock, durability: str = "full", vfs: str | None = None) -> None:
+    def __init__(
+        self, path: str, *, clock: Clock, durability: str = "full", vfs: str | None = None, wary: bool = False
+    ) -> None:
         self.url = f"sqlite:///{path}"
         self.path = path
         self.clock = clock
@@ -64,6 +67,8 @@ class SqliteStore(Store):
         # One in memory is seen by one connection; a VFS written in Python has no shared memory for a second one.
         self._one_connection = path == ":memory:" or vfs is not None
         self._vfs = vfs
+        self._bounds = Bounds(path) if wary else None
+        """What a query may do, for who reads a file that others may have made."""
         self._committer = Committer(self._execute)
         if path != ":memory:":
             refuse_unsafe_place(path)
@@ -126,7 +131,11 @@ class SqliteStore(Store):
             connection.pragma("cache_size", BUSY_CACHE_PAGES)
         try:
             # SQLite can only say busy before the first row.
-            return _pass_by(patiently(connection.execute, text, args), consume)
+            if (bounds := self._bounds) is None:
+                return _pass_by(patiently(connection.execute, text, args), consume)
+            bounds.begin()
+            cursor = patiently(connection.execute, text, args)
+            return _pass_by(cursor, lambda rows: consume(bounds.counted(rows)))
         finally:
             self._readers.append(connection)
 
@@ -298,9 +307,11 @@ class SqliteStore(Store):
         if not text:
             return []
         told.clear()
+        if self._bounds is not None:
+            self._bounds.begin()
         try:
             cursor = self._cursor.execute(text, statement.args)
-            rows = cursor.fetchall() if name in _RETURNS else told.copy()
+            rows = told.copy() if name not in _RETURNS else self._fetched(cursor)
         except apsw.ConstraintError as error:
             # Only a writer that is not alone can meet a row that it believed absent.
             if statement.must is None:
@@ -329,7 +340,12 @@ class SqliteStore(Store):
     def _connect(self) -> apsw.Connection:
         connection = patiently(lambda: connect(self.path, self.durability, self._vfs))
         self._opened.append(connection)
+        if self._bounds is not None:
+            self._bounds.watch(connection)
         return connection
+
+    def _fetched(self, cursor: apsw.Cursor) -> Rows:
+        return cursor.fetchall() if self._bounds is None else list(self._bounds.counted(cursor))
 
     def _reader(self) -> apsw.Connection:
         connection = self._connect()

@@ -18,6 +18,7 @@ from ..files import make_folder
 from ..limits import LOCK_SECONDS_MAX
 from . import sql
 from .forking import connected, disconnect, inside, within
+from .sqlite_bounds import Bounds, too_much, unwatch
 from .sqlite_schema import harden, refuse_altered
 from .versions import Versions
 
@@ -54,6 +55,8 @@ def connect(path: str, durability: str, vfs: str | None) -> apsw.Connection:
 def _set_up(connection: apsw.Connection, path: str, durability: str, vfs: str | None) -> apsw.Connection:
     try:
         harden(connection)
+        bounds = Bounds(path)
+        bounds.watch(connection)  # with the schema SQLite reads statistics, which may be endless
         connection.set_busy_timeout(BUSY_MILLISECONDS)
         # Plans do not depend on what is bound: otherwise each search of a range is prepared anew, for 4 microseconds.
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
@@ -61,11 +64,13 @@ def _set_up(connection: apsw.Connection, path: str, durability: str, vfs: str | 
             # A VFS written in Python has no shared memory.
             _pragma(connection, "locking_mode", "exclusive")
         _refuse_what_is_not_ours(connection, path)
+        bounds.refuse_if_over()
         if path != ":memory:":
             _pragma(connection, "journal_mode", "wal")
         _pragma(connection, "synchronous", SYNCHRONOUS[durability])
         # Always, and not only where something is erased: a third of what was moved from page to page before would stay.
         _pragma(connection, "secure_delete", OVERWRITES, "fast")
+        unwatch(connection)
     except BaseException:
         disconnect(connection)  # its locks would keep others out
         raise
@@ -229,6 +234,8 @@ def translated(error: Exception, path: str, on_io_error: Callable[[StoreFenced],
         if on_io_error is not None:
             on_io_error(fenced)
         return fenced
+    if isinstance(error, apsw.InterruptError):
+        return too_much(path)
     if isinstance(error, _UNUSABLE):
         hint = "`perdure doctor` looks closer; restore from a backup if it is damaged"
         return StoreUnavailable(f"{path} cannot be used: {error}", hint=hint)

@@ -57,6 +57,15 @@ OF_FILES = (
         "pass",
     ),
     mutant(
+        "endless-file-hangs",
+        "a command reads a file whose pages go round in circles for ever",
+        PLANTED + "test_a_file_without_end_ends_in_an_error",
+        "store/sqlite_bounds.py",
+        "        return self._looks < 0\n",
+        "        return False\n",
+        hangs=True,
+    ),
+    mutant(
         "words-indexed-twice",
         "a piece of a memory that was there already is indexed once more",
         "unit/test_words.py::test_the_words_of_a_piece_come_and_go_with_it_once",
