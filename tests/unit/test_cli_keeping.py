@@ -336,6 +336,7 @@ def test_other_stores_with_the_same_agent_are_named(
     (tmp_path / "here" / "deep").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "here" / "deep")
     for folder in ("home", "here"):
+        (tmp_path / folder / ".perdure").mkdir(parents=True)
         agent = Agent("travel", store=tmp_path / folder / ".perdure" / "perdure.db")
         agent.state.set("a", "b", 1)
         agent.close()
@@ -400,7 +401,7 @@ def test_what_is_no_store_is_a_problem(tmp_path: Path, told: Any) -> None:
 def test_a_store_that_cannot_be_read_is_a_problem(at_home: Path, told: Any) -> None:
     with closing(behind(at_home)) as raw:
         raw.execute("DROP TABLE homes").fetchall()
-    assert "cannot be used" in problems(told, at_home)["store"]
+    assert "it has no table 'homes'" in problems(told, at_home)["store"]
 
 
 def test_a_failpoint_in_the_environment_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import click
 
 from ..engine import AddHome, home_of
 from ..errors import JournalDamaged, StoreUnavailable
-from ..files import put_in_place, replace_file, sync_folder
+from ..files import make_folder, put_in_place, replace_file, sync_folder
 from ..journal.findings import Report, Severity
 from ..journal.rebuild import refresh
 from ..journal.verify import verify
@@ -52,8 +52,8 @@ def init(url: str | None, as_json: bool) -> int:
     that is named there is made instead.
     """
     out = Output(as_json)
-    meant = url or os.environ.get("PERDURE_URL")
-    located = locate(meant) if meant else f"sqlite:///{Path.cwd() / FOLDER_NAME / DATABASE_NAME}"
+    meant = url is not None or bool(os.environ.get("PERDURE_URL"))
+    located = locate(url) if meant else f"sqlite:///{Path.cwd() / FOLDER_NAME / DATABASE_NAME}"
     if is_postgres(located):
         created = _make_on_server(located)
         shown = name = without_password(located)
@@ -78,6 +78,8 @@ def _make_file(url: str, own_folder: bool) -> tuple[str, bool]:
     is_new = not os.path.exists(path)
     if own_folder:
         _make_folder(Path(path).parent)
+    else:
+        make_folder(os.path.dirname(path))
     open_store(f"sqlite:///{path}").close()
     return path, is_new
 

@@ -194,7 +194,7 @@ def _agent_of(path: str | None, agent: str | None, url: str | None, *, new: bool
     if path is not None and not marker.agent and not new:  # a folder is not made one unasked
         hint = f"make it one: `perdure workspace init {path}`"
         raise WorkspaceNotFound(f"{path} is no workspace", hint=hint)
-    named = url or os.environ.get("PERDURE_URL")
+    named = url if url is not None else os.environ.get("PERDURE_URL")
     chosen = named or _store_of(marker) or None
     if not new or (chosen and not named):
         url_of(chosen)  # it must be there: nobody makes one by looking for it

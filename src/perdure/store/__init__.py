@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 import warnings
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 from ..clock import SYSTEM_CLOCK, Clock
 from ..errors import NotDurableWarning, StoreUnavailable
 from ..failpoints import arm_from_environment
+from .address import DATABASE_NAME, FOLDER_NAME, default_folder, file_of, is_embedded, locate, sqlite_path
 from .base import Store
 from .postgres_url import is_postgres, without_password
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from .versions import Versions
 
 __all__ = [
+    "DATABASE_NAME",
+    "FOLDER_NAME",
     "Store",
     "file_of",
     "is_embedded",
@@ -30,48 +32,6 @@ __all__ = [
     "versions_of",
     "without_password",
 ]
-
-DATABASE_NAME = "perdure.db"
-FOLDER_NAME = ".perdure"
-
-_ONE_SLASH = re.compile(r"(\w\w+):/(?!/)")
-"""A URL that lost a slash, as by `Path(url)`. One letter before the colon is a drive."""
-
-
-def locate(store: str | os.PathLike[str] | None) -> str:
-    """The URL to open: what was given, else `PERDURE_URL`, else the nearest `.perdure/`, else the home folder's."""
-    given = os.fspath(store) if store is not None else os.environ.get("PERDURE_URL")
-    if given or store is not None:
-        return _url_of(given or "")
-    folder, above = os.getcwd(), ""
-    while folder != above:
-        if os.path.isdir(found := os.path.join(folder, FOLDER_NAME)):
-            _must_be_ours(found)
-            return f"sqlite:///{os.path.join(found, DATABASE_NAME)}"
-        above, folder = folder, os.path.dirname(folder)
-    return f"sqlite:///{os.path.join(os.path.expanduser('~'), FOLDER_NAME, DATABASE_NAME)}"
-
-
-def _must_be_ours(folder: str) -> None:
-    """Raise for a folder that another user has put in the way, in /tmp for instance: he could read what is stored."""
-    us, sudo = os.geteuid(), os.environ.get("SUDO_UID", "")
-    owner = os.lstat(folder).st_uid
-    if owner != us and not (us == 0 and sudo == str(owner)):
-        raise StoreUnavailable(
-            f"{folder} belongs to another user ({owner}), and was found without being named; nothing was opened",
-            hint=f"if you trust it, name it: store='{os.path.join(folder, DATABASE_NAME)}', or PERDURE_URL",
-        )
-
-
-def _url_of(text: str) -> str:
-    """A plain path is a file."""
-    if half := _ONE_SLASH.match(text):
-        # Without the rest of it: it may hold a password.
-        raise StoreUnavailable(
-            f"{half[1]}:/ with one slash is neither a URL nor a path",
-            hint=f"write {half[1]}:// with two slashes, and give it as text, not as a Path",
-        )
-    return text if "://" in text else f"sqlite:///{text}"
 
 
 def open_store(
@@ -102,7 +62,7 @@ def open_store(
     if path == ":memory:":
         _warn_about_memory()
     else:
-        prepare_file(path)
+        prepare_file(path, own_folder=os.path.dirname(path) == default_folder())
     return SqliteStore(path, clock=clock, durability=durability, vfs=vfs, wary=wary and path != ":memory:")
 
 
@@ -141,34 +101,6 @@ def _server() -> ModuleType:
             "postgresql:// needs the package psycopg", hint='pip install "perdure[postgres]"'
         ) from error
     return postgres
-
-
-def sqlite_path(url: str) -> str:
-    """The file of a `sqlite:///path` URL, absolute; three slashes and a name are relative to the working folder."""
-    scheme, _, rest = url.partition("://")
-    if scheme != "sqlite":
-        raise StoreUnavailable(
-            f"{scheme}:// is not a store that this version of Perdure knows",
-            hint="use sqlite:///path or postgresql://...",
-        )
-    if rest in (":memory:", "/:memory:"):
-        return ":memory:"
-    if not rest.startswith("/") or len(rest) < 2:
-        raise StoreUnavailable(f"{url} names no file", hint="write sqlite:///path with three slashes")
-    return os.path.abspath(os.path.expanduser(rest[1:]))
-
-
-def file_of(url: str) -> str | None:
-    """The file of a store; None for one in memory or on a server."""
-    if not is_embedded(url):
-        return None
-    path = sqlite_path(url)
-    return None if path == ":memory:" else path
-
-
-def is_embedded(url: str) -> bool:
-    """Whether a store lives in this process, as a file or in memory, and not on a server."""
-    return url.startswith("sqlite:")
 
 
 def _warn_about_memory() -> None:

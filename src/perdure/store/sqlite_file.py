@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shlex
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from ..failpoints import Moment, Site, reach
 from ..files import make_folder
 from ..limits import LOCK_SECONDS_MAX
 from . import sql
+from .address import DATABASE_NAME
 from .forking import connected, disconnect, inside, within
 from .sqlite_bounds import Bounds, too_much, unwatch
 from .sqlite_schema import harden, refuse_altered
@@ -163,12 +165,16 @@ def _migrate(connection: apsw.Connection, pending: tuple[str, ...]) -> None:
     connection.execute(put, ("identity", secrets.token_bytes(16)))
 
 
-def prepare_file(path: str) -> None:
-    """Make the folder and an empty file that only its owner can read, before SQLite would make a public one."""
+def prepare_file(path: str, *, own_folder: bool = True) -> None:
+    """Make an empty file that only its owner can read, before SQLite would make a public one.
+
+    A folder that is missing is made if it is our own; else a mistyped path would make folders all over the disk.
+    """
     # A file with a turnstile may be open in this process, and closing any descriptor of a file drops all locks that
     # the process has on it. SQLite notices in some places that they are gone; better that they stay.
     if os.path.exists(path + ".lock") and os.path.isfile(path) and os.access(path, os.R_OK | os.W_OK):
         return
+    refuse_place(path, own_folder=own_folder)
     try:
         make_folder(os.path.dirname(path))
         file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
@@ -182,6 +188,20 @@ def prepare_file(path: str) -> None:
         ) from error
     if first.strip(b"\0") and first != MAGIC:  # only zeros: a power cut in its first moment, which SQLite mends
         raise StoreUnavailable(f"{path} is not a database", hint="choose another file")
+
+
+def refuse_place(path: str, *, own_folder: bool) -> None:
+    """Refuse a path where no store can be: below a folder that is missing, or where something else is."""
+    folder = os.path.dirname(path)
+    if not own_folder and not os.path.isdir(folder):
+        asked = f"`perdure init --store {shlex.quote(path)}` makes it"
+        literal = "variables like $HOME are not expanded, ~ is; " if "$" in path else ""
+        raise StoreUnavailable(f"there is no folder {folder} for a store", hint=f"{literal}make it, or {asked}")
+    if os.path.isdir(path):
+        there = os.path.join(path, DATABASE_NAME)
+        raise StoreUnavailable(f"{path} is a folder, and a store is a file", hint=f"give {shlex.quote(there)}")
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise StoreUnavailable(f"{path} is not a regular file", hint="choose another file")
 
 
 def refuse_unsafe_place(path: str) -> None:

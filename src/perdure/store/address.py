@@ -1,0 +1,190 @@
+"""Which store a text, a path or the environment names: what looks like a URL is one, or is refused.
+
+A mistyped URL must not become a file of that name, and its refusal must not repeat it: it may hold a password.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import NoReturn
+
+from ..errors import StoreTypeInvalid, StoreUnavailable, StoreUrlInvalid
+from .postgres_url import SCHEMES
+
+DATABASE_NAME = "perdure.db"
+FOLDER_NAME = ".perdure"
+VARIABLE = "PERDURE_URL"
+MEMORY = ":memory:"
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
+_DRIVE = re.compile(r"[A-Za-z]:[\\/]")
+_PARAMETER = re.compile(r"\?[\w.-]+=")
+_CREDENTIALS = re.compile(r"[^/]+:[^/]*@")
+_CONNINFO = re.compile(r"(?:host|hostaddr|port|dbname|user|password|service|sslmode)\s*=")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+def locate(store: str | os.PathLike[str] | None) -> str:
+    """The URL to open: what was given, else `PERDURE_URL`, else the nearest `.perdure/`, else the home folder's."""
+    if store is not None:
+        return _url_of(store)
+    if said := os.environ.get(VARIABLE):
+        try:
+            return _url_of(said)
+        except StoreUnavailable as error:
+            raise type(error)(f"{VARIABLE}: {error.message}", hint=error.hint) from None
+    folder, above = os.getcwd(), ""
+    while folder != above:
+        if os.path.isdir(found := os.path.join(folder, FOLDER_NAME)):
+            _must_be_ours(found)
+            return f"sqlite:///{os.path.join(found, DATABASE_NAME)}"
+        above, folder = folder, os.path.dirname(folder)
+    return f"sqlite:///{os.path.join(default_folder(), DATABASE_NAME)}"
+
+
+def _must_be_ours(folder: str) -> None:
+    """Raise for a folder that another user has put in the way, in /tmp for instance: he could read what is stored."""
+    us, sudo = os.geteuid(), os.environ.get("SUDO_UID", "")
+    owner = os.lstat(folder).st_uid
+    if owner != us and not (us == 0 and sudo == str(owner)):
+        raise StoreUnavailable(
+            f"{folder} belongs to another user ({owner}), and was found without being named; nothing was opened",
+            hint=f"if you trust it, name it: store='{os.path.join(folder, DATABASE_NAME)}', or PERDURE_URL",
+        )
+
+
+def default_folder() -> str:
+    """The folder of the store that is used when nothing names another: Perdure makes it."""
+    return os.path.join(os.path.expanduser("~"), FOLDER_NAME)
+
+
+def sqlite_path(url: str) -> str:
+    """The file of a `sqlite:///path` URL, absolute; three slashes and a name are relative to the working folder.
+
+    The path is taken as it is written: nothing in it is decoded.
+    """
+    scheme, _, rest = url.partition("://")
+    if scheme != "sqlite":
+        _refuse(f"{scheme}:// is not a store that this version of Perdure knows", _advice(scheme))
+    if rest in (MEMORY, f"/{MEMORY}"):
+        return MEMORY
+    if not rest.startswith("/") or len(rest) < 2:
+        _refuse(f"{url} names no file", "write sqlite:///path with three slashes")
+    return os.path.abspath(os.path.expanduser(rest[1:]))
+
+
+def file_of(url: str) -> str | None:
+    """The file of a store; None for one in memory or on a server."""
+    if not is_embedded(url):
+        return None
+    path = sqlite_path(url)
+    return None if path == MEMORY else path
+
+
+def is_embedded(url: str) -> bool:
+    """Whether a store lives in this process, as a file or in memory, and not on a server."""
+    return url.startswith("sqlite:")
+
+
+# -- what is refused --------------------------------------------------------------------------------------------------
+
+
+def _url_of(given: object) -> str:
+    if isinstance(given, str):
+        return _of_text(given)
+    if isinstance(given, os.PathLike):
+        path = os.fspath(given)
+        if isinstance(path, str):
+            return _of_path(path)
+        given = path
+    raise StoreTypeInvalid(f"store={type(given).__name__}: a store is named by a str or a path")
+
+
+def _of_path(path: str) -> str:
+    """A path object is a file, whatever characters it has; but not a URL that `Path` has taken a slash from."""
+    _refuse_unkept(path)
+    if (scheme := _SCHEME.match(path)) and path[scheme.end() :].startswith("/"):
+        _refuse_one_slash(scheme[1])
+    return f"sqlite:///{path}"
+
+
+def _of_text(text: str) -> str:
+    _refuse_unkept(text)
+    if not text.strip():
+        _refuse("an empty text names no store", "leave store out for the default, or name a file")
+    if text != text.strip() or _CONTROL.search(text):
+        _refuse("the text that names the store has white space around it or a control character in it", "strip() it")
+    if "://" not in text:
+        return _of_plain_path(text)
+    scheme, _, rest = text.partition("://")
+    if scheme == "sqlite":
+        sqlite_path(text)
+        _refuse_parameters(rest[1:])
+        _refuse_folder(rest[1:])
+    elif scheme.lower() in ("sqlite", "file", "http", "https", *SCHEMES) and scheme not in SCHEMES:
+        _refuse(f"{scheme}:// is not a store that this version of Perdure knows", _advice(scheme))
+    return text
+
+
+def _of_plain_path(text: str) -> str:
+    if text == MEMORY:
+        return f"sqlite://{MEMORY}"
+    if text.startswith(":"):
+        _refuse(f"{text} names no file", f"write {MEMORY} for a store in memory, ./{text} for a file")
+    if scheme := _SCHEME.match(text):
+        if text[scheme.end() :].startswith("/"):
+            _refuse_one_slash(scheme[1])
+        _refuse(f"{scheme[1]}: without slashes is neither a URL nor a path", _advice(scheme[1]))
+    if _DRIVE.match(text):
+        _refuse(f"{text} is a path of Windows, where Perdure does not run", "give a path of this system")
+    if _CREDENTIALS.match(text) or _CONNINFO.match(text):
+        _refuse("the name of the store looks like the address of a server", "write postgresql://user@host/database")
+    _refuse_parameters(text)
+    _refuse_folder(text)
+    return f"sqlite:///{text}"
+
+
+def _refuse_unkept(text: str) -> None:
+    if "\0" in text:
+        _refuse("the name of the store has a NUL character in it", "")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        _refuse(f"{text!a} is not UTF-8, and SQLite opens no such file", "rename it, or a folder above it")
+
+
+def _refuse_one_slash(scheme: str) -> NoReturn:
+    _refuse(
+        f"{scheme}:/ with one slash is neither a URL nor a path",
+        f"write {scheme}:// with two slashes, and give it as text, not as a Path",
+    )
+
+
+def _refuse_parameters(text: str) -> None:
+    """Refuse `x.db?mode=ro`, unless a file or a folder has that very name."""
+    path = os.path.abspath(os.path.expanduser(text))
+    folder = os.path.dirname(path)
+    if _PARAMETER.search(text) and not (os.path.exists(path) or ("?" in folder and os.path.isdir(folder))):
+        _refuse(f"{text}: the name of a file takes no parameters", "leave out the ? and what follows it")
+
+
+def _refuse_folder(text: str) -> None:
+    if text.endswith("/"):
+        _refuse(f"{text} names a folder, and a store is a file", f"write {text}{DATABASE_NAME}")
+
+
+def _advice(scheme: str) -> str:
+    """How to write what was probably meant."""
+    known = scheme.lower()
+    if known in SCHEMES:
+        return "write postgresql://user@host/database"
+    if known in ("http", "https"):
+        return "a store is reached over no such address: use a file, or postgresql://user@host/database"
+    if known in ("sqlite", "file"):
+        return "write sqlite:///path with three slashes, or the path alone"
+    return f"use sqlite:///path or postgresql://...; a file of that name is ./{scheme}:..."
+
+
+def _refuse(what: str, advice: str) -> NoReturn:
+    raise StoreUrlInvalid(what, hint=advice)
