@@ -452,7 +452,7 @@ def home_of(path: str) -> tuple[str, str]:
 def _check_home(store: Store, single_home: bool) -> None:
     """A restored backup or a copied file must not go on unnoticed beside the original."""
     path = file_of(store.url)
-    if path is None:
+    if path is None or store.read_only:
         return  # in memory, or on a server, which has its own ways to be copied
     host, file = home_of(path)
     rows = store.read("last_home")

@@ -296,3 +296,6 @@ READ_ROW_BYTES_MIN = 4
 READ_SECONDS_MIN = 60.0
 READ_SECOND_BYTES = 1_000_000
 """Seconds of the processor that one query of a command may take, and the bytes of the file that allow one more."""
+
+READ_ONLY_COPY_BYTES_MAX = 10_000_000_000
+"""A store on read-only media is copied with its log to be read, up to this size and half of the free space."""

@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from perdure import Agent, AsyncAgent, RunBusy
+from perdure.cli.main import main
 from perdure.errors import LeaseLost, NotStorable, StoreBusy, StoreForked, StoreTooNew, StoreUnavailable
 from perdure.journal.append import read_events
 from perdure.store import open_store, postgres_pool
@@ -114,6 +115,19 @@ def test_a_table_of_the_same_name_elsewhere_is_not_looked_at(store: Any, store_u
     store.submit(Put("here"))
     assert store.read("get_meta", ("here",)) == [(b"v",)]
     assert behind(store, "SELECT count(*) FROM public.meta WHERE key = 'here'") == [(0,)]
+
+
+def test_doctor_names_code_in_the_schema_that_is_not_ours(
+    store: Any, store_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert store.read("planted") == []
+    behind(store, "CREATE RULE liar AS ON INSERT TO entries DO INSTEAD NOTHING")
+    behind(store, "CREATE VIEW harmless AS SELECT 1")
+    behind(store, "CREATE POLICY hidden ON runs USING (false)")
+    assert main(["doctor", "--store", store_url]) == 1
+    said = capsys.readouterr().out
+    for planted in ("rule liar on entries", "view harmless", "policy hidden on runs"):
+        assert f"{planted} is not Perdure's" in said
 
 
 # -- settings -------------------------------------------------------------------------------------------------------

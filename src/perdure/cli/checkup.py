@@ -13,6 +13,7 @@ import apsw
 import msgspec
 
 from ..store.sqlite_file import NETWORK_FILE_SYSTEMS, SQLITE_VERSION_MIN, file_system_of
+from ..store.sqlite_reading import is_writable
 from ..store.turnstile import Turnstile
 from .output import size
 
@@ -66,11 +67,16 @@ def place(path: str) -> Iterator[Checked]:
     else:
         yield Checked(Level.OK, "file system", kind or "unknown")
     yield _free_space(folder)
-    if os.access(path, os.W_OK) and os.access(folder, os.W_OK):
-        yield Checked(Level.OK, "writable", path)
-    else:
-        text = f"{path} or its folder cannot be written by this user"
-        yield Checked(Level.PROBLEM, "writable", text, f"chown $(id -un) {shlex.quote(folder)} {shlex.quote(path)}*")
+    yield _writable(path, folder)
+
+
+def _writable(path: str, folder: str) -> Checked:
+    if is_writable(path):
+        return Checked(Level.OK, "writable", path)
+    text = f"{path} is read-only here: it can be looked at, and no agent can use it"
+    if os.statvfs(folder).f_flag & os.ST_RDONLY:
+        return Checked(Level.NOTE, "writable", text, "copy it to a disk that can be written, to use it")
+    return Checked(Level.NOTE, "writable", text, f"chown $(id -un) {shlex.quote(folder)} {shlex.quote(path)}*")
 
 
 def _free_space(folder: str) -> Checked:
@@ -149,7 +155,7 @@ def _readers(path: str) -> list[int]:
 
 def write_lock(path: str) -> Iterator[Checked]:
     """Whether writers get their turn."""
-    if not os.path.exists(path + ".lock"):
+    if not os.path.exists(path + ".lock") or not is_writable(path):
         return
     turnstile = Turnstile(path + ".lock")
     try:

@@ -41,7 +41,7 @@ def home(store: Store, path: str, options: str) -> Iterator[Checked]:
     if rows and rows[0] != home_of(path):
         text = "the store was last used on another host or as another file"
         fix = f"perdure adopt{options}  # when the other copy is not in use any more"
-        yield Checked(Level.PROBLEM, "home", text, fix)
+        yield Checked(Level.NOTE if store.read_only else Level.PROBLEM, "home", text, "" if store.read_only else fix)
     else:
         yield Checked(Level.OK, "home", "this is the file that was last used")
 
@@ -284,6 +284,9 @@ def server(store: Store) -> Iterator[Checked]:
             yield Checked(Level.PROBLEM, "durability", text, f"ALTER SYSTEM SET {name} = on; SELECT pg_reload_conf();")
     waits = f", and waits for {it.standbys}" if it.standbys else ""
     yield Checked(Level.OK, "durability", f"synchronous_commit is {it.synchronous_commit}{waits}")
+    for (what,) in store.read("planted"):
+        text = f"{what} is not Perdure's: the server may run it with what agents read and write"
+        yield Checked(Level.PROBLEM, "schema", text, "drop it, or ask the owner of the schema who made it")
     if not it.may_migrate:
         text = "this role may use the schema and not change it"
         yield Checked(Level.NOTE, "role", text, "run the first program of a new version as the owner of the schema")

@@ -103,6 +103,8 @@ def existing_store(url: str | None) -> Iterator[Store]:
     """Open a store that is there. Reading registers nobody as a holder of leases."""
     store = open_store(url_of(url), create=False, wary=True)
     try:
+        if store.read_only:
+            click.echo(f"perdure: note: {clean(store.read_only)}", err=True)
         refresh(store)
         yield store
     finally:

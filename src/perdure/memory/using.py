@@ -44,6 +44,8 @@ def touched(it: Kept) -> int:
 
 def note(engine: Engine, found: Iterable[Memory]) -> None:
     """Memories were recalled just now. Of what has not landed nothing is noted: perhaps it never does."""
+    if engine.store.read_only:
+        return
     now = engine.store.clock.wall_ms()
     for it in found:
         if it.entry[0]:

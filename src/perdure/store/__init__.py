@@ -58,12 +58,14 @@ def open_store(
     path = sqlite_path(url)
     from .sqlite import SqliteStore
     from .sqlite_file import prepare_file
+    from .sqlite_reading import reading_of
 
+    reading = None
     if path == ":memory:":
         _warn_about_memory()
-    else:
+    elif (reading := reading_of(path)) is None:
         prepare_file(path, own_folder=os.path.dirname(path) == default_folder())
-    return SqliteStore(path, clock=clock, durability=durability, vfs=vfs, wary=wary and path != ":memory:")
+    return SqliteStore(path, clock=clock, durability=durability, vfs=vfs, wary=wary, reading=reading)
 
 
 def versions_of(url: str) -> Versions:

@@ -157,6 +157,8 @@ class Store(ABC):
     """Whether the views have to be made anew: a migration has added one that old entries belong to."""
     guard: Callable[[], None] | None = None
     """Called before every commit, which it may refuse: for who only looks at what a program would do."""
+    read_only: str = ""
+    """Why nothing can be written, in words; empty where everything can."""
     one_host: bool = True
     """Whether all processes that use it are on one machine, so that another boot of it is a past one."""
 

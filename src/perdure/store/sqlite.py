@@ -23,6 +23,7 @@ from .sqlite_bounds import Bounds
 from .sqlite_file import (
     DRIVER_ERRORS,
     connect,
+    connect_to_read,
     create_or_migrate,
     is_current,
     patiently,
@@ -31,6 +32,7 @@ from .sqlite_file import (
     translate,
     translated,
 )
+from .sqlite_reading import Reading
 from .sqlite_scrub import OWED, left_behind, owing, scrub, shrink
 from .turnstile import Turnstile
 
@@ -57,7 +59,14 @@ class SqliteStore(Store):
     """A file. Two processes may use it at once; two stores of one process on one file are better shared."""
 
     def __init__(
-        self, path: str, *, clock: Clock, durability: str = "full", vfs: str | None = None, wary: bool = False
+        self,
+        path: str,
+        *,
+        clock: Clock,
+        durability: str = "full",
+        vfs: str | None = None,
+        wary: bool = False,
+        reading: Reading | None = None,
     ) -> None:
         self.url = f"sqlite:///{path}"
         self.path = path
@@ -67,7 +76,9 @@ class SqliteStore(Store):
         # One in memory is seen by one connection; a VFS written in Python has no shared memory for a second one.
         self._one_connection = path == ":memory:" or vfs is not None
         self._vfs = vfs
-        self._bounds = Bounds(path) if wary else None
+        self._reading = reading
+        self.read_only = reading.note if reading is not None else ""
+        self._bounds = Bounds(path) if wary and path != ":memory:" else None
         """What a query may do, for who reads a file that others may have made."""
         self._committer = Committer(self._execute)
         if path != ":memory:":
@@ -88,10 +99,12 @@ class SqliteStore(Store):
                 self._writer = self._connect()
                 self._writer.create_scalar_function("tell", _teller(self._told), 1)
                 self._cursor = self._writer.cursor()  # one for all commits: making it takes as long as an insert
-                if not self._one_connection:  # not before: beside the file of another program we leave nothing
+                # Not before: beside the file of another program we leave nothing.
+                if not self._one_connection and reading is None:
                     self._turnstile = Turnstile(path + ".lock")
                 # Who only looks does not wait for a turn to write, which a process that was stopped may never give.
                 if not within(lambda: patiently(lambda: is_current(self._writer))):
+                    self._refuse_old()
                     self._locked(patiently, lambda: create_or_migrate(self._writer, clock))
                 self.secret = self._meta("secret")
                 self.identity = self._meta("identity").hex()
@@ -194,7 +207,7 @@ class SqliteStore(Store):
             with self._writer_lock:
                 _copy(self._writer, target, progress)
         else:
-            source = connect(self.path, self.durability, self._vfs)
+            source = self._connected()
             try:
                 _copy(source, target, progress)
             finally:
@@ -208,12 +221,19 @@ class SqliteStore(Store):
         return "" if self._one_connection else scrub(self, self.path, self.durability, texts, token)
 
     def make_good(self) -> None:
-        if self.unscrubbed:
+        if self.unscrubbed and not self.read_only:
             with suppress(StoreBusy, StorageFull):  # then the next one does it: the note stays
                 scrub(self, self.path, self.durability, (), "", MAKE_GOOD_SECONDS)
         self.unscrubbed = False
 
+    def _refuse_old(self) -> None:
+        """Raise for a store of an older version that cannot be brought forward."""
+        if self._reading is not None:
+            raise self._reading.refused(", and has to be brought forward to this version first")
+
     def shrink(self, *, whole: bool = False) -> str:
+        if self._reading is not None:
+            raise self._reading.refused()
         return "" if self._one_connection else shrink(self, self.path, self.durability, whole=whole)
 
     def at_rest(self, seconds: float) -> AbstractContextManager[None]:
@@ -229,6 +249,8 @@ class SqliteStore(Store):
         disconnect(*self._connections())
         if self._turnstile is not None:
             self._turnstile.close()
+        if self._reading is not None:
+            self._reading.close()
 
     def _give_up(self) -> None:
         """Opening failed: leave no connection behind, whose locks would keep others out."""
@@ -236,6 +258,8 @@ class SqliteStore(Store):
             disconnect(self._writer)
         if self._turnstile is not None:
             self._turnstile.close()
+        if self._reading is not None:
+            self._reading.close()
 
     # -- inside -----------------------------------------------------------------------------------------------
 
@@ -277,7 +301,8 @@ class SqliteStore(Store):
         if self._writer.in_transaction:
             execute("ROLLBACK")  # left by two interrupts in a row, the second of which hit the first's rollback
         try:
-            execute("BEGIN IMMEDIATE")
+            # Where nothing can be written, units that only read still do, and SQLite refuses the others.
+            execute("BEGIN" if self._reading is not None else "BEGIN IMMEDIATE")
         except apsw.BusyError:
             patiently(lambda: execute("BEGIN IMMEDIATE"))
 
@@ -338,11 +363,16 @@ class SqliteStore(Store):
             work(*args)
 
     def _connect(self) -> apsw.Connection:
-        connection = patiently(lambda: connect(self.path, self.durability, self._vfs))
+        connection = patiently(self._connected)
         self._opened.append(connection)
         if self._bounds is not None:
             self._bounds.watch(connection)
         return connection
+
+    def _connected(self) -> apsw.Connection:
+        if self._reading is not None:
+            return connect_to_read(self._reading)
+        return connect(self.path, self.durability, self._vfs)
 
     def _fetched(self, cursor: apsw.Cursor) -> Rows:
         return cursor.fetchall() if self._bounds is None else list(self._bounds.counted(cursor))

@@ -13,7 +13,7 @@ from typing import TypeVar, TypeVarTuple
 import apsw
 
 from ..clock import Clock
-from ..errors import StorageFull, StoreBusy, StoreFenced, StoreUnavailable
+from ..errors import StorageFull, StoreBusy, StoreFenced, StoreReadOnly, StoreUnavailable
 from ..failpoints import Moment, Site, reach
 from ..files import make_folder
 from ..limits import LOCK_SECONDS_MAX
@@ -21,6 +21,7 @@ from . import sql
 from .address import DATABASE_NAME
 from .forking import connected, disconnect, inside, within
 from .sqlite_bounds import Bounds, too_much, unwatch
+from .sqlite_reading import Reading, readable
 from .sqlite_schema import harden, refuse_altered
 from .versions import Versions
 
@@ -54,7 +55,20 @@ def connect(path: str, durability: str, vfs: str | None) -> apsw.Connection:
     return within(lambda: _set_up(connected(path, vfs), path, durability, vfs))
 
 
-def _set_up(connection: apsw.Connection, path: str, durability: str, vfs: str | None) -> apsw.Connection:
+def connect_to_read(reading: Reading) -> apsw.Connection:
+    """A connection to a store that cannot be written here; for `forking.disconnect`."""
+
+    def connection() -> apsw.Connection:
+        found = _set_up(connected(reading.name, None, reading.flags), reading.path, "full", None, wal=False)
+        found.pragma("query_only", 1)
+        return found
+
+    return within(connection)
+
+
+def _set_up(
+    connection: apsw.Connection, path: str, durability: str, vfs: str | None, *, wal: bool = True
+) -> apsw.Connection:
     try:
         harden(connection)
         bounds = Bounds(path)
@@ -67,7 +81,7 @@ def _set_up(connection: apsw.Connection, path: str, durability: str, vfs: str | 
             _pragma(connection, "locking_mode", "exclusive")
         _refuse_what_is_not_ours(connection, path)
         bounds.refuse_if_over()
-        if path != ":memory:":
+        if wal and path != ":memory:":
             _pragma(connection, "journal_mode", "wal")
         _pragma(connection, "synchronous", SYNCHRONOUS[durability])
         # Always, and not only where something is erased: a third of what was moved from page to page before would stay.
@@ -129,8 +143,8 @@ def create_or_migrate(connection: apsw.Connection, clock: Clock) -> None:
 
 def schema_of(path: str) -> int:
     """The number of a file's schema; nothing is changed, and what is not ours is refused."""
-    with translate(path), inside():
-        connection = connected(path, flags=apsw.SQLITE_OPEN_READWRITE)
+    with translate(path), inside(), readable(path) as (name, flags):
+        connection = connected(name, flags=flags)
         try:
             harden(connection)
             connection.set_busy_timeout(BUSY_MILLISECONDS)
@@ -254,6 +268,8 @@ def translated(error: Exception, path: str, on_io_error: Callable[[StoreFenced],
         if on_io_error is not None:
             on_io_error(fenced)
         return fenced
+    if isinstance(error, apsw.ReadOnlyError) and getattr(error, "extendedresult", 0) != apsw.SQLITE_READONLY_DBMOVED:
+        return StoreReadOnly(f"{path} is read-only here; nothing was written")
     if isinstance(error, apsw.InterruptError):
         return too_much(path)
     if isinstance(error, _UNUSABLE):

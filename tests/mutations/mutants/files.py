@@ -5,6 +5,8 @@ from __future__ import annotations
 from tests.mutations.mutant import mutant
 
 PLANTED = "unit/test_hostile_file.py::"
+NAMED = "unit/test_store_address.py::"
+READING = "unit/test_read_only.py::"
 SCHEMA = "store/sqlite_schema.py"
 
 OF_FILES = (
@@ -64,6 +66,46 @@ OF_FILES = (
         "        return self._looks < 0\n",
         "        return False\n",
         hangs=True,
+    ),
+    mutant(
+        "url-like-text-is-a-file",
+        "a mistyped URL makes a file of that name",
+        NAMED + "test_what_looks_like_a_url_and_is_none_is_refused",
+        "store/address.py",
+        "    if scheme := _SCHEME.match(text):\n",
+        "    if (scheme := _SCHEME.match(text)) and False:\n",
+    ),
+    mutant(
+        "refused-url-shows-its-password",
+        "the refusal of a mistyped URL shows the password in it",
+        NAMED + "test_what_looks_like_a_url_and_is_none_is_refused",
+        "store/address.py",
+        'f"{scheme[1]}: without slashes is',
+        'f"{text}: without slashes is',
+    ),
+    mutant(
+        "any-folder-is-made",
+        "a mistyped path makes folders",
+        NAMED + "test_a_folder_that_is_not_there_is_not_made",
+        "store/sqlite_file.py",
+        "if not own_folder and not os.path.isdir(folder):",
+        "if False:",
+    ),
+    mutant(
+        "read-only-ignores-the-log",
+        "on read-only media the commits in the log are not shown",
+        READING + "test_commands_that_look_work_and_say_that_it_is_read_only",
+        "store/sqlite_reading.py",
+        'if _size(f"{path}-wal") > LOG_HEADER_BYTES or _size',
+        "if _size",
+    ),
+    mutant(
+        "read-only-copy-is-written",
+        "what is written to the copy of a read-only store is acknowledged, and lost",
+        READING + "test_an_agent_reads_and_is_refused_when_it_writes",
+        "store/sqlite_file.py",
+        'found.pragma("query_only", 1)',
+        "pass",
     ),
     mutant(
         "words-indexed-twice",

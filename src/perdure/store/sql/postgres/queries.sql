@@ -124,6 +124,14 @@ WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r';
 -- The pages of the database are the server's affair (checksums, amcheck): a client has nothing to look at.
 SELECT 'ok';
 
+-- name: planted()
+-- Code in the schema that is not ours: the server runs it for whoever reads or writes there.
+SELECT 'trigger ' || tgname || ' on ' || relname FROM pg_trigger JOIN pg_class ON pg_class.oid = tgrelid
+WHERE relnamespace = current_schema()::regnamespace AND NOT tgisinternal
+UNION ALL SELECT 'rule ' || rulename || ' on ' || tablename FROM pg_rules WHERE schemaname = current_schema()
+UNION ALL SELECT 'policy ' || policyname || ' on ' || tablename FROM pg_policies WHERE schemaname = current_schema()
+UNION ALL SELECT 'view ' || viewname FROM pg_views WHERE schemaname = current_schema() ORDER BY 1;
+
 -- name: clock_now()
 -- The time by the store's own clock, in milliseconds since 1970.
 SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint;

@@ -115,6 +115,10 @@ FROM pragma_page_count, pragma_page_size, pragma_freelist_count;
 SELECT integrity_check FROM (SELECT count(*) FROM document_words WHERE document_words MATCH 'a')
 CROSS JOIN (SELECT count(*) FROM piece_words WHERE piece_words MATCH 'a') CROSS JOIN pragma_integrity_check LIMIT 20;
 
+-- name: planted()
+-- Code in the schema that is not ours, which `open_store` refuses.
+SELECT type || ' ' || name FROM sqlite_schema WHERE type IN ('trigger', 'view') ORDER BY 1;
+
 -- name: clock_now()
 -- The time by the store's own clock, in milliseconds since 1970.
 SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER);
