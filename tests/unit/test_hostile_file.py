@@ -185,6 +185,13 @@ def test_another_programs_file_is_still_called_that(tmp_path: Path) -> None:
         open_store(f"sqlite:///{path}")
 
 
+def test_a_note_that_nobody_wrote_keeps_nobody_out(path: Path) -> None:
+    plant(path, "INSERT INTO meta (key, value) VALUES ('scrub x', x'ff00'), ('scrub y', x'81a16101')")
+    with closing(Agent("keeper", store=path)) as agent:
+        assert agent.state.get("s", "k") == "as it was"
+    assert main(["runs", "--store", str(path)]) == 0
+
+
 # -- files that go on for ever ----------------------------------------------------------------------------------------
 
 PAGE_BYTES = 4096

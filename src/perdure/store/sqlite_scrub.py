@@ -60,7 +60,10 @@ def _is_gone(who: bytes, *, ours: bool) -> bool:
     """Whether somebody is not at it any more: he is dead, or he is this process, which has come to something else."""
     if who == ASKED:
         return False
-    holder = msgspec.msgpack.decode(who, type=Holder)
+    try:
+        holder = msgspec.msgpack.decode(who, type=Holder)
+    except msgspec.MsgspecError:
+        return True  # no process of ours has written that
     return proven_dead(holder) or (ours and holder == this_process())
 
 
