@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 class Place:
     """A store that this process uses, shared by all of its agents: one committer, one heartbeat."""
 
-    def __init__(self, url: str, durability: str, clock: Clock) -> None:
-        self.store = open_store(url, durability=durability, clock=clock)
+    def __init__(self, url: str, durability: str, clock: Clock, wary: bool) -> None:
+        self.store = open_store(url, durability=durability, clock=clock, wary=wary)
         self.users = 0
         self.bodies: dict[int, set[Frame]] = {}
         """By stream, for all agents here: whoever resumes a run must know of a body that is still at work."""
@@ -145,6 +145,7 @@ class Engine:
         single_home: bool = False,
         embedder: Any = None,
         clock: Clock = SYSTEM_CLOCK,
+        wary: bool = False,
     ) -> None:
         self.embedder = embedder
         """What reads memories, as it was given; see `memory/embedders.py`."""
@@ -172,7 +173,7 @@ class Engine:
         self.home: Home | None = None
         """The folder that is kept in step with this agent, if one was named."""
         self.clock = clock
-        self._options = (durability, clock)
+        self._options = (durability, clock, wary)
         self.key_source = key
         self._single_home = single_home
         self._lock = rlock()
@@ -396,15 +397,15 @@ _places: dict[tuple[str, str], Place] = {}
 _places_lock = rlock()
 
 
-def _enter(url: str, durability: str, clock: Clock) -> Place:
+def _enter(url: str, durability: str, clock: Clock, wary: bool) -> Place:
     path = file_of(url)
     if (path is None and is_embedded(url)) or clock is not SYSTEM_CLOCK:
-        return Place(url, durability, clock)  # nobody else can share it
+        return Place(url, durability, clock, wary)  # nobody else can share it
     path = path or url
     with _places_lock:
         place = _places.get((path, durability))
         if place is None or place.store.fenced is not None:
-            place = _places[path, durability] = Place(url, durability, clock)
+            place = _places[path, durability] = Place(url, durability, clock, wary)
         place.users += 1
     return place
 

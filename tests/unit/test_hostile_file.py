@@ -14,6 +14,7 @@ import pytest
 
 from perdure import Agent
 from perdure.cli.main import main
+from perdure.cli.stores import acting_as
 from perdure.errors import StoreTampered, StoreUnavailable
 from perdure.limits import READ_STEPS_PER_BYTE
 from perdure.store import open_store, sql, sqlite_bounds
@@ -231,6 +232,12 @@ def test_a_file_without_end_ends_in_an_error(path: Path, command: str, capsys: p
     assert main([*command.split(), "--store", str(path)]) != 0
     said = capsys.readouterr()
     assert "more than a file of this size can hold" in said.out + said.err or "2nd reference to page" in said.out
+
+
+def test_commands_that_act_as_an_agent_are_bounded_too(path: Path) -> None:
+    endless(path, "runs")
+    with acting_as("keeper", f"sqlite:///{path}") as engine, pytest.raises(StoreTampered, match="was stopped"):
+        engine.store.read("all_runs")
 
 
 def test_statistics_without_end_do_not_hold_up_opening(path: Path) -> None:

@@ -91,7 +91,7 @@ def url_of(url: str | None) -> str:
 @contextmanager
 def acting_as(agent: str, url: str) -> Iterator[Engine]:
     """An agent of a store, for as long as a command needs it."""
-    engine = Engine(agent, store=url)
+    engine = Engine(agent, store=url, wary=True)
     try:
         yield engine
     finally:

@@ -196,7 +196,7 @@ class Supervisor:
 def progress_of(url: str) -> Progress:
     """How far everything in a store has got; nothing, while there is none."""
     try:
-        store = open_store(url, create=False)
+        store = open_store(url, create=False, wary=True)
     except PerdureError:
         return Progress()  # the program has not made it yet, or cannot: its own message says why
     try:
@@ -220,7 +220,7 @@ def _landed(store: Store) -> int:
 
 def where(url: str, run: RunSummary) -> list[str]:
     """What a run did last, and what came then: the place of a crash that comes again and again."""
-    store = open_store(url, create=False)
+    store = open_store(url, create=False, wary=True)
     try:
         unpack = tolerant(store)
         events = get_run(store, run.agent, run.id, unpack=unpack).events
