@@ -12,8 +12,8 @@ from tests.mutations.mutants.crashing import CRASHING
 from tests.mutations.mutants.details import DETAILS
 from tests.mutations.mutants.effects import EFFECTS
 from tests.mutations.mutants.events import OF_EVENTS
-from tests.mutations.mutants.files import OF_FILES
 from tests.mutations.mutants.holders import HOLDERS
+from tests.mutations.mutants.hostile import OF_HOSTILE
 from tests.mutations.mutants.index import OF_INDEX
 from tests.mutations.mutants.journal import JOURNAL
 from tests.mutations.mutants.memory import MEMORY
@@ -49,7 +49,7 @@ MUTANTS = (
     *ARTIFACTS,
     *OF_WORKFLOWS,
     *STORE,
-    *OF_FILES,
+    *OF_HOSTILE,
     *VALUES,
     *MONEY,
     *WAITING,

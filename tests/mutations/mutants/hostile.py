@@ -9,7 +9,7 @@ NAMED = "unit/test_store_address.py::"
 READING = "unit/test_read_only.py::"
 SCHEMA = "store/sqlite_schema.py"
 
-OF_FILES = (
+OF_HOSTILE = (
     mutant(
         "trigger-accepted",
         "a trigger in a store file is not noticed",
