@@ -123,7 +123,7 @@ HOLDERS = (
         "a-folder-of-another-user-is-used",
         "another user of the machine gets everything that is stored by whoever works in /tmp",
         "unit/test_store.py::test_a_folder_of_another_user_is_not_stumbled_upon",
-        "store/__init__.py",
+        "store/address.py",
         "            _must_be_ours(found)\n",
         "",
     ),
