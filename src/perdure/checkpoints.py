@@ -21,7 +21,7 @@ from .journal.keeping import SPACE as RULES
 from .journal.landing import Ask, landed_at
 from .journal.marks import NEVER, Gone, Mark, Written
 from .limits import NUMBER_MAX
-from .run.core import RunCore
+from .run.core import PROCEED, RunCore
 from .run.requests import Protocol, Read
 from .run.scope import Buffer, frame_of, waiting
 from .run.writes import named
@@ -136,7 +136,8 @@ def create_in_run(run: RunCore, wanted: Wanted) -> Protocol[None]:
     nth = frame.count(f"\0write {r.Op.CHECKPOINT}", name.encode())
     if run.ledger.recorded_write(frame.path, r.Op.CHECKPOINT, name, nth) is not None:
         return
-    run.begin(f"checkpoint {name!r}")
+    if run.begin("checkpoint", f"checkpoint {name!r}") is not PROCEED:
+        return
     wrote = r.Wrote(frame.path, r.Write(r.Op.CHECKPOINT, name))
     yield from _make(run.engine, wanted, lambda asks: run.commit_with(Site.CHECKPOINT, [wrote], asks))
 

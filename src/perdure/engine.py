@@ -31,7 +31,7 @@ from .store.base import Last, Script, Statement, Store, Unit, holds
 if TYPE_CHECKING:
     from .events.schemas import Kinds
     from .memory.outside import VectorIndex
-    from .rehearsal import Rehearsal
+    from .rehearsal.passes import Rehearsal
     from .run.durable import Durable
     from .threads.memory import Memory
     from .workspace.home import Home

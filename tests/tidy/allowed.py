@@ -32,7 +32,7 @@ BROAD_EXCEPTS = {
     ("src/perdure/testing/crashtest/zygote.py", "_run"): (
         "the user's program: shown and told by the exit code, as an interpreter does it"
     ),
-    ("src/perdure/cli/targets.py", "rehearse"): "the user's program: told with its run, or as a note",
+    ("src/perdure/cli/targets.py", "_go_through"): "the user's program: told with its run, or as a note",
     ("src/perdure/codec/registry.py", "_upcast"): "the user's code: raised again as UnknownType",
     (
         "src/perdure/codec/exceptions.py",

@@ -12,7 +12,8 @@ import click
 import msgspec
 
 from ..records import Status
-from ..rehearsal import Rehearsal, Replay
+from ..rehearsal.passes import Rehearsal
+from ..rehearsal.reports import FAILS, VERDICTS, Replay, Rules, Unreached
 from ..runs import RunSummary, list_runs, task_of
 from .output import Output, clean, counted
 from .stores import agent_option, common
@@ -30,9 +31,16 @@ class Report(msgspec.Struct):
     left_out: int = 0
     """Older runs that were not looked at."""
     interrupted: bool = False
+    broken: bool = False
+    """The program has ended before it opened a run."""
 
     def count(self, verdict: str) -> int:
         return sum(replay.verdict == verdict for replay in self.replays)
+
+    @property
+    def failed(self) -> int:
+        """Runs of which it is not certain that they go on, and that nothing is done twice."""
+        return sum(replay.fails for replay in self.replays)
 
 
 @click.command()
@@ -43,7 +51,10 @@ class Report(msgspec.Struct):
 @click.option(
     "--last", type=click.IntRange(min=0), default=LAST, show_default=True, help="The newest so many; 0 for all."
 )
-@click.option("--strict", is_flag=True, help="Also fail when a run goes on, but not with all that is recorded.")
+@click.option("--run-steps", is_flag=True, help="Run new steps for real; their results are not recorded.")
+@click.option("--allow-steps", is_flag=True, help="Do not fail when recorded steps would run again.")
+@click.option("--removed", multiple=True, metavar="NAME", help="This effect was removed on purpose; repeatable.")
+@click.option("--strict", is_flag=True, help="Also fail when a run does not replay exactly as it is recorded.")
 @click.option("--junit", type=click.Path(dir_okay=False, path_type=Path), help="Also write JUnit XML to this file.")
 @agent_option
 @common
@@ -53,13 +64,16 @@ def replay_check(
     ids: tuple[str, ...],
     status: str | None,
     last: int,
+    run_steps: bool,
+    allow_steps: bool,
+    removed: tuple[str, ...],
     strict: bool,
     junit: Path | None,
     agent: str | None,
     url: str | None,
     as_json: bool,
 ) -> int:
-    """Replay recorded runs with today's code, without running any step, for CI.
+    """Replay recorded runs with today's code: would anything be done twice? For CI.
 
     \b
     perdure replay-check my_module:main            called as main(run_id) for each recorded run,
@@ -67,14 +81,16 @@ def replay_check(
     perdure replay-check my_module:agent           the tasks of an agent, for their runs
     perdure replay-check my_agent.py -- --fast     a script, which opens its runs itself
 
-    No step, effect or check is called, nothing is waited for, nothing is written to the store. Recorded calls return
-    what is recorded; the first one that is not ends the replay of its run. Code outside of steps does run.
-    The exit code is 1 when a run diverges: it could not go on, or a finished one would not have become the same.
+    No effect or check is called, nothing is waited for, nothing is written to the store. Recorded calls return what is
+    recorded. A new step is not run either, unless --run-steps is given: the code goes on with a stand-in for its
+    result, until it uses that. Code outside of steps does run.
+    The exit code is 0 only when nothing that is done would be done again: every recorded effect is reached, and every
+    recorded step that something takes the place of. It is 1 as well when that could not be found out.
     """  # noqa: D301 - click wants the character itself: it keeps these lines as they stand
     if url is not None:
         os.environ["PERDURE_URL"] = url
     out, report = Output(as_json), Report(clean(target))
-    with rehearsing() as rehearsal:
+    with rehearsing(Rules(run_steps, allow_steps, frozenset(removed))) as rehearsal:
         try:
             _check(out, report, rehearsal, load_target(target, arguments), Chosen(ids, status, last, agent))
         except KeyboardInterrupt:
@@ -83,7 +99,7 @@ def replay_check(
     if junit is not None:
         junit.write_text(_as_junit(report), "utf-8")
     _show(out, report, missing, strict)
-    failed = report.count("diverges") or missing or (strict and report.count("differs"))
+    failed = report.failed or report.broken or missing or (strict and report.count("differs"))
     return 130 if report.interrupted and not failed else int(bool(failed))
 
 
@@ -111,13 +127,14 @@ def _check(out: Output, report: Report, rehearsal: Rehearsal, target: Target, wa
     with out.progress(f"replaying with {report.target}") as progress:
         for done, run_id in enumerate(chosen):
             progress(done, len(chosen))
-            rehearse(rehearsal, target, run_id)
-            told = [run.told() for run in rehearsal.runs]
+            told = rehearse(rehearsal, target, run_id)
+            report.broken = report.broken or rehearsal.broken
             report.replays += [one for one in told if target.by_id or not wanted.ids or one.id in wanted.ids]
             where = "" if run_id is None else f"run {run_id!r}: "
             report.notes += [f"{where}{note}" for note in rehearsal.notes]
-            if run_id is not None and not told:
+            if run_id is not None and run_id not in {one.id for one in told}:
                 report.notes.append(f"run {run_id!r} was not opened by {report.target}")
+                report.broken = report.broken or bool(rehearsal.notes)
 
 
 def _runs(target: Target) -> list[RunSummary]:
@@ -142,27 +159,35 @@ def _show(out: Output, report: Report, missing: Sequence[str], strict: bool) -> 
         _show_replay(out, replay)
     for note in report.notes:
         out.line(clean(f"note: {note}"))
+    if report.broken:
+        out.line("not every run could be replayed: the program did not come to it", style="bold red")
     for run_id in missing:
         out.line(clean(f"run {run_id!r} is not among what was replayed"), style="bold red")
     if report.left_out:
         out.line(f"{counted(report.left_out, 'older run')} not looked at; --last 0 takes all")
     told = ", ".join(
-        f"{report.count(verdict)} {words}"
-        for verdict, words in (
-            ("replays", "replayed"),
-            ("differs", "differ"),
-            ("stops", "not to be replayed to the end"),
-            ("diverges", "diverge"),
-        )
+        f"{report.count(verdict)} {_SUMMED_UP[verdict]}"
+        for verdict in reversed(VERDICTS)
         if report.count(verdict) or verdict == "replays"
     )
     out.line(f"{counted(len(report.replays), 'run')}: {told}{' (interrupted)' if report.interrupted else ''}")
 
 
+_SUMMED_UP = {
+    "replays": "replayed",
+    "stops": "not replayed",
+    "differs": "differ",
+    "unknown": "not known",
+    "reruns": "would run steps again",
+    "diverges": "diverge",
+    "repeats": "would do effects again",
+}
+
+
 def _show_replay(out: Output, replay: Replay) -> None:
     verdict = replay.verdict
     head = f"{clean(replay.id)}  {replay.status}  {verdict}: {counted(replay.calls, 'recorded call')} asked for"
-    style = {"diverges": "bold red", "differs": "yellow", "stops": "yellow"}.get(verdict, "green")
+    style = "bold red" if replay.fails else "green" if verdict == "replays" else "yellow"
     out.line(f"{head}{f'; {clean(replay.then)}' if replay.then else ''}", style=style)
     for finding in replay.findings:
         out.line(clean(f"  {finding.kind}: {finding}"))
@@ -174,26 +199,37 @@ def _as_json(report: Report, missing: Sequence[str]) -> dict[str, Any]:
     return {
         "target": report.target,
         "runs": [
-            {**msgspec.to_builtins(replay), "status": str(replay.status), "verdict": replay.verdict}
+            {
+                **msgspec.to_builtins(replay),
+                "status": str(replay.status),
+                "unreached": [_as_unreached(one) for one in replay.unreached],
+                "verdict": replay.verdict,
+                "fails": replay.fails,
+            }
             for replay in report.replays
         ],
         "notes": report.notes,
         "missing": list(missing),
         "left_out": report.left_out,
         "interrupted": report.interrupted,
-        "diverges": report.count("diverges"),
-        "differs": report.count("differs"),
+        **{verdict: report.count(verdict) for verdict in VERDICTS},
+        "failed": report.failed,
+        "broken": report.broken,
     }
+
+
+def _as_unreached(one: Unreached) -> dict[str, Any]:
+    return {name: getattr(one, name) for name in ("kind", "name", "entry", "scope", "cost_usd")}
 
 
 def _as_junit(report: Report) -> str:
     """A test case for each run."""
-    counts = {"tests": str(len(report.replays)), "failures": str(report.count("diverges")), "errors": "0"}
+    counts = {"tests": str(len(report.replays)), "failures": str(report.failed), "errors": "0"}
     suite = ElementTree.Element("testsuite", {"name": f"replay-check {report.target}", **counts})
     for replay in report.replays:
         case = ElementTree.SubElement(suite, "testcase", classname=clean(replay.agent), name=clean(replay.id))
         for finding in replay.findings:
-            if finding.kind == "diverges":
+            if finding.kind in FAILS:
                 message = clean(str(finding))
                 ElementTree.SubElement(case, "failure", message=message, type=finding.kind).text = clean(finding.hint)
     return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"

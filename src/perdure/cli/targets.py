@@ -17,7 +17,9 @@ import msgspec
 from ..aio import AsyncAgent, AsyncRun
 from ..engine import Engine
 from ..errors import TaskNotFound
-from ..rehearsal import Rehearsal, Stops
+from ..rehearsal.passes import Rehearsal
+from ..rehearsal.reports import FAILS, RUN_STEPS, Finding, Replay, Rules
+from ..rehearsal.stand_ins import OPAQUE, RECORDED, VALUES, Stops
 from ..sync import Agent, Run
 
 AnyAgent = Agent | AsyncAgent
@@ -138,9 +140,9 @@ def _quietly() -> Iterator[None]:
 
 
 @contextmanager
-def rehearsing() -> Iterator[Rehearsal]:
+def rehearsing(rules: Rules) -> Iterator[Rehearsal]:
     """From now on, agents of this process only rehearse."""
-    rehearsal = Engine.rehearsal = Rehearsal()
+    rehearsal = Engine.rehearsal = Rehearsal(rules)
     try:
         yield rehearsal
     finally:
@@ -148,9 +150,48 @@ def rehearsing() -> Iterator[Rehearsal]:
         rehearsal.close()
 
 
-def rehearse(rehearsal: Rehearsal, target: Target, run_id: str | None) -> None:
-    """Let the program go once; the rehearsal has the runs that it has opened."""
-    rehearsal.runs, rehearsal.notes = [], []
+def rehearse(rehearsal: Rehearsal, target: Target, run_id: str | None) -> list[Replay]:
+    """Let the program go through a run, or through the runs that it opens; returns what became of each.
+
+    The first pass decides. One that fails is repeated with recorded results, if that tells more. One that passes
+    although the code was handed stand-ins is repeated with the values that code compares by `is`.
+    """
+    rehearsal.ran.clear()
+    replays = _go_through(rehearsal, target, run_id, OPAQUE)
+    notes, broken, handed = rehearsal.notes, rehearsal.broken, rehearsal.handed
+    if handed and any(run.cut for run in rehearsal.runs) and any(replay.fails for replay in replays):
+        again = {(replay.agent, replay.id): replay for replay in _go_through(rehearsal, target, run_id, RECORDED)}
+        replays = [_worse(replay, again.get((replay.agent, replay.id))) for replay in replays]
+    if handed and not any(replay.fails for replay in replays):
+        for value in VALUES:
+            _go_through(rehearsal, target, run_id, value)
+            replays = [_shaken(replay, rehearsal, value, handed[0].text) for replay in replays]
+    rehearsal.notes, rehearsal.broken = notes, broken
+    return replays
+
+
+def _worse(replay: Replay, again: Replay | None) -> Replay:
+    """The report that tells more, of two that both fail."""
+    if again is None or not again.fails:
+        return replay
+    return again if FAILS.index(again.verdict) <= FAILS.index(replay.verdict) else replay
+
+
+def _shaken(replay: Replay, rehearsal: Rehearsal, value: object, what: str) -> Replay:
+    """A report that holds only if a result is not of this value."""
+    lost = [
+        one for run in rehearsal.runs if (run.engine.name, run.id) == (replay.agent, replay.id) for one in run.lost()
+    ]
+    text = next((one.text for one in lost if one.kind in FAILS), "")
+    if not text or replay.fails:
+        return replay
+    finding = Finding("unknown", f"if {what} returns {value!r}: {text}", hint=RUN_STEPS)
+    return msgspec.structs.replace(replay, findings=(*replay.findings, finding))
+
+
+def _go_through(rehearsal: Rehearsal, target: Target, run_id: str | None, mode: object) -> list[Replay]:
+    """One pass of the program."""
+    rehearsal.start(mode)
     with _quietly():
         try:
             target.go(*(() if run_id is None else (run_id,)))
@@ -160,7 +201,8 @@ def rehearse(rehearsal: Rehearsal, target: Target, run_id: str | None) -> None:
             raise
         except BaseException as error:  # told with the run that it has left, or as a note: it is the user's program
             if not _is_known(rehearsal, error):
-                rehearsal.notes.append(f"it raises {type(error).__name__}: {error}")
+                rehearsal.break_off(f"it raises {type(error).__name__}: {error}")
+    return rehearsal.told()
 
 
 def _is_known(rehearsal: Rehearsal, error: BaseException) -> bool:

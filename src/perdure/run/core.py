@@ -22,7 +22,7 @@ from .account import Account
 from .functions import EXPLICIT, Function, Options
 from .ledger import Ledger, Recorded, Turn
 from .lines import at_line
-from .renames import Place, adopt
+from .renames import Place, adopt, move_scope
 from .requests import Interruptible, Protocol, Read, Submit
 from .scope import Frame
 from .spoken import PIN, PINNED, UNDO, Compacted, Speech
@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from ..context.talk import Talk
     from ..engine import Engine
     from .parking import Parking
+
+
+PROCEED: Any = object()
+"""What `RunCore.begin` returns when the call is to be made."""
 
 
 class View:
@@ -278,16 +282,41 @@ class RunCore:
 
     # What a rehearsal looks at, and an ordinary run does not (`rehearsal.py`).
 
-    def begin(self, what: str, arguments: Mapping[str, Any] | None = None, why: str = "") -> None:
-        """Something that is not recorded is about to begin: a call with its arguments, a wait, a write."""
+    def begin(
+        self,
+        kind: str,
+        what: str,
+        arguments: Mapping[str, Any] | None = None,
+        why: str = "",
+        call: r.Call | None = None,
+    ) -> Any:
+        """Something that is not recorded is about to begin: a step, an effect, a wait or a checkpoint.
+
+        Returns PROCEED, or in a rehearsal the value that stands in for its result: then nothing begins.
+        """
         self.must_be_open()
+        return PROCEED
 
     def compare(self, what: str, recorded: bytes, value: Any) -> None:
         """The code writes what is recorded as written, perhaps with another value: the recorded one counts."""
 
+    def passes_over(self, path: str) -> bool:
+        """Whether a loop skips this item, because it is done."""
+        return path in self.ledger.items
+
+    def rename_loop(self, old: str, new: str) -> None:
+        """What is recorded in the items of a loop belongs to one with another name."""
+        with self.lock:
+            move_scope(self.ledger, old, new)
+
     def pass_item(self, path: str) -> None:
         """The code has come to an item that is done."""
         self.account.credit_item(path)
+
+    def land_item(self, item: Frame, writes: tuple[r.Write, ...]) -> None:
+        """An item is done, and what its body wrote has become durable."""
+        assert item.parent is not None
+        self.land(item.parent, writes)
 
     def end(self, error: BaseException | None) -> None:
         """The block is left."""

@@ -130,6 +130,8 @@ class Durable(Generic[P, R]):
             )
         if self._function.effect and self._options.outside != "allow":
             raise NotDurable(f"effect {name} is called outside of a run")
+        if self._function.effect and engine.rehearsal is not None:
+            engine.rehearsal.refuse_effect(name)
         if engine.strict:
             raise NotDurable(f"{name} is called outside of a run")
         if not self._warned:

@@ -12,7 +12,7 @@ from .. import records as r
 from ..errors import InDoubt, NotDone, RunStopped, StepTimeout, StoreProblem, ValueProblem
 from ..failpoints import Site
 from .account import must_afford
-from .core import RunCore
+from .core import PROCEED, RunCore
 from .divergence import refuse_divergence
 from .doubt import Verdict, ask_check, child_at_work, settle
 from .ledger import Recorded
@@ -42,10 +42,10 @@ def _match_or_begin(it: EffectCall, arguments: dict[str, Any], ident: bytes) -> 
         return (yield from run.recall(recorded))
     if recorded is not None and recorded.failed and run.ledger.went_past(recorded):
         raise raised_again(run, recorded)
-    if recorded is not None and recorded.in_doubt and run.finished:
+    if recorded is not None and recorded.in_doubt and run.ledger.finished is not None:
         raise InDoubt(f"nobody knows whether {it.function.name} happened (key {recorded.key})")
     if run.finished:
-        run.begin(it.function.name, arguments)
+        run.must_be_open()
     run.must_be_here()
     if run.is_told:
         yield from heed(run)
@@ -67,16 +67,20 @@ def _bring_about(it: EffectCall, call: r.Call, recorded: Recorded | None, argume
     run = it.run
     if recorded is None or not recorded.key:
         yield from refuse_divergence(it, arguments, call.ident)
-        run.begin(call.name, arguments)
+        if (stand_in := run.begin("effect", call.name, arguments, call=call)) is not PROCEED:
+            return stand_in
         must_afford(run)
         recorded = yield from _intend(it, call, arguments)
     elif recorded.in_doubt:
-        run.begin(call.name, arguments, "it is in doubt: its check would be asked, and then its policy")
+        why = "it is in doubt: its check would be asked, and then its policy"
+        if (stand_in := run.begin("doubt", call.name, arguments, why)) is not PROCEED:
+            return stand_in
         verdict = yield from settle(it, recorded)
         if verdict.done:
             return verdict.value
     else:
-        run.begin(call.name, arguments, "nothing had happened")
+        if (stand_in := run.begin("retry", call.name, arguments, "nothing had happened")) is not PROCEED:
+            return stand_in
         yield from wait_until(run, recorded.next_at)
         yield from begin_again(run, recorded, "nothing had happened")
     recorded.running = True

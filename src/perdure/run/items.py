@@ -14,7 +14,6 @@ from ..journal.landing import Wanted
 from ..store.base import Statement
 from .core import RunCore
 from .obeying import heed
-from .renames import move_scope
 from .requests import Protocol
 from .scope import FRAME, Frame, frame_of
 
@@ -45,8 +44,7 @@ class Loop:
         self._outer.begin(mark, run.head.seq, self._prefix)
         for old in was:
             label = str(old) if isinstance(old, int) else _label(old, "was") + again
-            with run.lock:
-                move_scope(run.ledger, f"{self._outer.path}{label}:", self._prefix)
+            run.rename_loop(f"{self._outer.path}{label}:", self._prefix)
         self._items = enumerate(items)
         self._total = len(items) if isinstance(items, Sized) else None
         self._key = key
@@ -65,7 +63,7 @@ class Loop:
             if self._outer.inside:
                 return value  # inside a step the loop is part of the step, and lands or fails with it
             path = self.path(value, index)
-            if path in self.run.ledger.items:
+            if self.run.passes_over(path):
                 self._skip(path)
                 continue
             self._item = self._outer.item(path)
@@ -148,8 +146,7 @@ def finish_item(item: Frame) -> Protocol[None]:
     done, buffer = r.ItemDone(item.path, writes, (), item.buffer.usage), item.buffer
     yield from item.run.commit(Site.ITEM_DONE, done, objects=buffer.objects, asks=buffer.asks)
     item.alive = False
-    assert item.parent is not None
-    item.run.land(item.parent, writes)
+    item.run.land_item(item, writes)
 
 
 def finished_with(item: Frame | None) -> tuple[Sequence[r.Record], Sequence[Wanted], Sequence[Statement]]:

@@ -22,7 +22,7 @@ from ..failpoints import Site
 from ..limits import ORDER_LOOK_SECONDS, RETRY_BACKOFF_SECONDS_MAX
 from ..store.base import Statement, holds
 from .account import must_afford, write_credit
-from .core import RunCore
+from .core import PROCEED, RunCore
 from .functions import Function, Options
 from .ledger import Recorded
 from .lines import at_line
@@ -52,7 +52,9 @@ def call_step(
     attempts = 0
     if recorded is not None:
         _refuse_doubt(run, recorded)
-    run.begin(function.name, arguments)
+    stand_in = run.begin("step", function.name, arguments, call=call)
+    if stand_in is not PROCEED:
+        return stand_in
     if recorded is not None:
         call = recorded.origin or call
         attempts = recorded.attempts

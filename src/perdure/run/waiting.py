@@ -21,7 +21,7 @@ from ..errors import EffectInsideStep, RunWaiting, WaitTimeout
 from ..failpoints import Site
 from ..limits import ORDER_LOOK_SECONDS, WAIT_POLL_SECONDS
 from ..store.base import Statement
-from .core import RunCore
+from .core import PROCEED, RunCore
 from .functions import DIGEST, EXPLICIT
 from .ledger import AGAIN, Waited, withdrawn
 from .obeying import heed, listen
@@ -53,6 +53,12 @@ class Wait(msgspec.Struct, frozen=True):
     """Whether nobody tells this process when it may have come."""
     again: float = 0.0
     """Seconds after which a worker that has left the run looks in any case; 0 is never."""
+
+
+class StoodIn(Waited, eq=False, gc=False):
+    """In a rehearsal, a wait whose outcome is not recorded, and what stands in for it."""
+
+    result: Any = None
 
 
 Look = Callable[[Waited], Protocol[bool]]
@@ -231,6 +237,8 @@ def _is_fit(value: Any, fits: Callable[[Any], Any]) -> bool:
 
 
 def _value(run: RunCore, waited: Waited, wait: Wait, default: Any, fits: Callable[[Any], Any]) -> Protocol[Any]:
+    if isinstance(waited, StoodIn):
+        return waited.result
     if waited.how != "timeout":
         return fits((yield from run.load(waited.value)))
     if default is NO_DEFAULT:
@@ -248,14 +256,16 @@ def wait_for(frame: Frame, wait: Wait, look: Look) -> Protocol[Waited]:
     while True:
         waited = waits[nth] if nth < len(waits) else None
         if waited is None or waited.how in AGAIN:
-            run.begin(wait.text)
+            if (stand_in := run.begin("wait", wait.text)) is not PROCEED:
+                return StoodIn(0, wait.kind, 0, result=stand_in)
             if run.is_told:
                 yield from heed(run, cleanup=False)
             waited = yield from _begin(run, call, wait)
             waits[nth:] = [waited]
         waited.asked = True
         if not waited.how:
-            run.begin(wait.text, why="it waits already")
+            if (stand_in := run.begin("waiting", wait.text, why="it waits already")) is not PROCEED:
+                return StoodIn(0, wait.kind, 0, result=stand_in)
             yield from _hold(run, waited, wait, look)
         if waited.how not in AGAIN:
             return waited

@@ -189,6 +189,8 @@ def _result_in(run: RunCore, engine: Engine, run_id: str, timeout: Duration | No
     again = 0.0 if engine.name == run.engine.name else AWAITED_LOOK_SECONDS
     wait = Wait("run", ident, text, waiting.deadline(run, timeout), want=want, polls=True, again=again)
     waited = yield from waiting.wait_for(frame, wait, look)
+    if isinstance(waited, waiting.StoodIn):
+        return waited.result
     if waited.how == "timeout":
         raise WaitTimeout(
             f"run {run_id!r} has not ended in time", hint="it goes on: ask again, or with a longer timeout"

@@ -7,6 +7,8 @@ from tests.mutations.mutant import mutant
 TESTS = "conformance/test_code_changes.py::"
 MODEL = "conformance/test_code_changes_model.py::"
 REPLAYS = "conformance/test_replay_check.py::"
+RESUMES = "conformance/test_replay_check_resume.py::"
+CORNERS = "conformance/test_replay_check_corners.py::"
 
 CHANGES = (
     mutant(
@@ -69,7 +71,7 @@ CHANGES = (
         "a-rehearsal-writes",
         "perdure replay-check writes to the store of production",
         REPLAYS + "test_what_a_change_does_to_recorded_runs",
-        "rehearsal.py",
+        "rehearsal/passes.py",
         "        place.store.guard = self._guard\n",
         "",
     ),
@@ -78,16 +80,72 @@ CHANGES = (
         "perdure replay-check runs steps that are not recorded",
         REPLAYS + "test_what_a_change_does_to_recorded_runs",
         "run/steps.py",
-        "    run.begin(function.name, arguments)\n",
+        "    if stand_in is not PROCEED:\n        return stand_in\n",
         "",
     ),
     mutant(
         "a-rehearsal-does-not-miss-anything",
         "a finished run whose steps are not asked for any more replays",
         REPLAYS + "test_what_a_change_does_to_recorded_runs",
-        "rehearsal.py",
-        "        return one.consumed or one.credited or self._passed(one.path)",
-        "        return True",
+        "rehearsal/recorded.py",
+        "return one.consumed or one.credited or self._is_skipped(one.path)",
+        "return True",
+    ),
+    mutant(
+        "a-rehearsal-forgets-effects-that-are-never-reached",
+        "an effect that the code no longer reaches does not fail perdure replay-check",
+        RESUMES + "test_exit_code_0_means_that_nothing_is_done_twice",
+        "rehearsal/reports.py",
+        "if effects and (instead or not cut):",
+        "if effects and instead:",
+    ),
+    mutant(
+        "a-rehearsal-skips-done-items",
+        "another argument of an effect in the items of a finished run is not seen",
+        RESUMES + "test_finished_runs_are_judged_as_if_they_could_have_stopped_anywhere",
+        "rehearsal/replayed.py",
+        "skipped = done and not self.was_finished",
+        "skipped = done",
+    ),
+    mutant(
+        "a-stand-in-can-be-used",
+        "the code goes by a result that nobody knows, and the verdict is guessed",
+        CORNERS + "test_what_a_new_step_returns_cannot_be_used",
+        "rehearsal/stand_ins.py",
+        "raise stop()",
+        "return True",
+    ),
+    mutant(
+        "a-stand-in-is-never-none",
+        "code that compares the result of a new step with None is judged for one of its two ways",
+        RESUMES + "test_exit_code_0_means_that_nothing_is_done_twice",
+        "cli/targets.py",
+        "for value in VALUES:",
+        "for value in ():",
+    ),
+    mutant(
+        "a-rehearsal-goes-on-after-its-end",
+        "a program that catches the end of its replay is judged by what it does then",
+        CORNERS + "test_a_program_that_swallows_everything_is_not_believed",
+        "rehearsal/replayed.py",
+        "self.must_go_on()\n        return super().match",
+        "return super().match",
+    ),
+    mutant(
+        "a-run-forgets-where-it-was-opened",
+        "runs inside of items that are done seem to be lost",
+        CORNERS + "test_runs_inside_done_items_are_not_missed",
+        "run/lifecycle.py",
+        "parent, task, scope) if taken",
+        "parent, task) if taken",
+    ),
+    mutant(
+        "a-run-under-another-id-is-new",
+        "a run that is opened under another id does not fail perdure replay-check",
+        CORNERS + "test_a_run_under_another_id_is_not_taken_for_a_new_one",
+        "cli/replay_check.py",
+        "report.broken = report.broken or bool(rehearsal.notes)",
+        "pass",
     ),
     mutant(
         "questions-that-nobody-asks-stay-open",

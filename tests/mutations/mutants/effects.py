@@ -388,8 +388,8 @@ EFFECTS = (
         "the replay of a finished run goes another way than the run",
         MORE_GAPS + "test_a_finished_run_says_again_what_nobody_knew",
         "run/effects.py",
-        "if recorded is not None and recorded.in_doubt and run.finished:",
-        "if False:",
+        "recorded.in_doubt and run.ledger.finished is not None:",
+        "False:",
     ),
     mutant(
         "one-id-at-work-twice",
