@@ -41,7 +41,7 @@ COMMANDS = {
     "queues": ("queues", "Show the queues of the agents: what waits, runs, is parked and is dead."),
     "retry": ("queues", "Queue a run again that has failed for good; what it had done is kept."),
     "crashtest": ("crashtest", "Prove that a program survives: kill it everywhere, start it again, compare."),
-    "replay-check": ("replay_check", "Replay recorded runs with today's code, without running any step, for CI."),
+    "replay-check": ("replay_check", "Check that today's code repeats nothing that recorded runs have done, for CI."),
     "runs": ("runs", "List the runs, the one that was started, resumed or ended last first."),
     "show": ("show", "Show a run: what it did, what it has, what it waits for; now or at any moment."),
     "timeline": ("chart", "Draw a run over time: steps, restarts, waits, what is in doubt, what it cost."),

@@ -73,7 +73,7 @@ def replay_check(
     url: str | None,
     as_json: bool,
 ) -> int:
-    """Replay recorded runs with today's code: would anything be done twice? For CI.
+    """Check that today's code repeats nothing that recorded runs have done, for CI.
 
     \b
     perdure replay-check my_module:main            called as main(run_id) for each recorded run,
