@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -239,3 +240,68 @@ def test_a_run_at_work_is_judged_and_left_alone(shop: Shop, world: World, tmp_pa
         run.sleep(0.001)
         program.pay(2)
     assert world.all() == ["pay 1", "pay 2"]
+
+
+def test_what_is_queued_has_nothing_to_replay(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+    program = OPEN + "\n@agent.task\ndef later(n):\n    pay(n)\n"
+    module = shop.module(shop.written(program))
+    module.main("r")
+    module.later.start("t", 1)
+    close_left(shop.url)
+    assert judged(shop, capsys, program)[:2] == (0, "replays")
+
+
+PLAIN = (
+    HEAD
+    + """
+def main(run_id):
+    with agent.run(run_id) as run:
+        for n in run.each([1, 2]):
+            run.state["sum"] = run.state.get("sum", 0) + n
+        crash()
+"""
+)
+
+
+def test_done_items_without_steps_are_not_done_again(shop: Shop, left: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    left(PLAIN)
+    assert judged(shop, capsys, PLAIN)[:2] == (0, "replays")
+    code, verdict, run = judged(shop, capsys, PLAIN.replace("each([1, 2])", "each([1, 2], name='all')"))
+    assert (code, verdict) == (1, "reruns")
+    assert "2 items are recorded and not found, in loop '1': item 1, item 2" in json.dumps(run)
+    shop.module(shop.written(PLAIN)).main("r")
+    close_left(shop.url)
+    assert judged(shop, capsys, PLAIN)[:2] == (0, "replays")
+
+
+ASYNC = """
+import os
+from perdure import AsyncAgent
+
+agent = AsyncAgent("shop", store=os.environ["REPLAYED"])
+
+@agent.step
+async def think(of):
+    return of
+
+async def main(run_id):
+    async with agent.run(run_id) as run:
+        await think(1)
+        #then
+"""
+
+
+def test_an_async_program_that_stops_is_told_too(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+    asyncio.run(shop.module(shop.written(ASYNC)).main("r"))
+    close_left(shop.url)
+    code, report = check(capsys, f"{shop.written(ASYNC.replace('run(run_id)', 'run(run_id + chr(50))'))}:main")
+    assert (code, report["broken"]) == (1, True)
+    close_left(shop.url)
+    used = ASYNC.replace("await think(1)", "str(await think(2))")
+    assert judged(shop, capsys, used)[:2] == (1, "reruns")
+    grouped = ASYNC.replace(
+        "        await think(1)",
+        "        import asyncio\n        async with asyncio.TaskGroup() as group:\n"
+        "            group.create_task(shown(2))\n            group.create_task(shown(1))",
+    )
+    assert judged(shop, capsys, grouped + "\nasync def shown(n):\n    print(await think(n))\n")[0] == 1

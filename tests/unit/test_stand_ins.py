@@ -16,81 +16,81 @@ from perdure import codec
 from perdure.rehearsal.stand_ins import Stops, Unrecorded
 
 USES: dict[str, Callable[[Any], object]] = {
-    "attribute": lambda it: it.name,
-    "set attribute": lambda it: setattr(it, "name", 1),
-    "item": lambda it: it["name"],
-    "set item": lambda it: operator.setitem(it, "name", 1),
-    "truth": lambda it: not it,
-    "equal": lambda it: it == 1,
-    "equal to it": lambda it: operator.eq({"a": [1]}, it),
-    "in a list": lambda it: it in [1, 2],
-    "contains": lambda it: 1 in it,
-    "key": lambda it: {it: 1},
-    "less": lambda it: operator.lt(1, it),
-    "length": lambda it: len(it),
-    "iterate": lambda it: list(it),
-    "unpack": lambda it: max(*it),
-    "keywords": lambda it: dict(**it),
-    "text": lambda it: str(it),
-    "repr": lambda it: repr(it),
-    "format": lambda it: f"{it:>3}",
-    "percent": lambda it: "%s" % it,  # noqa: UP031 - this is what is tried
-    "join": lambda it: " ".join(map(str, [it])),
-    "add": lambda it: it + 1,
-    "add to": lambda it: "a" + it,
-    "add list": lambda it: [1, *it],
-    "in place": lambda it: operator.iadd(it, 1),
-    "number": lambda it: int(it),
-    "index": lambda it: [1, 2][it],
-    "round": lambda it: round(it),
-    "sum": lambda it: sum([it]),
-    "max": lambda it: max(it, 2),
-    "sort": lambda it: sorted([it, 2]),
-    "range": lambda it: range(it),
-    "call": lambda it: it(),
-    "with": lambda it: it.__enter__(),
-    "await": lambda it: asyncio.run(_awaited(it)),
-    "instance": lambda it: isinstance(it, dict),
-    "class": lambda it: it.__class__,
-    "path": lambda it: os.fspath(it),
-    "copy": lambda it: copy.copy(it),
-    "deep copy": lambda it: copy.deepcopy([it]),
-    "reduce": lambda it: it.__reduce_ex__(2),
-    "json": lambda it: json.dumps({"a": it}),
-    "bytes": lambda it: bytes(it),
-    "store": lambda it: codec.encode({"a": [it]}),
-    "digest": lambda it: codec.digest({"a": it}, "arguments"),
-    "match": lambda it: _matched(it),
+    "attribute": lambda value: value.name,
+    "set attribute": lambda value: setattr(value, "name", 1),
+    "item": lambda value: value["name"],
+    "set item": lambda value: operator.setitem(value, "name", 1),
+    "truth": lambda value: not value,
+    "equal": lambda value: value == 1,
+    "equal from the left": lambda value: operator.eq({"a": [1]}, value),
+    "in a list": lambda value: value in [1, 2],
+    "contains": lambda value: 1 in value,
+    "key": lambda value: {value: 1},
+    "less": lambda value: operator.lt(1, value),
+    "length": lambda value: len(value),
+    "iterate": lambda value: list(value),
+    "unpack": lambda value: max(*value),
+    "keywords": lambda value: dict(**value),
+    "text": lambda value: str(value),
+    "repr": lambda value: repr(value),
+    "format": lambda value: f"{value:>3}",
+    "percent": lambda value: "%s" % value,  # noqa: UP031 - this is what is tried
+    "join": lambda value: " ".join(map(str, [value])),
+    "add": lambda value: value + 1,
+    "add to": lambda value: "a" + value,
+    "add list": lambda value: [1, *value],
+    "in place": lambda value: operator.iadd(value, 1),
+    "number": lambda value: int(value),
+    "index": lambda value: [1, 2][value],
+    "round": lambda value: round(value),
+    "sum": lambda value: sum([value]),
+    "max": lambda value: max(value, 2),
+    "sort": lambda value: sorted([value, 2]),
+    "range": lambda value: range(value),
+    "call": lambda value: value(),
+    "with": lambda value: value.__enter__(),
+    "await": lambda value: asyncio.run(_awaited(value)),
+    "instance": lambda value: isinstance(value, dict),
+    "class": lambda value: value.__class__,
+    "path": lambda value: os.fspath(value),
+    "copy": lambda value: copy.copy(value),
+    "deep copy": lambda value: copy.deepcopy([value]),
+    "reduce": lambda value: value.__reduce_ex__(2),
+    "json": lambda value: json.dumps({"a": value}),
+    "bytes": lambda value: bytes(value),
+    "store": lambda value: codec.encode({"a": [value]}),
+    "digest": lambda value: codec.digest({"a": value}, "arguments"),
+    "match": lambda value: _matched(value),
 }
 
 
-async def _awaited(it: Any) -> Any:
-    return await it
+async def _awaited(value: Any) -> Any:
+    return await value
 
 
-def _matched(it: Any) -> bool:
-    match it:
+def _matched(value: Any) -> bool:
+    match value:
         case {"a": _}:
             return True
     return False
 
 
 def used() -> Unrecorded:
-    return Unrecorded(lambda: Stops("it was used"))
+    return Unrecorded(lambda: Stops("value was used"))
 
 
 @pytest.mark.parametrize("use", USES)
 def test_every_use_stops(use: str) -> None:
-    with pytest.raises(Stops, match="it was used"):
+    with pytest.raises(Stops, match="value was used"):
         USES[use](used())
 
 
 def test_passing_it_on_does_not() -> None:
-    it = used()
-    held = {"a": [it], "b": (it, 1)}
+    value = used()
+    held = {"a": [value], "b": (value, 1)}
 
     def through(value: Any, *more: Any) -> Any:
         return value
 
-    assert through(held["a"][0]) is it
-    assert it is not None  # which cannot be seen from inside: see VALUES
+    assert through(held["a"][0]) is value
+    assert value is not None  # which cannot be seen from inside: see VALUES

@@ -138,14 +138,14 @@ def _check(out: Output, report: Report, rehearsal: Rehearsal, target: Target, wa
 
 
 def _runs(target: Target) -> list[RunSummary]:
-    """Of the agents of the module; runs inside of others are replayed with those."""
+    """Of the agents of the module. Runs inside of others are replayed with those; of queued ones nothing is recorded."""
     if not target.engines:
         raise click.UsageError("the module has no Agent at its top level, so its runs are not known")
     found = [run for engine in target.engines for run in list_runs(engine.store, engine.name)]
     if target.tasks_only:
         [engine] = target.engines
         return [run for run in found if task_of(engine.store, run.stream)]
-    return [run for run in found if not run.parent]
+    return [run for run in found if not run.parent and run.status != Status.QUEUED]
 
 
 # -- showing -----------------------------------------------------------------------------------------------------------

@@ -172,7 +172,7 @@ def rehearse(rehearsal: Rehearsal, target: Target, run_id: str | None) -> list[R
 
 def _worse(replay: Replay, again: Replay | None) -> Replay:
     """The report that tells more, of two that both fail."""
-    if again is None or not again.fails:
+    if again is None or not (replay.fails and again.fails):
         return replay
     return again if FAILS.index(again.verdict) <= FAILS.index(replay.verdict) else replay
 

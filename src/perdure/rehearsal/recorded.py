@@ -98,7 +98,7 @@ class Contents:
     def left(self, opened: set[int]) -> list[Unreached]:
         """All that the code has not come to, in the order of the journal."""
         calls = [_call(one) for one in self.calls if not self.asked_for(one)]
-        told = {scope for call in calls for scope in scopes_around(call.scope)}  # by the calls in them
+        told = {scope for call in calls if call.weighs for scope in scopes_around(call.scope)}  # by the calls in them
         items = [Unreached("item", _label(path), scope=path, weighs="step") for path in sorted(self._items)]
         items = [item for item in items if item.scope not in told and not self._is_reached(item.scope)]
         parts = self._find_parts() if self._parts is None else self._parts

@@ -16,6 +16,8 @@ SHOWN_MAX = 3
 FAILS = ("repeats", "diverges", "reruns", "unknown")
 """The verdicts with which a deploy must not go on, the worst first."""
 
+_WORK = ("step", "effect", "item", "run")
+
 VERDICTS = (*FAILS, "differs", "stops", "replays")
 
 _RENAMED = 'if it was renamed, declare was="old_name"'
@@ -133,7 +135,7 @@ def judged(left: Sequence[Unreached], new: Sequence[New], cut: Cut, rules: Rules
     instead = _instead(effects, new, cut, "effect")
     if effects and (instead or not cut):
         found.append(_again("repeats", effects, instead, _effects_hint(effects)))
-    instead = _instead(steps, new, cut, "step", "item")
+    instead = _instead(steps, new, cut, *_WORK)
     if steps and (instead or (not cut and _may_replace_steps(new))):
         found.append(_again("reruns", steps, instead or _may_replace_steps(new), f"{_RENAMED}; {_STEPS}"))
     if cut and (effects or steps):
@@ -146,7 +148,7 @@ def judged(left: Sequence[Unreached], new: Sequence[New], cut: Cut, rules: Rules
 
 def _may_replace_steps(new: Iterable[New]) -> list[New]:
     """What may do the work of a recorded step. Where nothing does, the step was removed: that costs nothing."""
-    return [one for one in new if one.kind in ("step", "item", "run")]
+    return [one for one in new if one.kind in _WORK]
 
 
 def _instead(left: Iterable[Unreached], new: Iterable[New], cut: Cut, *kinds: str) -> list[New]:
@@ -193,7 +195,8 @@ def _where(left: Sequence[Unreached]) -> str:
     for one in left:
         if one.scope:
             loops.setdefault(loop_of(one.scope), set()).add(one.scope)
-    told = [f"{plural(len(scopes), 'item')} of {_loop_named(label)}" for label, scopes in loops.items()]
+    bare = all(one.kind == "item" for one in left)
+    told = [("" if bare else f"{plural(len(at), 'item')} of ") + _loop_named(label) for label, at in loops.items()]
     return f", in {' and '.join(told)}" if told else ""
 
 
