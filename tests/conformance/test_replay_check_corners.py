@@ -304,4 +304,53 @@ def test_an_async_program_that_stops_is_told_too(shop: Shop, capsys: pytest.Capt
         "        import asyncio\n        async with asyncio.TaskGroup() as group:\n"
         "            group.create_task(shown(2))\n            group.create_task(shown(1))",
     )
-    assert judged(shop, capsys, grouped + "\nasync def shown(n):\n    print(await think(n))\n")[0] == 1
+    assert judged(shop, capsys, grouped + "\nasync def shown(n):\n    print(await think(n))\n")[:2] == (0, "differs")
+
+
+PARALLEL = """
+import asyncio, os
+from perdure import AsyncAgent
+
+agent = AsyncAgent("shop", store=os.environ["REPLAYED"])
+
+@agent.step
+async def think(of):
+    return [of]
+
+async def worker(run, n, steps):
+    last = n
+    for _ in range(steps):
+        [last] = await think(10 * last + n)
+
+async def inside(run, n, steps):
+    async with agent.run(f"{run.id}/{n}", parallel=True) as child:
+        await worker(child, n, steps)
+        leave()
+
+def leave():
+    if os.environ.get("LEAVES"):
+        raise ConnectionError
+
+async def main(run_id):
+    leaves = bool(os.environ.get("LEAVES"))
+    async with agent.run(run_id) as run:
+        sides = [SIDE(run, n, n if leaves else 4) for n in (1, 2, 3)]
+        await asyncio.gather(*sides, return_exceptions=leaves)
+        leave()
+"""
+
+
+@pytest.mark.parametrize("side", ["worker", "inside"])
+def test_tasks_side_by_side_come_to_what_is_recorded(
+    shop: Shop, side: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of them has nothing recorded left, and uses the result of its next step, before another one has begun."""
+    program = PARALLEL.replace("SIDE", side)
+    with monkeypatch.context() as patched:
+        patched.setenv("LEAVES", "1")
+        with pytest.raises(ConnectionError):
+            asyncio.run(shop.module(shop.written(program)).main("r"))
+    close_left(shop.url)
+    code, report = check(capsys, f"{shop.written(program)}:main")
+    assert (code, {run["verdict"] for run in report["runs"]}) == (0, {"replays"}), report
+    assert sum(run["calls"] for run in report["runs"]) == 6

@@ -138,7 +138,7 @@ def _check(out: Output, report: Report, rehearsal: Rehearsal, target: Target, wa
 
 
 def _runs(target: Target) -> list[RunSummary]:
-    """Of the agents of the module. Runs inside of others are replayed with those; of queued ones nothing is recorded."""
+    """The runs of the module's agents. Runs inside of others are replayed with those; queued ones have no record."""
     if not target.engines:
         raise click.UsageError("the module has no Agent at its top level, so its runs are not known")
     found = [run for engine in target.engines for run in list_runs(engine.store, engine.name)]

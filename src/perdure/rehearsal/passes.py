@@ -59,6 +59,10 @@ class Rehearsal:
         """What it would begin, in all of them."""
         self.handed: list[New] = []
         """What of it has got a stand-in."""
+        self.progress = 0
+        """Grows whenever the code comes to a call, so that others can see that it gets on."""
+        self.opening = 0
+        """How many runs are being opened just now."""
         self.twins: dict[int, Recorded] = {}
         self.broken = False
         """It has ended before it opened a run."""
@@ -91,6 +95,16 @@ class Rehearsal:
         self, engine: Engine, run_id: str, given: Any, outer: Frame | None, on_change: str = "error"
     ) -> Protocol[RunCore]:
         """A recorded run, for the program to go through; or a new one inside of a recorded one."""
+        self.opening += 1
+        try:
+            return (yield from self._open(engine, run_id, given, outer, on_change))
+        finally:
+            self.opening -= 1
+            self.progress += 1
+
+    def _open(
+        self, engine: Engine, run_id: str, given: Any, outer: Frame | None, on_change: str
+    ) -> Protocol[RehearsedRun]:
         if outer is not None and isinstance(outer.run, RehearsedRun):
             outer.run.must_go_on()
         rows = yield Read(engine.store.read, ("get_run", (engine.name, run_id)))

@@ -7,6 +7,7 @@ do it, a finished one as if it could have stopped anywhere: so the bodies of its
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from ..run.functions import Function, Options
 from ..run.ledger import Ledger, Recorded
 from ..run.lines import called, calling_line, shown
 from ..run.obeying import around
-from ..run.requests import Protocol
+from ..run.requests import Pause, Protocol
 from ..run.scope import Frame, current
 from ..run.steps import describe
 from ..runs import RunSummary
@@ -43,8 +44,14 @@ _OF_CODE = (Site.WRITE, Site.ITEM_DONE, Site.RUN_END, *_OF_STEPS)
 """Commits that the code outside of effects makes: the code goes on as if they were durable."""
 
 
+SETTLED_ROUNDS, PAUSED_ROUNDS, PAUSE_SECONDS = 40, 20, 0.001
+"""How often other tasks get a turn, and at last a moment, until they are taken to wait for something else."""
+
+
 class RehearsedRun(RunCore):
     """A run that is only replayed."""
+
+    rehearsed = True
 
     def __init__(
         self, rehearsal: Rehearsal, engine: Engine, run_id: str, found: tuple[Ledger, Head], summary: RunSummary | None
@@ -111,14 +118,24 @@ class RehearsedRun(RunCore):
             return self._ran_before(call)
         return None if kind in ("run", "checkpoint") else self._stand_in(new)
 
+    def settle(self) -> Protocol[None]:
+        """Other tasks of the event loop may still come to what is recorded: they go first, as long as they get on."""
+        rounds = 0
+        while _has_company() and rounds < SETTLED_ROUNDS and not self.over and self.is_left():
+            before = self.rehearsal.progress
+            yield Pause(0.0 if rounds < SETTLED_ROUNDS - PAUSED_ROUNDS else PAUSE_SECONDS)
+            gets_on = self.rehearsal.opening or self.rehearsal.progress != before
+            rounds = 0 if gets_on else rounds + 1
+
     def note(self, new: New) -> None:
         """Something begins that is not recorded."""
         self.new.append(new)
         self.rehearsal.new.append(new)
 
     def is_left(self) -> bool:
-        """Whether something recorded, here or in the runs around, was not asked for yet."""
-        return any(run.contents.is_left(self.rehearsal.opened) for run in _rehearsed(self))
+        """Whether something recorded, in this run or in another one that is open, was not asked for yet."""
+        runs = [*_rehearsed(self), *(run for run in self.rehearsal.runs if not run.over)]
+        return any(run.contents.is_left(self.rehearsal.opened) for run in runs)
 
     def _ran_before(self, call: r.Call) -> Any:
         """A step runs once, however often the run is gone through."""
@@ -152,6 +169,7 @@ class RehearsedRun(RunCore):
     ) -> tuple[Recorded | None, int]:
         """What the code asks for after it has caught the end of its replay is not what it would ask for."""
         self.must_go_on()
+        self.rehearsal.progress += 1
         return super().match(frame, function, options, arguments, ident)
 
     def must_go_on(self) -> None:
@@ -283,6 +301,14 @@ class RehearsedRun(RunCore):
             return []
         left = self.contents.left(self.rehearsal.opened)
         return judged(left, self.rehearsal.new, self.cut, self.rehearsal.rules)
+
+
+def _has_company() -> bool:
+    """Whether there are other tasks in this event loop."""
+    try:
+        return len(asyncio.all_tasks()) > 1
+    except RuntimeError:
+        return False
 
 
 def _rehearsed(run: RunCore) -> Iterator[RehearsedRun]:

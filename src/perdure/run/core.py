@@ -282,6 +282,13 @@ class RunCore:
 
     # What a rehearsal looks at, and an ordinary run does not (`rehearsal.py`).
 
+    rehearsed = False
+    """Whether it is only replayed."""
+
+    def settle(self) -> Protocol[None]:
+        """Let what goes on beside the caller come as far as it can; asked before `begin` in a rehearsal."""
+        yield from ()
+
     def begin(
         self,
         kind: str,

@@ -67,6 +67,8 @@ def _bring_about(it: EffectCall, call: r.Call, recorded: Recorded | None, argume
     run = it.run
     if recorded is None or not recorded.key:
         yield from refuse_divergence(it, arguments, call.ident)
+        if run.rehearsed:
+            yield from run.settle()
         if (stand_in := run.begin("effect", call.name, arguments, call=call)) is not PROCEED:
             return stand_in
         must_afford(run)

@@ -52,6 +52,8 @@ def call_step(
     attempts = 0
     if recorded is not None:
         _refuse_doubt(run, recorded)
+    if run.rehearsed:
+        yield from run.settle()
     stand_in = run.begin("step", function.name, arguments, call=call)
     if stand_in is not PROCEED:
         return stand_in

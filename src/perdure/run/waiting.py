@@ -256,6 +256,8 @@ def wait_for(frame: Frame, wait: Wait, look: Look) -> Protocol[Waited]:
     while True:
         waited = waits[nth] if nth < len(waits) else None
         if waited is None or waited.how in AGAIN:
+            if run.rehearsed:
+                yield from run.settle()
             if (stand_in := run.begin("wait", wait.text)) is not PROCEED:
                 return StoodIn(0, wait.kind, 0, result=stand_in)
             if run.is_told:
@@ -264,6 +266,8 @@ def wait_for(frame: Frame, wait: Wait, look: Look) -> Protocol[Waited]:
             waits[nth:] = [waited]
         waited.asked = True
         if not waited.how:
+            if run.rehearsed:
+                yield from run.settle()
             if (stand_in := run.begin("waiting", wait.text, why="it waits already")) is not PROCEED:
                 return StoodIn(0, wait.kind, 0, result=stand_in)
             yield from _hold(run, waited, wait, look)

@@ -132,6 +132,14 @@ CHANGES = (
         "return super().match",
     ),
     mutant(
+        "tasks-of-a-rehearsal-do-not-wait-for-each-other",
+        "a program with several tasks fails perdure replay-check although nothing has changed",
+        CORNERS + "test_tasks_side_by_side_come_to_what_is_recorded",
+        "rehearsal/replayed.py",
+        "while _has_company() and",
+        "while False and",
+    ),
+    mutant(
         "a-run-forgets-where-it-was-opened",
         "runs inside of items that are done seem to be lost",
         CORNERS + "test_runs_inside_done_items_are_not_missed",
