@@ -189,8 +189,8 @@ class RunStarted(Record, frozen=True):
     parent: int
     fence: int
     holder: Holder
-    task: str = ""  # what it is a run of, if it is one of a task
-    scope: str = ""  # of a run inside another: the scope of that one in which it was opened
+    task: str = ""
+    """What it is a run of, if it is one of a task."""
 
 
 class RunResumed(Record, frozen=True):

@@ -111,7 +111,7 @@ def test_runs_inside_done_items_are_not_missed(shop: Shop, left: Any, capsys: py
     renamed = CHILDREN.replace("{run_id}/{n}", "{run_id}:{n}")
     code, verdict, run = judged(shop, capsys, renamed)
     assert (code, verdict) == (1, "repeats")
-    assert [one["name"] for one in run["unreached"]] == ["run 'r/3', with 1 effects and 0 steps"]
+    assert [one["name"] for one in run["unreached"]] == [f"run 'r/{n}', with 1 effects and 0 steps" for n in (1, 2, 3)]
 
 
 def test_an_undo_that_is_gone_leaves_what_came_after_it(

@@ -175,6 +175,9 @@ HARMFUL = {
     "a loop in front, without a name": Change(
         1, "repeats", (("#front", "{async}for m in run.each(['x']): {await}think(m)"),)
     ),
+    "a loop in front over the same items, without a name": Change(
+        1, "repeats", (("#front", "{async}for m in run.each([1, 2, 3]): {await}think(-m)"),)
+    ),
     "another argument of an effect": Change(1, "diverges", (("book(topic)", "book('a room')"),)),
     "another argument of an effect in the loop": Change(1, "diverges", (("pay(n, note)", "pay(n, 'thanks')"),)),
     "another argument, which is declared to be fine": Change(

@@ -22,8 +22,6 @@ class Part(msgspec.Struct, frozen=True):
     """A recorded run inside another one."""
 
     summary: RunSummary
-    scope: str
-    """Where in the outer run it was opened."""
     effects: int
     steps: int
     cost_usd: float
@@ -49,18 +47,13 @@ class Contents:
         self._pending_parts: list[Part] = []
         self._reached: set[str] = set()
         """Scopes of items that the code has come to."""
-        self._skipped: set[str] = set()
-        """Those of them whose bodies a resume does not enter, because they are done."""
         self._moved: list[tuple[str, str]] = []
         self.landed: set[int] = set()
         """The recorded writes that the code has seen, by their identities."""
 
-    def reach_item(self, path: str, *, skipped: bool) -> None:
+    def reach_item(self, path: str) -> None:
         """The code has come to an item."""
-        paths = self._names_of(path)
-        self._reached |= paths
-        if skipped:
-            self._skipped |= paths
+        self._reached |= self._names_of(path)
 
     def has_begun(self, path: str) -> bool:
         """Whether something is recorded in an item."""
@@ -75,8 +68,8 @@ class Contents:
         self._moved.append((old, new))
 
     def asked_for(self, one: Recorded) -> bool:
-        """Whether the code came to a call, now or before it went back; or to the done item around it."""
-        return one.consumed or one.credited or self._is_skipped(one.path)
+        """Whether the code came to a call, now or before it went back."""
+        return one.consumed or one.credited
 
     def is_left(self, opened: set[int]) -> bool:
         """Whether there are steps, effects, items or runs that the code has not come to."""
@@ -91,7 +84,7 @@ class Contents:
             self._pending.pop()
         while self._pending_items and self._is_reached(self._pending_items[-1]):
             self._pending_items.pop()
-        while self._pending_parts and self._is_opened(self._pending_parts[-1], opened):
+        while self._pending_parts and self._pending_parts[-1].summary.stream in opened:
             self._pending_parts.pop()
         return bool(self._pending or self._pending_items or self._pending_parts)
 
@@ -102,28 +95,21 @@ class Contents:
         items = [Unreached("item", _label(path), scope=path, weighs="step") for path in sorted(self._items)]
         items = [item for item in items if item.scope not in told and not self._is_reached(item.scope)]
         parts = self._find_parts() if self._parts is None else self._parts
-        runs = [_part(part) for part in parts if not self._is_opened(part, opened)]
+        runs = [_part(part) for part in parts if part.summary.stream not in opened]
         waits = [
-            Unreached("wait", one.kind, one.seq, path) for path, one in self._waits if not self._is_over(path, one)
+            Unreached("wait", one.kind, one.seq, path)
+            for path, one in self._waits
+            if not one.asked and one.how not in AGAIN
         ]
         writes = [
             Unreached("write", write.key or str(write.op.name).lower(), scope=path)
             for path, write in self._writes
-            if id(write) not in self.landed and not self._is_skipped(path)
+            if id(write) not in self.landed
         ]
         return [*calls, *items, *runs, *waits, *writes]
 
-    def _is_skipped(self, path: str) -> bool:
-        return bool(self._skipped) and any(scope in self._skipped for scope in scopes_around(path))
-
-    def _is_over(self, path: str, one: Waited) -> bool:
-        return one.asked or one.how in AGAIN or self._is_skipped(path)
-
     def _is_reached(self, path: str) -> bool:
-        return path in self._reached or self._is_skipped(path)
-
-    def _is_opened(self, part: Part, opened: set[int]) -> bool:
-        return part.summary.stream in opened or self._is_skipped(part.scope)
+        return path in self._reached
 
 
 def parts_of(store: Store, stream: int) -> list[Part]:
@@ -139,13 +125,13 @@ def _part_of(store: Store, child: RunSummary) -> Part | None:
     effects = sum(_weight(one) == "effect" for one in calls) + sum(part.effects for part in inside)
     steps = sum(_weight(one) == "step" for one in calls) + sum(part.steps for part in inside)
     cost = sum(dollars(one.usage) for one in calls) + sum(part.cost_usd for part in inside)
-    return Part(child, ledger.started.scope, effects, steps, cost)
+    return Part(child, effects, steps, cost)
 
 
 def _part(part: Part) -> Unreached:
     name = f"run {part.summary.id!r}, with {part.effects} effects and {part.steps} steps"
     weighs = "effect" if part.effects else "step" if part.steps else ""
-    return Unreached("run", name, scope=part.scope, cost_usd=part.cost_usd, weighs=weighs)
+    return Unreached("run", name, cost_usd=part.cost_usd, weighs=weighs)
 
 
 def _call(one: Recorded) -> Unreached:

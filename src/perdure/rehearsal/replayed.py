@@ -1,8 +1,8 @@
 """One recorded run, as today's code goes through it.
 
 A call that is recorded returns what is recorded. One that is not gets a stand-in for its result, and the code goes on:
-what it has not come to in the end is what a resume would not find. An unfinished run is gone through as a resume would
-do it, a finished one as if it could have stopped anywhere: so the bodies of its done items are entered too.
+what it has not come to in the end is what a resume would not find. A run is gone through as if it could have stopped
+anywhere: so the bodies of done items are entered too.
 """
 
 from __future__ import annotations
@@ -200,12 +200,11 @@ class RehearsedRun(RunCore):
     def passes_over(self, path: str) -> bool:
         self.must_go_on()
         done = super().passes_over(path)
-        skipped = done and not self.was_finished
-        self.contents.reach_item(path, skipped=skipped)
+        self.contents.reach_item(path)
         if not done and not self.contents.has_begun(path) and self.is_left():
             label = path.rstrip("/").rpartition("/")[2]
             self.note(New("item", f"item {label.partition(':')[2]}", f"item {label}", calling_line()))
-        return skipped
+        return False  # not even if it is done: whether this is the loop that did it shows in the calls of its body
 
     def pass_item(self, path: str) -> None:
         """Nothing is saved by this: it is a rehearsal."""

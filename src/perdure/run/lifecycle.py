@@ -60,7 +60,7 @@ class Claim(Unit[Claimed]):
 
     site = Site.RUN_CLAIM
 
-    def __init__(self, engine: Engine, run_id: str, given: Any, parent: int, task: str = "", scope: str = "") -> None:
+    def __init__(self, engine: Engine, run_id: str, given: Any, parent: int, task: str = "") -> None:
         self._engine = engine
         # Read and registered before the transaction: in it, everybody would wait for a second connection.
         self._tenancy = engine.tenancy
@@ -72,7 +72,6 @@ class Claim(Unit[Claimed]):
         self._input, self._objects = objects.pack(engine.store, given, "input")
         self._parent = parent
         self.task = task
-        self._scope = scope
         # Claims of one run in one process come one after the other, and each sees what the one before has opened.
         self.lane = ~abs(hash((engine.name, run_id)))
         self._tried: set[tuple[int, int]] = set()
@@ -110,7 +109,7 @@ class Claim(Unit[Claimed]):
                 raise InputChanged
             self._input, self._objects, self._digest, self._parent = packed, (), digest, parent
         given = (self._input, self._digest, self._parent)
-        started = r.RunStarted(engine.name, self._id, *given, 1, self._tenancy.process, self.task, self._scope)
+        started = r.RunStarted(engine.name, self._id, *given, 1, self._tenancy.process, self.task)
         first = [self._presence(), Statement("add_lease", (stream, self._tenancy.holder)), *self._objects]
         head = Head(engine.store.identity, stream, 1)
         self._tried.add((stream, 1))
@@ -196,11 +195,11 @@ def open_run(
     if engine.rehearsal is not None:
         return (yield from engine.rehearsal.open(engine, run_id, given, outer, on_change))
     linked = outer is not None and outer.run.store is engine.store
-    parent, scope = (outer.run.head.stream, outer.path) if linked and outer is not None else (0, "")
+    parent = outer.run.head.stream if linked and outer is not None else 0
     yield Read(engine.ensure_agent)
     if outer is not None and outer.run.is_told:
         yield from heed(outer.run)
-    claim = Claim(engine, run_id, given, parent, task, scope) if taken is None else taken.claim
+    claim = Claim(engine, run_id, given, parent, task) if taken is None else taken.claim
     try:
         claimed = (yield from _claimed(engine, claim, run_id, given)) if taken is None else taken.claimed
         ledger, head = _created(claim, claimed) or (yield Read(load, (engine, claimed)))

@@ -88,7 +88,7 @@ CHANGES = (
         "a finished run whose steps are not asked for any more replays",
         REPLAYS + "test_what_a_change_does_to_recorded_runs",
         "rehearsal/recorded.py",
-        "return one.consumed or one.credited or self._is_skipped(one.path)",
+        "return one.consumed or one.credited",
         "return True",
     ),
     mutant(
@@ -104,8 +104,8 @@ CHANGES = (
         "another argument of an effect in the items of a finished run is not seen",
         RESUMES + "test_finished_runs_are_judged_as_if_they_could_have_stopped_anywhere",
         "rehearsal/replayed.py",
-        "skipped = done and not self.was_finished",
-        "skipped = done",
+        "return False  # not even",
+        "return done  # not even",
     ),
     mutant(
         "a-stand-in-can-be-used",
@@ -138,14 +138,6 @@ CHANGES = (
         "rehearsal/replayed.py",
         "while _has_company() and",
         "while False and",
-    ),
-    mutant(
-        "a-run-forgets-where-it-was-opened",
-        "runs inside of items that are done seem to be lost",
-        CORNERS + "test_runs_inside_done_items_are_not_missed",
-        "run/lifecycle.py",
-        "parent, task, scope) if taken",
-        "parent, task) if taken",
     ),
     mutant(
         "a-run-under-another-id-is-new",
