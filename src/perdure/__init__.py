@@ -46,6 +46,7 @@ from .errors import (
     JournalDamaged,
     LeaseLost,
     MemoryNotFound,
+    NotAwaited,
     NotDone,
     NotDurable,
     NotDurableWarning,
@@ -111,7 +112,7 @@ from .errors import (
     WrongStore,
 )
 from .run.doubt import Done, Unknown
-from .run.functions import Key
+from .run.functions import Fence, Key
 from .sync import Agent, Run
 
 if TYPE_CHECKING:
@@ -149,6 +150,7 @@ __all__ = [
     "EventsFolded",
     "ExportDamaged",
     "ExportUnsigned",
+    "Fence",
     "HistoryFolded",
     "InDoubt",
     "InputChanged",
@@ -156,6 +158,7 @@ __all__ = [
     "Key",
     "LeaseLost",
     "MemoryNotFound",
+    "NotAwaited",
     "NotDone",
     "NotDurable",
     "NotDurableWarning",

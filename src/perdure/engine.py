@@ -24,7 +24,6 @@ from .locks import rlock
 from .process import this_process
 from .run.core import RunCore
 from .run.obeying import Ear
-from .run.scope import Frame
 from .store import file_of, is_embedded, locate, open_store, without_password
 from .store.base import Last, Script, Statement, Store, Unit, holds
 
@@ -43,8 +42,6 @@ class Place:
     def __init__(self, url: str, durability: str, clock: Clock, wary: bool) -> None:
         self.store = open_store(url, durability=durability, clock=clock, wary=wary)
         self.users = 0
-        self.bodies: dict[int, set[Frame]] = {}
-        """By stream, for all agents here: whoever resumes a run must know of a body that is still at work."""
         self.vectors: dict[tuple[int, str, str], Any] = {}
         """By agent, kind and embedder: what `search/vectors.py` and `memory/` have in memory."""
         self.background: list[tuple[Engine, Callable[[], None]]] = []
@@ -326,8 +323,6 @@ class Engine:
         if run.head.fence:
             self.tenancy.open_streams.discard(run.head.stream)
             self.place.ear.closed(run)
-        if not run.bodies:
-            self.place.bodies.pop(run.head.stream, None)
 
     def close(self) -> None:
         """Give the store back; the last agent that uses it closes it."""

@@ -67,6 +67,7 @@
     │   ├── ThreadNotFound           PD413  no thread of that id, or no such checkpoint of it
     │   ├── ThreadConflict           PD414  another writer has gone on with the thread meanwhile
     │   ├── ThreadDeleted            PD415  the thread was deleted while somebody was at work on it
+    │   ├── NotAwaited               PD416  a synchronous run was given a coroutine; also a TypeError
     │   ├── EventsFolded             PD421  the events of that time are in an archive
     │   ├── MemoryNotFound           PD430  no memory of that id, or it was forgotten
     │   └── BadEmbedder              PD431  cannot turn texts into vectors
@@ -616,6 +617,13 @@ class ThreadDeleted(CallProblem):
 
     code = "PD415"
     hint = "start again without a checkpoint id: the thread begins anew"
+
+
+class NotAwaited(CallProblem, TypeError):
+    """A function returned a coroutine where nobody awaits it. The coroutine was closed and did nothing."""
+
+    code = "PD416"
+    hint = "use AsyncAgent, which awaits it, or return the value itself"
 
 
 class MemoryNotFound(CallProblem, LookupError):

@@ -96,6 +96,11 @@ def pending() -> bool:
     return _pending is not None or _terminated
 
 
+def held() -> bool:
+    """Whether a signal came while signals are put off."""
+    return _pending is not None
+
+
 def let_go() -> None:
     """Raise what came meanwhile."""
     global _holding, _pending

@@ -80,6 +80,12 @@ WAIT_POLL_SECONDS = 0.02
 WAIT_POLL_SECONDS_MAX = 1.0
 """The same for a store on a server that cannot tell us, after a while."""
 
+LEAVE_SECONDS = 30.0
+"""How long the end of a block awaits an effect that has no timeout, and a coroutine that it has cancelled."""
+
+LEAVE_LOOK_SECONDS = 0.01
+"""How often it looks whether they have ended."""
+
 LISTEN_POLL_SECONDS = 5.0
 """And for one that can."""
 

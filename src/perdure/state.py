@@ -23,6 +23,7 @@ from .journal.append import Head, Signer
 from .journal.documents import Document
 from .journal.landing import Ask, Land, Place, Unchanged, Visit, Wanted, landed_at
 from .limits import SWEEP_KEYS_MAX, SWEEP_WRITES
+from .run.awaitables import plain
 from .run.open_stream import in_the_open
 from .run.requests import Protocol, Read
 from .run.scope import Buffer, current, waiting
@@ -74,7 +75,9 @@ def ask_set(
 def ask_update(engine: Engine, at: Place, make: Callable[[Any], Any], ttl: Duration | None) -> Ask:
     """Set a key to what a function makes of it; without a `ttl` it lives as long as it would have lived."""
     called = engine.store.clock.wall_ms()
-    return Ask(at, make=make, expires=_expiry(engine, ttl), keeps=ttl is None, called=called)
+    return Ask(
+        at, make=lambda value: plain(make(value), make), expires=_expiry(engine, ttl), keeps=ttl is None, called=called
+    )
 
 
 def adding(by: float, ns: str, key: str) -> Callable[[Any], Any]:

@@ -142,7 +142,6 @@ class SimulatedPlace:
     def __init__(self, store: Store, tenancy: Tenancy) -> None:
         self.store = store
         self.tenancy = tenancy
-        self.bodies: dict[int, set[Any]] = {}
         self.ear = Ear(store)
 
 

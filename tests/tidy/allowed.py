@@ -39,6 +39,7 @@ BROAD_EXCEPTS = {
         "_told",
     ): "the user's __str__ and __repr__: it is recorded all the same",
     ("src/perdure/codec/read.py", "_check_distinct"): "the user's __hash__ and __eq__: raised again as CorruptValue",
+    ("src/perdure/run/leaving.py", "wind_up"): "a cancellation of any kind: raised again when the end is recorded",
     ("src/perdure/codec/read.py", "_guarded"): "the user's code or forged arguments: raised again as UnknownType",
     ("src/perdure/codec/walk.py", "_taken"): "the user's code: raised again as NotStorable, with the path",
 }

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from .. import checkpoints
 from ..checkpoints import CheckpointInfo, Pace, Retention, Wanted, Which, new_name
 from ..durations import Duration
+from ..run.awaitables import plain
 from ..trees import Change
 from .face import AsyncFace
 
@@ -112,7 +113,7 @@ class AsyncAutosave:
 
     async def save(self) -> int:
         """Save now; returns the version."""
-        state = self._state()
+        state = plain(self._state(), self._state)
         version = await self._checkpoint.create(self._name, state, keep_last=self._keep_last, keep_for=self._keep_for)
         self._pace.begin()
         return version

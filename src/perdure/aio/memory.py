@@ -29,6 +29,7 @@ from ..memory.recalling import recall
 from ..memory.reembedding import Reembedded
 from ..memory.retaining import ALL, MemoryRetention
 from ..memory.rolling import Bad, RolledBack, rollback
+from ..run.awaitables import plain
 from .face import AsyncFace
 
 Ids = str | Memory | Iterable[str | Memory]
@@ -261,6 +262,7 @@ class AsyncMemories(AsyncFace):
             if inspect.isawaitable(said):
                 said = await said
             # unasync: end
+            said = plain(said, summarise or consolidating.essence)
             made += await self._do(keeping.remember(self._engine, consolidating.wishes(group, said)))
         return made
 

@@ -127,7 +127,9 @@ class AsyncTask(Generic[P, R]):
         result = await called(self.definition.call, args, kwargs)
         # unasync: end
         # unasync: sync-only
-        #: result = self.definition.call(*args, **kwargs)
+        #: from ..run.awaitables import settled
+        #:
+        #: result = settled(self.definition.call(*args, **kwargs), self.definition.call)
         # unasync: end
         if result is not None:
             run.result = result

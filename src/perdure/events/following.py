@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..limits import EVENTS_OF_PAGE_MAX, WAIT_POLL_SECONDS, WAIT_POLL_SECONDS_MAX
+from ..run.awaitables import plain
 from ..run.requests import Pause, Protocol, Read
 from ..store.base import Store
 from .positions import BEGINNING, END, Position, placed, settled_end
@@ -52,7 +53,7 @@ class Follower:
         waited, pause = 0.0, WAIT_POLL_SECONDS
         # A look at a file costs next to nothing; a server is asked less and less often.
         most = WAIT_POLL_SECONDS if self._store.one_host else WAIT_POLL_SECONDS_MAX / 5
-        while not self._stop():
+        while not plain(self._stop(), self._stop):
             found: list[Event] = yield Read(self.look)
             if found:
                 return found

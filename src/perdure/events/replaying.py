@@ -7,7 +7,6 @@ begins anew, and of one that cannot be told from another (`reducers.py`) nothing
 from __future__ import annotations
 
 import copy
-import inspect
 from collections.abc import Callable
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from .. import codec, objects
 from ..failpoints import Site
 from ..journal.landing import Ask
 from ..limits import REPLAYS_KEPT
+from ..run.awaitables import is_async, plain
 from ..run.requests import Protocol, Read, Submit
 from ..run.writes import named
 from ..state import land
@@ -44,7 +44,7 @@ class Fold(msgspec.Struct, frozen=True):
     every: int
 
     def __post_init__(self) -> None:
-        if inspect.iscoroutinefunction(self.reducer):
+        if is_async(self.reducer):
             raise TypeError(f"a reducer is a plain function of (state, event), not {self.reducer!r}")
         if type(self.every) is not int or self.every < 1:
             raise ValueError(f"every={self.every!r}: a number of events, from 1")
@@ -56,7 +56,7 @@ def replay(engine: Engine, fold: Fold) -> Protocol[Any]:
     keeper, state = yield Read(_begin, (engine, fold, pages))
     while events := (yield Read(_turn, (pages, keeper))):
         for event in events:
-            state = fold.reducer(state, event)
+            state = plain(fold.reducer(state, event), fold.reducer)
             if keeper is not None and (kept := keeper.passed(event, state)) is not None:
                 yield Submit(kept)
     if keeper is not None and (kept := keeper.ended(state)) is not None:

@@ -19,11 +19,12 @@ from ..store import locate
 from ..store.base import Statement
 from . import obeying
 from .account import Account
+from .bodies import bodies_of
 from .functions import EXPLICIT, Function, Options
 from .ledger import Ledger, Recorded, Turn
 from .lines import at_line
 from .renames import Place, adopt, move_scope
-from .requests import Interruptible, Protocol, Read, Submit
+from .requests import Protocol, Read, Submit
 from .scope import Frame
 from .spoken import PIN, PINNED, UNDO, Compacted, Speech
 
@@ -120,8 +121,12 @@ class RunCore:
         self.view = View()
         self.lock = locks.lock()
         self._under_way: set[tuple[str, str, bytes]] = set()
-        self.bodies = engine.place.bodies.setdefault(head.stream, set())
-        """Bodies of this run in threads of this process; one that timed out may still be at work."""
+        self.bodies = bodies_of(engine.store.identity, head.stream)
+        """Bodies of its effects in this process, also of those that an earlier opening has begun."""
+        self.under_way: set[Frame] = set()
+        """Bodies of steps and effects that this opening has under way, until their outcome is recorded."""
+        self.leaving = False
+        """Whether the block is being left: then nothing new begins."""
         self.root = Frame(self, "", None, "", None)
         self.root.trail, self.root.units = [], []
         self.child: RunCore | None = None
@@ -135,8 +140,6 @@ class RunCore:
         """The entry that lets a cancelled run clean up."""
         if self.cleanup is not None:
             self.order = obeying.Told(r.Order.CANCEL, self.cleanup.reason, self.cleanup.by, self.cleanup.order)
-        self.interruptible: set[Interruptible] = set()
-        """Bodies of steps under asyncio that end at once when the run is told to stop."""
         self.parking: Parking | None = None
         """In a worker: who waits and who is at work, so that it can leave."""
         self.retry: Callable[[BaseException], tuple[int, int]] | None = None
@@ -179,8 +182,9 @@ class RunCore:
     def interrupt(self) -> None:
         """End what can be ended, if the run is to stop."""
         if self.order is not None:
-            for body in list(self.interruptible):
-                body.interrupt()
+            for body in self.under_way.copy():
+                if body.awaited is not None and body.awaited.stops:
+                    body.awaited.interrupt()
 
     # -- values -------------------------------------------------------------------------------------------------
 
@@ -302,6 +306,7 @@ class RunCore:
         Returns PROCEED, or in a rehearsal the value that stands in for its result: then nothing begins.
         """
         self.must_be_open()
+        self.must_stay()
         return PROCEED
 
     def compare(self, what: str, recorded: bytes, value: Any) -> None:
@@ -331,7 +336,16 @@ class RunCore:
     def must_be_here(self) -> None:
         """This process has not left the run."""
         if not self.root.alive:
-            raise Abandoned(f"run {self.id!r} is not open here any more")
+            raise self.abandoned()
+
+    def must_stay(self) -> None:
+        """The block is not being left."""
+        if self.leaving:
+            raise self.abandoned()
+
+    def abandoned(self) -> Abandoned:
+        """For whoever goes on with a run after its block has ended."""
+        return Abandoned(f"run {self.id!r} is not open here any more: its block has ended")
 
     def land(self, frame: Frame, writes: tuple[r.Write, ...]) -> None:
         """Writes have become durable, or were found recorded: the code sees them from here on."""

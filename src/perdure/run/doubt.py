@@ -36,6 +36,9 @@ PARKED_CHECK_SECONDS = 60.0
 PARKED_CHILD_SECONDS = 5.0
 """The same when only a child process of the old attempt stands in the way, which may end at any moment."""
 
+BODY_LOOK_SECONDS = 2.0
+"""The same when its body is still at work in this process."""
+
 NEVER = float("inf")
 
 
@@ -107,8 +110,8 @@ def _old_holder_is_gone(it: EffectCall, recorded: Recorded) -> bool:
 def _old_holder_gone_at(it: EffectCall, recorded: Recorded) -> float:
     """From when on, by our boot clock, no old body can be at work any more."""
     run = it.run
-    if recorded.happened or any(frame.intent == recorded.seq for frame in run.bodies):
-        return NEVER  # we know better; or it timed out in this process, and its thread is still at work
+    if recorded.happened or run.bodies.at_work(recorded.seq):
+        return NEVER  # we know better; or something of its body is still at work in this process
     if run.ledger.is_shared(recorded):
         return NEVER  # a fork takes nothing from its origin, which may be at it, or come to it again, at any time
     holder = run.ledger.holders[recorded.fence]
@@ -171,6 +174,9 @@ def _why(it: EffectCall, recorded: Recorded, verdict: Verdict, child: Descendant
     if it.run.ledger.forked is not None and it.run.ledger.is_shared(recorded):
         origin = f"run {it.run.ledger.forked.of!r} has begun it and may still do it"
         return f"the check of {recorded.name} says that it did not happen, but {origin}"
+    if it.run.bodies.at_work(recorded.seq):
+        at_work = "its body is still at work in this process"
+        return f"the check of {recorded.name} says that it did not happen, but {at_work}"
     holder = it.run.ledger.holders[recorded.fence]
     if child is not None:
         rest = f"{child} of {holder} may still be at work"
@@ -226,6 +232,7 @@ def _ask_a_person(
     began = run.clock.boot_ms()
     check_every, check_at = CHECK_AGAIN_SECONDS, began + CHECK_AGAIN_SECONDS * 1000
     may_be_answered = run.store.watch(run.head.stream)
+    ended = _Ended(it, recorded)
     while True:
         if may_be_answered():
             if answered := (yield _answer_to(it, recorded)):
@@ -242,7 +249,7 @@ def _ask_a_person(
         if child is not None and child.ended():
             child = yield Read(child_at_work, (it, recorded))
             check_at = check_at if child is not None else now  # another child is no reason to ask the outside again
-        if it.options.check is not None and now >= check_at:
+        if it.options.check is not None and (now >= check_at or ended.just_now(now)):
             verdict, child = yield from _ask_again(it, recorded)
             if verdict.done or verdict.absent:
                 yield from _apply_check(it, recorded, verdict, question)
@@ -255,6 +262,23 @@ def _ask_a_person(
         yield from _let_time_pass(it, recorded, child)
 
 
+class _Ended:
+    """Notices the end of a body in this process, so that the check is asked again at once."""
+
+    def __init__(self, it: EffectCall, recorded: Recorded) -> None:
+        self._bodies = it.run.bodies
+        self._intent = recorded.seq
+        self._at_work = self._bodies.at_work(self._intent)
+        self._look_at = 0.0
+
+    def just_now(self, now: int) -> bool:
+        if not self._at_work or now < self._look_at:
+            return False
+        self._look_at = now + BODY_LOOK_SECONDS * 100
+        self._at_work = self._bodies.at_work(self._intent)
+        return not self._at_work
+
+
 def _let_time_pass(it: EffectCall, recorded: Recorded, child: Descendant | None) -> Protocol[None]:
     """A little of it; or a worker leaves the run, which is taken again for an answer, or to ask the check once more."""
     run, parking = it.run, it.run.parking
@@ -265,7 +289,10 @@ def _let_time_pass(it: EffectCall, recorded: Recorded, child: Descendant | None)
     if it.options.check is not None:
         # As soon as its "no" is believed, if that is all that is missing.
         left = _old_holder_gone_at(it, recorded) - run.clock.boot_ms()
-        most = (PARKED_CHECK_SECONDS if child is None else PARKED_CHILD_SECONDS) * 1000
+        if run.bodies.at_work(recorded.seq):
+            most = BODY_LOOK_SECONDS * 1000
+        else:
+            most = (PARKED_CHECK_SECONDS if child is None else PARKED_CHILD_SECONDS) * 1000
         wait_ms = left if 0 < left < most else most
         again = run.clock.wall_ms() + int(wait_ms) + 1
     waiter = parking.wait(run, r.Want("answer", recorded.begun, run.head.stream), again, inside=True)

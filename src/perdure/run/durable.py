@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 import msgspec
 
 from ..errors import Abandoned, EffectInsideStep, NotDurable, NotDurableWarning, WrongAgent
+from .awaitables import is_async, is_awaitable, refuse_generators
 from .doubt import takes_key
 from .effects import call_effect
 from .functions import Function, Options, function
@@ -58,7 +59,9 @@ class Durable(Generic[P, R]):
         if protocol is not None:
             return await drive_async(self._engine.store, protocol)
         result = self._function.call(*args, **self._plain(kwargs))
-        return await result if isinstance(result, Awaitable) else result
+        while is_awaitable(result):
+            result = await result
+        return result
 
     def options(self, **changes: Any) -> Durable[P, R]:
         """The same with other options, for example `book.options(id="leg-1")(flight)`."""
@@ -140,9 +143,9 @@ class Durable(Generic[P, R]):
 
     def _plain(self, kwargs: dict[str, Any]) -> dict[str, Any]:
         signature = self._function.signature
-        if not self._function.effect or not signature.wants_key(kwargs):
+        if not self._function.effect or not (signature.wants_key(kwargs) or signature.wants_fence(kwargs)):
             return kwargs
-        return {**kwargs, str(signature.key_name): self._engine.store.clock.key()}
+        return signature.injected(kwargs, self._engine.store.clock.key(), 0)
 
 
 def make_durable(
@@ -159,7 +162,8 @@ def make_durable(
     if isinstance(call, Durable):
         return call
     definition = function(call, effect=effect, name=name, ignore=ignore, options=options)
-    if not always_async and inspect.iscoroutinefunction(call):
+    refuse_generators(call, definition.name)
+    if not always_async and is_async(call):
         raise TypeError(f"{definition.name} is async: use AsyncAgent, whose steps and effects are awaited")
     if options.check is not None:
         _refuse_misfit(definition, options.check, always_async)
@@ -168,7 +172,8 @@ def make_durable(
 
 def _refuse_misfit(definition: Function, check: Callable[..., Any], awaits: bool) -> None:
     """A check that cannot be called would only be found out when it is needed."""
-    if not awaits and inspect.iscoroutinefunction(check):
+    refuse_generators(check, f"the check of {definition.name}")
+    if not awaits and is_async(check):
         raise TypeError(f"the check of {definition.name} is async, but the effect is not")
     args, kwargs = definition.signature.example()
     if takes_key(check):

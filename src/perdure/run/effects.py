@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 from .. import records as r
-from ..errors import InDoubt, NotDone, RunStopped, StepTimeout, StoreProblem, ValueProblem
+from ..errors import Abandoned, InDoubt, NotAwaited, NotDone, RunStopped, StepTimeout, StoreProblem, ValueProblem
 from ..failpoints import Site
 from .account import must_afford
 from .core import PROCEED, RunCore
@@ -21,6 +21,9 @@ from .outcomes import EffectCall, begin_again, record_done, record_failed
 from .requests import Invoke, Protocol, Read
 from .scope import Buffer, Frame
 from .steps import describe, pause_before_retry, raised_again, used_in, wait_until
+
+_NOTHING = (NotDone, NotAwaited)
+"""Exceptions of a body that say: nothing happened."""
 
 
 def call_effect(it: EffectCall) -> Protocol[Any]:
@@ -119,36 +122,42 @@ def _execute(it: EffectCall, call: r.Call, recorded: Recorded) -> Protocol[Any]:
         if run.is_told:
             yield from _withdraw_if_told(run, call, attempts)
         yield from run.must_hold_lease()
-        body = it.frame.body("effect")
-        body.intent = recorded.seq
-        begun = time.perf_counter_ns()
+        body = _body_of(it, recorded)
+        run.under_way.add(body)
         try:
-            result = yield Invoke(it.function.call, it.args, it.with_key(recorded.key), body, it.options.timeout)
-        except Exception as error:  # any exception may come after the effect has happened
-            run.account.lose(used_in(body, call.name))
-            attempts += 1
-            again = attempts <= it.options.retries
-            # Our own timeout is no word of the author's: the body may still be at work.
-            if isinstance(error, (NotDone, *it.options.not_done)) and not isinstance(error, StepTimeout):
-                yield from _did_not_happen(it, call, recorded, error, attempts, again)
-                yield from begin_again(run, recorded, f"attempt {attempts} did nothing")
+            if run.leaving:
+                yield from _withdraw(run, call, attempts, run.abandoned())
+            begun = time.perf_counter_ns()
+            try:
+                result = yield Invoke(it.function.call, it.args, it.injected(recorded), body, it.options.timeout)
+            except Exception as error:  # any exception may come after the effect has happened
+                run.account.lose(used_in(body, call.name))
+                attempts += 1
+                verdict = yield from _raised(it, call, recorded, body, error, attempts)
+                if verdict.done:
+                    return verdict.value
                 continue
-            verdict = yield from _raised(it, call, recorded, body, error, again and attempts)
-            if verdict.done:
-                return verdict.value
-            continue
-        except BaseException:
-            run.account.lose(used_in(body, call.name))
-            raise
-        took_us = (time.perf_counter_ns() - begun) // 1000
-        assert body.buffer is not None
-        try:
-            packed, objects = run.pack(result, f"{it.function.name}()")
-        except ValueProblem as error:
-            run.account.lose(used_in(body, call.name))
-            return (yield from _result_is_lost(it, recorded, error))
-        yield from record_done(it, recorded, packed, objects, "body", body.buffer, took_us=took_us)
-        return result
+            except BaseException:
+                run.account.lose(used_in(body, call.name))
+                raise
+            took_us = (time.perf_counter_ns() - begun) // 1000
+            assert body.buffer is not None
+            try:
+                packed, objects = run.pack(result, f"{it.function.name}()")
+            except ValueProblem as error:
+                run.account.lose(used_in(body, call.name))
+                return (yield from _result_is_lost(it, recorded, error))
+            yield from record_done(it, recorded, packed, objects, "body", body.buffer, took_us=took_us)
+            return result
+        finally:
+            run.under_way.discard(body)
+
+
+def _body_of(it: EffectCall, recorded: Recorded) -> Frame:
+    """The frame of the next attempt."""
+    body = it.frame.body("effect")
+    body.intent, body.timeout, body.attempt = recorded.seq, it.options.timeout, it.run.bodies.attempts
+    return body
 
 
 def _withdraw_if_told(run: RunCore, call: r.Call, attempts: int) -> Protocol[None]:
@@ -156,9 +165,14 @@ def _withdraw_if_told(run: RunCore, call: r.Call, attempts: int) -> Protocol[Non
     try:
         yield from heed(run)
     except RunStopped as stopped:
-        packed, objects = run.pack(NotDone(stopped.message), call.name)
-        yield from run.commit(Site.ATTEMPT_FAILED, r.AttemptFailed(call, attempts, packed, 0), objects=objects)
-        raise
+        yield from _withdraw(run, call, attempts, stopped)
+
+
+def _withdraw(run: RunCore, call: r.Call, attempts: int, why: RunStopped | Abandoned) -> Protocol[None]:
+    """The intent stands, and the body does not begin: record that nothing happened."""
+    packed, objects = run.pack(NotDone(why.message), call.name)
+    yield from run.commit(Site.ATTEMPT_FAILED, r.AttemptFailed(call, attempts, packed, 0), objects=objects)
+    raise why
 
 
 def _result_is_lost(it: EffectCall, recorded: Recorded, error: ValueProblem) -> Protocol[Any]:
@@ -180,10 +194,12 @@ def _result_is_lost(it: EffectCall, recorded: Recorded, error: ValueProblem) -> 
 
 
 def _did_not_happen(
-    it: EffectCall, call: r.Call, recorded: Recorded, error: Exception, attempts: int, again: bool
+    it: EffectCall, call: r.Call, recorded: Recorded, body: Frame, error: Exception, attempts: int
 ) -> Protocol[None]:
-    """The body says that nothing happened: failed for certain, so that repeating is safe."""
+    """Nothing happened: failed for certain, so that repeating is safe."""
+    again = attempts <= it.options.retries and not isinstance(error, NotAwaited)
     if again:
+        it.run.under_way.discard(body)  # the block may be left during the pause: nothing is at work
         yield from pause_before_retry(it.run, call, attempts, it.options.backoff, error)
         return
     yield from record_failed(it.run, recorded, error)
@@ -193,20 +209,25 @@ def _did_not_happen(
 def _raised(
     it: EffectCall, call: r.Call, recorded: Recorded, body: Frame, error: Exception, attempts: int
 ) -> Protocol[Verdict]:
-    """The body raised, perhaps after the effect: `check` is asked at once."""
+    """The body raised, perhaps after the effect, and says that nothing happened or `check` is asked at once."""
     run = it.run
-    # A timed-out body may still be at work, in its thread or in a process that it started: then "it did not happen" is
-    # not yet an answer.
-    believable = not (isinstance(error, StepTimeout) and body in run.bodies)
-    if isinstance(error, StepTimeout) and it.options.check is not None:
-        believable = believable and (yield Read(child_at_work, (it, recorded))) is None
+    # Something of the body may still be at work: then "it did not happen" is not yet an answer, from anybody.
+    believable = not run.bodies.at_work(recorded.seq)
+    # Our own timeout is no word of the author's.
+    if believable and isinstance(error, (*_NOTHING, *it.options.not_done)) and not isinstance(error, StepTimeout):
+        yield from _did_not_happen(it, call, recorded, body, error, attempts)
+        yield from begin_again(run, recorded, f"attempt {attempts} did nothing")
+        return Verdict(absent=True)
+    # A process that a timed-out body has started goes on without it.
+    if believable and isinstance(error, StepTimeout) and it.options.check is not None:
+        believable = (yield Read(child_at_work, (it, recorded))) is None
     verdict = yield from ask_check(it, recorded, believable)
     if verdict.done:
         packed, objects = run.pack(verdict.value, f"{it.function.name}()")
         yield from record_done(it, recorded, packed, objects, "check", Buffer(), note=describe(error))
         return verdict
     if verdict.absent:
-        yield from _did_not_happen(it, call, recorded, error, attempts or 0, bool(attempts))
+        yield from _did_not_happen(it, call, recorded, body, error, attempts)
         yield from begin_again(run, recorded, "check: it did not happen")
         return verdict
     packed, objects = run.pack(error, recorded.name)

@@ -7,6 +7,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from typing import ParamSpec, TypeVar
 
+from .bodies import joined
+from .scope import FRAME
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -15,6 +18,17 @@ class RunExecutor(ThreadPoolExecutor):
     """Threads that know which run they work for."""
 
     def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
-        """Like that of any executor; the run's context goes along."""
-        here = copy_context()
-        return super().submit(lambda: here.run(fn, *args, **kwargs))
+        """Like that of any executor; the run's context goes along.
+
+        Submitted by the body of an effect, it is part of that body until its future is done.
+        """
+        here, work = copy_context(), joined(FRAME.get())
+        try:
+            future = super().submit(lambda: here.run(fn, *args, **kwargs))
+        except BaseException:
+            if work is not None:
+                work.end()
+            raise
+        if work is not None:
+            future.add_done_callback(lambda _: work.end())
+        return future

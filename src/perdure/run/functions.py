@@ -17,6 +17,12 @@ from ..store.base import holds
 Key = NewType("Key", str)
 """Annotate a parameter with it to have the idempotency key put there."""
 
+Fence = NewType("Fence", int)
+"""Annotate a parameter with it to have the fencing number of the run's lease put there.
+
+Whoever takes the run over has a larger one: a system that keeps the largest number it has seen can refuse a late call.
+"""
+
 
 EXPLICIT = b"="
 """Begins the ident of a call with an explicit id."""
@@ -85,17 +91,20 @@ _ANYTHING = inspect.signature(lambda *args, **kwargs: None)
 class Signature:
     """How a function's arguments are told apart; made once, used at every call."""
 
-    def __init__(self, function: Callable[..., Any], ignore: Iterable[str]) -> None:
+    def __init__(self, function: Callable[..., Any], ignore: Iterable[str], *, effect: bool = True) -> None:
         self._signature = signature_of(function)
         self._function_name = getattr(function, "__name__", "call")
         parameters = self._signature.parameters
-        self.key_name = _key_parameter(parameters.values())
+        self.key_name = _injected(parameters.values(), "key", (Key, "Key", "perdure.Key"))
+        fenced = _injected(parameters.values(), "fence", (Fence, "Fence", "perdure.Fence"))
+        self.fence_name = fenced if effect else None
         ignored = {*_known(ignore, parameters), self.key_name}
         # Not of `str.upper` and the like, whose `self` is the very value that they work on.
         if parameters and next(iter(parameters)) in ("self", "cls") and not isinstance(function, _OF_BUILTINS):
             ignored.add(next(iter(parameters)))
         self._names = tuple(parameters)
         self._kept = tuple(name for name in parameters if name not in ignored)
+        self._kept_unfenced = tuple(name for name in self._kept if name != self.fence_name)
         self._defaults = {n: p.default for n, p in parameters.items() if p.default is not p.empty}
         kinds = {p.kind for p in parameters.values()}
         self._plain = kinds <= {inspect.Parameter.POSITIONAL_OR_KEYWORD}
@@ -106,13 +115,25 @@ class Signature:
             given = dict(zip(self._names, args, strict=True))
         else:
             given = self._bind(args, kwargs)
-        if len(self._kept) == len(given):
+        # A fencing number that the caller gives is an argument like any other; one that is put in is not.
+        kept = self._kept_unfenced if self.wants_fence(kwargs) else self._kept
+        if len(kept) == len(given):
             return given
-        return {name: given[name] for name in self._kept if name in given}
+        return {name: given[name] for name in kept if name in given}
+
+    def injected(self, kwargs: dict[str, Any], key: str, fence: int) -> dict[str, Any]:
+        """The keyword arguments of an effect's body: what the caller did not give is put in."""
+        if self.wants_key(kwargs):
+            kwargs = {**kwargs, str(self.key_name): key}
+        if self.wants_fence(kwargs):
+            kwargs = {**kwargs, str(self.fence_name): fence}
+        return kwargs
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         if self.key_name is not None and self.key_name not in kwargs:
             kwargs = {**kwargs, self.key_name: ""}
+        if self.wants_fence(kwargs):
+            kwargs = {**kwargs, str(self.fence_name): 0}
         bound = self._signature.bind(*args, **kwargs)  # a wrong call is the same TypeError as without Perdure
         bound.apply_defaults()
         return dict(bound.arguments)
@@ -129,11 +150,11 @@ class Signature:
         return [name for name, default in self._defaults.items() if arguments.get(name, _MISSING) is default]
 
     def example(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Arguments of the form that a full call has, the key left out."""
+        """Arguments of the form that a full call has, without what is put in."""
         positional: list[Any] = []
         named: dict[str, Any] = {}
         for parameter in self._signature.parameters.values():
-            if parameter.name == self.key_name:
+            if parameter.name in (self.key_name, self.fence_name):
                 continue
             if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
                 positional.append(None)
@@ -145,6 +166,10 @@ class Signature:
         """Whether the key is to be put in."""
         return self.key_name is not None and self.key_name not in kwargs
 
+    def wants_fence(self, kwargs: dict[str, Any]) -> bool:
+        """Whether the fencing number is to be put in."""
+        return self.fence_name is not None and self.fence_name not in kwargs
+
 
 def _known(ignore: Iterable[str], parameters: Any) -> tuple[str, ...]:
     names = tuple(ignore)
@@ -154,13 +179,14 @@ def _known(ignore: Iterable[str], parameters: Any) -> tuple[str, ...]:
     return names
 
 
-def _key_parameter(parameters: Iterable[inspect.Parameter]) -> str | None:
+def _injected(parameters: Iterable[inspect.Parameter], name: str, annotations: tuple[object, ...]) -> str | None:
+    """The parameter that Perdure fills: annotated so, or of that name, keyword-only and without a default."""
     for parameter in parameters:
-        if parameter.annotation in (Key, "Key", "perdure.Key"):
+        if parameter.annotation in annotations:
             return parameter.name
         alone = parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty
-        if parameter.name == "key" and alone:
-            return "key"
+        if parameter.name == name and alone:
+            return name
     return None
 
 
@@ -196,4 +222,4 @@ def function(
     label = str(name or getattr(call, "__name__", type(call).__name__))
     if not holds(label):
         raise ValueError(f"a name has no NUL character and no lone surrogate, unlike {label!r}")
-    return Function(label, call, effect, Signature(call, ignore), options)
+    return Function(label, call, effect, Signature(call, ignore, effect=effect), options)

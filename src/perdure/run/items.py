@@ -12,6 +12,7 @@ from .. import records as r
 from ..failpoints import Site
 from ..journal.landing import Wanted
 from ..store.base import Statement
+from .awaitables import plain
 from .core import RunCore
 from .obeying import heed
 from .requests import Protocol
@@ -123,7 +124,7 @@ def _key_of(value: Any, key: ItemKey) -> Any:
     if key is None:
         return value
     if callable(key):
-        return key(value)
+        return plain(key(value), key)
     try:
         return value[key] if isinstance(value, dict) else getattr(value, key)
     except (KeyError, AttributeError) as error:

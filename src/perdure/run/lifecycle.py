@@ -33,6 +33,7 @@ from ..store.base import Overtaken, Row, Rows, Script, Statement, Store, Unit
 from .account import Budget, write_credit
 from .core import RunCore
 from .items import finished_with
+from .leaving import wind_up
 from .ledger import Ledger, withdrawn
 from .lines import at_line, shown
 from .obeying import Told, entry_of, heed, is_of, listen, refusal, stopped_in
@@ -334,10 +335,14 @@ def _refuse_bad_nesting(outer: Frame | None, run_id: str, parallel: bool) -> Non
 def end_run(run: RunCore, error: BaseException | None) -> Protocol[None]:
     """Record how the block was left, and give the lease back in the same commit."""
     run.end(error)
-    parking, run.parking = run.parking, None
-    if parking is not None and parking.left is not None:
-        error = parking.left  # whatever became of it in the hands of the program
+    instead: BaseException | None = None
     try:
+        if not run.finished and run.root.alive:
+            instead = yield from wind_up(run, error)
+        parking, run.parking = run.parking, None
+        if parking is not None and parking.left is not None:
+            error = parking.left  # whatever became of it in the hands of the program
+        error = instead or error
         if not run.finished and run.root.alive:
             yield from _hear_at_last(run, error)
             try:
@@ -352,6 +357,8 @@ def end_run(run: RunCore, error: BaseException | None) -> Protocol[None]:
             raise  # the work was done, and is not recorded as done: that must be heard
     finally:
         run.engine.closed(run)
+    if instead is not None:
+        raise instead
 
 
 def _commit_end(run: RunCore, error: BaseException | None) -> Protocol[None]:

@@ -38,13 +38,9 @@ class EffectCall(msgspec.Struct, frozen=True):
         """What it is called, and what it was called before."""
         return (self.function.name, *(self.options.was or ()))
 
-    def with_key(self, key: str) -> dict[str, Any]:
-        """The keyword arguments of the body."""
-        signature = self.function.signature
-        if not signature.wants_key(self.kwargs):
-            return self.kwargs
-        assert signature.key_name is not None
-        return {**self.kwargs, signature.key_name: key}
+    def injected(self, recorded: Recorded) -> dict[str, Any]:
+        """The keyword arguments of the body, with the key and the fencing number where it asks for them."""
+        return self.function.signature.injected(self.kwargs, recorded.key, recorded.fence)
 
 
 def begin_again(run: RunCore, recorded: Recorded, reason: str) -> Protocol[None]:

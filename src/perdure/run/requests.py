@@ -17,6 +17,8 @@ import msgspec
 
 from ..errors import RunStopped, StepTimeout
 from ..store.base import Store, Unit
+from .awaitables import is_async, is_awaitable, settled
+from .bodies import TRACE
 from .scope import FRAME, Frame
 
 T = TypeVar("T")
@@ -166,12 +168,26 @@ def _unless_interrupted(outcomes: list[Outcome]) -> list[Outcome]:
 
 def _call(request: Invoke) -> Any:
     if request.timeout is not None:
-        return _call_in_time(request, request.timeout)
-    token = FRAME.set(request.frame)
+        return settled(_call_in_time(request, request.timeout), request.call)
+    frame = request.frame
+    token = FRAME.set(frame)
+    try:
+        if frame.intent:
+            return settled(_call_effect(request), request.call)
+        return settled(request.call(*request.args, **request.kwargs), request.call)
+    finally:
+        FRAME.reset(token)
+
+
+def _call_effect(request: Invoke) -> Any:
+    """Call the body of an effect in this thread, known to the process for as long as it is at work."""
+    bodies = request.frame.run.bodies
+    work, token = bodies.begin(request.frame), TRACE.set(bodies.trace(request.frame))
     try:
         return request.call(*request.args, **request.kwargs)
     finally:
-        FRAME.reset(token)
+        TRACE.reset(token)
+        work.end()
 
 
 def _call_in_time(request: Invoke, timeout: float) -> Any:
@@ -190,15 +206,24 @@ def _start_body(request: Invoke, tell: Callable[[], object]) -> list[Outcome]:
     When it tells, the outcome is in the list.
     """
     outcome, frame = list[Outcome](), request.frame
+    bodies = frame.run.bodies
+    work = bodies.begin(frame) if frame.intent else None
 
     def body() -> None:
         FRAME.set(frame)
+        if work is not None:
+            TRACE.set(bodies.trace(frame))
         outcome.append(_outcome_of(lambda: request.call(*request.args, **request.kwargs)))
-        frame.run.bodies.discard(frame)
+        if work is not None:
+            work.end()
         tell()
 
-    frame.run.bodies.add(frame)
-    threading.Thread(target=copy_context().run, args=(body,), name="perdure-body", daemon=True).start()
+    try:
+        threading.Thread(target=copy_context().run, args=(body,), name="perdure-body", daemon=True).start()
+    except BaseException:  # no thread could be started, so the body never began
+        if work is not None:
+            work.end()
+        raise
     return outcome
 
 
@@ -229,33 +254,35 @@ async def _perform_async(store: Store, request: Request) -> Any:
         return await asyncio.to_thread(request.call, *request.args)
     if isinstance(request, Together):
         return await _in_tasks(store, request)
-    if not asyncio.iscoroutinefunction(request.call):
-        return await _await_thread(request)
-    token = FRAME.set(request.frame)
+    return await _invoke(request)
+
+
+async def _invoke(request: Invoke) -> Any:
+    """Call a body: a coroutine in this task, a plain function in a thread of its own."""
+    frame = request.frame
+    body = frame.awaited = Interruptible(stops=request.stops and not frame.run.cleans_up)
+    work = frame.run.bodies.begin_in_loop(frame, body.loop) if frame.intent else None
+    token = FRAME.set(frame)
     try:
-        if request.stops and not request.frame.run.cleans_up:
-            return await _await_or_stop(request)
-        return await _await_body(request)
+        return await _await_or_stop(request, body)
     finally:
+        if work is not None:
+            work.end()
         FRAME.reset(token)
-
-
-async def _await_body(request: Invoke) -> Any:
-    if request.timeout is None:
-        return await request.call(*request.args, **request.kwargs)
-    return await _await_in_time(request, request.timeout)
 
 
 class Interruptible:
     """A coroutine under way in a task, that another thread may end."""
 
-    __slots__ = ("interrupted", "loop", "task", "under_way")
+    __slots__ = ("interrupted", "loop", "stops", "task", "under_way")
 
-    def __init__(self) -> None:
+    def __init__(self, *, stops: bool) -> None:
         import asyncio
 
         self.loop = asyncio.get_running_loop()
         self.task = asyncio.current_task()
+        self.stops = stops
+        """Whether an order to the run ends it."""
         self.under_way = True
         self.interrupted = False
 
@@ -271,23 +298,20 @@ class Interruptible:
             self.task.cancel()
 
 
-async def _await_or_stop(request: Invoke) -> Any:
-    """Await a body that ends when the run is told to stop. One that goes on all the same is heard out."""
+async def _await_or_stop(request: Invoke, body: Interruptible) -> Any:
+    """Await a body that can be interrupted. One that goes on all the same is heard out."""
     import asyncio
 
-    run, body = request.frame.run, Interruptible()
-    run.interruptible.add(body)
     try:
-        return await _await_body(request)
+        return await _await_in_time(request)
     except asyncio.CancelledError as error:
-        stopped = run.stopping() if body.interrupted else None
+        stopped = request.frame.run.stopping() if body.interrupted and body.stops else None
         # Somebody else may have cancelled the task as well: then that is what it was.
         if stopped is None or (body.task is not None and body.task.cancelling() > 1):
             raise
         raise stopped from error
     finally:
         body.under_way = False
-        run.interruptible.discard(body)
         if body.interrupted and body.task is not None:
             body.task.uncancel()
 
@@ -315,36 +339,45 @@ async def _in_tasks(store: Store, request: Together) -> list[Outcome]:
     return _unless_interrupted(outcomes)
 
 
+async def _await_in_time(request: Invoke) -> Any:
+    if request.timeout is None:
+        return await _await_body(request)
+    import asyncio
+
+    scope = asyncio.timeout(request.timeout)
+    try:
+        async with scope:
+            return await _await_body(request)
+    except TimeoutError as error:
+        if not scope.expired():
+            raise  # the body's own
+        request.frame.alive = False
+        raise _late(request) from error
+
+
+async def _await_body(request: Invoke) -> Any:
+    """Whatever a call gives that can be awaited is awaited here, within the body's frame and its time."""
+    if is_async(request.call):
+        result = await request.call(*request.args, **request.kwargs)
+    else:
+        result = await _await_thread(request)
+    while is_awaitable(result):
+        result = await result
+    return result
+
+
 async def _await_thread(request: Invoke) -> Any:
     """A plain function under asyncio: its own thread, so that the loop goes on."""
     import asyncio
 
     loop, done = asyncio.get_running_loop(), asyncio.Event()
     outcome = _start_body(request, lambda: loop.is_closed() or loop.call_soon_threadsafe(done.set))
-    scope = asyncio.timeout(request.timeout)
     try:
-        async with scope:
-            await done.wait()
-    except BaseException as error:
+        await done.wait()
+    except BaseException:
         request.frame.alive = False
-        if scope.expired():
-            raise _late(request) from error
         raise
     return outcome[0].get()
-
-
-async def _await_in_time(request: Invoke, timeout: float) -> Any:
-    import asyncio
-
-    scope = asyncio.timeout(timeout)
-    try:
-        async with scope:
-            return await request.call(*request.args, **request.kwargs)
-    except TimeoutError as error:
-        if not scope.expired():
-            raise  # the body's own
-        request.frame.alive = False
-        raise _late(request) from error
 
 
 def _late(request: Invoke) -> StepTimeout:

@@ -15,6 +15,7 @@ from ..store.base import Statement, Store
 
 if TYPE_CHECKING:
     from .core import RunCore
+    from .requests import Interruptible
 
 
 _ALL_LAND = frozenset({Op.MESSAGE, Op.EVENT, Op.PIN, Op.COMPACT})
@@ -79,7 +80,10 @@ class Begun(msgspec.Struct, frozen=True, gc=False):
 class Frame:
     """One level of the code's position in a run."""
 
-    __slots__ = ("alive", "buffer", "counts", "inside", "intent", "parent", "path", "run", "trail", "units")
+    __slots__ = (
+        "alive", "attempt", "awaited", "buffer", "counts", "inside", "intent", "parent", "path", "run", "timeout",
+        "trail", "units",
+    )  # fmt: skip
 
     def __init__(self, run: RunCore, path: str, parent: Frame | None, inside: str, buffer: Buffer | None) -> None:
         self.run = run
@@ -94,6 +98,12 @@ class Frame:
         self.alive = True
         self.intent = 0
         """In the body of an effect: the number of its intent."""
+        self.attempt = 0
+        """In the body of an effect: how many attempts this process had given up when it began."""
+        self.timeout: float | None = None
+        """In the body of an effect: how long it may take."""
+        self.awaited: Interruptible | None = None
+        """In a body under asyncio: what can be cancelled."""
         self.trail: list[tuple[str, bytes]] | None = None
         """Of the run itself: all that was counted, in order, so that it can be counted back."""
         self.units: list[Begun] | None = None

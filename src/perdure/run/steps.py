@@ -9,6 +9,7 @@ from typing import Any
 
 from .. import records as r
 from ..errors import (
+    Abandoned,
     Diverged,
     InputChanged,
     NothingToRetry,
@@ -97,39 +98,47 @@ def _execute(
     while True:
         must_afford(run)
         body = frame.body("step")
-        begun = time.perf_counter_ns()
+        run.under_way.add(body)
         try:
-            result = yield Invoke(function.call, args, kwargs, body, options.timeout, stops=True)
-            packed, objects = run.pack(result, f"{function.name}()")
-        except Exception as error:  # the user's code may raise anything, and all of it is an outcome
-            run.account.lose(used_in(body, call.name))
-            attempts += 1
-            if attempts > options.retries or _is_ours(error):
-                yield from _give_up(run, call, since, error)
+            run.must_stay()
+            begun = time.perf_counter_ns()
+            try:
+                result = yield Invoke(function.call, args, kwargs, body, options.timeout, stops=True)
+                packed, objects = run.pack(result, f"{function.name}()")
+            except Exception as error:  # the user's code may raise anything, and all of it is an outcome
+                run.account.lose(used_in(body, call.name))
+                if run.leaving and isinstance(error, Abandoned):
+                    raise  # it was cut off: that is not an outcome of its own
+                attempts += 1
+                if attempts > options.retries or _is_ours(error):
+                    yield from _give_up(run, call, since, error)
+                    raise
+                run.under_way.discard(body)
+                yield from pause_before_retry(run, call, attempts, options.backoff, error)
+                continue
+            except BaseException:  # cancelled, interrupted: nothing is recorded of it but what it has cost
+                run.account.lose(used_in(body, call.name))
                 raise
-            yield from pause_before_retry(run, call, attempts, options.backoff, error)
-            continue
-        except BaseException:  # cancelled, interrupted: nothing is recorded of it but what it has cost
-            run.account.lose(used_in(body, call.name))
-            raise
-        assert body.buffer is not None
-        writes = body.buffer.landing()
-        took_us = (time.perf_counter_ns() - begun) // 1000
-        # The step's completion: result and everything written inside, durable together when this line is passed.
-        usage = body.buffer.used(call.name)
-        done, made = r.StepDone(call, since, took_us, packed, writes, (), usage), (*objects, *body.buffer.objects)
-        try:
-            yield from run.commit(Site.STEP_DONE, done, objects=made, asks=body.buffer.asks)
-        except REFUSED as error:
-            run.account.lose(usage)
-            yield from _give_up(run, call, since, error, packed, objects)  # the result was paid for, and is kept
-            raise
-        run.land(frame, writes)
-        if options.id is not None:
-            run.ledger.track_step(frame.path, function.name, call.ident, packed)
-        if run.is_told:
-            yield from heed(run)
-        return result
+            assert body.buffer is not None
+            writes = body.buffer.landing()
+            took_us = (time.perf_counter_ns() - begun) // 1000
+            # The step's completion: result and everything written inside, durable together when this line is passed.
+            usage = body.buffer.used(call.name)
+            done, made = r.StepDone(call, since, took_us, packed, writes, (), usage), (*objects, *body.buffer.objects)
+            try:
+                yield from run.commit(Site.STEP_DONE, done, objects=made, asks=body.buffer.asks)
+            except REFUSED as error:
+                run.account.lose(usage)
+                yield from _give_up(run, call, since, error, packed, objects)  # the result was paid for, and is kept
+                raise
+            run.land(frame, writes)
+            if options.id is not None:
+                run.ledger.track_step(frame.path, function.name, call.ident, packed)
+            if run.is_told:
+                yield from heed(run)
+            return result
+        finally:
+            run.under_way.discard(body)
 
 
 def used_in(body: Frame, name: str) -> tuple[r.Usage, ...]:

@@ -13,6 +13,7 @@ from ..limits import NAME_CHARACTERS_MAX
 from ..objects import opened as just_packed
 from ..objects import reference
 from ..store.base import decide, holds, must_not_decide
+from .awaitables import plain
 from .core import RunCore
 from .obeying import heed
 from .requests import Protocol
@@ -55,7 +56,7 @@ def update(run: RunCore, key: str, make: Callable[[Any], Any]) -> Protocol[Any]:
     """Set a key of `run.state` to what a function makes of its value; what an earlier attempt has recorded wins."""
     must_not_decide()
     there = read_key(run, key)
-    value = decide(make, None if there is None else opened(run, there))
+    value = plain(decide(make, None if there is None else opened(run, there)), make)
     packed = yield from write(run, r.Op.SET, key, value, f"state[{key!r}]")
     return opened(run, packed)
 

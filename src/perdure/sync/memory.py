@@ -29,6 +29,7 @@ from ..memory.recalling import recall
 from ..memory.reembedding import Reembedded
 from ..memory.retaining import ALL, MemoryRetention
 from ..memory.rolling import Bad, RolledBack, rollback
+from ..run.awaitables import plain
 from .face import Face
 
 Ids = str | Memory | Iterable[str | Memory]
@@ -257,6 +258,7 @@ class Memories(Face):
         made = list[Memory]()
         for group in self._read(lambda: consolidating.groups(self._engine, seconds, *names)):
             said = (summarise or consolidating.essence)(group.texts)
+            said = plain(said, summarise or consolidating.essence)
             made += self._do(keeping.remember(self._engine, consolidating.wishes(group, said)))
         return made
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 from contextvars import copy_context
 from datetime import datetime
 from decimal import Decimal
-from functools import wraps
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
@@ -18,6 +17,7 @@ from ..engine import Engine
 from ..errors import NotDurable
 from ..limits import RETRY_BACKOFF_SECONDS
 from ..run import waiting
+from ..run.bodies import bound_to
 from ..run.core import RunCore
 from ..run.durable import Durable, make_durable
 from ..run.functions import Options, earlier_names
@@ -368,13 +368,11 @@ class Run(Shown):
         return Cleanup(self._core)
 
     def bind(self, function: Callable[P, R]) -> Callable[P, R]:
-        """A function that belongs to this run in whatever thread it is called."""
-        here = copy_context()
+        """A function that belongs to this run in whatever thread it is called.
 
-        @wraps(function)
-        def bound(*args: P.args, **kwargs: P.kwargs) -> R:
-            return here.copy().run(function, *args, **kwargs)
-
+        Made in the body of an effect, its calls are part of that body: the body is at work for as long as they are.
+        """
+        bound: Callable[P, R] = bound_to(copy_context(), function)
         return bound
 
     def executor(self, max_workers: int | None = None) -> RunExecutor:

@@ -122,7 +122,9 @@ class Task(Generic[P, R]):
 
     def _call(self, run: Run) -> None:
         args, kwargs = self.definition.bound(run.input, run)
-        result = self.definition.call(*args, **kwargs)
+        from ..run.awaitables import settled
+
+        result = settled(self.definition.call(*args, **kwargs), self.definition.call)
         if result is not None:
             run.result = result
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Callable
 from typing import Any
+
+from ..run.awaitables import is_async, is_awaitable
 
 
 async def called(call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What it returns."""
-    if inspect.iscoroutinefunction(call):
-        return await call(*args, **kwargs)
-    result = await asyncio.to_thread(call, *args, **kwargs)
-    return await result if inspect.isawaitable(result) else result
+    result = call(*args, **kwargs) if is_async(call) else await asyncio.to_thread(call, *args, **kwargs)
+    while is_awaitable(result):
+        result = await result
+    return result

@@ -10,6 +10,7 @@ import msgspec
 
 from ..durations import Duration, seconds_of
 from ..limits import NAME_CHARACTERS_MAX, RETRY_BACKOFF_SECONDS
+from ..run.awaitables import is_async, plain, refuse_generators
 from ..run.functions import signature_of
 from ..run.writes import named
 
@@ -46,7 +47,8 @@ class Definition:
     def __init__(self, call: Callable[..., Any], name: str | None, options: TaskOptions, *, awaits: bool) -> None:
         self.call = call
         self.name = named(str(name or getattr(call, "__name__", type(call).__name__)), "a task's name")
-        if not awaits and inspect.iscoroutinefunction(call):
+        refuse_generators(call, self.name)
+        if not awaits and is_async(call):
             raise TypeError(f"{self.name} is async: use AsyncAgent, whose tasks are awaited")
         self.options = options
         self._signature = signature_of(call)
@@ -89,7 +91,7 @@ class Definition:
         if key is None:
             return ""
         if not isinstance(key, str):
-            return _checked(key(**given))
+            return _checked(plain(key(**given), key))
         self._must_know(key)
         bound = inspect.BoundArguments(self._signature, dict(given))
         bound.apply_defaults()

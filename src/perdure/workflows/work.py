@@ -36,6 +36,7 @@ from ..errors import (
 from ..hints import meant
 from ..journal.plans import Draft, Move
 from ..limits import WAIT_POLL_SECONDS, WAIT_POLL_SECONDS_MAX
+from ..run.awaitables import is_async, refuse_generators
 from ..run.core import RunCore
 from ..run.durable import Durable
 from ..run.functions import signature_of
@@ -216,7 +217,8 @@ class Work:
         """The function behind an action, and what it is called with."""
         call = self._bound_to(step)
         function = _plain(call)
-        if not self._awaits and inspect.iscoroutinefunction(function):
+        refuse_generators(function, str(step.action))
+        if not self._awaits and is_async(function):
             raise TypeError(f"{step.action} is async: use AsyncAgent")
         args, kwargs = _given(step)
         asked = self._asked_by(step)
@@ -278,9 +280,9 @@ def _plain(call: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _refuse_misfit(step: WorkflowStep, call: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    key = call.definition.signature.key_name if isinstance(call, Durable) else None
+    given = call.definition.signature.injected(kwargs, "", 0) if isinstance(call, Durable) else kwargs
     try:
-        signature_of(_plain(call)).bind(*args, **{key: "", **kwargs} if key else kwargs)
+        signature_of(_plain(call)).bind(*args, **given)
     except TypeError as error:
         raise WorkflowInvalid(
             f"{step} cannot be called: {error}",

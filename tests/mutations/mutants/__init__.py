@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutations.mutants.adapters import OF_ADAPTERS
 from tests.mutations.mutants.artifacts import ARTIFACTS
+from tests.mutations.mutants.bodies import BODIES
 from tests.mutations.mutants.branches import BRANCHES
 from tests.mutations.mutants.changes import CHANGES
 from tests.mutations.mutants.commands import OF_COMMANDS
@@ -38,6 +39,7 @@ MUTANTS = (
     *RUNS,
     *DETAILS,
     *EFFECTS,
+    *BODIES,
     *HOLDERS,
     *JOURNAL,
     *VERIFY,
