@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from perdure import AsyncAgent, Diverged, Done, Fence, NotDone
+from perdure import Agent, AsyncAgent, Diverged, Done, Fence, NotDone, PerdureError, RunBusy
 
-from .kit import World, agent_at, die, in_child
+from .kit import World, agent_at, die, forked, in_child
+from .outside import until
 
 
 def paying(store_url: str, world: World, *, dies: bool) -> Any:
@@ -107,3 +111,50 @@ async def test_under_asyncio_and_outside_of_a_run(store_url: str) -> None:
         assert await pay() == 0
     async with agent.run("r"):
         assert await pay() > 0
+
+
+def test_a_process_that_was_stopped_in_a_body_acts_late_with_a_smaller_number(
+    store_url: str, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody can keep it from acting. What it has begun with tells it apart."""
+
+    def stopped() -> None:
+        # Elsewhere: nobody can look at this process, so its lease and the timeout decide.
+        monkeypatch.setattr("perdure.process._namespace", lambda pid: "pid:[elsewhere]")
+        monkeypatch.setattr("perdure.leases.LEASE_MS", 50)
+        agent = agent_at(store_url)
+
+        @agent.effect(name="pay", timeout=0.5)
+        def pay(*, key: str, fence: int) -> None:
+            os.kill(os.getpid(), signal.SIGSTOP)
+            world.do(f"{key} {fence}")
+
+        with suppress(PerdureError), agent.run("r"):
+            pay()
+        until(lambda: len(world.all()) == 2)
+
+    pid = forked(stopped)
+    assert os.WIFSTOPPED(os.waitpid(pid, os.WUNTRACED)[1])
+    try:
+        monkeypatch.setattr("perdure.run.doubt.LEASE_MS", 50)
+        agent = agent_at(store_url)
+
+        @agent.effect(name="pay", timeout=60, check=lambda key: NotDone)
+        def pay(*, key: str, fence: int) -> None:
+            world.do(f"{key} {fence}")
+
+        until(lambda: opened(agent, pay))
+    finally:
+        os.kill(pid, signal.SIGCONT)
+        assert os.waitpid(pid, 0)[1] == 0
+    [(key, fence), (late_key, late_fence)] = [line.split() for line in world.all()]
+    assert key == late_key and int(late_fence) < int(fence)
+
+
+def opened(agent: Agent, pay: Any) -> bool:
+    try:
+        with agent.run("r"):
+            pay()
+    except RunBusy:
+        return False
+    return True

@@ -197,3 +197,17 @@ def test_an_effect_that_takes_too_long_is_in_doubt_whatever_its_author_says_of_t
     time.sleep(0.5)
     assert world.count("paid") == 1
     agent.close()
+
+
+async def test_our_timeout_is_no_word_of_the_author_when_the_body_has_ended(store_url: str, world: World) -> None:
+    agent = AsyncAgent("tester", store=store_url)
+
+    @agent.effect(timeout=0.2, not_done=(TimeoutError,), retries=1, backoff=0)
+    async def pay(*, key: str) -> None:
+        world.do(key)
+        await asyncio.sleep(60)
+
+    with pytest.raises(InDoubt):
+        async with agent.run("r"):
+            await pay()
+    assert len(world.all()) == 1

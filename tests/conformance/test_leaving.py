@@ -26,12 +26,13 @@ class Shop:
 
     def __init__(self, store_url: str, world: World) -> None:
         self.agent = AsyncAgent("tester", store=store_url)
-        self.tries = 0
+        self.tries = self.charges = 0
         charging = asyncio.Event()
 
         @self.agent.effect(check=by_world(world), timeout=60)
         async def charge(order: int, *, key: str) -> str:
             charging.set()
+            self.charges += 1
             await asyncio.sleep(0.3)
             world.do(key)
             return "paid"
@@ -64,7 +65,7 @@ class Shop:
 async def test_a_charge_under_way_is_not_begun_again_by_a_retry_loop(store_url: str, world: World) -> None:
     shop = Shop(store_url, world)
     assert await shop.sell() == ["paid", "taken"]
-    assert len(world.all()) == 1
+    assert len(world.all()) == 1 and shop.charges == 1
     [done] = [e.record for e in (await shop.agent.runs.get("order-1")).events if isinstance(e.record, EffectDone)]
     assert done.how == "body", "the block has let it end"
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import Context, ContextVar
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .. import locks
 from ..errors import Abandoned
@@ -27,6 +27,8 @@ from .scope import FRAME, Frame
 if TYPE_CHECKING:
     import asyncio
     from concurrent.futures import Executor, Future
+
+R = TypeVar("R")
 
 
 class Work:
@@ -70,7 +72,8 @@ class Bodies:
         self.lock = locks.lock()
         self._given_up: dict[int, int] = {}
         """By intent: attempts up to this one are over, and nothing of them may begin any more."""
-        self._traces: weakref.WeakSet[Trace] = weakref.WeakSet()
+        self._traces: list[weakref.ref[Trace]] = []
+        """Of bodies whose context something has copied."""
         self._loops: weakref.WeakSet[asyncio.AbstractEventLoop] = weakref.WeakSet()
 
     def begin(self, frame: Frame) -> Work:
@@ -83,11 +86,18 @@ class Bodies:
         watch_executors(loop)
         return Work(self, frame.intent, loop)
 
-    def trace(self, frame: Frame) -> Trace:
-        """What marks the context of a body, to be put into `TRACE`."""
-        made = Trace(frame.intent)
-        self._traces.add(made)
-        return made
+    def call(self, frame: Frame, call: Callable[[], R]) -> R:
+        """Call a body in this thread, and notice whether something has copied its context."""
+        trace = Trace(frame.intent)
+        mark, token = weakref.ref(trace), TRACE.set(trace)
+        del trace
+        try:
+            return call()
+        finally:
+            TRACE.reset(token)
+            if mark() is not None:
+                with self.lock:
+                    self._traces = [one for one in (*self._traces, mark) if one() is not None]
 
     def join(self, frame: Frame) -> Work:
         """A thread goes on with a body, perhaps long after that has returned; refused once the attempt was given up."""
@@ -115,7 +125,7 @@ class Bodies:
             if not loop.is_closed():
                 yield from module.all_tasks(loop)
         # A thread may have given work to any event loop; it has only if something has copied its context.
-        if any(trace.intent == intent for trace in list(self._traces)):
+        if any(trace.intent == intent for trace in (mark() for mark in self._traces) if trace is not None):
             yield from (one for one in gc.get_objects() if issubclass(type(one), module.Task))
 
     def _carries(self, task: Any, intent: int) -> bool:

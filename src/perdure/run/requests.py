@@ -18,7 +18,6 @@ import msgspec
 from ..errors import RunStopped, StepTimeout
 from ..store.base import Store, Unit
 from .awaitables import is_async, is_awaitable, settled
-from .bodies import TRACE
 from .scope import FRAME, Frame
 
 T = TypeVar("T")
@@ -182,11 +181,10 @@ def _call(request: Invoke) -> Any:
 def _call_effect(request: Invoke) -> Any:
     """Call the body of an effect in this thread, known to the process for as long as it is at work."""
     bodies = request.frame.run.bodies
-    work, token = bodies.begin(request.frame), TRACE.set(bodies.trace(request.frame))
+    work = bodies.begin(request.frame)
     try:
-        return request.call(*request.args, **request.kwargs)
+        return bodies.call(request.frame, lambda: request.call(*request.args, **request.kwargs))
     finally:
-        TRACE.reset(token)
         work.end()
 
 
@@ -209,11 +207,12 @@ def _start_body(request: Invoke, tell: Callable[[], object]) -> list[Outcome]:
     bodies = frame.run.bodies
     work = bodies.begin(frame) if frame.intent else None
 
+    def call() -> Any:
+        return request.call(*request.args, **request.kwargs)
+
     def body() -> None:
         FRAME.set(frame)
-        if work is not None:
-            TRACE.set(bodies.trace(frame))
-        outcome.append(_outcome_of(lambda: request.call(*request.args, **request.kwargs)))
+        outcome.append(_outcome_of(call if work is None else lambda: bodies.call(frame, call)))
         if work is not None:
             work.end()
         tell()
