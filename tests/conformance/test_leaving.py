@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,7 +17,7 @@ from perdure.errors import Abandoned
 from perdure.failpoints import Moment, Site
 from perdure.records import EffectDone
 
-from .kit import World, agent_at, killed_at
+from .kit import World, agent_at, in_child, killed_at
 from .outside import PATIENCE, Broken, Outside, by_world, until
 
 # -- a retry loop around a block ---------------------------------------------------------------------------------------
@@ -319,3 +321,30 @@ def test_an_effect_that_was_about_to_begin_when_the_block_was_left_does_not(stor
         failpoints.arm(None)
         thread.join()
     assert ended and world.all() == []
+
+
+def test_ctrl_c_ends_the_wait_for_an_effect(store_url: str, world: World) -> None:
+    """The child would wait for ten minutes otherwise."""
+
+    def program() -> None:
+        agent, outside = agent_at(store_url), Outside(world)
+
+        @agent.effect(timeout=600)
+        def pay(*, key: str) -> None:
+            outside.post(key)
+
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        with pytest.raises(KeyboardInterrupt), agent.run("r") as run:
+            core = run._core
+            threading.Thread(target=run.bind(_ending_quietly(pay)), daemon=True).start()
+            assert outside.begun.wait(PATIENCE)
+            threading.Thread(target=_interrupt_when, args=(lambda: core.leaving,), daemon=True).start()
+            raise Broken
+
+    assert in_child(program) == 0
+    assert len(agent_at(store_url).runs.get("r").in_doubt) == 1
+
+
+def _interrupt_when(true: Callable[[], object]) -> None:
+    until(true)
+    os.kill(os.getpid(), signal.SIGINT)

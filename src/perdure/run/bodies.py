@@ -10,6 +10,7 @@ Tracked: the function or coroutine itself, asyncio tasks that carry its context,
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import sys
 import weakref
@@ -27,6 +28,8 @@ from .scope import FRAME, Frame
 if TYPE_CHECKING:
     import asyncio
     from concurrent.futures import Executor, Future
+
+logger = logging.getLogger("perdure")
 
 R = TypeVar("R")
 
@@ -82,8 +85,9 @@ class Bodies:
 
     def begin_in_loop(self, frame: Frame, loop: asyncio.AbstractEventLoop) -> Work:
         """A body begins in an event loop."""
-        self._loops.add(loop)
-        watch_executors(loop)
+        if loop not in self._loops:
+            self._loops.add(loop)
+            watch_executors(loop)
         return Work(self, frame.intent, loop)
 
     def call(self, frame: Frame, call: Callable[[], R]) -> R:
@@ -143,7 +147,10 @@ def _context_of(task: Any) -> Context:
     if sys.version_info >= (3, 12):
         found: Context = task.get_context()
         return found
-    # Python 3.11 has no call for it; the collector knows what a task refers to.
+    # Python 3.11 has no call for it. The collector knows what a task refers to: its own context comes first.
+    mine: Context | None = getattr(task, "_context", None)  # of a task that is written in Python
+    if mine is not None:
+        return mine
     return next((one for one in gc.get_referents(task) if isinstance(one, Context)), Context())
 
 
@@ -214,7 +221,10 @@ def watch_executors(loop: asyncio.AbstractEventLoop) -> None:
         return plain(_Counting(work, executor), func, *args)  # type: ignore[arg-type]
 
     run_in_executor.watches = True  # type: ignore[attr-defined]
-    loop.run_in_executor = run_in_executor  # type: ignore[method-assign, assignment]
+    try:
+        loop.run_in_executor = run_in_executor  # type: ignore[method-assign, assignment]
+    except AttributeError:
+        logger.warning("%r cannot be watched: threads of asyncio.to_thread that outlive an effect are not known", loop)
 
 
 class _Counted:

@@ -36,8 +36,11 @@ PARKED_CHECK_SECONDS = 60.0
 PARKED_CHILD_SECONDS = 5.0
 """The same when only a child process of the old attempt stands in the way, which may end at any moment."""
 
-BODY_LOOK_SECONDS = 2.0
+PARKED_BODY_SECONDS = 2.0
 """The same when its body is still at work in this process."""
+
+BODY_LOOK_MS = 200
+"""How often a waiting run looks whether a body in this process has ended."""
 
 NEVER = float("inf")
 
@@ -269,12 +272,13 @@ class _Ended:
         self._bodies = it.run.bodies
         self._intent = recorded.seq
         self._at_work = self._bodies.at_work(self._intent)
-        self._look_at = 0.0
+        self._look_at = 0
 
     def just_now(self, now: int) -> bool:
+        """Whether it has ended since the last look."""
         if not self._at_work or now < self._look_at:
             return False
-        self._look_at = now + BODY_LOOK_SECONDS * 100
+        self._look_at = now + BODY_LOOK_MS
         self._at_work = self._bodies.at_work(self._intent)
         return not self._at_work
 
@@ -290,7 +294,7 @@ def _let_time_pass(it: EffectCall, recorded: Recorded, child: Descendant | None)
         # As soon as its "no" is believed, if that is all that is missing.
         left = _old_holder_gone_at(it, recorded) - run.clock.boot_ms()
         if run.bodies.at_work(recorded.seq):
-            most = BODY_LOOK_SECONDS * 1000
+            most = PARKED_BODY_SECONDS * 1000
         else:
             most = (PARKED_CHECK_SECONDS if child is None else PARKED_CHILD_SECONDS) * 1000
         wait_ms = left if 0 < left < most else most

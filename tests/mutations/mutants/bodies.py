@@ -31,8 +31,8 @@ BODIES = (
         "an effect is begun again while asyncio.to_thread is still at it",
         OF_BODIES + "test_after_a_timeout_what_the_body_started_is_waited_for[sqlite-_by_to_thread]",
         "run/bodies.py",
-        "        watch_executors(loop)\n",
-        "",
+        "            watch_executors(loop)\n",
+        "            pass\n",
     ),
     mutant(
         "tasks-of-a-body-not-tracked",

@@ -11,6 +11,7 @@ from langchain_core.tools import BaseTool
 
 from ...engine import Engine
 from ...errors import InDoubt, NotDurable
+from ...run.awaitables import is_async
 from ...run.functions import Signature, signature_of
 from . import known
 from .calls import Call, GaveUp, Policy, ado, digest_of, do
@@ -71,7 +72,7 @@ def _function(
     if told is not None and told not in signature.parameters:
         raise TypeError(f"durable(key={told!r}): {function!r} has no such parameter")
     label = str(name or getattr(function, "__name__", type(function).__name__))
-    wrap = _async_wrapper if inspect.iscoroutinefunction(function) else _wrapper
+    wrap = _async_wrapper if is_async(function) else _wrapper
     made = update_wrapper(wrap(function, signature, label, policy, engine, told), function)
     left = [one for one in signature.parameters.values() if one.name != told]
     made.__signature__ = signature.replace(parameters=left)  # type: ignore[attr-defined]
