@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -460,6 +460,18 @@ def _check_home(store: Store, single_home: bool) -> None:
             raise StoreMoved(moved)
         warnings.warn(f"{moved}: if it is a copy, the original may still be running", StoreMovedWarning, stacklevel=5)
     store.submit(AddHome(store, host, file))
+
+
+class Adopt(Unit[None]):
+    """Go on without what the store has lost."""
+
+    site = Site.STORE_HOME
+
+    def __init__(self, statements: Sequence[Statement]) -> None:
+        self._statements = statements
+
+    def script(self) -> Script[None]:
+        yield self._statements
 
 
 class AddHome(Unit[None]):

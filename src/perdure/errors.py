@@ -22,6 +22,7 @@
     │   ├── StoreReadOnly            PD222  on read-only media, or without the permission to write
     │   ├── StoreUrlInvalid          PD223  also a StoreUnavailable and a ValueError: names no store
     │   ├── StoreTypeInvalid         PD224  also a StoreUnavailable and a TypeError: neither text nor path
+    │   ├── StoreRolledBack          PD212  entries are gone that were acknowledged
     │   ├── ArchiveDamaged           PD220  a file of folded entries is not as it was written
     │   └── ArtifactDamaged          PD211  a chunk of an artifact is missing or changed
     ├── RunProblem                   the life of a run
@@ -276,6 +277,16 @@ class ArtifactDamaged(StoreProblem, ValueError):
         self.version = version
         self.offset = offset
         """Where the part begins that cannot be read; all before it is sound."""
+
+
+class StoreRolledBack(StoreProblem):
+    """The store has lost entries that were acknowledged. It can be read; nothing is written to it."""
+
+    code = "PD212"
+    hint = (
+        "put the newer database or its log back, if you have them; to go on without what is missing, run "
+        "`perdure adopt`: effects that may have happened in it are in doubt then"
+    )
 
 
 class ArchiveDamaged(StoreProblem):

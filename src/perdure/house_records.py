@@ -1,8 +1,9 @@
-"""The records of an agent that moves: it has left a store, it has come to one. `records.py` has all others."""
+"""Records about the place of a store: agents that leave or arrive, entries that were lost. See also `records.py`."""
 
 from __future__ import annotations
 
 from .plan_records import Record
+from .process import Holder
 
 
 class AgentLeft(Record, frozen=True):
@@ -52,3 +53,28 @@ class AgentArrived(Record, frozen=True):
     """Random: a file that was imported twice has arrived under two numbers."""
     seal: Sealed | None = None
     """What proves that it was there, if the file is not signed because the key was elsewhere."""
+
+
+class LostIntent(Record, frozen=True):
+    """An effect that had begun, and whose entry the store has lost. `<store>-mark` still knows of it."""
+
+    call: bytes
+    """A keyed digest of its `Call`. Empty when it began again under an intent that is still there."""
+    name: str
+    key: str
+    holder: Holder
+    """The process that ran the body."""
+    timeout_ms: int
+    at: int
+    again: int = 0
+    """The intent that it renews, if it does."""
+
+
+class Lost(Record, frozen=True):
+    """Entries of a run which were acknowledged, and which the store has lost."""
+
+    first: int
+    last: int
+    intents: tuple[LostIntent, ...]
+    complete: bool
+    """Whether `intents` are all effects that began in the lost entries."""

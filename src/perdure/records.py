@@ -191,6 +191,7 @@ class RunStarted(Record, frozen=True):
     holder: Holder
     task: str = ""
     """What it is a run of, if it is one of a task."""
+    lost: house_records.Lost | None = None
 
 
 class RunResumed(Record, frozen=True):
@@ -198,6 +199,7 @@ class RunResumed(Record, frozen=True):
     holder: Holder
     booted_ms: int
     """By the boot clock of the holder's host, which nobody sets."""
+    lost: house_records.Lost | None = None
 
 
 class RunFinished(Record, frozen=True):
@@ -258,6 +260,7 @@ class EffectIntended(Record, frozen=True):
     timeout_ms: int = 0
     boot_ms: int = 0
     """By the boot clock of the holder's host, before the body could start; 0 when nobody has recorded it."""
+    lost: str = ""  # `record` when its first entry was lost, `key` when nobody knows its key either
 
 
 class EffectAgain(Record, frozen=True):
@@ -272,8 +275,7 @@ class EffectAgain(Record, frozen=True):
 class EffectDone(Record, frozen=True):
     intent: int
     took_us: int
-    how: str
-    """Who says so: `body`, `check` or `answer`."""
+    how: str  # who says so: `body`, `check` or `answer`
     result: bytes
     writes: tuple[Write, ...] = ()
     note: str = ""
@@ -300,8 +302,7 @@ class EffectDoubted(Record, frozen=True):
 
 
 class ItemDone(Record, frozen=True):
-    scope: str
-    """Path of the item's own scope."""
+    scope: str  # path of the item's own scope
     writes: tuple[Write, ...] = ()
     landed: tuple[Landing, ...] = ()
     usage: tuple[Usage, ...] = ()
@@ -317,8 +318,7 @@ class Wrote(Record, frozen=True):
 
 
 class QuestionAsked(Record, frozen=True):
-    about: int
-    """The entry that let the body start."""
+    about: int  # the entry that let the body start
     kind: str
     text: str
 

@@ -158,6 +158,8 @@ def test_an_anchor_finds_a_rollback(path: Path, tmp_path: Path, told: Any) -> No
     assert json.loads(Path(anchor).read_text())["signatures"][0]["agent"] == "travel"
     told("verify", *store, "--anchor", anchor)
     shutil.copy(old, path)
+    assert "rolled back" in told("verify", *store, code=1), "the mark beside it knows better"
+    Path(f"{path}-mark").unlink()
     assert "rolled back" in told("verify", *store, "--anchor", anchor, code=1)
     told("verify", *store)  # by itself the old copy is sound
 

@@ -57,11 +57,17 @@ def test_a_store_that_only_grew_fits_its_anchor(path: Path) -> None:
     assert compared(path, anchor) == []
 
 
+def put_back(old: str, path: Path) -> None:
+    """An attacker takes the mark away as well."""
+    shutil.copy(old, path)
+    Path(f"{path}-mark").unlink()
+
+
 def test_a_rollback_of_the_whole_file_is_found(path: Path, tmp_path: Path) -> None:
     old = shutil.copy(path, tmp_path / "old.db")
     work(path, "later", "last")
     anchor = anchor_of(path)
-    shutil.copy(old, path)
+    put_back(old, path)
     found = compared(path, anchor)
     assert {(it.what, it.stream, it.seq) for it in found} == {(What.ROLLED_BACK, 14, 1), (What.ROLLED_BACK, 15, 1)}
 
@@ -70,7 +76,7 @@ def test_a_fork_is_found(path: Path, tmp_path: Path) -> None:
     old = shutil.copy(path, tmp_path / "old.db")
     work(path, "later")
     anchor = anchor_of(path)
-    shutil.copy(old, path)
+    put_back(old, path)
     work(path, "something else", "and more")
     assert [(it.what, it.stream) for it in compared(path, anchor)] == [(What.FORKED, 14)]
 

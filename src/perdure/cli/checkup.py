@@ -94,7 +94,7 @@ def permissions(path: str) -> Iterator[Checked]:
     bad = 0
     folder = path + ".keys"
     names = [folder, *(os.path.join(folder, name) for name in _entries(folder))]
-    for name in (path, *(path + suffix for suffix in ("-wal", "-shm", ".lock")), *names):
+    for name in (path, *(path + suffix for suffix in ("-wal", "-shm", "-mark", ".lock")), *names):
         try:
             found = os.stat(name)
         except FileNotFoundError:

@@ -18,6 +18,7 @@ from ..process import Holder, proven_dead, this_process
 from ..records import Status
 from ..runs import RunSummary, list_runs
 from ..store import DATABASE_NAME, FOLDER_NAME, file_of, is_postgres, locate, open_store, versions_of, without_password
+from ..store.sqlite_mark import lost_in_words
 from .checkup import Checked, Level
 from .output import ago, counted
 from .runs import Row, row_of
@@ -44,6 +45,13 @@ def home(store: Store, path: str, options: str) -> Iterator[Checked]:
         yield Checked(Level.NOTE if store.read_only else Level.PROBLEM, "home", text, "" if store.read_only else fix)
     else:
         yield Checked(Level.OK, "home", "this is the file that was last used")
+
+
+def losses(store: Store, options: str) -> Iterator[Checked]:
+    """Whether everything is there that was acknowledged."""
+    for one in store.losses():
+        fix = f"perdure adopt{options}  # to go on without it; or put the newer database or its log back"
+        yield Checked(Level.PROBLEM, "lost", lost_in_words(one), fix)
 
 
 def holders(store: Store, options: str) -> Iterator[Checked]:

@@ -78,6 +78,7 @@ def _look_inside(url: str, path: str, options: str, chosen: bool) -> Iterator[Ch
         with existing_store(url) as store:
             yield Checked(Level.OK, "store", path or store.url)
             yield from checkup_store.home(store, path, options) if path else checkup_store.server(store)
+            yield from checkup_store.losses(store, options)
             yield from checkup_store.clocks(store)
             yield from checkup_store.holders(store, options)
             yield from checkup_store.agents(store)

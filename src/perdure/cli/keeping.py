@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..engine import AddHome, home_of
+from ..engine import AddHome, Adopt, home_of
 from ..errors import JournalDamaged, StoreUnavailable
 from ..files import make_folder, put_in_place, replace_file, sync_folder
 from ..journal.findings import Report, Severity
@@ -17,6 +17,7 @@ from ..journal.rebuild import refresh
 from ..journal.verify import verify
 from ..keys import folder_of
 from ..store import DATABASE_NAME, FOLDER_NAME, is_postgres, locate, open_store, sqlite_path, without_password
+from ..store.sqlite_mark import LostEntries, lost_in_words, remove_mark
 from .output import Output, clean, counted, size
 from .stores import common, existing_store, path_of, said_again
 
@@ -139,6 +140,7 @@ def backup(target: Path, with_keys: bool, url: str | None, as_json: bool) -> int
             source = folder_of(store)
             report = _copy(out, store, aside)
         put_in_place(aside, target, new=True)
+        remove_mark(str(target))
     keys = _copy_keys(Path(source), Path(f"{target}.keys")) if with_keys and source is not None else 0
     _tell(out, target, report, keys, with_keys)
     return 0
@@ -198,25 +200,42 @@ def _contents(report: Report) -> str:
 @click.command()
 @common
 def adopt(url: str | None, as_json: bool) -> int:
-    """Go on with a store that was moved or copied.
+    """Go on with a store that was moved, copied or put back to an earlier state.
 
     Records this host and this file as its home. Do it with one copy only: two that go on are two agents with
-    one name.
+    one name. If the store has lost entries, effects that may have happened in them are in doubt from now on.
     """
     out = Output(as_json)
     if is_postgres(locate(url)):
         raise StoreUnavailable("a store on a server has no home that it could leave", hint="there is nothing to adopt")
     path = path_of(url)
     with existing_store(path) as store:
+        lost = store.losses()
+        if lost:
+            accepted = Adopt(store.adoption())
+            store.rolled_back = None
+            store.submit(accepted)
         host, file = home_of(path)
         rows = store.read("last_home")
         moved = not rows or rows[0] != (host, file)
         if moved:
             store.submit(AddHome(store, host, file))
     if as_json:
-        out.json({"store": f"sqlite:///{path}", "adopted": moved, "host": host, "file": file})
-    elif moved:
+        facts = {"store": f"sqlite:///{path}", "adopted": moved or bool(lost), "host": host, "file": file}
+        out.json({**facts, "lost": [_lost_fields(one) for one in lost]})
+        return 0
+    for one in lost:
+        out.line(clean(f"lost: {lost_in_words(one)}"))
+    if lost:
+        out.line("programs can go on; effects that may have happened in the lost entries are in doubt")
+    if moved:
         out.line(clean(f"{path} is at home here from now on; do not start programs on the other copy any more"))
     else:
         out.line(clean(f"{path} is at home here already"))
     return 0
+
+
+def _lost_fields(one: LostEntries) -> dict[str, object]:
+    lost = one.lost
+    intents = [{"name": intent.name, "key": intent.key} for intent in lost.intents if intent.key]
+    return {"run": one.name, "first": lost.first, "last": lost.last, "effects": intents, "complete": lost.complete}

@@ -59,7 +59,7 @@ def _bring_forward(out: Output, url: str, path: str | None, copy: Path | None) -
 
 def _keep_copy(path: str, copy: Path, progress: Callable[[int, int], None]) -> None:
     """The copy gets its name when it is whole and on disk."""
-    from ..store.sqlite import copy_unopened
+    from ..store.sqlite_copy import copy_unopened
 
     aside = Path(f"{copy}.part")
     aside.unlink(missing_ok=True)

@@ -17,6 +17,7 @@ from .. import records as r
 from ..errors import JournalDamaged, StoreTooNew, StoreUnavailable, ValueProblem
 from ..keys import file_message, signed_by
 from ..store.base import Rows, Store
+from ..store.sqlite_mark import lost_in_words
 from . import chain
 from .findings import Arrived, Finding, Findings, Report, Severity, What
 from .walk import Chain, all_streams, folded_in, must_ascend, pages
@@ -46,6 +47,7 @@ def verify(store: Store, progress: Progress | None = None, on_head: OnHead | Non
     """Look at the whole store."""
     inspection = _Inspection(store, on_head)
     inspection.look_at_file()
+    inspection.look_for_losses()
     inspection.look_at_objects()
     inspection.look_at_streams(progress)
     inspection.look_for_strays()
@@ -105,6 +107,15 @@ class _Inspection:
         for (text,) in rows:
             if text != "ok":
                 self.found(What.FILE, f"the database file is damaged: {text}")
+
+    def look_for_losses(self) -> None:
+        """Entries that the store's own mark knows of."""
+        try:
+            for one in self.store.losses():
+                run = one.name.partition("/")[2] or one.name
+                self.found(What.ROLLED_BACK, lost_in_words(one), one.stream, one.lost.first, run)
+        except StoreUnavailable as error:
+            self.found(What.UNREADABLE, f"the journal cannot be compared with its mark: {error.message}")
 
     def look_at_objects(self) -> None:
         """Every object has the content that its id was made of."""

@@ -9,7 +9,8 @@ import msgspec
 from .. import locks
 from .. import records as r
 from ..journal.lineage import events_of
-from ..run.ledger import AGAIN, Ledger, Recorded, Waited, scopes_around
+from ..run.ledger import Ledger, Recorded, scopes_around
+from ..run.waits import AGAIN, Waited
 from ..runs import RunSummary, children_of
 from ..store.base import Store
 from .reports import Unreached, dollars

@@ -117,7 +117,7 @@ def _old_holder_gone_at(it: EffectCall, recorded: Recorded) -> float:
         return NEVER  # we know better; or something of its body is still at work in this process
     if run.ledger.is_shared(recorded):
         return NEVER  # a fork takes nothing from its origin, which may be at it, or come to it again, at any time
-    holder = run.ledger.holders[recorded.fence]
+    holder = recorded.holder or run.ledger.holders[recorded.fence]
     if holder == run.engine.tenancy.process or proven_dead(holder, run.store.one_host):
         return 0
     if holder.boot.startswith(COPIED):
@@ -134,7 +134,7 @@ def _old_holder_gone_at(it: EffectCall, recorded: Recorded) -> float:
 
 def child_at_work(it: EffectCall, recorded: Recorded) -> Descendant | None:
     """A process on this host that the old attempt has started, or one of its descendants has, and that still lives."""
-    return living_descendant(it.run.ledger.holders[recorded.fence], recorded.boot_ms)
+    return living_descendant(recorded.holder or it.run.ledger.holders[recorded.fence], recorded.boot_ms)
 
 
 def _ask_again(it: EffectCall, recorded: Recorded) -> Protocol[tuple[Verdict, Descendant | None]]:
@@ -155,6 +155,8 @@ def settle(it: EffectCall, recorded: Recorded) -> Protocol[Verdict]:
     question = run.ledger.questions.get(recorded.begun, 0)
     if answered := (yield _answer_to(it, recorded)):
         return (yield from _apply_answer(it, recorded, question, answered[0]))
+    if recorded.keyless:
+        return (yield from _ask_a_person(it, recorded, question, _why(it, recorded, NOTHING_KNOWN, None), None))
     verdict, child = yield from _ask_again(it, recorded)
     if verdict.done or verdict.absent:
         yield from _apply_check(it, recorded, verdict, question)
@@ -170,6 +172,8 @@ def settle(it: EffectCall, recorded: Recorded) -> Protocol[Verdict]:
 
 def _why(it: EffectCall, recorded: Recorded, verdict: Verdict, child: Descendant | None) -> str:
     """Why somebody has to be asked."""
+    if recorded.keyless:
+        return f"the store has lost entries of this run, and {recorded.name} may have happened under a lost key"
     if recorded.happened:
         return f"{recorded.name} happened, and its result could not be stored"
     if not verdict.disbelieved:
@@ -180,7 +184,7 @@ def _why(it: EffectCall, recorded: Recorded, verdict: Verdict, child: Descendant
     if it.run.bodies.at_work(recorded.seq):
         at_work = "its body is still at work in this process"
         return f"the check of {recorded.name} says that it did not happen, but {at_work}"
-    holder = it.run.ledger.holders[recorded.fence]
+    holder = recorded.holder or it.run.ledger.holders[recorded.fence]
     if child is not None:
         rest = f"{child} of {holder} may still be at work"
         return f"the check of {recorded.name} says that it did not happen, but {rest}{child.advice}"
@@ -228,7 +232,7 @@ def _ask_a_person(
         yield from heed(run, cleanup=False)
     if not question:
         asked = f"What did {recorded.name} return?" if recorded.happened else f"Did {recorded.name} happen?"
-        text = f"{asked} (key {recorded.key})"
+        text = f"{asked} (its key was lost)" if recorded.keyless else f"{asked} (key {recorded.key})"
         question = yield from run.commit(Site.QUESTION, r.QuestionAsked(recorded.begun, "in_doubt", text))
         run.ledger.questions[recorded.begun] = question
     logger.warning("run %s waits: %s. Answer with: %s --done RESULT | --retry | --fail", run.id, why, answer)
@@ -252,7 +256,8 @@ def _ask_a_person(
         if child is not None and child.ended():
             child = yield Read(child_at_work, (it, recorded))
             check_at = check_at if child is not None else now  # another child is no reason to ask the outside again
-        if it.options.check is not None and (now >= check_at or ended.just_now(now)):
+        may_ask = it.options.check is not None and not recorded.keyless
+        if may_ask and (now >= check_at or ended.just_now(now)):
             verdict, child = yield from _ask_again(it, recorded)
             if verdict.done or verdict.absent:
                 yield from _apply_check(it, recorded, verdict, question)
@@ -290,7 +295,7 @@ def _let_time_pass(it: EffectCall, recorded: Recorded, child: Descendant | None)
         yield Pause(WAIT_POLL_SECONDS)
         return
     again = 0
-    if it.options.check is not None:
+    if it.options.check is not None and not recorded.keyless:
         # As soon as its "no" is believed, if that is all that is missing.
         left = _old_holder_gone_at(it, recorded) - run.clock.boot_ms()
         if run.bodies.at_work(recorded.seq):

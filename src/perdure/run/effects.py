@@ -16,6 +16,7 @@ from .core import PROCEED, RunCore
 from .divergence import refuse_divergence
 from .doubt import Verdict, ask_check, child_at_work, settle
 from .ledger import Recorded
+from .losses import KEY
 from .obeying import heed
 from .outcomes import EffectCall, begin_again, record_done, record_failed
 from .requests import Invoke, Protocol, Read
@@ -80,14 +81,16 @@ def _bring_about(it: EffectCall, call: r.Call, recorded: Recorded | None, argume
         why = "it is in doubt: its check would be asked, and then its policy"
         if (stand_in := run.begin("doubt", call.name, arguments, why)) is not PROCEED:
             return stand_in
-        verdict = yield from settle(it, recorded)
-        if verdict.done:
-            return verdict.value
     else:
         if (stand_in := run.begin("retry", call.name, arguments, "nothing had happened")) is not PROCEED:
             return stand_in
         yield from wait_until(run, recorded.next_at)
         yield from begin_again(run, recorded, "nothing had happened")
+        recorded.running = True
+    if recorded.in_doubt:  # as a new one is when its first record was lost
+        verdict = yield from settle(it, recorded)
+        if verdict.done:
+            return verdict.value
     recorded.running = True
     try:
         return (yield from _execute(it, call, recorded))
@@ -99,12 +102,15 @@ def _intend(it: EffectCall, call: r.Call, arguments: dict[str, Any]) -> Protocol
     """Make the intent durable: from here on the effect can be in doubt, and has its key."""
     run = it.run
     recorded = Recorded(call.scope, call.name, call.ident, effect=True)
-    recorded.key, recorded.fence, recorded.boot_ms = run.clock.key(), run.head.fence, run.clock.boot_ms()
+    losses = run.ledger.losses
+    lost, key = losses.about(it.names, call, run.store.secret) if losses is not None else ("", "")
+    recorded.key, recorded.fence = key or run.clock.key(), run.head.fence
+    recorded.boot_ms = 0 if lost else run.clock.boot_ms()  # when the lost attempt began is not known
     recorded.timeout_ms = int((it.options.timeout or 0) * 1000)
     recorded.arguments, objects = run.pack(arguments, it.function.name)
     when = (recorded.fence, recorded.timeout_ms, recorded.boot_ms)
-    intent = r.EffectIntended(call, run.head.seq, recorded.key, recorded.arguments, *when)
-    recorded.running = True
+    intent = r.EffectIntended(call, run.head.seq, recorded.key, recorded.arguments, *when, lost)
+    recorded.running, recorded.keyless = not lost, lost == KEY
     run.ledger.track(recorded, call.nth)
     try:
         recorded.seq = recorded.begun = yield from run.commit(Site.EFFECT_INTENT, intent, objects=objects)
@@ -112,6 +118,8 @@ def _intend(it: EffectCall, call: r.Call, arguments: dict[str, Any]) -> Protocol
         run.ledger.untrack(recorded)
         raise
     run.ledger.by_intent[recorded.seq] = recorded
+    if losses is not None:
+        recorded.holder = losses.recorded(recorded.key)
     return recorded
 
 

@@ -13,6 +13,8 @@ import msgspec
 
 from .. import records as r
 from ..process import Holder
+from .losses import KEY, Losses, lose
+from .waits import Waited
 
 if TYPE_CHECKING:
     from .core import View
@@ -49,6 +51,10 @@ class Recorded(msgspec.Struct, eq=False, gc=False):
     """The body is at work in this process."""
     happened: bool = False
     """It ended well, and what it returned could not be stored."""
+    holder: Holder | None = None
+    """The process that ran its body, when the entry that says so was lost."""
+    keyless: bool = False
+    """It may have begun under a key that was lost: neither its check nor its policy can tell anything."""
     took_us: int = 0
     usage: tuple[r.Usage, ...] = ()
     credited: bool = False
@@ -70,24 +76,6 @@ class Recorded(msgspec.Struct, eq=False, gc=False):
         """What it wrote, the first time: an id that is called twice is one call, and must not apply them twice."""
         writes, self.writes = self.writes, ()
         return writes
-
-
-class Waited(msgspec.Struct, eq=False, gc=False):
-    """A wait of the run, and how it ended."""
-
-    seq: int
-    kind: str
-    until: int
-    how: str = ""
-    """Empty while it lasts."""
-    value: bytes = b""
-    by: str = ""
-    asked: bool = False
-    """The code has come to it in this opening of the run."""
-
-
-AGAIN = ("refused", "withdrawn")
-"""How a wait ends that is begun anew when the code comes there: its answer did not fit, or the code did not come."""
 
 
 class Turn(msgspec.Struct, frozen=True):
@@ -112,6 +100,8 @@ class Ledger:
         self.by_intent: dict[int, Recorded] = {}
         self.holders: dict[int, Holder] = {}
         """Which process wrote under which fence."""
+        self.losses: Losses | None = None
+        """What is known of entries that the store has lost."""
         self.taken_at: dict[int, int] = {}
         """When a process took the run over, by the boot clock of its host."""
         self.items: set[str] = set()
@@ -289,6 +279,8 @@ class Ledger:
         self.openings = 1
         self.holders[it.fence] = it.holder
         self.opened_at.append(event.seq)
+        if it.lost is not None:
+            self.losses = lose(self.losses, it.lost, self.by_intent)
 
     def _on_forked(self, event: r.Event, it: r.Forked) -> None:
         assert self.started is not None
@@ -309,6 +301,7 @@ class Ledger:
     def share(self, latest: Ledger) -> None:
         """Of one run, whose code went back: whose it is, and how it ended, is the same for every chapter."""
         self.started, self.forked, self.finished = latest.started, latest.forked, latest.finished
+        self.losses = latest.losses
         self.holders, self.taken_at, self.openings = latest.holders, latest.taken_at, latest.openings
 
     def _ended_at(self, seq: int) -> list[Recorded]:
@@ -322,6 +315,8 @@ class Ledger:
         self.holders[it.fence] = it.holder
         self.taken_at[it.fence] = it.booted_ms
         self.opened_at.append(event.seq)
+        if it.lost is not None:
+            self.losses = lose(self.losses, it.lost, self.by_intent)
         # An attempt that was killed at a failure did not go past it, whatever a later one records before it.
         self.causes.update(seq for seq in self._failures if seq > self.latest_start)
         self._failures.clear()
@@ -384,6 +379,9 @@ class Ledger:
         recorded.since, recorded.boot_ms = it.since, it.boot_ms
         recorded.key, recorded.arguments, recorded.fence = it.key, it.arguments, it.fence
         recorded.timeout_ms = it.timeout_ms
+        recorded.keyless = it.lost == KEY
+        if self.losses is not None:
+            recorded.holder = self.losses.recorded(it.key)
         self.by_intent[event.seq] = recorded
         self.effects.setdefault((it.call.scope, it.call.name), []).append(recorded)
         self.latest_start = max(self.latest_start, it.since)
@@ -391,7 +389,8 @@ class Ledger:
     def _on_again(self, event: r.Event, it: r.EffectAgain) -> None:
         recorded = self.by_intent[it.intent]
         recorded.fence, recorded.boot_ms, recorded.failed, recorded.begun = it.fence, it.boot_ms, 0, event.seq
-        recorded.happened = False
+        recorded.happened = recorded.keyless = False
+        recorded.holder = None
         self.latest_start = max(self.latest_start, event.seq - 1)
 
     def _on_effect_done(self, event: r.Event, it: r.EffectDone) -> None:
@@ -450,11 +449,6 @@ class Ledger:
         if it.number:
             self.taken.setdefault(call.ident.decode(), set()).add(it.number)
         self.latest_start = max(self.latest_start, event.seq - 1)
-
-
-def withdrawn(waits: Iterable[Waited]) -> list[r.WaitEnded]:
-    """The entries that end waits to which the code does not come any more."""
-    return [r.WaitEnded(waited.seq, "withdrawn") for waited in waits]
 
 
 def scopes_around(path: str) -> Iterator[str]:

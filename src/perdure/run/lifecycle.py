@@ -24,17 +24,18 @@ from ..errors import (
     WorkflowProblem,
 )
 from ..failpoints import Site
+from ..house_records import Lost
 from ..journal.append import Append, Head
 from ..journal.departures import departure, refuse_departed
 from ..journal.lineage import events_of, walk_run
 from ..journal.starts import lock_of
 from ..leases import read_lease
-from ..store.base import Overtaken, Row, Rows, Script, Statement, Store, Unit
+from ..store.base import LOST, Overtaken, Row, Rows, Script, Statement, Store, Unit
 from .account import Budget, write_credit
 from .core import RunCore
 from .items import finished_with
 from .leaving import wind_up
-from .ledger import Ledger, withdrawn
+from .ledger import Ledger
 from .lines import at_line, shown
 from .obeying import Told, entry_of, heed, is_of, listen, refusal, stopped_in
 from .ordering import give_order, read_told, resumes, unobeyed
@@ -42,6 +43,7 @@ from .parking import Parked, Parking
 from .requests import Protocol, Read, Submit
 from .scope import Frame, current
 from .steps import describe
+from .waits import withdrawn
 
 if TYPE_CHECKING:
     from ..engine import Engine
@@ -110,11 +112,12 @@ class Claim(Unit[Claimed]):
                 raise InputChanged
             self._input, self._objects, self._digest, self._parent = packed, (), digest, parent
         given = (self._input, self._digest, self._parent)
-        started = r.RunStarted(engine.name, self._id, *given, 1, self._tenancy.process, self.task)
+        lost, also = self._lost()
+        started = r.RunStarted(engine.name, self._id, *given, 1, self._tenancy.process, self.task, lost)
         first = [self._presence(), Statement("add_lease", (stream, self._tenancy.holder)), *self._objects]
         head = Head(engine.store.identity, stream, 1)
         self._tried.add((stream, 1))
-        yield from Append(self.site, head, [started], engine.store.clock, objects=first).script()
+        yield from Append(self.site, head, [started], engine.store.clock, objects=first, also=also).script()
         self.head, self.started = head, r.Event(1, at, started)
         self._tenancy.open_streams.add(stream)
         return Claimed(stream, 1, False)
@@ -145,8 +148,9 @@ class Claim(Unit[Claimed]):
         head = Head(engine.store.identity, stream, fence, seq, chain)
         self._tried.add((stream, fence))
         yield from self._refuse_stopped(run, told)
-        resumed = r.RunResumed(fence, self._tenancy.process, engine.store.clock.boot_ms())
-        yield from Append(self.site, head, [resumed], engine.store.clock).script()
+        lost, also = self._lost()
+        resumed = r.RunResumed(fence, self._tenancy.process, engine.store.clock.boot_ms(), lost)
+        yield from Append(self.site, head, [resumed], engine.store.clock, also=also).script()
         self.head = head
         # Here and not when the caller goes on: the next claim of the same batch must see it.
         self._tenancy.open_streams.add(stream)
@@ -159,6 +163,14 @@ class Claim(Unit[Claimed]):
             raise refusal(self._id, self.unobeyed)
         if status == r.Status.PAUSED and not resumes(orders):
             raise refusal(self._id, (yield from read_told(stream, run[9])))
+
+    def _lost(self) -> tuple[Lost | None, tuple[Statement, ...]]:
+        """What the store has lost of this run: from now on, the run itself says so."""
+        name = f"{self._engine.name}/{self._id}"
+        known = self._engine.store.doubts.get(name)
+        if known is None:
+            return None, ()
+        return msgspec.msgpack.decode(known, type=Lost), (Statement("drop_meta", (LOST + name,)),)
 
     def _presence(self) -> Statement:
         return self._tenancy.presence(self._engine.store.clock.boot_ms())

@@ -47,7 +47,8 @@ def begin_again(run: RunCore, recorded: Recorded, reason: str) -> Protocol[None]
     """Renew an intent, fenced and durable, before its body starts once more."""
     must_afford(run)
     recorded.fence, recorded.failed, recorded.boot_ms = run.head.fence, 0, run.clock.boot_ms()
-    recorded.happened = False
+    recorded.happened = recorded.keyless = False
+    recorded.holder = None
     again = r.EffectAgain(recorded.seq, reason, recorded.fence, recorded.boot_ms)
     recorded.begun = yield from run.commit(Site.EFFECT_AGAIN, again)
 

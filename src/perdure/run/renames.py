@@ -13,7 +13,8 @@ import msgspec
 
 from .. import records as r
 from .functions import Function, Options
-from .ledger import AGAIN, Ledger, Recorded, scopes_around
+from .ledger import Ledger, Recorded, scopes_around
+from .waits import AGAIN
 
 
 class Place(msgspec.Struct, frozen=True):

@@ -23,11 +23,11 @@ from ..limits import ORDER_LOOK_SECONDS, WAIT_POLL_SECONDS
 from ..store.base import Statement
 from .core import PROCEED, RunCore
 from .functions import DIGEST, EXPLICIT
-from .ledger import AGAIN, Waited, withdrawn
 from .obeying import heed, listen
 from .parking import LOOK_SECONDS, Parking
 from .requests import Pause, Protocol, Read
 from .scope import Frame, frame_of
+from .waits import AGAIN, Waited, withdrawn
 from .writes import named
 
 logger = logging.getLogger("perdure")

@@ -12,24 +12,40 @@ import struct
 import threading
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
 from .. import interrupts
 from ..clock import Clock
-from ..errors import PerdureError, StoreBusy, StoreClosed, StoreFenced, StoreForked, StoreUnavailable, WriteInsideUpdate
+from ..errors import (
+    PerdureError,
+    StoreBusy,
+    StoreClosed,
+    StoreFenced,
+    StoreForked,
+    StoreRolledBack,
+    StoreUnavailable,
+    WriteInsideUpdate,
+)
 from ..failpoints import Moment, Site, reach
 
 if TYPE_CHECKING:
     import asyncio
 
+    from .sqlite_mark import LostEntries
+
 T = TypeVar("T")
 _UNKEPT = re.compile("[\0\ud800-\udfff]")
 Row = tuple[Any, ...]
 Rows = list[Row]
+
+
+LOST = "lost "
+"""How the keys of facts about the store begin that name a run which has lost entries; the rest is `agent/id`."""
 
 
 class Statement(msgspec.Struct, frozen=True, gc=False):
@@ -153,6 +169,10 @@ class Store(ABC):
     """Names the store in seals, so that a seal of one store proves nothing about another."""
     fenced: StoreFenced | None = None
     """Why this process may not write any more."""
+    rolled_back: StoreRolledBack | None = None
+    """What the store has lost of what was acknowledged: it can be read, and not written to."""
+    doubts: Mapping[str, bytes] = MappingProxyType({})
+    """Runs that have lost entries, by `agent/id`, with what is known of them: effects in these may have happened."""
     stale: bool = False
     """Whether the views have to be made anew: a migration has added one that old entries belong to."""
     guard: Callable[[], None] | None = None
@@ -255,6 +275,14 @@ class Store(ABC):
         """Meanwhile this process keeps nobody from writing: for who stops it. A server ends what has stopped."""
         return nullcontext()
 
+    def adoption(self) -> Sequence[Statement]:
+        """What a commit writes to go on without what was lost."""
+        return ()
+
+    def losses(self) -> Sequence[LostEntries]:
+        """Entries that were acknowledged and are gone, as far as the store can know. A server cannot."""
+        return ()
+
     @abstractmethod
     def close(self) -> None:
         """Give everything back. Calling it twice is fine."""
@@ -270,7 +298,9 @@ class Store(ABC):
             self._must_be_open()
         must_not_decide()
         if self.fenced is not None:
-            raise StoreFenced(self.fenced.message)
+            raise StoreFenced(self.fenced.message, hint=self.fenced.hint)
+        if self.rolled_back is not None:
+            raise StoreRolledBack(self.rolled_back.message)
 
     def _abandon(self) -> None:
         """In a forked child: what is open is the parent's."""

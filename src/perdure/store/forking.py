@@ -90,6 +90,12 @@ def connected(path: str, vfs: str | None = None, flags: int = _READ_WRITE_CREATE
     return connection
 
 
+def open_elsewhere(path: str, ours: Iterable[apsw.Connection]) -> bool:
+    """Whether this process has other connections to a file as well."""
+    mine = set(ours)
+    return any(connection.filename == path for connection in _live.copy() if connection not in mine)
+
+
 def disconnect(*connections: apsw.Connection) -> None:
     """Close them, unless a fork has done so already."""
     within(_close, connections)

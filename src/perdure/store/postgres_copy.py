@@ -19,6 +19,7 @@ from ..words import spaced
 from .base import Rows, Script, Statement, Unit
 from .forking import disconnect, inside
 from .sqlite_file import connect, create_or_migrate, prepare_file, translate
+from .sqlite_mark import remove_mark
 
 Progress = Callable[[int, int], None]
 
@@ -122,6 +123,7 @@ class Copy(Unit[None]):
             finally:
                 disconnect(target)  # without the COMMIT nothing is in it
         put_in_place(self._part, self._path)
+        remove_mark(self._path)
 
     def _fill(self, target: apsw.Connection) -> Script[None]:
         # The file is a copy from its first moment on: whoever opens it is told that the original may be at work.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 import weakref
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, TypeVar
 
 import apsw
@@ -16,10 +17,11 @@ from ..errors import PerdureError, StorageFull, StoreBusy, StoreFenced, StoreUna
 from ..failpoints import Moment, reach
 from ..limits import LOCK_SECONDS_MAX
 from . import sql
-from .base import Row, RowRefused, Rows, Statement, Store, Unit
+from .base import LOST, Row, RowRefused, Rows, Statement, Store, Unit
 from .committer import Batch, Committer, Ticket
-from .forking import disconnect, disconnect_collected, inside, keep, within
+from .forking import disconnect, inside, keep, open_elsewhere, within
 from .sqlite_bounds import Bounds
+from .sqlite_copy import copy_pages
 from .sqlite_file import (
     DRIVER_ERRORS,
     connect,
@@ -32,8 +34,10 @@ from .sqlite_file import (
     translate,
     translated,
 )
+from .sqlite_mark import Entry, LostEntries, Mark, Read, remove_mark
 from .sqlite_reading import Reading
 from .sqlite_scrub import OWED, left_behind, owing, scrub, shrink
+from .sqlite_watch import ADOPTIONS, Watch, refuse_links, release_collected
 from .turnstile import Turnstile
 
 T = TypeVar("T")
@@ -50,6 +54,9 @@ BUSY_CACHE_PAGES, BUSY_READS = 512, 200
 
 WARM_CACHE_PAGES = 16_000
 """Unless the same ones are read again and again, all over the file: 64 MB at most, for each thread that does."""
+
+REOPEN_SECONDS_MAX = 5.0
+"""How long readers are waited for when the files have to be opened anew."""
 
 MAKE_GOOD_SECONDS = 1.0
 """How long who opens a file waits for his turn to do what others have left behind; if it takes longer, it is left."""
@@ -83,22 +90,26 @@ class SqliteStore(Store):
         self._committer = Committer(self._execute)
         if path != ":memory:":
             refuse_unsafe_place(path)
+            refuse_links(path)
         self._turnstile: Turnstile | None = None
         self._opened: list[apsw.Connection] = []
-        weakref.finalize(self, disconnect_collected, self._opened).atexit = False
+        self._watches: list[Watch] = []
+        """One, if the store is a file; in a list, so that it can be released when the store was collected."""
+        weakref.finalize(self, release_collected, self._opened, self._watches).atexit = False
         self._readers: list[apsw.Connection] = []
         self._reader_pages = READER_CACHE_PAGES
         self._reads = 0
         self._watcher: apsw.Connection | None = None
         self._watch_lock = threading.Lock()
         self._writer_lock = threading.Lock()
+        self._connecting = threading.Lock()
+        self._entries: list[Entry] = []
+        """What the transaction at work has appended to the journal."""
         self._told: Rows = []
         """What the statement at work has told by `tell(...)`."""
         try:
             with translate(path):
-                self._writer = self._connect()
-                self._writer.create_scalar_function("tell", _teller(self._told), 1)
-                self._cursor = self._writer.cursor()  # one for all commits: making it takes as long as an insert
+                self._open_writer()
                 # Not before: beside the file of another program we leave nothing.
                 if not self._one_connection and reading is None:
                     self._turnstile = Turnstile(path + ".lock")
@@ -110,6 +121,8 @@ class SqliteStore(Store):
                 self.identity = self._meta("identity").hex()
                 self.stale = bool(self._facts("stale"))
                 self.unscrubbed = bool(left_behind(self._owed()))
+                if not self._one_connection:
+                    self._watch_files()
         except BaseException:
             self._give_up()
             raise
@@ -200,16 +213,17 @@ class SqliteStore(Store):
                 self._copy_to(target, progress)
             finally:
                 disconnect(target)
+        remove_mark(path)
         return os.path.getsize(path)
 
     def _copy_to(self, target: apsw.Connection, progress: Callable[[int, int], None] | None) -> None:
         if self._one_connection:
             with self._writer_lock:
-                _copy(self._writer, target, progress)
+                copy_pages(self._writer, target, progress)
         else:
             source = self._connected()
             try:
-                _copy(source, target, progress)
+                copy_pages(source, target, progress)
             finally:
                 disconnect(source)
         target.execute("PRAGMA journal_mode = DELETE").fetchall()
@@ -221,7 +235,7 @@ class SqliteStore(Store):
         return "" if self._one_connection else scrub(self, self.path, self.durability, texts, token)
 
     def make_good(self) -> None:
-        if self.unscrubbed and not self.read_only:
+        if self.unscrubbed and not self.read_only and self.rolled_back is None:
             with suppress(StoreBusy, StorageFull):  # then the next one does it: the note stays
                 scrub(self, self.path, self.durability, (), "", MAKE_GOOD_SECONDS)
         self.unscrubbed = False
@@ -246,16 +260,28 @@ class SqliteStore(Store):
         if self._forked:
             return
         self._committer.close()
+        if self._watches and (self.fenced or self.rolled_back or not self._watches[0].before_close()):
+            self._leave_log()
         disconnect(*self._connections())
+        for watch in self._watches:
+            watch.release()
+        self._watches.clear()
         if self._turnstile is not None:
             self._turnstile.close()
         if self._reading is not None:
             self._reading.close()
 
+    def losses(self) -> tuple[LostEntries, ...]:
+        return self._watches[0].losses(self.read) if self._watches else ()
+
+    def adoption(self) -> Sequence[Statement]:
+        return self._watches[0].adoption(self.read, self.doubts) if self._watches else ()
+
     def _give_up(self) -> None:
         """Opening failed: leave no connection behind, whose locks would keep others out."""
-        if hasattr(self, "_writer"):
-            disconnect(self._writer)
+        disconnect(*self._opened)
+        for watch in self._watches:
+            watch.release()
         if self._turnstile is not None:
             self._turnstile.close()
         if self._reading is not None:
@@ -266,14 +292,33 @@ class SqliteStore(Store):
     def _execute(self, batch: Batch) -> None:
         """Commit a batch in one transaction; a unit that fails alone is undone alone."""
         try:
-            self._locked(self._transact, batch)
+            self._locked(self._commit, batch)
         except DRIVER_ERRORS as error:
             raise translated(error, self.path, self._fence) from error
 
-    def _transact(self, batch: Batch) -> None:
+    def _commit(self, batch: Batch) -> None:
+        if self._transact(batch) and self._watches:
+            try:
+                self._acknowledge(self._watches[0])
+            except StoreFenced as error:
+                self._fence(error)
+                raise
+            except BaseException as error:
+                batch.ended = not isinstance(error, apsw.Error)  # an interrupt that came after the commit
+                raise
+        batch.ended = True
+
+    def _acknowledge(self, watch: Watch) -> None:
+        """Before anybody hears that a commit has landed: can it be found again, and does the mark know of it?"""
+        if watch.after_commit(self._writer, self._entries, self._fresh):
+            self._reopen(watch)
+
+    def _transact(self, batch: Batch) -> bool:
+        """Returns whether anything was committed."""
         writer, execute = self._writer, self._cursor.execute
         alone = len(batch) == 1
         changes = writer.total_changes()
+        self._entries.clear()
         if any(ticket.unit.erases for ticket in batch):
             writer.pragma("secure_delete", 1)  # from now on, in this process: who erases once may erase again
         self._begin()
@@ -288,7 +333,7 @@ class SqliteStore(Store):
                 reach(batch[0].unit.site, Moment.WRITTEN)
                 committing = True
                 execute("COMMIT")
-            batch.ended = True
+            return committing
         except BaseException as error:
             if writer.in_transaction:
                 execute("ROLLBACK")
@@ -307,6 +352,7 @@ class SqliteStore(Store):
             patiently(lambda: execute("BEGIN IMMEDIATE"))
 
     def _run(self, ticket: Ticket, alone: bool) -> None:
+        before = len(self._entries)
         if not alone:
             self._cursor.execute("SAVEPOINT unit")
         try:
@@ -321,6 +367,7 @@ class SqliteStore(Store):
                 ticket.result = stop.value
         except PerdureError as error:
             ticket.error = error
+            del self._entries[before:]
             if not alone:
                 self._cursor.execute("ROLLBACK TO unit")
         if not alone:
@@ -344,6 +391,8 @@ class SqliteStore(Store):
             raise statement.must() from error
         if statement.must is not None and (len(rows) if name in _RETURNS else self._writer.changes()) != 1:
             raise statement.must()
+        if name == "append_event":
+            self._entries.append(statement.args)
         return rows
 
     def _locked(self, work: Callable[..., object], *args: object) -> None:
@@ -363,6 +412,10 @@ class SqliteStore(Store):
             work(*args)
 
     def _connect(self) -> apsw.Connection:
+        with self._connecting:
+            return self._kept()
+
+    def _kept(self) -> apsw.Connection:
         connection = patiently(self._connected)
         self._opened.append(connection)
         if self._bounds is not None:
@@ -376,6 +429,11 @@ class SqliteStore(Store):
 
     def _fetched(self, cursor: apsw.Cursor) -> Rows:
         return cursor.fetchall() if self._bounds is None else list(self._bounds.counted(cursor))
+
+    def _open_writer(self) -> None:
+        self._writer = self._kept()
+        self._writer.create_scalar_function("tell", _teller(self._told), 1)
+        self._cursor = self._writer.cursor()  # one for all commits: making it takes as long as an insert
 
     def _reader(self) -> apsw.Connection:
         connection = self._connect()
@@ -397,38 +455,75 @@ class SqliteStore(Store):
         return within(lambda: self._writer.execute(_TEXT["get_meta"], (key,)).fetchall())
 
     def _owed(self) -> Rows:
-        return within(lambda: self._writer.execute(_TEXT["facts_like"], (OWED,)).fetchall())
+        return self._like(OWED)
+
+    def _like(self, prefix: str) -> Rows:
+        return self._by_writer("facts_like", (prefix,))
 
     def _fence(self, error: StoreFenced) -> None:
         self.fenced = error
         # The file may hold less than its cache pretends; leave the log for the next open to judge.
+        self._leave_log()
+
+    def _leave_log(self) -> None:
         within(lambda: self._writer.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1))
+
+    # -- the files ----------------------------------------------------------------------------------------------
+
+    def _watch_files(self) -> None:
+        """Know the files again, and look whether all is there that was acknowledged."""
+        adoptions = int.from_bytes(b"".join(row[0] for row in self._facts(ADOPTIONS)), "big")
+        path, synced = self._writer.filename, self.durability == "full"
+        mark = Mark(path, bytes.fromhex(self.identity), self.secret, adoptions, synced=synced)
+        self._watches.append(Watch(path, mark))
+        within(self._watches[0].settle, self._writer)
+        self.doubts = {key.removeprefix(LOST): value for key, value in self._like(LOST)}
+        self.rolled_back = self._watches[0].rolled_back(self._by_writer)
+
+    def _by_writer(self, name: str, args: tuple[Any, ...]) -> Rows:
+        return within(lambda: self._writer.execute(_TEXT[name], args).fetchall())
+
+    @contextmanager
+    def _fresh(self) -> Iterator[Read]:
+        """Reads with a connection that remembers no page of the file."""
+        connection = connect(self.path, self.durability, self._vfs)
+        try:
+            yield lambda name, args: connection.execute(_TEXT[name], args).fetchall()
+        finally:
+            disconnect(connection)
+
+    def _reopen(self, watch: Watch) -> None:
+        """The log had lost its name, and is in the database now: close every connection to it, then open the files."""
+        with self._watch_lock, self._connecting:
+            if not self._collect_readers() or open_elsewhere(self._writer.filename, self._opened):
+                raise StoreFenced(
+                    f"the log of {self.path} was removed; all that was committed is saved, but the file is in use here",
+                    hint="close the agent and open it again",
+                )
+            disconnect(*self._connections())
+            watch.release()
+            self._readers, self._watcher = [], None
+            self._opened.clear()
+            self._open_writer()
+            self._by_writer("get_meta", ("identity",))  # which opens the log
+            watch.renew()
+
+    def _collect_readers(self) -> bool:
+        """Wait until every reader is back."""
+        out = len(self._opened) - 1 - (self._watcher is not None)
+        deadline = time.monotonic() + REOPEN_SECONDS_MAX
+        while len(self._readers) < out and time.monotonic() < deadline:
+            time.sleep(0.001)
+        return len(self._readers) == out
 
     def _abandon(self) -> None:
         """In a forked child, where `forking` has seen to the connections."""
         super()._abandon()
         keep(self._cursor)
+        for watch in self._watches:
+            watch.release()
         if self._turnstile is not None:
             self._turnstile.abandon()
-
-
-def copy_unopened(path: str, target: str, progress: Callable[[int, int], None]) -> None:
-    """Copy a file whose schema may be another than ours, as of one moment, and look at the copy's structure."""
-    prepare_file(os.path.abspath(target))
-    with translate(path), inside():
-        source = patiently(lambda: connect(path, "full", None))
-        try:
-            copy = connect(target, "full", None)
-            try:
-                _copy(source, copy, progress)
-                copy.execute("PRAGMA journal_mode = DELETE").fetchall()
-                found = copy.pragma("quick_check")
-            finally:
-                disconnect(copy)
-        finally:
-            disconnect(source)
-    if found != "ok":
-        raise StoreUnavailable(f"{path} is damaged: {found}", hint="restore it from a backup; nothing was changed")
 
 
 def _teller(told: Rows) -> Callable[..., bool]:
@@ -449,17 +544,3 @@ def _pass_by(cursor: apsw.Cursor, consume: Callable[[Iterable[Row]], T]) -> T:
         return consume(cursor)
     finally:
         cursor.close()  # one that was left half way would hold its old view of the file
-
-
-def _copy(source: apsw.Connection, target: apsw.Connection, progress: Callable[[int, int], None] | None) -> None:
-    # One read transaction for all of it: otherwise every commit of another process makes the copy begin anew.
-    source.execute("BEGIN").fetchall()
-    try:
-        source.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()
-        with target.backup("main", source, "main") as copy:
-            while not copy.done:
-                copy.step(1000)
-                if progress is not None:
-                    progress(copy.page_count - copy.remaining, copy.page_count)
-    finally:
-        source.execute("ROLLBACK").fetchall()

@@ -25,6 +25,7 @@ from ..process import Holder, proven_dead, this_process
 from .base import Rows, Script, Statement, Unit
 from .forking import connected, disconnect, within
 from .sqlite_file import connect, patiently, translate
+from .sqlite_mark import forget_marked
 from .sqlite_shrink import IN_USE, give_back, in_turn
 from .sqlite_shrink import shrink as made_smaller
 
@@ -91,12 +92,17 @@ def scrub(
 
 def _scrubbed(connection: apsw.Connection, path: str, texts: Sequence[bytes], seconds: float, *, anew: bool) -> str:
     """Empty the log, which brings the file up to date; then look at that."""
-    note = in_turn(path, partial(give_back, connection, False), seconds)
+    note = in_turn(path, partial(_empty_log, connection, texts, anew), seconds)
     if note or not (anew or is_in_file(path, texts)):
         return note
     if os.path.getsize(path) > VACUUM_BYTES_MAX:
         return TOO_LARGE
     return in_turn(path, partial(give_back, connection, True), seconds)
+
+
+def _empty_log(connection: apsw.Connection, texts: Sequence[bytes], anew: bool) -> str:
+    forget_marked(connection.filename, texts, everything=anew)
+    return give_back(connection, False)
 
 
 def shrink(store: Store, path: str, durability: str, *, whole: bool) -> str:

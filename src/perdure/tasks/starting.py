@@ -21,11 +21,11 @@ from ..limits import AWAITED_LOOK_SECONDS, WAIT_POLL_SECONDS
 from ..run import waiting
 from ..run.core import RunCore
 from ..run.functions import Function, Options, Signature
-from ..run.ledger import Waited
 from ..run.requests import Pause, Protocol, Read
 from ..run.scope import current
 from ..run.steps import call_step
 from ..run.waiting import Wait
+from ..run.waits import Waited
 from ..run.writes import named
 from ..state import waiting_room, write
 from ..store.base import Store

@@ -1,0 +1,115 @@
+"""Pays bills, one effect each, while somebody lays hands on the files of its store."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+from perdure import Done, NotDone, RunWaiting, StoreFenced
+from perdure.cli.main import main as command
+from tests.crash.colours import Palette, entered, out
+from tests.crash.stores import FILE, store_of
+from tests.crash.world import World
+
+BILLS = 8
+HALF = 4
+
+
+class Payer:
+    """The program."""
+
+    def __init__(self, folder: str, colour: str, policy: str = "check") -> None:
+        self.folder = Path(folder)
+        self.path = self.folder / FILE
+        self.world = World(folder)
+        self.palette = Palette(colour, "payer", store_of(folder))
+        options: dict[str, Any] = {"check": self.palette.paint(self.paid)} if policy == "check" else {}
+        if policy == "retry":
+            options["in_doubt"] = "retry"
+        self.effect = self.palette.agent.effect(name="pay", **options)(self.palette.paint(self.pay))
+
+    async def pay(self, bill: int, *, key: str) -> str:
+        return self.world.act(f"bill-{bill}", key)
+
+    async def paid(self, bill: int, *, key: str) -> Any:
+        self.world.note("asked", f"bill-{bill}", key)
+        receipt = self.world.receipt(key)
+        return NotDone if receipt is None else Done(receipt)
+
+    async def work(self, hurt: str, die: bool) -> None:
+        async with entered(self.palette.agent.run("bills", wait=0)) as run:
+            for bill in range(BILLS):
+                if bill == HALF and hurt:
+                    getattr(self, hurt)()
+                try:
+                    await out(self.effect(bill))
+                except StoreFenced as error:
+                    self.world.note("fenced", f"bill-{bill}", error.message)
+                    os._exit(3)
+                self.world.note("ack", f"bill-{bill}")
+            if die:
+                os.kill(os.getpid(), signal.SIGKILL)
+            run.result = BILLS
+
+    # -- what is done to the files -----------------------------------------------------------------------------
+
+    def standard_library(self) -> None:
+        """Look into the store with Python's own sqlite3."""
+        connection = sqlite3.connect(self.path)
+        connection.execute("SELECT count(*) FROM events").fetchall()
+        connection.close()
+
+    def plain_file(self) -> None:
+        self.path.read_bytes()
+
+    def log_removed(self) -> None:
+        os.unlink(f"{self.path}-wal")
+
+    def all_removed(self) -> None:
+        for suffix in ("", "-wal", "-shm"):
+            os.unlink(f"{self.path}{suffix}")
+
+    def backup_copied_over(self) -> None:
+        shutil.copyfile(self.folder / "backup.db", self.path)
+
+    def backup_moved_over(self) -> None:
+        os.replace(self.folder / "backup.db", self.path)
+
+    def other_log(self) -> None:
+        """Somebody removes the log, and another program has begun a new one."""
+        os.unlink(f"{self.path}-wal")
+        os.unlink(f"{self.path}-shm")
+        Path(f"{self.path}-wal").write_bytes(b"another log")
+
+
+def main(folder: str, colour: str = "sync", hurt: str = "", die: bool = False, policy: str = "check") -> None:
+    payer = Payer(folder, colour, policy)
+    payer.palette.perform(payer.work(hurt, die))
+
+
+def earlier(folder: str) -> None:
+    """Another run, some pages long, which ends well and is in the database when this process has ended."""
+    payer = Payer(folder, "sync")
+    with payer.palette.agent.run("earlier") as run:
+        for number in range(60):
+            run.step(os.urandom, 1000, id=str(number))
+    payer.palette.agent.close()
+
+
+def resume(folder: str, colour: str = "sync", policy: str = "check") -> None:
+    """Go on; when it waits for a person, say so and leave."""
+    payer = Payer(folder, colour, policy)
+    try:
+        payer.palette.perform(payer.work("", False))
+    except RunWaiting:
+        [doubt] = Payer(folder, "sync").palette.agent.runs.get("bills").in_doubt
+        payer.world.note("waits", doubt.name, doubt.key)
+
+
+def say(folder: str, words: list[str]) -> None:
+    """A command of `perdure`."""
+    os._exit(command([*words, "--store", f"{folder}/{FILE}"]))

@@ -1,0 +1,183 @@
+"""SQLite: somebody lays hands on the files of a store, while a process has it open or after it was killed."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from perdure.store.sqlite_mark import MAGIC
+from tests.crash.bills import BILLS, HALF
+from tests.crash.harness import Scene, Stage
+from tests.crash.stores import FILE
+
+pytestmark = pytest.mark.stores("sqlite")
+COLOURS = ("sync", "async")
+KILLED, FENCED = -9, 3
+ONCE = {f"bill-{number}": 1 for number in range(BILLS)}
+
+
+def pay(scene: Scene, **arguments: object) -> int:
+    return scene.zygote.run("tests.crash.bills:main", scene.folder, **arguments)
+
+
+def resume(scene: Scene, **arguments: object) -> None:
+    assert scene.zygote.run("tests.crash.bills:resume", scene.folder, **arguments) == 0
+
+
+def say(scene: Scene, *words: str) -> int:
+    """A command; a finding is no failure of this test."""
+    child = scene.zygote.start("tests.crash.bills:say", scene.folder, words=list(words))
+    code = child.wait()
+    (scene.folder / "said.txt").write_text(child.output())
+    return code
+
+
+def said(scene: Scene) -> str:
+    return (scene.folder / "said.txt").read_text()
+
+
+def keep_backup(scene: Scene, colour: str) -> None:
+    """A backup of the store, which goes on after that."""
+    assert scene.zygote.run("tests.crash.players:statuses", scene.folder) == 0
+    assert say(scene, "backup", f"{scene.folder}/backup.db") == 0
+    assert scene.zygote.run("tests.crash.bills:earlier", scene.folder) == 0
+
+
+# -- under a process that goes on -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("hurt", ["standard_library", "plain_file", "log_removed"])
+def test_nothing_is_lost_when_the_log_is_taken_from_a_process(stage: Stage, colour: str, hurt: str) -> None:
+    scene = stage.scene("bills:main", colour)
+    assert pay(scene, colour=colour, hurt=hurt, die=True) == KILLED
+    assert scene.world.effects() == ONCE
+    assert say(scene, "verify") == 0, said(scene)
+    resume(scene, colour=colour)
+    assert scene.world.effects() == ONCE
+    assert not scene.world.broken_promises()
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+def test_the_standard_library_cannot_take_the_log_away(stage: Stage, colour: str) -> None:
+    """Not even together with a second process, which closes the store after our locks are gone."""
+    scene = stage.scene("bills:main", colour)
+    assert pay(scene, colour=colour, hurt="standard_library", die=True) == KILLED
+    assert os.path.getsize(scene.folder / f"{FILE}-wal") > 0
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("hurt", ["all_removed", "backup_copied_over", "backup_moved_over", "other_log"])
+def test_a_process_whose_files_are_gone_acknowledges_nothing_more(stage: Stage, colour: str, hurt: str) -> None:
+    scene = stage.scene("bills:main", colour)
+    keep_backup(scene, colour)
+    assert pay(scene, colour=colour, hurt=hurt) == FENCED
+    assert scene.world.acks() == {f"bill-{number}": 1 for number in range(HALF)}
+    [(_, bill, *words)] = [line for line in scene.world.lines() if line[0] == "fenced"]
+    assert bill == f"bill-{HALF}" and "was not acknowledged" in " ".join(words)
+    assert scene.world.effects() == {f"bill-{number}": 1 for number in range(HALF)}, "its body has not begun"
+
+
+# -- after a process was killed ---------------------------------------------------------------------------------
+
+
+def in_use(data: bytes) -> int:
+    """Where the frames of a log end that count: later ones are left from before its last reset."""
+    page, salt, end = int.from_bytes(data[8:12], "big"), data[16:24], 32
+    while data[end + 8 : end + 16] == salt:
+        end += 24 + page
+    return end
+
+
+def flip_a_bit(log: Path, chance: random.Random) -> None:
+    data = bytearray(log.read_bytes())
+    data[chance.randrange(in_use(data))] ^= 1 << chance.randrange(8)
+    log.write_bytes(data)
+
+
+def cut_off(log: Path, chance: random.Random) -> None:
+    os.truncate(log, chance.randrange(in_use(log.read_bytes()) - 1))
+
+
+DAMAGE = {"flipped": flip_a_bit, "cut": cut_off, "removed": lambda log, chance: os.unlink(log)}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize("number", range(3))
+def test_damage_in_the_log_is_found_and_nothing_is_paid_again(stage: Stage, damage: str, number: int) -> None:
+    colour = COLOURS[number % 2]
+    scene = stage.scene("bills:main", colour)
+    assert pay(scene, colour=colour, die=True) == KILLED
+    DAMAGE[damage](scene.folder / f"{FILE}-wal", random.Random(f"{damage} {number}"))
+    assert say(scene, "verify") == 1, said(scene)
+    assert "rolled back" in said(scene)
+    assert say(scene, "runs") == 0, "reading is allowed"
+    child = scene.zygote.start("tests.crash.bills:resume", scene.folder, colour=colour)
+    assert child.wait() == 1 and "StoreRolledBack" in child.output() and "perdure adopt" in child.output()
+    assert say(scene, "adopt") == 0, said(scene)
+    assert say(scene, "verify") == 0, said(scene)
+    resume(scene, colour=colour)
+    assert scene.world.effects() == ONCE, "the check has found each of them by its key"
+    assert say(scene, "verify") == 0, said(scene)
+
+
+@pytest.mark.parametrize("policy", ["retry", "check"])
+def test_where_the_key_is_lost_a_person_is_asked(stage: Stage, policy: str) -> None:
+    """The mark has lost lines as well: which effects had begun is not known, so that none begins by itself."""
+    scene = stage.scene("bills:main")
+    assert pay(scene, die=True, policy=policy) == KILLED
+    os.unlink(scene.folder / f"{FILE}-wal")
+    mark = scene.folder / f"{FILE}-mark"
+    lines = mark.read_bytes().split(MAGIC)
+    mark.write_bytes(MAGIC.join([*lines[:3], lines[-1]]))
+    assert say(scene, "adopt") == 0 and "not known" in said(scene), said(scene)
+    resume(scene, policy=policy)
+    resume(scene, policy=policy)
+    waits = [line for line in scene.world.lines() if line[0] == "waits"]
+    assert [line[1] for line in waits] == ["pay", "pay"]
+    assert scene.world.effects() == ONCE
+    assert not [line for line in scene.world.lines() if line[0] == "asked"], "a check without the key knows nothing"
+    for _ in range(BILLS):
+        assert say(scene, "answer", "bills", "--done", '"seen"') == 0, said(scene)
+        resume(scene, policy=policy)
+    assert scene.world.effects() == ONCE
+    assert say(scene, "verify") == 0, said(scene)
+
+
+def test_a_backup_put_in_place_of_a_store_is_found(stage: Stage) -> None:
+    scene = stage.scene("bills:main")
+    keep_backup(scene, "sync")
+    assert pay(scene) == 0
+    for suffix in ("-wal", "-shm"):
+        (scene.folder / f"{FILE}{suffix}").unlink(missing_ok=True)
+    os.replace(scene.folder / "backup.db", scene.folder / FILE)
+    assert say(scene, "doctor") == 1 and "perdure adopt" in said(scene)
+    assert say(scene, "adopt") == 0, said(scene)
+    resume(scene)
+    assert scene.world.effects() == ONCE
+
+
+def test_without_its_mark_a_store_opens(stage: Stage) -> None:
+    scene = stage.scene("bills:main")
+    assert pay(scene, die=True) == KILLED
+    os.unlink(scene.folder / f"{FILE}-mark")
+    resume(scene)
+    assert scene.world.effects() == ONCE
+    assert say(scene, "verify") == 0, said(scene)
+
+
+@pytest.mark.parametrize("number", range(12))
+def test_a_torn_mark_accuses_nobody(stage: Stage, number: int) -> None:
+    scene = stage.scene("bills:main")
+    assert pay(scene, die=True) == KILLED
+    chance, mark = random.Random(number), scene.folder / f"{FILE}-mark"
+    data = bytearray(mark.read_bytes())
+    for _ in range(number):
+        data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+    mark.write_bytes(data[: len(data) - chance.randrange(200)])
+    assert say(scene, "verify") == 0, said(scene)
+    resume(scene)
+    assert scene.world.effects() == ONCE
