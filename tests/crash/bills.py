@@ -110,6 +110,11 @@ def resume(folder: str, colour: str = "sync", policy: str = "check") -> None:
         payer.world.note("waits", doubt.name, doubt.key)
 
 
+def sound(folder: str, store: str) -> None:
+    """`perdure verify` finds nothing."""
+    os._exit(command(["verify", "--store", store]))
+
+
 def say(folder: str, words: list[str]) -> None:
     """A command of `perdure`."""
     os._exit(command([*words, "--store", f"{folder}/{FILE}"]))

@@ -14,12 +14,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from perdure import Agent, AsyncAgent, failpoints
+from perdure import Agent, AsyncAgent, Done, NotDone, failpoints
 from perdure.errors import PerdureError, StorageFull, StoreFenced, StoreForked
 from perdure.store import open_store
+from tests.crash.colours import Palette, entered, out
 from tests.crash.players import open_agent, wait_for
 from tests.crash.stores import store_of
 from tests.crash.world import World
+
+FULL = 28
+"""The exit code of a program whose disk is full."""
 
 # -- os.fork() --------------------------------------------------------------------------------------------------
 
@@ -237,6 +241,38 @@ def fill(folder: str, disk: str, steps: int) -> None:
             world.note("ack", str(number), str(hash(value)))
         run.result = steps
     agent.close()
+
+
+def ship(folder: str, disk: str, parcels: int, colour: str) -> None:
+    """Steps with large results and effects, until the disk is full: then the program ends with the error."""
+    palette = Palette(colour, "victim", store_of(disk))
+    world = World(folder)
+
+    async def pack(number: int) -> bytes:
+        return os.urandom(6_000)
+
+    async def send(number: int, *, key: str) -> str:
+        return world.act(f"parcel-{number}", key)
+
+    async def sent(number: int, *, key: str) -> Any:
+        receipt = world.receipt(key)
+        return NotDone if receipt is None else Done(receipt)
+
+    async def work() -> None:
+        step = palette.agent.step(name="pack")(palette.paint(pack))
+        effect = palette.agent.effect(name="send", check=palette.paint(sent))(palette.paint(send))
+        async with entered(palette.agent.run("shipping", wait=0)) as run:
+            for number in range(parcels):
+                await out(step(number))
+                await out(effect(number))
+                world.note("ack", str(number))
+            run.result = parcels
+
+    try:
+        palette.perform(work())
+    except StorageFull as error:
+        world.note("full", type(error).__name__)
+        sys.exit(FULL)
 
 
 def verify(folder: str, disk: str, steps: int) -> None:

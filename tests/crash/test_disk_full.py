@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.crash.forking import FULL
 from tests.crash.harness import Stage, every
+from tests.crash.stores import FILE
 
 pytestmark = pytest.mark.stores("sqlite")
 STEPS = 90
+PARCELS = 120
 
 
 @pytest.fixture
@@ -48,6 +52,36 @@ def test_full_and_free_again(stage: Stage, small_disk: Path) -> None:
     (scene.folder / "freed").touch()
     assert child.wait() == 0, child.output()
     assert stage.zygote.run("tests.crash.forking:verify", scene.folder, disk=str(small_disk), steps=STEPS) == 0
+
+
+@pytest.mark.parametrize("colour", ["sync", "async"])
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_run_that_met_a_full_disk_ends_when_there_is_room(
+    stage: Stage, small_disk: Path, colour: str, killed: bool
+) -> None:
+    """Started again and again while the disk is full, killed or not; each effect happens once."""
+    scene = stage.scene("forking:ship", colour)
+
+    def ship() -> int:
+        arguments = {"disk": str(small_disk), "parcels": PARCELS, "colour": colour}
+        child = stage.zygote.start("tests.crash.forking:ship", scene.folder, **arguments)
+        if killed:
+            for _ in every(0.001, 200):
+                if child.ended or scene.world.effects():
+                    child.send(signal.SIGKILL)
+                    break
+        return child.wait()
+
+    first = [ship() for _ in range(4)]
+    assert set(first) <= {FULL, -signal.SIGKILL}
+    if not killed:
+        assert first == [FULL] * 4, "a typed error, and never a hang"
+    assert 0 < len(scene.world.acks()) < PARCELS or killed
+    assert _mount("-o", "remount,size=32m", str(small_disk)).returncode == 0
+    killed = False
+    assert ship() == 0
+    assert scene.world.effects() == {f"parcel-{number}": 1 for number in range(PARCELS)}
+    assert stage.zygote.run("tests.crash.bills:sound", scene.folder, store=f"{small_disk}/{FILE}") == 0
 
 
 def test_a_file_that_may_not_grow(stage: Stage) -> None:

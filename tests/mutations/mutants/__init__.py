@@ -13,6 +13,7 @@ from tests.mutations.mutants.crashing import CRASHING
 from tests.mutations.mutants.details import DETAILS
 from tests.mutations.mutants.effects import EFFECTS
 from tests.mutations.mutants.events import OF_EVENTS
+from tests.mutations.mutants.files import OF_FILES
 from tests.mutations.mutants.holders import HOLDERS
 from tests.mutations.mutants.hostile import OF_HOSTILE
 from tests.mutations.mutants.index import OF_INDEX
@@ -69,4 +70,5 @@ MUTANTS = (
     *OF_WORKSPACES,
     *OF_CONTEXTS,
     *OF_MOVING,
+    *OF_FILES,
 )
