@@ -6,6 +6,8 @@ import os
 import shutil
 import signal
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +64,12 @@ class Payer:
         connection = sqlite3.connect(self.path)
         connection.execute("SELECT count(*) FROM events").fetchall()
         connection.close()
+
+    def standard_library_twice(self) -> None:
+        """Our locks are gone, and then another process is the last one to close the store."""
+        self.standard_library()
+        look = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('SELECT 1 FROM events'); c.close()"
+        subprocess.run([sys.executable, "-c", look, str(self.path)], check=True)
 
     def plain_file(self) -> None:
         self.path.read_bytes()

@@ -50,7 +50,7 @@ def keep_backup(scene: Scene, colour: str) -> None:
 
 
 @pytest.mark.parametrize("colour", COLOURS)
-@pytest.mark.parametrize("hurt", ["standard_library", "plain_file", "log_removed"])
+@pytest.mark.parametrize("hurt", ["standard_library", "standard_library_twice", "plain_file", "log_removed"])
 def test_nothing_is_lost_when_the_log_is_taken_from_a_process(stage: Stage, colour: str, hurt: str) -> None:
     scene = stage.scene("bills:main", colour)
     assert pay(scene, colour=colour, hurt=hurt, die=True) == KILLED
@@ -65,7 +65,7 @@ def test_nothing_is_lost_when_the_log_is_taken_from_a_process(stage: Stage, colo
 def test_the_standard_library_cannot_take_the_log_away(stage: Stage, colour: str) -> None:
     """Not even together with a second process, which closes the store after our locks are gone."""
     scene = stage.scene("bills:main", colour)
-    assert pay(scene, colour=colour, hurt="standard_library", die=True) == KILLED
+    assert pay(scene, colour=colour, hurt="standard_library_twice", die=True) == KILLED
     assert os.path.getsize(scene.folder / f"{FILE}-wal") > 0
 
 

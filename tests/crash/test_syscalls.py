@@ -75,7 +75,9 @@ def _unheard(scene: Scene, code: int, call: Call) -> list[str]:
     if code == UNHARMED:
         # Nothing depends on a sync of the folder by SQLite, nor on what is done after the last promise.
         of_a_folder = call.name == "fdatasync" and "store.db" not in call.line
-        return [] if call.late or of_a_folder else ["the program was told that all is well"]
+        # A line that is missing in the mark weakens a second line of defence: the commit itself has landed.
+        of_the_mark = "store.db-mark" in call.line
+        return [] if call.late or of_a_folder or of_the_mark else ["the program was told that all is well"]
     found = []
     if heard["error"] not in ("StoreFenced", "StorageFull", "StoreUnavailable"):
         found.append(f"the error was {heard['error']}")

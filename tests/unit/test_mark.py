@@ -13,8 +13,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from perdure import Agent, AsyncAgent, StoreRolledBack, StoreUnavailable
+from perdure import Agent, AsyncAgent, StoreProblem, StoreRolledBack, StoreUnavailable
 from perdure.process import this_process
+from perdure.records import StepDone
 from perdure.store import open_store, sqlite_mark
 from perdure.store.sqlite import SqliteStore
 from perdure.store.sqlite_mark import MAGIC, Mark, lines
@@ -234,3 +235,34 @@ def test_the_standard_library_takes_no_lock_of_ours(path: Path) -> None:
                 other.execute("SELECT count(*) FROM events").fetchall()
             assert Path(f"{path}-wal").exists() and Path(f"{path}-shm").exists()
         assert store.read("all_runs") == []
+
+
+def test_readers_go_on_when_the_log_was_taken_away(path: Path) -> None:
+    """Other threads read while the store is opened anew; a reading that meets the gap says so, and hangs nobody."""
+    done = threading.Event()
+    read, gaps = [0], [0]
+
+    def look(agent: Agent) -> None:
+        while not done.is_set():
+            try:
+                agent.runs.list()
+                read[0] += 1
+            except StoreProblem:
+                gaps[0] += 1
+
+    with closing(Agent("clerk", store=path)) as agent, agent.run("first") as run:
+        run.step(lambda: 0, name="look", id="0")
+        threads = [threading.Thread(target=look, args=(agent,)) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for number in range(1, 6):
+            os.unlink(f"{path}-wal")
+            assert run.step(lambda number=number: number, name="look", id=str(number)) == number
+        before = read[0]
+        while read[0] < before + 10:
+            time.sleep(0.001)
+        done.set()
+        for thread in threads:
+            thread.join()
+    with closing(Agent("clerk", store=path)) as agent:
+        assert len([event for event in agent.runs.get("first").events if isinstance(event.record, StepDone)]) == 6

@@ -34,6 +34,7 @@ from .sqlite_file import (
     translate,
     translated,
 )
+from .sqlite_functions import teller
 from .sqlite_mark import Entry, LostEntries, Mark, Read, remove_mark
 from .sqlite_reading import Reading
 from .sqlite_scrub import OWED, left_behind, owing, scrub, shrink
@@ -432,7 +433,7 @@ class SqliteStore(Store):
 
     def _open_writer(self) -> None:
         self._writer = self._kept()
-        self._writer.create_scalar_function("tell", _teller(self._told), 1)
+        self._writer.create_scalar_function("tell", teller(self._told), 1)
         self._cursor = self._writer.cursor()  # one for all commits: making it takes as long as an insert
 
     def _reader(self) -> apsw.Connection:
@@ -466,7 +467,8 @@ class SqliteStore(Store):
         self._leave_log()
 
     def _leave_log(self) -> None:
-        within(lambda: self._writer.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1))
+        with suppress(apsw.ConnectionClosedError):
+            within(lambda: self._writer.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1))
 
     # -- the files ----------------------------------------------------------------------------------------------
 
@@ -474,6 +476,8 @@ class SqliteStore(Store):
         """Know the files again, and look whether all is there that was acknowledged."""
         adoptions = int.from_bytes(b"".join(row[0] for row in self._facts(ADOPTIONS)), "big")
         path, synced = self._writer.filename, self.durability == "full"
+        if not os.path.exists(path + "-wal"):
+            return  # it is only read
         mark = Mark(path, bytes.fromhex(self.identity), self.secret, adoptions, synced=synced)
         self._watches.append(Watch(path, mark))
         within(self._watches[0].settle, self._writer)
@@ -495,26 +499,35 @@ class SqliteStore(Store):
     def _reopen(self, watch: Watch) -> None:
         """The log had lost its name, and is in the database now: close every connection to it, then open the files."""
         with self._watch_lock, self._connecting:
-            if not self._collect_readers() or open_elsewhere(self._writer.filename, self._opened):
+            if not self._take_readers() or open_elsewhere(self._writer.filename, self._opened):
                 raise StoreFenced(
                     f"the log of {self.path} was removed; all that was committed is saved, but the file is in use here",
                     hint="close the agent and open it again",
                 )
-            disconnect(*self._connections())
+            disconnect(*self._opened)
             watch.release()
-            self._readers, self._watcher = [], None
+            self._watcher = None
             self._opened.clear()
-            self._open_writer()
-            self._by_writer("get_meta", ("identity",))  # which opens the log
-            watch.renew()
+            try:
+                self._open_writer()
+                self._by_writer("get_meta", ("identity",))  # which opens the log
+                watch.renew()
+            except (apsw.Error, OSError) as error:
+                raise StoreFenced(
+                    f"{self.path} cannot be opened anew: {error}; all that was committed is in it"
+                ) from error
 
-    def _collect_readers(self) -> bool:
-        """Wait until every reader is back."""
+    def _take_readers(self) -> bool:
+        """Take every reader out of the pool, as they come back: a thread that wants one waits for a new one then."""
         out = len(self._opened) - 1 - (self._watcher is not None)
         deadline = time.monotonic() + REOPEN_SECONDS_MAX
-        while len(self._readers) < out and time.monotonic() < deadline:
-            time.sleep(0.001)
-        return len(self._readers) == out
+        while out and time.monotonic() < deadline:
+            try:
+                self._readers.pop()
+                out -= 1
+            except IndexError:
+                time.sleep(0.001)
+        return not out
 
     def _abandon(self) -> None:
         """In a forked child, where `forking` has seen to the connections."""
@@ -524,19 +537,6 @@ class SqliteStore(Store):
             watch.release()
         if self._turnstile is not None:
             self._turnstile.abandon()
-
-
-def _teller(told: Rows) -> Callable[..., bool]:
-    """The SQL function `tell`: its argument becomes a row of the answer, and the condition that it is in holds.
-
-    RETURNING says the same, and makes a table for its rows each time, also for none: a tenth of what a step takes.
-    """
-
-    def tell(value: Any) -> bool:
-        told.append((value,))
-        return True
-
-    return tell  # knows the list and not the store, which nobody would collect otherwise
 
 
 def _pass_by(cursor: apsw.Cursor, consume: Callable[[Iterable[Row]], T]) -> T:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 
 import apsw
 import msgspec
@@ -31,7 +32,7 @@ def refuse_links(path: str) -> None:
     if links > 1:
         raise StoreUnavailable(
             f"{path} has {links} names (hard links), and a log under each of them could hold half of the store",
-            hint=f"remove the others (`find . -samefile {path}` names them), or copy the file and use the copy",
+            hint=f"remove the others (`find . -samefile {shlex.quote(path)}` names them), or use a copy of the file",
         )
 
 
@@ -56,8 +57,7 @@ class Watch:
     def settle(self, writer: apsw.Connection) -> None:
         """Bring a new store into its file. A store that is only in its log is gone without it, identity and all."""
         if self._file is None or not is_settled(self._file):
-            with suppress(apsw.FullError):
-                writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     def rolled_back(self, read: Read) -> StoreRolledBack | None:
         """Whether the journal ends before the mark, and what is missing. Quick when it does not."""
@@ -103,11 +103,13 @@ class Watch:
                 hint="stop every program that uses the store, put the right files back (`perdure verify` looks at "
                 "them), and start again",
             )
-        [(busy, frames, moved)] = writer.execute("PRAGMA wal_checkpoint(FULL)").fetchall()
+        unsaved = StoreFenced(f"{self._path}: {lost} while this process had it open, and could not be saved")
+        try:
+            [(busy, frames, moved)] = writer.execute("PRAGMA wal_checkpoint(FULL)").fetchall()
+        except apsw.Error as error:
+            raise unsaved from error
         if busy or frames != moved or not self._may_save():
-            raise StoreFenced(
-                f"{self._path}: {lost} while this process had it open, and could not be saved: somebody reads the store"
-            )
+            raise unsaved
 
     def _may_save(self) -> bool:
         return self._presence.can_be_saved(guarded=self._guard is not None)
@@ -115,18 +117,24 @@ class Watch:
     def _compare(self, fresh: Fresh) -> None:
         """Somebody has written to the database: a checkpoint leaves everything there, a copy over it does not."""
         before, self._backfilled = self._backfilled, self._see_backfilled()
-        if before != self._backfilled > 0 and self._file is not None and has_log(self._file):
-            return  # it was a checkpoint
-        if self._file is None or has_log(self._file):
-            with suppress(apsw.CorruptError, apsw.NotADBError, apsw.SQLError), fresh() as read:
-                if all_there(read, self.mark.probes()):
-                    return
+        logged = self._file is None or has_log(self._file)
+        if logged and (before != self._backfilled > 0 or self._is_sound(fresh)):
+            return  # a checkpoint says so itself, unless it was interrupted
         raise StoreFenced(
             f"{self._path}: another database was copied over it while this process had it open; the last commit was "
             "not acknowledged",
             hint="stop every program that uses the store, put the right files back (`perdure verify` looks at them), "
             "and start again",
         )
+
+    def _is_sound(self, fresh: Fresh) -> bool:
+        try:
+            with fresh() as read:
+                return all_there(read, self.mark.probes())
+        except apsw.BusyError:
+            return True  # nobody knows
+        except (apsw.CorruptError, apsw.NotADBError, apsw.SQLError):
+            return False
 
     def before_close(self) -> bool:
         """Whether SQLite may clear up as the last one: write the log into the database, and delete it."""
