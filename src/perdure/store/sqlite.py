@@ -38,7 +38,7 @@ from .sqlite_functions import teller
 from .sqlite_mark import Entry, LostEntries, Mark, Read, remove_mark
 from .sqlite_reading import Reading
 from .sqlite_scrub import OWED, left_behind, owing, scrub, shrink
-from .sqlite_watch import ADOPTIONS, Watch, refuse_links, release_collected
+from .sqlite_watch import ADOPTIONS, Watch, refuse_bad_files, release_collected
 from .turnstile import Turnstile
 
 T = TypeVar("T")
@@ -91,7 +91,7 @@ class SqliteStore(Store):
         self._committer = Committer(self._execute)
         if path != ":memory:":
             refuse_unsafe_place(path)
-            refuse_links(path)
+            refuse_bad_files(path)
         self._turnstile: Turnstile | None = None
         self._opened: list[apsw.Connection] = []
         self._watches: list[Watch] = []

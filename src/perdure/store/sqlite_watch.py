@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 import apsw
 import msgspec
 
-from ..errors import StoreFenced, StoreRolledBack, StoreUnavailable
+from ..errors import StorageFull, StoreFenced, StoreRolledBack, StoreUnavailable
 from ..house_records import Lost
 from .base import LOST, Statement
 from .forking import disconnect_collected
@@ -23,7 +23,17 @@ ADOPTIONS = "adoptions"
 """The fact about a store that counts how often its losses were accepted."""
 
 
-def refuse_links(path: str) -> None:
+PAGE_BYTES, INDEX_BYTES = 4096, 32_768
+"""Of memory, and of the first piece of a `-shm` file."""
+
+
+def refuse_bad_files(path: str) -> None:
+    """What must not be opened, although SQLite would."""
+    _refuse_links(path)
+    _refuse_full_disk(path)
+
+
+def _refuse_links(path: str) -> None:
     """A file with two names would have two logs: what is committed under one name is missing under the other."""
     try:
         links = os.stat(path).st_nlink
@@ -34,6 +44,22 @@ def refuse_links(path: str) -> None:
             f"{path} has {links} names (hard links), and a log under each of them could hold half of the store",
             hint=f"remove the others (`find . -samefile {shlex.quote(path)}` names them), or use a copy of the file",
         )
+
+
+def _refuse_full_disk(path: str) -> None:
+    """On a full file system with small blocks, SQLite dies of SIGBUS when it makes the index of its log.
+
+    It allocates one block of each page, and maps whole pages: the others cannot be written then.
+    """
+    disk = os.statvfs(os.path.dirname(path))
+    if disk.f_bsize >= PAGE_BYTES or disk.f_bavail * disk.f_frsize >= 4 * INDEX_BYTES:
+        return
+    try:
+        made = os.stat(os.path.realpath(path) + "-shm").st_size >= INDEX_BYTES
+    except FileNotFoundError:
+        made = False
+    if not made:
+        raise StorageFull(f"no space is left to open {path}", hint="free some space and try again; nothing was changed")
 
 
 class Watch:

@@ -89,6 +89,14 @@ OF_FILES = (
         "    if links > 2:\n",
     ),
     mutant(
+        "full-disk-kills",
+        "opening a store on a full disk with small blocks ends in SIGBUS",
+        "crash/test_disk_full.py::test_a_full_disk_with_small_blocks_is_an_error_and_no_sigbus",
+        "store/sqlite_watch.py",
+        "    if not made:\n",
+        "    if False:\n",
+    ),
+    mutant(
         "mark-remembers-what-was-forgotten",
         "a text that was forgotten everywhere stands in the mark",
         MARK + "test_what_was_forgotten_is_not_in_the_mark",
