@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from perdure import Done, NotDone, RunWaiting, StoreFenced
+from perdure import Done, NotDone, RunWaiting, StoreFenced, failpoints
 from perdure.cli.main import main as command
 from tests.crash.colours import Palette, entered, out
 from tests.crash.stores import FILE, store_of
@@ -97,6 +97,30 @@ class Payer:
 def main(folder: str, colour: str = "sync", hurt: str = "", die: bool = False, policy: str = "check") -> None:
     payer = Payer(folder, colour, policy)
     payer.palette.perform(payer.work(hurt, die))
+
+
+def pay_again(folder: str, die: bool) -> None:
+    """The first attempt does nothing, the second one pays. The log is copied as it is between the two."""
+    payer = Payer(folder, "sync")
+    attempts = [0]
+
+    def keep_log(site: failpoints.Site, moment: failpoints.Moment) -> None:
+        if (site, moment) == (failpoints.Site.EFFECT_AGAIN, failpoints.Moment.BEFORE):
+            shutil.copyfile(f"{payer.path}-wal", f"{payer.path}-older")
+
+    def pay(bill: int, *, key: str) -> str:
+        attempts[0] += 1
+        if die and attempts[0] == 1:
+            raise NotDone
+        payer.world.act(f"bill-{bill}", key)
+        if die:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return "paid"
+
+    failpoints.arm(keep_log if die else None)
+    effect = payer.palette.agent.effect(name="pay", check=payer.palette.paint(payer.paid), retries=1, backoff=0)(pay)
+    with payer.palette.agent.run("bills", wait=0):
+        effect(0)
 
 
 def earlier(folder: str) -> None:

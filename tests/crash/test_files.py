@@ -147,6 +147,16 @@ def test_where_the_key_is_lost_a_person_is_asked(stage: Stage, policy: str) -> N
     assert say(scene, "verify") == 0, said(scene)
 
 
+def test_an_effect_that_had_begun_again_is_in_doubt_too(stage: Stage) -> None:
+    """Its intent is there, and says that nothing had happened; that it began once more is lost."""
+    scene = stage.scene("bills:pay_again")
+    assert scene.zygote.run("tests.crash.bills:pay_again", scene.folder, die=True) == KILLED
+    os.replace(scene.folder / f"{FILE}-older", scene.folder / f"{FILE}-wal")
+    assert say(scene, "adopt") == 0 and "lost: " in said(scene), said(scene)
+    assert scene.zygote.run("tests.crash.bills:pay_again", scene.folder, die=False) == 0
+    assert scene.world.effects() == {"bill-0": 1}
+
+
 def test_a_backup_put_in_place_of_a_store_is_found(stage: Stage) -> None:
     scene = stage.scene("bills:main")
     keep_backup(scene, "sync")

@@ -73,6 +73,14 @@ OF_FILES = (
         "        known = None\n",
     ),
     mutant(
+        "lost-second-attempt",
+        "an effect whose second attempt was lost with the log is attempted a third time",
+        FILES + "test_an_effect_that_had_begun_again_is_in_doubt_too",
+        "run/losses.py",
+        "        recorded = by_intent.get(intent.again)\n",
+        "        recorded = None\n",
+    ),
+    mutant(
         "check-without-the-key",
         "a check that is asked for another key says that nothing happened, and is believed",
         FILES + "test_where_the_key_is_lost_a_person_is_asked",
