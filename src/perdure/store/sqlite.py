@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import threading
-import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, TypeVar
 
@@ -17,7 +15,7 @@ from ..errors import PerdureError, StorageFull, StoreBusy, StoreFenced, StoreUna
 from ..failpoints import Moment, reach
 from ..limits import LOCK_SECONDS_MAX
 from . import sql
-from .base import LOST, Row, RowRefused, Rows, Statement, Store, Unit
+from .base import LOST, RowRefused, Rows, Statement, Unit
 from .committer import Batch, Committer, Ticket
 from .forking import disconnect, inside, keep, open_elsewhere, within
 from .sqlite_bounds import Bounds
@@ -25,7 +23,6 @@ from .sqlite_copy import copy_pages
 from .sqlite_file import (
     DRIVER_ERRORS,
     connect,
-    connect_to_read,
     create_or_migrate,
     is_current,
     patiently,
@@ -36,6 +33,7 @@ from .sqlite_file import (
 )
 from .sqlite_functions import teller
 from .sqlite_mark import Entry, LostEntries, Mark, Read, remove_mark
+from .sqlite_readers import SqliteReaders
 from .sqlite_reading import Reading
 from .sqlite_scrub import OWED, left_behind, owing, scrub, shrink
 from .sqlite_watch import ADOPTIONS, Watch, refuse_bad_files, release_collected
@@ -47,23 +45,11 @@ _TEXT = {name: sql.numbered(named, "?") for name, named in sql.load("sqlite").it
 _RETURNS = {name for name, named in sql.load("sqlite").items() if named.returns}
 
 
-READER_CACHE_PAGES = 64
-"""Readers read a page once, in order: a large cache would only be memory to be made, which takes its time."""
-
-BUSY_CACHE_PAGES, BUSY_READS = 512, 200
-"""Until they have read so often: then pages are read again, and every one that is not in memory is a system call."""
-
-WARM_CACHE_PAGES = 16_000
-"""Unless the same ones are read again and again, all over the file: 64 MB at most, for each thread that does."""
-
-REOPEN_SECONDS_MAX = 5.0
-"""How long readers are waited for when the files have to be opened anew."""
-
 MAKE_GOOD_SECONDS = 1.0
 """How long who opens a file waits for his turn to do what others have left behind; if it takes longer, it is left."""
 
 
-class SqliteStore(Store):
+class SqliteStore(SqliteReaders):
     """A file. Two processes may use it at once; two stores of one process on one file are better shared."""
 
     def __init__(
@@ -93,17 +79,10 @@ class SqliteStore(Store):
             refuse_unsafe_place(path)
             refuse_bad_files(path)
         self._turnstile: Turnstile | None = None
-        self._opened: list[apsw.Connection] = []
+        self._init_readers()
         self._watches: list[Watch] = []
         """One, if the store is a file; in a list, so that it can be released when the store was collected."""
         weakref.finalize(self, release_collected, self._opened, self._watches).atexit = False
-        self._readers: list[apsw.Connection] = []
-        self._reader_pages = READER_CACHE_PAGES
-        self._reads = 0
-        self._watcher: apsw.Connection | None = None
-        self._watch_lock = threading.Lock()
-        self._writer_lock = threading.Lock()
-        self._connecting = threading.Lock()
         self._entries: list[Entry] = []
         """What the transaction at work has appended to the journal."""
         self._told: Rows = []
@@ -122,7 +101,7 @@ class SqliteStore(Store):
                 self.identity = self._meta("identity").hex()
                 self.stale = bool(self._facts("stale"))
                 self.unscrubbed = bool(left_behind(self._owed()))
-                if not self._one_connection:
+                if not self._one_connection and reading is None:
                     self._watch_files()
         except BaseException:
             self._give_up()
@@ -134,76 +113,6 @@ class SqliteStore(Store):
 
     async def _submit_async(self, unit: Unit[T]) -> T:
         return await self._committer.submit_async(unit)
-
-    def read(self, name: str, args: tuple[Any, ...] = ()) -> Rows:
-        return self.scan(name, args, list)
-
-    def scan(self, name: str, args: tuple[Any, ...], consume: Callable[[Iterable[Row]], T]) -> T:
-        self._must_be_open()
-        try:  # by hand: `with translate(...)` is a tenth of the time of a small read
-            return within(self._scan, _TEXT[name], args, consume)
-        except DRIVER_ERRORS as error:
-            raise translated(error, self.path) from error
-
-    def _scan(self, text: str, args: tuple[Any, ...], consume: Callable[[Iterable[Row]], T]) -> T:
-        if self._one_connection:
-            with self._writer_lock:
-                return _pass_by(self._writer.execute(text, args), consume)
-        try:
-            connection = self._readers.pop()
-        except IndexError:  # all of them are reading, or were taken by a thread that asked at the same time
-            connection = self._reader()
-        self._reads += 1  # threads may miss some
-        if self._reads % BUSY_READS == 0 and self._reader_pages < BUSY_CACHE_PAGES:
-            connection.pragma("cache_size", BUSY_CACHE_PAGES)
-        try:
-            # SQLite can only say busy before the first row.
-            if (bounds := self._bounds) is None:
-                return _pass_by(patiently(connection.execute, text, args), consume)
-            bounds.begin()
-            cursor = patiently(connection.execute, text, args)
-            return _pass_by(cursor, lambda rows: consume(bounds.counted(rows)))
-        finally:
-            self._readers.append(connection)
-
-    def keep_warm(self) -> None:
-        if self._reader_pages == WARM_CACHE_PAGES:
-            return
-        self._reader_pages = WARM_CACHE_PAGES
-        with translate(self.path):
-            within(self._warm_readers)
-
-    def _warm_readers(self) -> None:
-        idle, self._readers = self._readers, []
-        for connection in idle:
-            connection.pragma("cache_size", WARM_CACHE_PAGES)
-            self._readers.append(connection)
-
-    def watch(self, stream: int) -> Callable[[], bool]:
-        seen = -1
-
-        def changed() -> bool:
-            nonlocal seen
-            before, seen = seen, self.changes()
-            return before != seen
-
-        return changed
-
-    def changes(self) -> int:
-        """A number that moves when another process has committed; cheap enough to poll."""
-        self._must_be_open()
-        with translate(self.path):
-            return within(self._changes)
-
-    def _changes(self) -> int:
-        if self._one_connection:
-            with self._writer_lock:  # a connection that is at work in another thread cannot even be asked
-                return self._writer.total_changes()
-        with self._watch_lock:
-            # data_version belongs to a connection and moves for the commits of all others: one must do the watching.
-            if self._watcher is None:
-                self._watcher = self._connect()
-            return int(str(self._watcher.execute("PRAGMA data_version").fetchall()[0][0]))
 
     def backup(self, path: str, progress: Callable[[int, int], None] | None = None) -> int:
         self._must_be_open()
@@ -412,22 +321,6 @@ class SqliteStore(Store):
         with self._writer_lock:
             work(*args)
 
-    def _connect(self) -> apsw.Connection:
-        with self._connecting:
-            return self._kept()
-
-    def _kept(self) -> apsw.Connection:
-        connection = patiently(self._connected)
-        self._opened.append(connection)
-        if self._bounds is not None:
-            self._bounds.watch(connection)
-        return connection
-
-    def _connected(self) -> apsw.Connection:
-        if self._reading is not None:
-            return connect_to_read(self._reading)
-        return connect(self.path, self.durability, self._vfs)
-
     def _fetched(self, cursor: apsw.Cursor) -> Rows:
         return cursor.fetchall() if self._bounds is None else list(self._bounds.counted(cursor))
 
@@ -435,11 +328,6 @@ class SqliteStore(Store):
         self._writer = self._kept()
         self._writer.create_scalar_function("tell", teller(self._told), 1)
         self._cursor = self._writer.cursor()  # one for all commits: making it takes as long as an insert
-
-    def _reader(self) -> apsw.Connection:
-        connection = self._connect()
-        connection.pragma("cache_size", self._reader_pages)
-        return connection
 
     def _connections(self) -> list[apsw.Connection]:
         # The writer last: the last one to close folds the log into the file.
@@ -517,18 +405,6 @@ class SqliteStore(Store):
                     f"{self.path} cannot be opened anew: {error}; all that was committed is in it"
                 ) from error
 
-    def _take_readers(self) -> bool:
-        """Take every reader out of the pool, as they come back: a thread that wants one waits for a new one then."""
-        out = len(self._opened) - 1 - (self._watcher is not None)
-        deadline = time.monotonic() + REOPEN_SECONDS_MAX
-        while out and time.monotonic() < deadline:
-            try:
-                self._readers.pop()
-                out -= 1
-            except IndexError:
-                time.sleep(0.001)
-        return not out
-
     def _abandon(self) -> None:
         """In a forked child, where `forking` has seen to the connections."""
         super()._abandon()
@@ -537,10 +413,3 @@ class SqliteStore(Store):
             watch.release()
         if self._turnstile is not None:
             self._turnstile.abandon()
-
-
-def _pass_by(cursor: apsw.Cursor, consume: Callable[[Iterable[Row]], T]) -> T:
-    try:
-        return consume(cursor)
-    finally:
-        cursor.close()  # one that was left half way would hold its old view of the file
