@@ -1,6 +1,6 @@
-"""The state of an agent as it was: read with `at`, made what it was with `revert`.
+"""Earlier states of an agent: read with `at`, restored with `revert`.
 
-What had a time to live has it still: nothing that has run out comes back.
+Expiry still applies: a key that has expired is not restored.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 When = int | datetime
 _EVER = (1 << 62) - 1
 _TRIES = 20
-"""How often a revert begins anew because the namespace has changed meanwhile."""
+"""How often a revert starts again because the namespace has changed in the meantime."""
 _ASKED_MAX = 200
 
 
 class _Bounds(msgspec.Struct, frozen=True):
-    """The last revision and the last millisecond that count, and when a value must have had time left to be shown."""
+    """Limits of a read: the last revision and millisecond, and the time at which a value must be unexpired."""
 
     revision: int
     at: int
@@ -45,14 +45,14 @@ class _Bounds(msgspec.Struct, frozen=True):
 
 
 def items_at(engine: Engine, space: str, when: When) -> dict[str, Any]:
-    """A namespace as it was: after so many changes, or at a time."""
+    """Return a namespace as it was at a time, or after a number of changes."""
     named(space, "a namespace")
     found = _changes_at(engine, space, when, "at").items()
     return {key: objects.unpack(engine.store, change.value) for key, change in found}
 
 
 def value_at(engine: Engine, space: str, key: str, when: When, default: Any) -> Any:
-    """One key as it was; the others are not read."""
+    """Return one key as it was, without reading the others."""
     names = named(space, "a namespace"), named(key, "a key")
     bounds = _bounds(engine, space, when, "at")
     if not engine.is_known():
@@ -66,7 +66,7 @@ def value_at(engine: Engine, space: str, key: str, when: When, default: Any) -> 
 
 
 def _changes_at(engine: Engine, space: str, when: When, call: str) -> dict[str, r.StateChange]:
-    """What made each key what it was, for those that were there."""
+    """Return, for each key that existed, the change that set its value."""
     bounds, reader = _bounds(engine, space, when, call), Past(engine)
     if not engine.is_known():
         return {}
@@ -76,13 +76,13 @@ def _changes_at(engine: Engine, space: str, when: When, call: str) -> dict[str, 
 
 
 def _bounds(engine: Engine, space: str, when: When, call: str) -> _Bounds:
-    """What counts of a namespace; a time or number that cannot be is refused, in words of the call."""
+    """Return the limits of a read. Rejects an impossible time or number, naming the public call."""
     now = engine.store.clock.wall_ms()
     if isinstance(when, datetime):
         at = _milliseconds(when, call)
         bounds = _Bounds(_EVER, at, min(at, now))
     else:
-        # A number of changes says nothing of a time: what has run out by now is gone, as `get` says.
+        # A revision has no time: expiry is judged by now, as in `get`.
         bounds = _Bounds(_reached(engine, space, when, call), _EVER, now)
     if engine.is_known():
         _refuse_folded(engine, space, bounds)
@@ -98,7 +98,7 @@ def _lasts_until(change: r.StateChange, at: int) -> bool:
 
 
 def _prolonged(engine: Engine, change: r.StateChange) -> bool:
-    """Whether this very version is there now, because it was kept longer for those who have read it since."""
+    """Return whether this version still exists because reads have extended its expiry."""
     if not change.lasts:
         return False
     rows = engine.store.read("get_value", (change.owner, change.space, change.key))
@@ -107,20 +107,20 @@ def _prolonged(engine: Engine, change: r.StateChange) -> bool:
 
 
 def _refuse_folded(engine: Engine, space: str, bounds: _Bounds) -> None:
-    """What came before the floor of a namespace is not whole any more: half of an answer would be a wrong one."""
+    """Refuse to read before the compaction floor of a namespace: a partial answer would be wrong."""
     for floor, floor_at in engine.store.read("floor_of", (engine.stream, space)):
         if bounds.revision < floor or bounds.at < floor_at:
             since = f"version {floor} of {moment_text(floor_at)}"
-            raise HistoryFolded(f"namespace {space!r} is known from {since} on")
+            raise HistoryFolded(f"namespace {space!r} has history only from {since} on")
 
 
 def _reached(engine: Engine, space: str, when: object, call: str) -> int:
-    """A revision that a namespace has had: what it will be, nobody knows."""
+    """Check that a namespace has reached a revision, and return it."""
     if type(when) is not int or when < 0:
-        raise TypeError(f"{call}({when!r}): a version is a number from 0, and a time a datetime")
+        raise TypeError(f"{call}({when!r}): give a revision (an int from 0) or a datetime")
     latest = revision(engine, space)
     if when > latest:
-        raise ValueError(f"{call}({when}): namespace {space!r} has no such version yet, its revision is {latest}")
+        raise ValueError(f"{call}({when}): namespace {space!r} is at revision {latest}")
     return when
 
 
@@ -128,21 +128,22 @@ def _milliseconds(when: datetime, call: str) -> int:
     try:
         return int(when.timestamp() * 1000)
     except (OverflowError, OSError, ValueError):
-        # Without a timezone it is of this host, whose calendar ends sooner than that of Python.
-        raise ValueError(f"{call}({when!r}): this host knows no such time; name a timezone, or another year") from None
+        # A naive datetime is in local time, and the platform's calendar may end before Python's.
+        raise ValueError(f"{call}({when!r}): out of range on this host; add a timezone or use another year") from None
 
 
 # -- going back -------------------------------------------------------------------------------------------------------
 
 
 def revert(engine: Engine, to: When, space: str | None) -> Protocol[int]:
-    """Make a namespace, or all of them, what it was; history goes on. Returns how many keys were changed."""
+    """Restore a namespace, or all of them, as a new change. Returns how many keys changed."""
     for _ in range(_TRIES):
         own = {ask.place for ask in changes_in(waiting(engine.store))}
         asks, unchanged = yield Read(_reverting, (engine, to, space, own))
         buffer = waiting_room(engine)
         if buffer is not None:
-            # Decided now, by what is there now: who changes the namespace before it lands makes it a VersionConflict.
+            # The changes were computed from the current state. `unchanged` refuses them if the namespace changes before
+            # they land.
             buffer.asks += [*unchanged, *asks]
             return len(asks)
         if not asks:
@@ -150,30 +151,30 @@ def revert(engine: Engine, to: When, space: str | None) -> Protocol[int]:
         try:
             return len((yield from commit(engine, asks, unchanged)))
         except VersionConflict:
-            continue  # somebody has changed it between our look and the commit: look again
-    raise VersionConflict("the namespace changes faster than it can be reverted")
+            continue  # somebody changed the namespace between the read and the commit: read again
+    raise VersionConflict("the namespace changed during every attempt to revert it; nothing was written")
 
 
 def _reverting(engine: Engine, to: When, space: str | None, own: Set[Place]) -> tuple[list[Ask], list[Unchanged]]:
-    """What makes the stored state, and what waits to change it, what it was."""
+    """Return the changes that restore the state, and guards that the namespaces are unchanged."""
     engine.ensure_agent()
     owner = engine.stream
-    # How long things are kept, and which calls were begun, is no part of what the agent knew then.
+    # Internal namespaces, such as retention rules, are not part of what the agent knew.
     found: dict[str, int] = dict(engine.store.read("spaces_of", (owner,)))
     revisions = {name: number for name, number in found.items() if not name.startswith(OURS)}
     if space is None and not isinstance(to, datetime) and len(revisions) > 1:
         names = ", ".join(map(repr, revisions))
-        raise ValueError(f"versions are counted for each namespace: name one with ns=, of {names}")
+        raise ValueError(f"each namespace counts its own versions: pass ns= with one of {names}")
     wanted = [space] if space is not None else list(revisions)
     asks = [ask for name in wanted for ask in _back(engine, name, to, {key for _, its, key in own if its == name})]
     return asks, [Unchanged((owner, name), revisions.get(name, 0)) for name in wanted]
 
 
 def _back(engine: Engine, space: str, to: When, waits: Set[str]) -> Iterator[Ask]:
-    """What makes one namespace what it was; what waits to change some keys is overwritten."""
+    """Return the changes that restore one namespace. They overwrite the buffered changes of the keys in `waits`."""
     clock, owner = engine.store.clock.wall_ms(), engine.stream
     now = {key: (value, version) for key, value, version, _ in engine.store.read("entries_of", (owner, space, clock))}
-    # What was there at a time may have run out since: it is not brought back.
+    # A value that existed then but has expired since is not restored.
     then = {
         key: change
         for key, change in _changes_at(engine, space, to, "revert").items()
@@ -186,7 +187,7 @@ def _back(engine: Engine, space: str, to: When, waits: Set[str]) -> Iterator[Ask
 
 
 def _unchanged(engine: Engine, now: dict[str, tuple[bytes, int]], then: dict[str, r.StateChange]) -> Set[str]:
-    """The keys that are what they were: the same version, or another with the same value and as long to live."""
+    """Return the keys that need no change: same version, or same value and expiry."""
     same = {key for key, change in then.items() if key in now and now[key][1] == change.version}
     alike = [change for key, change in then.items() if key not in same and now.get(key, (b"", 0))[0] == change.value]
     for start in range(0, len(alike), _ASKED_MAX):
@@ -195,7 +196,7 @@ def _unchanged(engine: Engine, now: dict[str, tuple[bytes, int]], then: dict[str
 
 
 def _timed_alike(engine: Engine, changes: Sequence[r.StateChange]) -> Set[str]:
-    """The keys that live as long now as they did then."""
+    """Return the keys whose expiry now equals their expiry then."""
     store, which = engine.store, json.dumps([(it.space, it.key) for it in changes])
     rows = store.read("entries_among", (engine.stream, which, store.clock.wall_ms()))
     timed = {key: (lasts, 0 if lasts else expires) for _, key, _, _, _, expires, _, lasts in rows}

@@ -1,4 +1,4 @@
-"""Many namespaces of `agent.state` at once: those below a name, as `a` has `a.b` and `a.b.c` below it."""
+"""Queries over a tree of namespaces in `agent.state`: `a` contains `a.b` and `a.b.c`."""
 
 from __future__ import annotations
 
@@ -23,47 +23,47 @@ _ASKED_MAX = 200
 _OPENED_AT_ONCE = 64
 _EVER = (1 << 62) - 1
 _PROLONGED = 100
-"""What is read is kept longer once a hundredth of its time is gone, and a second: reading is rarely writing."""
+"""Reading extends an expiry only after 1% of its lifetime (at least a second), so reads rarely write."""
 
 
 class Tree(msgspec.Struct, frozen=True):
-    """A namespace with those below it; without a name, all of them."""
+    """A namespace and all namespaces below it. An empty name stands for all namespaces."""
 
     name: str = ""
 
     @property
     def bounds(self) -> tuple[str, str, str]:
-        """For queries: the first name, one behind the last, and how those below begin.
+        """Query bounds: the first name, one past the last, and the prefix of the namespaces below.
 
-        They are compared as they are, so that no character of a name means anything.
+        Names are compared as plain text, so no character in them has a special meaning.
         """
         if not self.name:
             return "", chr(0x10FFFF) * (NAME_CHARACTERS_MAX + 1), ""
-        return self.name, self.name + "/", self.name + "."  # "/" comes next after "."
+        return self.name, self.name + "/", self.name + "."  # "/" sorts right after "."
 
     def holds(self, space: str) -> bool:
-        """Whether a namespace is in it."""
+        """Return whether a namespace belongs to the tree."""
         if space.startswith(OURS):
             return False
         return not self.name or space == self.name or space.startswith(self.name + ".")
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """A key with its value and times, in milliseconds."""
+    """A key with its value and its times in milliseconds."""
 
     space: str
     key: str
     value: Any
     version: int
     at: int
-    """When it was set."""
+    """When the current value was set."""
     created: int
-    """When it was set that has been there ever since."""
+    """When the key was first set without having been deleted since."""
     expires: int = 0
     lasts: int = 0
 
     def prolonged(self, owner: int, now: int) -> Ask | None:
-        """What keeps it longer, because it was read; if that is worth a write."""
+        """Return the write that extends the expiry after a read, if it is worth a write."""
         gained = now + self.lasts - self.expires
         if not self.lasts or gained < max(1000, self.lasts // _PROLONGED):
             return None
@@ -74,7 +74,7 @@ Wanted = Callable[[Kept], bool]
 
 
 def asks_below(engine: Engine, tree: Tree) -> dict[Place, list[Ask]]:
-    """What waits around the caller to be written there, by key."""
+    """Return the buffered changes below a tree, by key."""
     found: dict[Place, list[Ask]] = {}
     for ask in waiting(engine.store):
         if isinstance(ask, Ask) and ask.writes and not ask.touches:
@@ -85,14 +85,14 @@ def asks_below(engine: Engine, tree: Tree) -> dict[Place, list[Ask]]:
 
 
 def names(engine: Engine) -> list[str]:
-    """Every namespace in which there is something, as the caller sees it."""
+    """Return every namespace that is not empty, as the caller sees it."""
     if not engine.is_known():
         return []
     now = engine.store.clock.wall_ms()
     found = {name for (name,) in engine.store.read("live_spaces", (engine.stream, now))}
     changed = {space for _, space, _ in asks_below(engine, Tree())}
     for space in changed:
-        # What waits may be all that there is in it, or take the last of it away.
+        # A buffered change may add the first key of a namespace or delete its last one.
         found.discard(space)
         if any(it.space == space for it in below(engine, Tree(space), None, 0, 1)):
             found.add(space)
@@ -100,10 +100,10 @@ def names(engine: Engine) -> list[str]:
 
 
 def below(engine: Engine, tree: Tree, wanted: Wanted | None, skip: int, count: int) -> list[Kept]:
-    """The keys of a tree that are wanted, those that were set last first; some are skipped."""
+    """Return the matching keys of a tree, most recently set first, after skipping some."""
     if not engine.is_known():
         return []
-    skip, count = min(skip, _EVER), min(count, _EVER)  # a store counts so far, and nobody has as many
+    skip, count = min(skip, _EVER), min(count, _EVER)  # stores reject larger numbers
     asks = asks_below(engine, tree)
     fresh = [it for it in _waiting(engine, asks) if wanted is None or wanted(it)]
 
@@ -122,7 +122,7 @@ def below(engine: Engine, tree: Tree, wanted: Wanted | None, skip: int, count: i
 
 
 def among(engine: Engine, wanted: Collection[tuple[str, str]]) -> dict[tuple[str, str], Kept]:
-    """Some keys, by namespace and key; those that are not there are left out."""
+    """Return the given keys, by namespace and key. Missing keys are left out."""
     if not wanted or not engine.is_known():
         return {}
     asks = {place[1:]: its for place, its in asks_below(engine, Tree()).items()}
@@ -138,7 +138,7 @@ def among(engine: Engine, wanted: Collection[tuple[str, str]]) -> dict[tuple[str
 
 
 def _waiting(engine: Engine, asks: dict[Place, list[Ask]]) -> Iterator[Kept]:
-    """Keys as what waits makes them, those that were set last first."""
+    """Yield keys as the buffered changes will make them, most recently set first."""
     now = engine.store.clock.wall_ms()
     for place in reversed(list(asks)):
         seen = state.look(engine, place, asks[place])
@@ -147,7 +147,7 @@ def _waiting(engine: Engine, asks: dict[Place, list[Ask]]) -> Iterator[Kept]:
 
 
 def _opened(engine: Engine, rows: Iterable[Row]) -> Iterator[Kept]:
-    """Rows with their values; large ones are asked for a few at a time."""
+    """Yield rows with their values. Large values are fetched in batches."""
     pending = iter(rows)
     while chunk := list(islice(pending, _OPENED_AT_ONCE)):
         wanted = {identity for row in chunk if (identity := objects.reference(row[2]))}
@@ -159,7 +159,7 @@ def _opened(engine: Engine, rows: Iterable[Row]) -> Iterator[Kept]:
 
 
 def prolonging(engine: Engine, read: Iterable[Kept]) -> list[Ask]:
-    """What keeps longer what was read, as far as it is worth a write."""
+    """Return the writes that extend the expiry of keys that were read, where worth a write."""
     now = engine.store.clock.wall_ms()
     asks = (it.prolonged(engine.stream, now) for it in read)
     return [ask for ask in asks if ask is not None]

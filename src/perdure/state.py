@@ -1,7 +1,7 @@
-"""`agent.state`: namespaced keys with versions and history, always live.
+"""`agent.state`: namespaced keys with versions and history.
 
-Written inside a step, an effect or an item, a change lands with it, once; in the open it is durable when the call
-returns. Protocols without I/O, as in `run/`.
+A change made inside a step, an effect or an item lands with it, exactly once. Outside of them it is durable when the
+call returns. The functions are protocols without I/O, as in `run/`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class StateVersion(msgspec.Struct, frozen=True):
 
     version: int
     revision: int
-    """Of the namespace, for `at`."""
+    """Revision of the namespace, for `at`."""
     value: Any
     at: datetime
     deleted: bool = False
@@ -51,7 +51,7 @@ class StateVersion(msgspec.Struct, frozen=True):
 
 
 def place(engine: Engine, space: str, key: str) -> Place:
-    """Where a key lives; makes the agent known, if it is not."""
+    """Return where a key lives, and register the agent if the store does not know it yet."""
     engine.ensure_agent()
     return (engine.stream, named(space, "a namespace"), named(key, "a key"))
 
@@ -66,14 +66,14 @@ def ask_set(
     lasts: int = 0,
     documents: Sequence[Document] | None = None,
 ) -> Ask:
-    """Set a key; one that `lasts` is gone so many milliseconds after somebody has last read it."""
+    """Set a key. With `lasts`, it expires that many milliseconds after it was last read."""
     packed, made = objects.pack(engine.store, value, Ask(at).path)
     expires = engine.store.clock.wall_ms() + lasts if lasts else _expiry(engine, ttl)
     return Ask(at, packed, made, expires=expires, if_version=if_version, lasts=lasts, documents=documents)
 
 
 def ask_update(engine: Engine, at: Place, make: Callable[[Any], Any], ttl: Duration | None) -> Ask:
-    """Set a key to what a function makes of it; without a `ttl` it lives as long as it would have lived."""
+    """Set a key to the result of a function. Without `ttl` the key keeps its expiry."""
     called = engine.store.clock.wall_ms()
     return Ask(
         at, make=lambda value: plain(make(value), make), expires=_expiry(engine, ttl), keeps=ttl is None, called=called
@@ -81,16 +81,14 @@ def ask_update(engine: Engine, at: Place, make: Callable[[Any], Any], ttl: Durat
 
 
 def adding(by: float, ns: str, key: str) -> Callable[[Any], Any]:
-    """What `incr` does."""
+    """Return the function that `incr` applies."""
 
     def add(value: Any) -> Any:
         try:
             return (0 if value is None else value) + by
         except TypeError:
             has = type(value).__name__
-            raise TypeError(
-                f"incr adds to a number: {key!r} of {ns!r} is a {has}, and {by!r} was to be added"
-            ) from None
+            raise TypeError(f"incr adds to a number: {key!r} of {ns!r} is a {has}, so {by!r} cannot be added") from None
 
     return add
 
@@ -103,7 +101,7 @@ def _expiry(engine: Engine, ttl: Duration | None) -> int:
 
 
 def change(engine: Engine, asks: Sequence[Ask], unchanged: Sequence[Unchanged] = ()) -> Protocol[list[r.StateChange]]:
-    """Make changes, all or none: now, or with the step, effect or item around the caller; then none is returned yet."""
+    """Apply changes, all or none: now, or with the enclosing body, in which case the result is still empty."""
     buffer = waiting_room(engine)
     if buffer is not None:
         buffer.asks += [*unchanged, *asks]
@@ -112,7 +110,7 @@ def change(engine: Engine, asks: Sequence[Ask], unchanged: Sequence[Unchanged] =
 
 
 def commit(engine: Engine, asks: Sequence[Ask], unchanged: Sequence[Unchanged] = ()) -> Protocol[list[r.StateChange]]:
-    """Make changes in the open, if some namespaces are still as they were."""
+    """Commit changes at once, provided that the `unchanged` namespaces still have the expected revision."""
     mine = {ask.place for ask in asks}
     swept = [ask for ask in (yield from _overdue(engine)) if ask.place not in mine]
     landed = yield from land(engine, Site.STATE, [*unchanged, *asks, *swept])
@@ -120,7 +118,7 @@ def commit(engine: Engine, asks: Sequence[Ask], unchanged: Sequence[Unchanged] =
 
 
 def _overdue(engine: Engine) -> Protocol[list[Ask]]:
-    """Now and then, keys whose time has run out, to be removed with what is written anyway: no commit of their own."""
+    """Every now and then, return expired keys: they are removed with a write that happens anyway."""
     engine.unswept += 1
     if engine.unswept < SWEEP_WRITES:
         return []
@@ -130,13 +128,13 @@ def _overdue(engine: Engine) -> Protocol[list[Ask]]:
 
 
 def overdue(engine: Engine, count: int) -> list[Ask]:
-    """What would remove keys whose time has run out, unless somebody sets them again meanwhile."""
+    """Return deletions of expired keys. A key that somebody sets again in the meantime is kept."""
     rows = engine.store.read("expired_entries", (engine.stream, engine.store.clock.wall_ms(), count))
     return [Ask((engine.stream, space, key), sweeps=True) for space, key in rows]
 
 
 def land(engine: Engine, site: Site, asks: Sequence[Wanted]) -> Protocol[tuple[r.Landing, ...]]:
-    """Write to the agent in the open, in the stream of this process."""
+    """Commit writes of the agent at once, in the stream of this process."""
 
     def make(head: Head, signer: Signer | None) -> Land:
         return Land(site, head, [r.Landed(())], engine.store, asks, signer=signer)
@@ -145,7 +143,7 @@ def land(engine: Engine, site: Site, asks: Sequence[Wanted]) -> Protocol[tuple[r
 
 
 def write(engine: Engine, site: Site, asks: Sequence[Wanted]) -> Protocol[Sequence[r.Landing]]:
-    """Write to the agent: now, or with the step, effect or item around the caller; then nothing is returned yet."""
+    """Write to the agent: now, or with the enclosing body, in which case the result is still empty."""
     room = waiting_room(engine)
     if room is None:
         return (yield from land(engine, site, asks))
@@ -154,7 +152,7 @@ def write(engine: Engine, site: Site, asks: Sequence[Wanted]) -> Protocol[Sequen
 
 
 def waiting_room(engine: Engine) -> Buffer | None:
-    """Where writes wait for the end of the body or item around the caller, if they can land with it."""
+    """Return the buffer of the enclosing body or item, if writes can land with it."""
     must_not_decide()
     frame = current()
     if frame is None or frame.run.store is not engine.store:
@@ -167,7 +165,7 @@ def waiting_room(engine: Engine) -> Buffer | None:
 
 
 def write_one(engine: Engine, ask: Ask) -> Protocol[Seen]:
-    """One change, and the key after it; inside a body, what it will be, going by what is there now."""
+    """Apply one change and return the key after it. Inside a body this is a prediction from the current value."""
     if waiting_room(engine) is not None:
         yield from change(engine, [ask])
         return (yield from peek(engine, ask.place))
@@ -180,7 +178,7 @@ def write_one(engine: Engine, ask: Ask) -> Protocol[Seen]:
 
 
 def delete(engine: Engine, at: Place, if_version: int | None) -> Protocol[bool]:
-    """Remove a key; whether it was there."""
+    """Delete a key. Returns whether it existed."""
     ask = Ask(at, if_version=if_version)
     if waiting_room(engine) is None:
         return bool((yield from change(engine, [ask])))
@@ -193,17 +191,17 @@ def delete(engine: Engine, at: Place, if_version: int | None) -> Protocol[bool]:
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """A key as somebody sees it."""
+    """A key as one caller sees it, including the writes that are still buffered."""
 
     there: bool = False
     version: int = 0
     value: Any = None
     counted: int = 0
-    """How many versions it has had, whether it is there or not."""
+    """How many versions the key has had, whether it exists or not."""
     expires: int = 0
 
     def still(self, now: int) -> Seen:
-        """The same, unless its time has run out."""
+        """Return this key, or a missing one if it has expired."""
         return Seen(counted=self.counted) if 0 < self.expires <= now else self
 
 
@@ -211,13 +209,13 @@ NOTHING = Seen()
 
 
 def peek(engine: Engine, at: Place) -> Protocol[Seen]:
-    """A key as the caller sees it: the latest durable value, and over it what waits around the caller."""
+    """Return a key as the caller sees it: the latest durable value, then the buffered changes."""
     seen: Seen = yield Read(look, (engine, at, _waiting(engine, at)))
     return seen
 
 
 def _live(engine: Engine, space: str, key: str) -> Protocol[Seen]:
-    """The same for an agent that may not be known yet, in one reading: `get` is what programs do most."""
+    """Read a key in one query, even if the agent is not registered yet. `get` is the most frequent call."""
     names = named(space, "a namespace"), named(key, "a key")
     seen: Seen = yield Read(_look_live, (engine, names, waiting(engine.store)))
     return seen
@@ -231,7 +229,7 @@ def _look_live(engine: Engine, names: tuple[str, str], wanted: Sequence[Wanted])
 
 
 def look(engine: Engine, at: Place, asks: Sequence[Ask]) -> Seen:
-    """A key with what some asks would make of it."""
+    """Return a key as it would be after some changes."""
     return within(engine, _stored(engine, at), asks)
 
 
@@ -247,7 +245,7 @@ def _stored(engine: Engine, at: Place) -> Seen:
 
 
 def within(engine: Engine, seen: Seen, asks: Sequence[Ask]) -> Seen:
-    """The same for a key that has been read already. Values are copies, as they will be when they are stored."""
+    """Apply changes to a key that was already read. Values are copies, as they will be once stored."""
     now = engine.store.clock.wall_ms()
     seen = seen.still(now)
     for ask in asks:
@@ -257,8 +255,8 @@ def within(engine: Engine, seen: Seen, asks: Sequence[Ask]) -> Seen:
         if not packed:
             seen = Seen(counted=seen.counted)
         else:
-            # However many changes land together, they are one version.
-            # A revert brings values back that are stored; all others are not yet.
+            # All changes that land together count as one version. Only a revert refers to values that are already
+            # stored.
             value = objects.opened(packed, made) if made else objects.unpack(engine.store, packed)
             expires = seen.expires if ask.keeps else ask.expires
             seen = Seen(True, seen.counted + 1, value, seen.counted, expires)
@@ -266,7 +264,7 @@ def within(engine: Engine, seen: Seen, asks: Sequence[Ask]) -> Seen:
 
 
 def _waiting(engine: Engine, at: Place) -> list[Ask]:
-    """The changes of a key that wait around the caller, outermost first."""
+    """Return the buffered changes of a key, outermost first."""
     return _changes_of(waiting(engine.store), at)
 
 
@@ -275,31 +273,31 @@ def _changes_of(wanted: Sequence[Wanted], at: Place) -> list[Ask]:
 
 
 def changes_in(wanted: Sequence[Wanted]) -> Iterator[Ask]:
-    """The changes of keys among what is to be written."""
+    """Return the changes of keys among buffered writes."""
     return (ask for ask in wanted if isinstance(ask, Ask) and ask.writes and not ask.touches)
 
 
 def get(engine: Engine, space: str, key: str, default: Any) -> Protocol[Any]:
-    """The value of a key."""
+    """Return the value of a key."""
     seen = yield from _live(engine, space, key)
     return seen.value if seen.there else default
 
 
 def version(engine: Engine, space: str, key: str) -> Protocol[int]:
-    """The version of a key; 0 when it is not there."""
+    """Return the version of a key; 0 if it does not exist."""
     return (yield from _live(engine, space, key)).version
 
 
 def items(
     engine: Engine, space: str, after: str | None, limit: int | None, own: Sequence[Ask] = ()
 ) -> Protocol[list[tuple[str, Any]]]:
-    """All keys of a namespace with their values, in the order of the keys; or so many of them after a key.
+    """Return the keys of a namespace with their values, sorted by key; or a page of `limit` keys after a key.
 
-    With what waits around the caller to change them, and then what he will have done himself.
+    Buffered changes around the caller apply first, then the caller's `own` ones.
     """
     named(space, "a namespace")
     if limit is not None and (type(limit) is not int or not 1 <= limit <= sys.maxsize):
-        raise ValueError(f"limit={limit!r}: how many keys at most, from 1 to sys.maxsize; None is all of them")
+        raise ValueError(f"limit={limit!r}: must be an int from 1 to sys.maxsize, or None for all keys")
     if not (yield Read(engine.is_known)):
         return []
     first = None if after is None else named(after, "a key")
@@ -313,7 +311,7 @@ def _items(
     engine: Engine, space: str, asks: Sequence[Ask], after: str | None, limit: int | None
 ) -> list[tuple[str, Any]]:
     places = [place for place in dict.fromkeys(ask.place for ask in asks) if after is None or place[2] > after]
-    # What waits may remove as many keys as it has.
+    # Buffered changes may delete this many of the rows that are read.
     count = min(_EVER, limit or _EVER) + len(places)
     rows = _page(engine, space, after, count)
     found = {key: objects.unpack(engine.store, value) for key, value, *_ in rows}
@@ -333,7 +331,7 @@ def _page(engine: Engine, space: str, after: str | None, count: int) -> Rows:
 
 
 def latest(engine: Engine, at: Place) -> StateVersion:
-    """A key as it is stored, deleted or not; one whose time has run out is as good as deleted since then."""
+    """Return a key as stored, deleted or not. An expired key counts as deleted at its expiry."""
     rows = engine.store.read("get_entry", at)
     if not rows:
         return StateVersion(0, 0, None, moment(0), True)
@@ -345,20 +343,20 @@ def latest(engine: Engine, at: Place) -> StateVersion:
 
 
 def is_news(found: StateVersion, seen: StateVersion) -> bool:
-    """Whether a key is another one than somebody has last seen."""
+    """Return whether a key differs from the version that the caller saw last."""
     if seen.deleted and found.deleted and found.version == seen.version + 1:
-        return False  # what had run out was swept away: where nothing was, nothing can be deleted
+        return False  # the sweep removed an expired key: the caller has already seen that as a deletion
     return (found.version, found.deleted) != (seen.version, seen.deleted)
 
 
 def revision(engine: Engine, space: str) -> int:
-    """How often a namespace has changed."""
+    """Return how often a namespace has changed."""
     rows = engine.store.read("get_space", (engine.stream, named(space, "a namespace"))) if engine.is_known() else []
     return int(rows[0][0]) if rows else 0
 
 
 def as_it_is(engine: Engine, space: str) -> Unchanged:
-    """What refuses a change that relies on all of a namespace, when that has changed meanwhile."""
+    """Return a guard that refuses a commit if the namespace has changed in the meantime."""
     engine.ensure_agent()
     return Unchanged((engine.stream, named(space, "a namespace")), revision(engine, space))
 
@@ -367,27 +365,27 @@ def as_it_is(engine: Engine, space: str) -> Unchanged:
 
 
 def history(engine: Engine, space: str, key: str) -> list[StateVersion]:
-    """Every value that a key has had, oldest first."""
+    """Return every value that a key has had, oldest first."""
     if not engine.is_known():
         return []
     reader, found = Past(engine), dict[int, StateVersion]()
     rows = engine.store.read("history_of", (engine.stream, named(space, "a namespace"), named(key, "a key")))
     for revision, version, stream, seq, at in rows:
-        if version not in found:  # what was only kept longer is the same version
+        if version not in found:  # extending the expiry does not make a new version
             change = reader.value(stream, seq, (engine.stream, space, key), revision)
             found[version] = reader.version(version, revision, change.since or at, change)
     return list(found.values())
 
 
 class Past:
-    """Reads old values out of the journal, each entry once."""
+    """Reads old values from the journal; each journal entry is read once."""
 
     def __init__(self, engine: Engine) -> None:
         self._store = engine.store
         self._entries: dict[tuple[int, int], dict[tuple[Place, int], r.StateChange]] = {}
 
     def value(self, stream: int, seq: int, at: Place, revision: int) -> r.StateChange:
-        """A change of the state."""
+        """Return one change of a key."""
         entry = self._entries.get((stream, seq))
         if entry is None:
             changes = landed_at(self._store, stream, seq, r.StateChange)
@@ -396,6 +394,6 @@ class Past:
         return entry[at, revision]
 
     def version(self, version: int, revision: int, at: int, it: r.StateChange) -> StateVersion:
-        """As people see it."""
+        """Convert a change to the public `StateVersion`."""
         value = objects.unpack(self._store, it.value) if it.value else None
         return StateVersion(version, revision, value, moment(at), not it.value)

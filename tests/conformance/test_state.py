@@ -329,7 +329,7 @@ def test_a_transaction_that_is_not_open_takes_and_tells_nothing(store_url: str) 
     with over:
         assert over.get("a", "k") == 1
         over.set("a", "again", 2)
-        with pytest.raises(NotDurable, match="open already"), over:
+        with pytest.raises(NotDurable, match="already open"), over:
             pass
     agent.state.set("a", "k", 5)
     with over:
@@ -466,7 +466,7 @@ def test_a_large_namespace_is_read_page_by_page(store_url: str) -> None:
         within()
     assert agent.state.items("s", limit=sys.maxsize) == agent.state.items("s")
     for wrong in (0, -1, "7", True, 10**30):
-        with pytest.raises(ValueError, match="how many keys"):
+        with pytest.raises(ValueError, match="must be an int from 1 to sys.maxsize"):
             agent.state.items("s", limit=wrong)  # type: ignore[arg-type]
     agent.close()
 

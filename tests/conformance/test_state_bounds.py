@@ -13,7 +13,7 @@ from .kit import agent_at
 
 def test_what_has_not_been_is_refused(store_url: str) -> None:
     agent = agent_at(store_url)
-    with pytest.raises(ValueError, match=r"at\(1\): namespace 'a' has no such version yet, its revision is 0"):
+    with pytest.raises(ValueError, match=r"at\(1\): namespace 'a' is at revision 0"):
         agent.state.at(1).items("a")
     agent.state.set("a", "x", 1)
     agent.state.set("b", "x", 1)
@@ -23,7 +23,7 @@ def test_what_has_not_been_is_refused(store_url: str) -> None:
             lambda number: agent.state.at(number).items("a"),
             lambda number: agent.state.revert(number, ns="a"),
         ):
-            with pytest.raises(ValueError, match=rf"(at|revert)\({number}\): .*its revision is 1"):
+            with pytest.raises(ValueError, match=rf"(at|revert)\({number}\): .*is at revision 1"):
                 use(number)
     for when in (datetime(1, 1, 1), datetime.max):
         if not _known_here(when):

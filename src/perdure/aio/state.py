@@ -1,4 +1,4 @@
-"""The public face of `agent.state`. Only arguments and documentation: `perdure.state` decides."""
+"""The public API of `agent.state`: arguments and documentation. The logic is in `perdure.state`."""
 
 from __future__ import annotations
 
@@ -22,52 +22,52 @@ R = TypeVar("R")
 
 
 class AsyncAgentState(AsyncFace):
-    """`agent.state`: namespaced keys, always live, each with versions and a history.
+    """`agent.state`: namespaced keys, each with versions and a history.
 
     >>> page = await agent.state.get("crawl", "page", 0)
     >>> await agent.state.set("crawl", "page", page + 1)
 
-    Inside a step, an effect or an item a change lands with it, or not at all; in the open it is on disk when the call
-    returns.
+    Inside a step, an effect or an item, a change lands with it or not at all. Outside of them it is on disk when the
+    call returns.
     """
 
     async def set(
         self, ns: str, key: str, value: Any, ttl: Duration | None = None, if_version: int | None = None
     ) -> int:
-        """Set a key, and return its version: 1, then 2, and so on.
+        """Set a key and return its new version: 1, then 2, and so on.
 
-        After `ttl` (seconds, a timedelta or "2h") it is gone. `if_version` refuses with `VersionConflict` when the
-        key has another version by now; 0 is a key that is not there.
+        The key expires after `ttl` (seconds, a timedelta or "2h"). With `if_version`, the call raises `VersionConflict`
+        unless the key has that version; 0 stands for a key that does not exist.
         """
         ask = state.ask_set(self._engine, await self._place(ns, key), value, ttl, if_version)
         return (await self._do(state.write_one(self._engine, ask))).version
 
     async def get(self, ns: str, key: str, default: Any = None) -> Any:
-        """The value of a key, as a copy that nobody else has."""
+        """Return the value of a key as a private copy, or `default` if the key does not exist."""
         return await self._do(state.get(self._engine, ns, key, default))
 
     async def version(self, ns: str, key: str) -> int:
-        """The version of a key, for `if_version`; 0 when it is not there."""
+        """Return the version of a key, for `if_version`; 0 if it does not exist."""
         return await self._do(state.version(self._engine, ns, key))
 
     async def delete(self, ns: str, key: str, if_version: int | None = None) -> bool:
-        """Remove a key; whether it was there. Its history stays."""
+        """Delete a key and return whether it existed. Its history stays."""
         return await self._do(state.delete(self._engine, await self._place(ns, key), if_version))
 
     async def items(
         self, ns: str, *, after: str | None = None, limit: int | None = None
     ) -> builtins.list[tuple[str, Any]]:
-        """Every key of a namespace with its value, in the order of the keys.
+        """Return every key of a namespace with its value, sorted by key.
 
-        Of a large one, page by page: `limit` keys at most, those that come `after` the last key that you have.
+        Read a large namespace page by page: at most `limit` keys, starting `after` the last key of the previous page.
         """
         return await self._do(state.items(self._engine, ns, after, limit))
 
     async def update(self, ns: str, key: str, fn: Callable[[Any], Any], ttl: Duration | None = None) -> Any:
-        """Set a key to what `fn` makes of its value (None when it is not there), and return that.
+        """Set a key to `fn(value)` and return the new value. `fn` gets None if the key does not exist.
 
-        Atomic: `fn` is called inside the commit. It should be quick, and may be called again. It cannot write.
-        Without `ttl` the key lives as long as it would have lived; with it, that long from now.
+        The update is atomic: `fn` runs inside the commit. It should be quick, must not write, and may be called again.
+        Without `ttl` the key keeps its expiry; with `ttl` it expires that long from now.
 
         >>> await agent.state.update("crawl", "seen", lambda seen: [*(seen or []), url])
         """
@@ -75,37 +75,39 @@ class AsyncAgentState(AsyncFace):
         return (await self._do(state.write_one(self._engine, ask))).value
 
     async def incr(self, ns: str, key: str, by: float = 1, ttl: Duration | None = None) -> Any:
-        """Add to a number, from 0, and return it. Atomic; `ttl` as of `update`."""
+        """Add `by` to a number atomically, starting from 0, and return the sum. `ttl` works as in `update`."""
         return await self.update(ns, key, state.adding(by, ns, key), ttl)
 
     async def history(self, ns: str, key: str) -> builtins.list[StateVersion]:
-        """Every value that a key has had, oldest first."""
+        """Return every value that a key has had, oldest first."""
         return await self._read(lambda: state.history(self._engine, ns, key))
 
     def at(self, when: When) -> AsyncStateAt:
-        """The state as it was: at a time (a datetime), or after that many changes of the namespace that is asked.
+        """Return the state as it was at a datetime, or after a number of changes of the namespace.
 
-        What has a `ttl` is shown if it had time left at that time; after a number of changes, if it has some now.
+        At a datetime, a key with a `ttl` is shown if it had not expired then. After a number of changes, it is shown if
+        it has not expired now.
 
         >>> await agent.state.at(yesterday).get("crawl", "page")
         """
         return AsyncStateAt(self._engine, when)
 
     async def revision(self, ns: str) -> int:
-        """How often a namespace has changed: the number for `at` and `revert`."""
+        """Return how often a namespace has changed: the number for `at` and `revert`."""
         return await self._read(lambda: state.revision(self._engine, ns))
 
     async def revert(self, to: When, ns: str | None = None) -> int:
-        """Make a namespace what it was, as a new change; without `ns` all of them. Returns how many keys changed.
+        """Restore a namespace, or all of them, to an earlier state, and return how many keys changed.
 
-        A key with a `ttl` ends when it would have ended; what has run out by now does not come back.
+        The revert is a new change; history stays. A key with a `ttl` keeps its original expiry, and a key that has
+        expired by now is not restored.
         """
         return await self._do(rewinding.revert(self._engine, to, ns))
 
     async def watch(self, ns: str, key: str, timeout: Duration | None = None) -> AsyncIterator[StateVersion]:
-        """Yield the newest version of a key whenever it has changed, whoever did; ends when none comes for `timeout`.
+        """Yield the newest version of a key whenever any process changes it, until nothing changes for `timeout`.
 
-        That it was deleted, or that its `ttl` has run out, is a change too: `change.deleted`.
+        A deletion and an expired `ttl` count as changes too: `change.deleted`.
 
         >>> async for change in agent.state.watch("deploy", "approved"):
         ...     print(change.version, change.value)
@@ -120,14 +122,14 @@ class AsyncAgentState(AsyncFace):
                 yield found
                 continue
             seen = found
-            # A look at a file costs next to nothing; a server is asked less and less often.
+            # Polling a file is nearly free; a server is polled less and less often.
             most = WAIT_POLL_SECONDS if self._engine.store.one_host else WAIT_POLL_SECONDS_MAX / 5
             pause = min(max(pause * 1.5, WAIT_POLL_SECONDS), most)
             await self._do(pausing(pause))
             waited += pause
 
     def transaction(self) -> AsyncStateTransaction:
-        """Several keys, all or none; what was read must still be so when it ends, or it is a `VersionConflict`.
+        """Change several keys, all or none. Raises `VersionConflict` if a key that was read has changed by the end.
 
         >>> async with agent.state.transaction() as t:
         ...     await t.set("bank", "alice", await t.get("bank", "alice") - 10)
@@ -140,23 +142,23 @@ class AsyncAgentState(AsyncFace):
 
 
 class AsyncStateAt(AsyncFace):
-    """What `agent.state.at` returns."""
+    """The state as it was, returned by `agent.state.at`."""
 
     def __init__(self, engine: Engine, when: When) -> None:
         super().__init__(engine)
         self._when = when
 
     async def get(self, ns: str, key: str, default: Any = None) -> Any:
-        """The value that a key had."""
+        """Return the value that a key had, or `default` if it did not exist."""
         return await self._read(lambda: rewinding.value_at(self._engine, ns, key, self._when, default))
 
     async def items(self, ns: str) -> builtins.list[tuple[str, Any]]:
-        """Every key that a namespace had, with its value."""
+        """Return every key that a namespace had, with its value."""
         return list((await self._read(lambda: rewinding.items_at(self._engine, ns, self._when))).items())
 
 
 class AsyncStateTransaction(AsyncFace):
-    """What `agent.state.transaction` returns."""
+    """A transaction over several keys, returned by `agent.state.transaction`."""
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
@@ -167,7 +169,7 @@ class AsyncStateTransaction(AsyncFace):
 
     async def __aenter__(self) -> AsyncStateTransaction:
         if self._open:
-            raise NotDurable("the transaction is open already", hint="agent.state.transaction() makes another one")
+            raise NotDurable("the transaction is already open", hint="agent.state.transaction() opens another one")
         self._asks, self._seen, self._whole, self._open = [], {}, {}, True
         return self
 
@@ -181,24 +183,24 @@ class AsyncStateTransaction(AsyncFace):
     async def set(
         self, ns: str, key: str, value: Any, ttl: Duration | None = None, if_version: int | None = None
     ) -> None:
-        """Set a key when the transaction ends; `if_version` is asked then, and refuses all of it."""
+        """Set a key when the transaction ends. A failed `if_version` check refuses the whole transaction."""
         self._asks.append(state.ask_set(self._engine, await self._place(ns, key), value, ttl, if_version))
 
     async def get(self, ns: str, key: str, default: Any = None) -> Any:
-        """The value of a key, with what this transaction has done to it."""
+        """Return the value of a key, including the changes of this transaction."""
         seen = await self._look(ns, key)
         return seen.value if seen.there else default
 
     async def version(self, ns: str, key: str) -> int:
-        """The version of a key, as this transaction will make it; 0 when it is not there."""
+        """Return the version that a key will have after this transaction; 0 if it does not exist."""
         return (await self._look(ns, key)).version
 
     async def items(
         self, ns: str, *, after: str | None = None, limit: int | None = None
     ) -> builtins.list[tuple[str, Any]]:
-        """Every key of a namespace with its value, with what this transaction has done to them; or a page of them.
+        """Return every key of a namespace with its value, or a page of them, including the changes of this transaction.
 
-        No key of the namespace may change then before the transaction ends.
+        The transaction is then refused if any key of the namespace changes before it ends.
         """
         self._must_be_open()
         if ns not in self._whole:
@@ -206,11 +208,11 @@ class AsyncStateTransaction(AsyncFace):
         return await self._do(state.items(self._engine, ns, after, limit, self._asks))
 
     async def delete(self, ns: str, key: str, if_version: int | None = None) -> None:
-        """Remove a key when the transaction ends."""
+        """Delete a key when the transaction ends."""
         self._asks.append(Ask(await self._place(ns, key), if_version=if_version))
 
     async def update(self, ns: str, key: str, fn: Callable[[Any], Any], ttl: Duration | None = None) -> None:
-        """Set a key to what `fn` makes of it when the transaction ends."""
+        """Set a key to `fn(value)` when the transaction ends."""
         self._asks.append(state.ask_update(self._engine, await self._place(ns, key), fn, ttl))
 
     async def incr(self, ns: str, key: str, by: float = 1, ttl: Duration | None = None) -> None:
@@ -230,8 +232,8 @@ class AsyncStateTransaction(AsyncFace):
         return await self._read(lambda: state.place(self._engine, ns, key))
 
     def _must_be_open(self) -> None:
-        if not self._open:  # nobody would ever write it
+        if not self._open:  # outside the block nothing would ever commit the write
             raise NotDurable(
-                "the transaction is not open: what it is told would be lost",
-                hint="use it inside `with agent.state.transaction() as t:`, and agent.state outside of it",
+                "the transaction is not open, so its writes would be lost",
+                hint="use it inside `with agent.state.transaction() as t:`; outside the block use agent.state",
             )
