@@ -1,4 +1,4 @@
-"""`agent.checkpoint`: named snapshots of a whole value. What two of them have in common is stored once."""
+"""`agent.checkpoint`: named snapshots of a whole value. Snapshots share what they have in common."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from .engine import Engine
 
 Which = str | tuple[str, int]
-"""A name, which stands for its newest version, or a name and a version."""
+"""A name, meaning its newest version, or a name and a version."""
 Every = int | timedelta | str
-"""So many ticks, or a time."""
+"""A number of ticks, or a time."""
 
 
 class CheckpointInfo(msgspec.Struct, frozen=True):
-    """One line of `agent.checkpoint.list()`."""
+    """One entry of `agent.checkpoint.list()`."""
 
     name: str
     version: int
@@ -49,34 +49,34 @@ class CheckpointInfo(msgspec.Struct, frozen=True):
 
 
 class _Promised(Mark, frozen=True):
-    """One that waits for the end of the body or item around the caller, who sees it before all others."""
+    """A checkpoint that lands with the enclosing body or item. Until then only the caller sees it."""
 
     seen: r.CheckpointMade = r.CheckpointMade(0, "", 0, b"")
-    """As it will be, in one piece, and without a number: which one it gets is decided when it lands."""
+    """The checkpoint as it will be, in one piece. It gets its version number when it lands."""
 
 
 class Pace:
-    """How often something is saved: every so many ticks, or after a time."""
+    """Decides when an autosave is due: after a number of ticks, or after a time."""
 
     def __init__(self, every: Every, clock: Clock) -> None:
-        if isinstance(every, float):  # 2 are ticks, and 2.0 are as many for who has divided something
-            raise TypeError(f'every={every!r}: give a whole number of ticks, or a time as text, "{every:g}s"')
+        if isinstance(every, float):  # 2 means ticks, but 2.0 may be ticks or seconds: refuse to guess
+            raise TypeError(f'every={every!r}: pass an int for ticks, or a duration such as "{every:g}s"')
         self._ticks_max = every if type(every) is int else 0
         self._milliseconds = int(seconds_of(every, "every") * 1000)
         self._clock = clock
         self.begin()
 
     def begin(self) -> None:
-        """It has just been saved."""
+        """Restart the count: the state was just saved."""
         self._ticks, self._since = 0, self._clock.boot_ms()
 
     @property
     def anything(self) -> bool:
-        """Whether something was done since then."""
+        """Return whether a tick came since the last save."""
         return self._ticks > 0
 
     def due(self) -> bool:
-        """One more tick; whether it is time."""
+        """Count a tick and return whether a save is due."""
         self._ticks += 1
         if self._ticks_max:
             return self._ticks >= self._ticks_max
@@ -87,7 +87,7 @@ class Pace:
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """A checkpoint as it was asked for."""
+    """The checked arguments of `create`."""
 
     name: str
     data: Any
@@ -99,18 +99,18 @@ class Wanted(msgspec.Struct, frozen=True):
     def read(
         cls, name: str, data: Any, labels: Iterable[str], meta: Any, keep_last: int | None, keep_for: Duration | None
     ) -> Wanted:
-        """From the arguments of `create`."""
+        """Check the arguments of `create`."""
         if isinstance(labels, str):
-            raise TypeError(f"labels={labels!r}: give a list of labels")
+            raise TypeError(f"labels={labels!r}: pass a list of labels")
         labelled = tuple(named(label, "a label") for label in labels)
         keep = None if keep_last is None and keep_for is None else read_keep(keep_last, keep_for)
         return cls(new_name(name), data, labelled, meta, keep)
 
 
 def new_name(name: str) -> str:
-    """The name of one that is to be made."""
+    """Check the name of a new checkpoint."""
     if not named(name, "a checkpoint's name"):
-        raise ValueError("a checkpoint's name has at least one character")
+        raise ValueError("the name of a checkpoint must not be empty")
     return name
 
 
@@ -118,7 +118,7 @@ Commit = Callable[[Sequence[Ask | Mark]], Protocol[Sequence[r.Landing]]]
 
 
 def create(engine: Engine, wanted: Wanted) -> Protocol[int]:
-    """Make one: now, or with the step, effect or item around the caller. Returns its version, or 0 while it waits."""
+    """Create a checkpoint: now, or with the enclosing body. Returns its version, or 0 while it is buffered."""
     room = waiting_room(engine)
     if room is not None:
         yield from _wait(engine, wanted, room)
@@ -127,7 +127,7 @@ def create(engine: Engine, wanted: Wanted) -> Protocol[int]:
 
 
 def create_in_run(run: RunCore, wanted: Wanted) -> Protocol[None]:
-    """`run.checkpoint`: a recorded operation of the run, which is not made again when the run is resumed."""
+    """`run.checkpoint`: an operation recorded by the run, so a resumed run does not repeat it."""
     frame, name = frame_of(run), wanted.name
     if frame.buffer is not None:
         run.must_be_here()
@@ -143,9 +143,9 @@ def create_in_run(run: RunCore, wanted: Wanted) -> Protocol[None]:
 
 
 def _wait(engine: Engine, wanted: Wanted, room: Buffer) -> Protocol[None]:
-    """Let it land with what is around the caller."""
+    """Buffer a checkpoint, so that it lands with the enclosing body."""
     rule = yield Read(_new_rule, (engine, wanted))
-    # All of it is written: what it relies on might be deleted before the body ends.
+    # Write the whole tree: an older version that it could share with may be deleted before the body ends.
     mark, _ = yield Read(_mark, (engine, None, wanted))
     room.asks += [_promised(mark, wanted), *rule]
 
@@ -157,7 +157,7 @@ def _promised(mark: Mark, wanted: Wanted) -> _Promised:
 
 
 def _make(engine: Engine, wanted: Wanted, commit: Commit) -> Protocol[int]:
-    """Commit it, without what the version before has; returns its version."""
+    """Commit a checkpoint without what the previous version already stores. Returns its version."""
     rule = (yield Read(_new_rule, (engine, wanted))) if wanted.keep is not None else []
     while True:
         mark, written = yield Read(_mark, (engine, engine.shelf.known(wanted.name), wanted))
@@ -184,18 +184,18 @@ def _mark(engine: Engine, known: Written | None, wanted: Wanted) -> tuple[Mark, 
 
 
 def _packed(engine: Engine, wanted: Wanted, known: Written | None) -> tuple[trees.Tree, trees.Memo | None]:
-    """Its tree, with all that is known of its objects; and of a list what the next one is compared with."""
+    """Return the tree of the value, and for a list the memo that the next version is compared with."""
     path, before = f"checkpoint {wanted.name!r}", known or NEVER
     if known is None or (known.version and known.memo is None):
         return trees.pack(engine.store, wanted.data, path, before.ids), None
     tree, memo = trees.pack_again(engine.store, wanted.data, path, before.ids, before.memo)
-    # Of a list that has grown only the new objects were looked at: the others are in the memo, and no older ones, which
-    # may be collected when their versions go.
+    # For a list that has only grown, just the new objects were examined. The memo knows the others. Older objects are
+    # left out: they may be collected when their versions are deleted.
     return msgspec.structs.replace(tree, ids=tree.ids | trees.ids_of(memo)), memo
 
 
 def delete(engine: Engine, name: str, version: int | None) -> Protocol[int]:
-    """Delete one version, or all of a name; returns how many. Their number is not given again."""
+    """Delete one version, or all versions of a name; returns how many. Version numbers are never reused."""
     drops: tuple[int, ...] = yield Read(_versions, (engine, named(name, "a checkpoint's name"), version))
     if not drops:
         return 0
@@ -206,14 +206,14 @@ def delete(engine: Engine, name: str, version: int | None) -> Protocol[int]:
 
 
 def _versions(engine: Engine, name: str, version: int | None) -> tuple[int, ...]:
-    """Those of a name that are there; or the one, if it is."""
+    """Return the existing versions of a name, or only the given one if it exists."""
     rows = engine.store.read("versions_of", (engine.stream, name)) if engine.is_known() else []
     gone = {number for mark in _waiting(engine) if mark.name == name for number in mark.drops}
     return tuple(found for (found,) in rows if version in (None, found) and found not in gone)
 
 
 def _waiting(engine: Engine) -> list[Mark]:
-    """What the body or item around the caller has asked for, and nobody else sees yet."""
+    """Return the buffered checkpoint operations, which only the caller sees."""
     marks = [ask for ask in waiting(engine.store) if isinstance(ask, Mark)]
     return [mark for mark in marks if mark.owner == engine.stream] if marks else []
 
@@ -222,7 +222,7 @@ def _waiting(engine: Engine) -> list[Mark]:
 
 
 class Retention(msgspec.Struct, frozen=True):
-    """A rule of `agent.checkpoint.retention()`: which names, and what is kept of them. None says nothing."""
+    """A rule of `agent.checkpoint.retention()`: a pattern of names and what to keep. None sets no limit."""
 
     name: str
     keep_last: int | None
@@ -230,15 +230,15 @@ class Retention(msgspec.Struct, frozen=True):
 
 
 def read_keep(keep_last: int | None, keep_for: Duration | None) -> Keep:
-    """The rule in two arguments."""
+    """Check the arguments of a retention rule."""
     if keep_last is not None and (type(keep_last) is not int or keep_last < 1):
-        raise ValueError(f"keep_last={keep_last!r}: give a whole number from 1; the newest one always stays")
+        raise ValueError(f"keep_last={keep_last!r}: must be an int from 1; the newest version always stays")
     milliseconds = 0 if keep_for is None else max(1, int(seconds_of(keep_for, "keep_for") * 1000))
     return Keep(keep_last or 0, milliseconds)
 
 
 def _new_rule(engine: Engine, wanted: Wanted) -> list[Ask]:
-    """What makes the rule of a checkpoint durable, if it has one, and another than the stored one."""
+    """Return the write that stores the retention rule of a checkpoint, if it differs from the stored rule."""
     if wanted.keep is None:
         return []
     engine.ensure_agent()
@@ -254,26 +254,26 @@ def _rule(engine: Engine, pattern: str, keep: Keep | None, space: str = RULES) -
 
 
 def rules_of(engine: Engine, space: str = RULES) -> dict[str, Keep]:
-    """The rules of an agent, by the pattern of names that each is about."""
+    """Return the retention rules of an agent, by name pattern."""
     if not engine.is_known():
         return {}
     return policies_in(engine.store.read("entries_of", (engine.stream, space, engine.store.clock.wall_ms())))
 
 
 def retain(engine: Engine, pattern: str, keep: Keep, space: str = RULES) -> Protocol[None]:
-    """Set the rule for a name or a pattern of names; one that says nothing takes the rule back."""
+    """Set the retention rule for a name or a pattern. A rule without limits removes the stored rule."""
     yield Read(engine.ensure_agent)
     yield from write(engine, Site.STATE, [_rule(engine, pattern, None if keep == EVERYTHING else keep, space)])
 
 
 def pinned(engine: Engine, name: str, version: int) -> bool:
-    """Whether a checkpoint has a label, and stays whatever the rule."""
+    """Return whether a checkpoint has a label, which exempts it from retention."""
     [(stream, seq, _, _)] = engine.store.read("get_checkpoint", (engine.stream, name, version))
     return bool(_entry(engine, stream, seq, name, version).labels)
 
 
 def retention(engine: Engine) -> list[Retention]:
-    """The rules, by name."""
+    """Return the retention rules, sorted by name."""
     return [
         Retention(name, keep.last or None, timedelta(milliseconds=keep.milliseconds) if keep.milliseconds else None)
         for name, keep in sorted(rules_of(engine).items())
@@ -284,13 +284,13 @@ def retention(engine: Engine) -> list[Retention]:
 
 
 def restore(engine: Engine, which: Which, version: int | None = None) -> Any:
-    """The value of a checkpoint: a dict comes with attributes."""
+    """Return the value of a checkpoint. The keys of a dict are available as attributes too."""
     value = trees.unpack(engine.store, _found(engine, which, version).value)
     return Restored(value) if type(value) is dict else value
 
 
 def listed(engine: Engine, label: str | None) -> list[CheckpointInfo]:
-    """All of them, oldest first; at the end those that the body around the caller has made, without a number yet."""
+    """Return all checkpoints, oldest first. Buffered ones come last and have no version number yet."""
     if not engine.is_known():
         return []
     marks = _waiting(engine)
@@ -308,10 +308,10 @@ def _info(engine: Engine, made: r.CheckpointMade, at: int) -> CheckpointInfo:
 
 
 def diff(engine: Engine, a: Which, b: Which) -> list[trees.Change]:
-    """What changed from one checkpoint to another, path by path."""
+    """Return the changes from one checkpoint to another, path by path."""
     before, after = (_found(engine, which) for which in (a, b))
     one, other = before.value, after.value
-    if not (before.version and after.version):  # one waits, and is in one piece: so must be the other
+    if not (before.version and after.version):  # a buffered checkpoint is in one piece: expand the other one too
         one, other = (it if it[:1] == INLINE else INLINE + content(engine.store, it) for it in (one, other))
     return list(trees.diff(engine.store, one, other))
 
@@ -341,7 +341,7 @@ def _name_and_version(which: Any, version: int | None) -> tuple[str, int | None]
     if isinstance(which, str):
         return which, version
     if not isinstance(which, tuple | list) or len(which) != 2:
-        raise TypeError(f"a checkpoint is meant by its name, or by (name, version); not by {which!r}")
+        raise TypeError(f"a checkpoint is named by a str or by (name, version), not by {which!r}")
     return which[0], which[1]
 
 
@@ -349,10 +349,10 @@ def _missing(engine: Engine, name: str, version: int | None) -> CheckpointNotFou
     made = listed(engine, None)
     if version is not None and (numbers := [it.version for it in made if it.name == name and it.version]):
         text = f"checkpoint {name!r} has no version {version}"
-        return CheckpointNotFound(text, hint=f"it has version {', '.join(map(str, numbers[-5:]))}")
+        return CheckpointNotFound(text, hint=f"existing versions: {', '.join(map(str, numbers[-5:]))}")
     names = sorted({it.name for it in made})
     text = f"agent {engine.name!r} has no checkpoint {name!r}"
-    return CheckpointNotFound(text, hint=meant(name, names, "make one with agent.checkpoint.create"))
+    return CheckpointNotFound(text, hint=meant(name, names, "create one with agent.checkpoint.create"))
 
 
 def _entry(engine: Engine, stream: int, seq: int, name: str, version: int) -> r.CheckpointMade:

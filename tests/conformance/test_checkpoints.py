@@ -69,7 +69,7 @@ def test_the_keys_of_a_dict_are_attributes(store_url: str) -> None:
     del found.page
     assert "page" not in found
     for wrong in (lambda: setattr(found, "items", 4), lambda: delattr(found, "page")):
-        with pytest.raises(AttributeError, match=r"every dict has|there is no"):
+        with pytest.raises(AttributeError, match=r"attribute of every dict|no key"):
             wrong()
     agent.checkpoint.create("list", [1, (2,)])
     assert agent.checkpoint.restore("list") == [1, (2,)]
@@ -115,13 +115,13 @@ def test_a_body_sees_what_it_has_made_and_deleted(store_url: str) -> None:
 def test_what_cannot_be_meant_is_told(store_url: str) -> None:
     agent = agent_at(store_url)
     agent.checkpoint.create("x", 1)
-    with pytest.raises(CheckpointNotFound, match=r"checkpoint 'x' has no version 0 \(it has version 1\)"):
+    with pytest.raises(CheckpointNotFound, match=r"checkpoint 'x' has no version 0 \(existing versions: 1\)"):
         agent.checkpoint.restore("x", version=0)
     with pytest.raises(CheckpointNotFound, match="has no version 1000"):
         agent.checkpoint.restore("x", version=10**30)
-    with pytest.raises(TypeError, match=r"by its name, or by \(name, version\); not by \('x', 1, 2\)"):
+    with pytest.raises(TypeError, match=r"by a str or by \(name, version\), not by \('x', 1, 2\)"):
         agent.checkpoint.diff(("x", 1, 2), "x")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="a checkpoint's name has at least one character"):
+    with pytest.raises(ValueError, match="the name of a checkpoint must not be empty"):
         agent.checkpoint.create("", 1)
 
 
@@ -130,7 +130,7 @@ def test_a_key_that_is_no_text_takes_nothing_from_the_others(store_url: str) -> 
     agent.checkpoint.create("m", {"a": 1, 7: "x"})
     found = agent.checkpoint.restore("m")
     assert (found.a, found[7]) == (1, "x")
-    with pytest.raises(AttributeError, match="it has 'a', 7"):
+    with pytest.raises(AttributeError, match="the keys are 'a', 7"):
         found.b  # noqa: B018
     del found[7]
     agent.checkpoint.create("m", found)
@@ -159,7 +159,7 @@ def test_a_name_that_is_not_there_says_which_are(store_url: str) -> None:
     agent.checkpoint.create("analysis-30pct", 1)
     with pytest.raises(CheckpointNotFound, match="'analysis-30pct'"):
         agent.checkpoint.restore("analysis-3pct")
-    with pytest.raises(CheckpointNotFound, match=r"version 2 \(it has version 1\)"):
+    with pytest.raises(CheckpointNotFound, match=r"version 2 \(existing versions: 1\)"):
         agent.checkpoint.restore("analysis-30pct", 2)
     with pytest.raises(NotStorable, match=r"checkpoint 'c'\.a\[1\]"):
         agent.checkpoint.create("c", {"a": [1, object()]})
@@ -320,11 +320,11 @@ def test_a_state_object_of_ones_own_is_saved_now_and_then(store_url: str) -> Non
     assert len(agent.checkpoint.list()) == 5, "a state that may be half changed is not saved"
     with pytest.raises(ValueError, match="every"):
         agent.autosave(dict, every=0)
-    with pytest.raises(TypeError, match='every=2.0: give a whole number of ticks, or a time as text, "2s"'):
+    with pytest.raises(TypeError, match='every=2.0: pass an int for ticks, or a duration such as "2s"'):
         agent.autosave(dict, every=2.0)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="a function is needed that returns the state"):
+    with pytest.raises(TypeError, match="autosave needs a function that returns the state"):
         agent.autosave({"page": 1})  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="at least one character"):
+    with pytest.raises(ValueError, match="must not be empty"):
         agent.autosave(dict, name="")
 
 

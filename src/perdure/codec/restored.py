@@ -1,4 +1,4 @@
-"""A dict that came out of a checkpoint."""
+"""The dict that `agent.checkpoint.restore` returns."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 class Restored(dict[str, Any]):
     """A restored dict whose keys are attributes too: `agent.checkpoint.restore("30pct").next_action`.
 
-    An attribute that is set is a key too. Stored again, it is a plain dict.
+    Setting an attribute sets a key. It is stored again as a plain dict.
     """
 
     __slots__ = ()
@@ -18,14 +18,14 @@ class Restored(dict[str, Any]):
             return self[name]
         except KeyError:
             had = ", ".join(map(repr, self)) or "nothing"
-            raise AttributeError(f"there is no {name!r} in it; it has {had}") from None
+            raise AttributeError(f"no key {name!r}; the keys are {had}") from None
 
     def __setattr__(self, name: str, value: Any) -> None:
         if hasattr(dict, name):
-            raise AttributeError(f"every dict has a {name!r} of its own: set [{name!r}]")
+            raise AttributeError(f"{name!r} is an attribute of every dict: set [{name!r}] instead")
         self[name] = value
 
     def __delattr__(self, name: str) -> None:
         if name not in self:
-            raise AttributeError(f"there is no {name!r} in it")
+            raise AttributeError(f"no key {name!r}")
         del self[name]
