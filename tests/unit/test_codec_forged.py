@@ -144,7 +144,7 @@ def test_bytes_that_perdure_never_writes(data: bytes) -> None:
 
 @pytest.mark.parametrize("shape", [[2], [2**40], [2**32, 2**32], [0], [1, 0]])
 def test_shapes_that_lie_never_reach_numpy(shape: list[int]) -> None:
-    with pytest.raises(CorruptValue, match="shape of a stored array does not fit its bytes"):
+    with pytest.raises(CorruptValue, match="shape of a stored array does not match its bytes"):
         codec.decode(leaf(Tag.NUMPY_ARRAY, encode(["<f8", shape, "C", b"x" * 8])))
 
 

@@ -224,7 +224,7 @@ def test_pydantic_keeps_what_was_set_and_what_is_private() -> None:
 def test_an_attribute_that_is_no_field_is_not_lost_in_silence() -> None:
     flight = Flight("LH1", ())
     flight.extra = 1  # type: ignore[attr-defined]
-    with pytest.raises(NotStorable, match=r"^input\[0\]: the attribute 'extra' is no field of .*Flight"):
+    with pytest.raises(NotStorable, match=r"^input\[0\]: the attribute 'extra' is not a field of .*Flight"):
         codec.encode([flight], "input")
 
 
@@ -273,9 +273,9 @@ class Undecorated(Flight):
 @pytest.mark.parametrize(
     ("cls", "complaint"),
     [
-        (type("Bare", (), {}), "has no fields that Perdure knows of .*above @dataclass"),
+        (type("Bare", (), {}), "has no fields that Perdure can store .*above @dataclass"),
         (Undecorated, "has no fields"),
-        (dataclass(type("ListData", (list,), {"__annotations__": {}})), "cannot be put together"),
+        (dataclass(type("ListData", (list,), {"__annotations__": {}})), "cannot be rebuilt"),
         (ValueError, "as it is"),
         (Box[int], "is for classes"),
         (pydantic.ValidationError, "cannot be rebuilt"),
@@ -322,13 +322,13 @@ class Odd:
 
 
 def test_hooks_that_misbehave() -> None:
-    with pytest.raises(NotStorable, match=r"^v\[0\]: .*Raising could not be taken apart: OverflowError: no"):
+    with pytest.raises(NotStorable, match=r"^v\[0\]: .*Raising could not be split into fields: OverflowError: no"):
         codec.encode([Raising()], "v")
     odd = Odd()
-    with pytest.raises(UnknownType, match="gives int and no"):
+    with pytest.raises(UnknownType, match="decodes to int, not"):
         codec.decode(codec.encode(odd))
     odd.given = {"a": 1}
-    with pytest.raises(UnknownType, match="could not be put together: KeyError"):
+    with pytest.raises(UnknownType, match="could not be rebuilt: KeyError"):
         codec.decode(codec.encode(odd))
     for given in ({1: 2}, [1], None):
         odd.given = given

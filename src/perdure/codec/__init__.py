@@ -5,15 +5,15 @@
     data = codec.encode({"seat": ("4", "A"), "price": Decimal("99.90")}, "input")
     codec.decode(data)             # the same again: a tuple comes back a tuple
 
-*Exact*: a value comes back with the same types all the way down, or it is refused when it is stored, with
-the path to what cannot be (`input.flights[3].seat: ...`). A value that occurs twice comes back as two.
+*Exact*: a value comes back with the same types all the way down. A value that cannot be stored exactly is refused, with
+the path to the offending part (`input.flights[3].seat: ...`). A value that occurs twice comes back as two.
 
-*Closed*: None, bool, int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset, range,
-dates, times and zones, UUID, Decimal, Fraction, paths, exceptions, numpy arrays and scalars, and what you
-register with `stored`. Nothing in stored bytes names code.
+*Closed*: the types are None, bool, int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset and
+range; dates, times and zones; UUID, Decimal, Fraction and paths; exceptions; numpy arrays and scalars; and classes that
+you register with `stored`. Stored bytes never name code.
 
-*Canonical*: the same bytes for the same value in every process (sets are sorted by their encoding; dicts keep
-their order), and only bytes that `encode` writes are read.
+*Canonical*: the same value gives the same bytes in every process. Sets are sorted by their encoding; dicts keep their
+order. Only bytes that `encode` writes are read.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["decode", "digest", "encode", "register_exception", "stored", "upcast
 
 
 def digest(value: Any, path: str = "value") -> bytes:
-    """Sixteen bytes that stand for a value, the same in every process; the order of text keys does not matter.
+    """Return 16 bytes that identify a value, equal in every process. The order of str keys does not matter.
 
     >>> digest({"a", "b"}) == digest({"b", "a"})
     True

@@ -1,4 +1,4 @@
-"""Arrays and scalars of numpy, which is imported only once a value of its has been seen."""
+"""Stores numpy arrays and scalars. numpy is imported only once one of its values occurs."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from .tags import ENCODE, Tag
 if TYPE_CHECKING:
     import numpy
 
-# Numbers of 1 to 8 bytes (complex: 16), booleans, dates and spans with their unit, text and bytes. Not the
-# objects, which would be pickled; not the long doubles, which differ between machines; no records.
+# Numbers of 1 to 8 bytes (complex: 16), booleans, dates and spans with their unit, text and bytes. Excluded are
+# objects, which would be pickled, long doubles, which differ between machines, and records.
 _DTYPE: Final = re.compile(r"\|b1|[<>|][iu][1248]|[<>]f[248]|[<>]c(8|16)|[<>][mM]8(\[\d*[a-zA-Z]+\])?|[<>]U\d+|\|S\d+")
 
 _DIMENSIONS_MAX: Final = 32
@@ -29,11 +29,11 @@ _SCALAR: Final = Decoder(tuple[str, bytes])
 
 
 def late_leaves(kind: type) -> dict[type, Leaf]:
-    """The types of numpy, if somebody has imported it by now: arrays, and `kind` when it is a scalar."""
+    """Return the numpy types, if numpy has been imported: arrays, and `kind` if it is a scalar."""
     numpy = sys.modules.get("numpy")
     if numpy is None or not hasattr(numpy, "generic"):
         return {}
-    # Exactly numpy's own scalars: a class of yours that derives from one is none of them.
+    # Only numpy's own scalars, not classes derived from them.
     is_scalar = issubclass(kind, numpy.generic) and kind.__module__ == "numpy"
     return {numpy.ndarray: ARRAY} | ({kind: SCALAR} if is_scalar else {})
 
@@ -42,7 +42,7 @@ def _import_numpy() -> Any:
     try:
         import numpy
     except ImportError:
-        raise UnknownType("a value of numpy was stored", hint="`pip install numpy`") from None
+        raise UnknownType("a numpy value was stored, and numpy is not installed", hint="`pip install numpy`") from None
     return numpy
 
 
@@ -66,14 +66,14 @@ def _load_array(payload: bytes) -> numpy.ndarray[Any, Any]:
     if order not in ("C", "F") or len(shape) > _DIMENSIONS_MAX or any(length < 0 for length in shape):
         raise CorruptValue("a stored array has an impossible shape")
     if prod(shape) * dtype.itemsize != len(data):
-        raise CorruptValue("the shape of a stored array does not fit its bytes")
+        raise CorruptValue("the shape of a stored array does not match its bytes")
     array = _import_numpy().frombuffer(data, dtype)
     _check_items(array)
     return array.reshape(shape, order=order).copy(order=order)  # type: ignore[no-any-return]
 
 
 def _find_dtype(text: str) -> numpy.dtype[Any]:
-    """The dtype, by a name that this module allows: numpy would parse much more."""
+    """Return the dtype for a name that this module allows. numpy itself would accept many more."""
     if not _DTYPE.fullmatch(text) or len(text) > 32:
         raise CorruptValue("a stored array has an unknown type")
     dtype: numpy.dtype[Any] = _import_numpy().dtype(text)
@@ -83,24 +83,24 @@ def _find_dtype(text: str) -> numpy.dtype[Any]:
 
 
 def _check_items(array: numpy.ndarray[Any, Any]) -> None:
-    """Refuse what numpy would take on trust: it crashes on text beyond Unicode."""
+    """Refuse content that numpy does not check: it crashes on text beyond Unicode."""
     kind, order = array.dtype.kind, array.dtype.byteorder
     if kind == "U" and array.size and array.view(f"{order}u4").max() > _CHARACTER_MAX:
-        raise CorruptValue("a stored array has text that is none")
+        raise CorruptValue("a stored array contains invalid text")
     if kind == "b" and array.size and array.view("u1").max() > 1:
-        raise CorruptValue("a stored array has a boolean that is none")
+        raise CorruptValue("a stored array contains an invalid boolean")
 
 
 def _dump_scalar(value: Any) -> bytes:
     numpy = sys.modules["numpy"]
-    # Arrays drop the zeros at the end of text, so text goes by itself.
+    # Arrays drop trailing zeros of text, so text is stored separately.
     if type(value) is numpy.str_:
         return ENCODE(("U", dump_text(str.__str__(value))))
     if type(value) is numpy.bytes_:
         return ENCODE(("S", bytes(value)))
-    # Scalars have the byte order of their machine, so one is chosen for all.
+    # Scalars have the byte order of their machine. Choose one for all.
     text = _dtype_text(value.dtype.newbyteorder("<"))
-    # On most machines C has two integers of 64 bits; only one of them is numpy's int64.
+    # On most machines C has two 64-bit integer types; only one of them is numpy's int64.
     same = numpy.dtype(text).type
     if same is not type(value):
         raise Refusal(f"{type_name(type(value))} cannot be stored exactly; use {type_name(same)}")
@@ -115,7 +115,7 @@ def _load_scalar(payload: bytes) -> Any:
         return _import_numpy().bytes_(data)
     dtype = _find_dtype(text)
     if dtype.kind in "US" or dtype.itemsize != len(data):
-        raise CorruptValue("a stored scalar does not fit its type")
+        raise CorruptValue("a stored scalar does not match its type")
     array = _import_numpy().frombuffer(data, dtype)
     _check_items(array)
     return array[0]

@@ -1,4 +1,4 @@
-"""Dates, times and time zones."""
+"""Stores dates, times and time zones."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from .refusals import Refusal, type_name
 from .tags import ENCODE, Tag
 
 Zone: TypeAlias = tuple[int, int, str]
-"""(kind, number, text): the kinds are forever, like the tags."""
+"""(kind, number, text). The kinds are permanent, like the tags."""
 
 FIXED: Final = 0  # timezone(timedelta(microseconds=number))
 NAMED: Final = 1  # timezone(timedelta(microseconds=number), text)
 KEYED: Final = 2  # ZoneInfo(text)
-PYDANTIC: Final = 3  # pydantic_core.TzInfo(number seconds): what pydantic gives parsed datetimes
+PYDANTIC: Final = 3  # pydantic_core.TzInfo(number seconds), which pydantic gives to parsed datetimes
 
-# Names below the zone folders, which they cannot leave.
+# Names below the zone folders. They cannot leave these folders.
 _ZONE_KEY: Final = re.compile(r"[A-Za-z0-9_+-]{1,64}(/[A-Za-z0-9_+-]{1,64}){0,3}")
 
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -50,7 +50,7 @@ def _take_zone(zone: tzinfo | None) -> Zone | None:
 
 
 def _zone_key(zone: tzinfo) -> str | None:
-    """The key of a ZoneInfo; one made from a file may have none."""
+    """Return the key of a ZoneInfo, or None if it was made from a file."""
     zoneinfo = sys.modules.get("zoneinfo")
     if zoneinfo is None or type(zone) is not zoneinfo.ZoneInfo:
         return None
@@ -70,7 +70,7 @@ def _make_zone(parts: Zone | None) -> tzinfo | None:
         return _find_zone(text)
     if kind == PYDANTIC:
         return _pydantic_zone(number)
-    raise CorruptValue(f"a stored time zone is of the unknown kind {kind}")
+    raise CorruptValue(f"a stored time zone has the unknown kind {kind}")
 
 
 def _find_zone(key: str) -> tzinfo:
@@ -82,14 +82,14 @@ def _find_zone(key: str) -> tzinfo:
         if _is_zone(key):
             return zoneinfo.ZoneInfo(key)
     except (LookupError, ValueError, OSError):
-        pass  # a file that is no zone
-    hint = "`pip install tzdata` brings all zones"
+        pass  # the file is not a zone
+    hint = "`pip install tzdata` installs all zones"
     raise UnknownType(f"the time zone {key!r} is not known on this machine", hint=hint)
 
 
 @lru_cache(maxsize=1024)
 def _is_zone(key: str) -> bool:
-    """Whether there is such a zone: for any other key, ZoneInfo would import a package of that name."""
+    """Return whether a zone exists. For other keys, ZoneInfo would import a package of that name."""
     import zoneinfo
 
     files = (os.path.join(folder, key) for folder in zoneinfo.TZPATH)
@@ -100,7 +100,9 @@ def _pydantic_zone(seconds: int) -> tzinfo:
     try:
         from pydantic_core import TzInfo
     except ImportError:
-        raise UnknownType("a time zone of pydantic was stored", hint="`pip install pydantic`") from None
+        raise UnknownType(
+            "a pydantic time zone was stored, and pydantic is not installed", hint="`pip install pydantic`"
+        ) from None
     return TzInfo(seconds)
 
 
@@ -167,7 +169,7 @@ LEAVES: Final[dict[type, Leaf]] = {
 
 
 def late_leaves() -> dict[type, Leaf]:
-    """The zones of modules that somebody has imported by now."""
+    """Return the zone types of modules that have been imported."""
     found: dict[type, Any] = {}
     for module, name in (("zoneinfo", "ZoneInfo"), ("pydantic_core", "TzInfo")):
         kind = getattr(sys.modules.get(module), name, None)

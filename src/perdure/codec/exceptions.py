@@ -1,8 +1,8 @@
 """Exceptions as values: type, arguments, text, attributes and notes.
 
-Builtin exceptions, those of Perdure and registered ones come back as themselves, every other as `StepFailed`,
-which tells the name of its type. Rebuilding calls no `__init__` of a class of yours: an empty exception gets
-its `args` and attributes. Cause, context and traceback stay behind.
+Builtin exceptions, those of Perdure and registered ones come back as themselves; any other as `StepFailed`, which names
+its type. Rebuilding calls no `__init__` of a user class: an empty exception gets its `args` and attributes. Cause,
+context and traceback are not stored.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ CLOSED: Final = 0
 """The version of exceptions in the closed list."""
 
 TOLD: Final = -1
-"""The version of exceptions that cannot be rebuilt here: they always come back as StepFailed."""
+"""The version of exceptions that cannot be rebuilt: they always come back as StepFailed."""
 
 PART_BYTES_MAX: Final = 1024 * 1024
-"""One argument or attribute; beyond it, its repr is stored: no exception is too large to record."""
+"""Limit of one argument or attribute. A larger one is stored as its repr: no exception is too large to record."""
 
 BYTES_MAX: Final = 8 * PART_BYTES_MAX
-"""All arguments and attributes together; beyond it, one repr stands for them."""
+"""Limit of all arguments and attributes together. Beyond it, one repr replaces them."""
 
 _TEXT_CHARACTERS_MAX: Final = 65_536
 _REPR_CHARACTERS_MAX: Final = 1000
 
 _OWN_ATTRIBUTES: Final = "_perdure_"
-"""Attributes that begin so are notes of this process on an exception, and no part of it."""
+"""The prefix of attributes that are notes of this process and not part of the exception."""
 
-# Written out, because what a newer Python adds must not change what stored bytes mean. Subclasses of
-# Exception only: KeyboardInterrupt and its kin are no outcome of a step.
+# Listed explicitly, because additions in a newer Python must not change the meaning of stored bytes. Only subclasses of
+# Exception: KeyboardInterrupt and the like are not outcomes of a step.
 _BUILTIN: Final[tuple[type[Exception], ...]] = (
     Exception, ArithmeticError, AssertionError, AttributeError, BlockingIOError, BrokenPipeError,
     BufferError, BytesWarning, ChildProcessError, ConnectionAbortedError, ConnectionError,
@@ -60,7 +60,7 @@ _ATTRIBUTES: Final[dict[type[Exception], tuple[str, ...]]] = {
     StopIteration: ("value",),
     SyntaxError: ("msg", "filename", "lineno", "offset", "text", "end_lineno", "end_offset"),
 }
-"""What builtin exceptions keep outside of `args` and `__dict__`."""
+"""Attributes that builtin exceptions keep outside of `args` and `__dict__`."""
 
 
 def _ours() -> Iterator[type[Exception]]:
@@ -76,24 +76,24 @@ CLOSED_TYPES: Final = {name: kind for kind, name in CLOSED_NAMES.items()}
 
 
 def place_of(kind: type) -> str:
-    """The name under which an exception is stored that has got no other."""
+    """Return the stored name of an exception that is not registered under another one."""
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def text_of(error: BaseException) -> str:
-    """The message; an exception that cannot tell it is stored all the same."""
+    """Return the message. An exception whose `__str__` fails is stored too."""
     return _told(lambda: str(error), error)[:_TEXT_CHARACTERS_MAX]
 
 
 def attributes_of(error: BaseException) -> dict[str, Any]:
-    """What the exception carries besides its arguments; notes are among it."""
+    """Return the attributes of an exception besides its arguments, including notes."""
     found = {name: _read(member, error) for name, member in _members(type(error)).items()}
     own = {k: v for k, v in vars(error).items() if type(k) is str and not k.startswith(_OWN_ATTRIBUTES)}
     return {name: value for name, value in found.items() if value is not None} | own
 
 
 def _members(kind: type) -> dict[str, Any]:
-    """The members of the builtin itself: a property of the same name in a class of yours is none of them."""
+    """Return the members of the builtin class itself, not user properties of the same name."""
     return {
         name: vars(builtin)[name]
         for builtin, names in _ATTRIBUTES.items()
@@ -110,7 +110,7 @@ def _read(member: Any, error: BaseException) -> Any:
 
 
 def shown(value: Any) -> str:
-    """The repr that stands for an argument which cannot be stored."""
+    """Return the repr that replaces an argument which cannot be stored."""
     return _told(lambda: _SHORT.repr(value), value)
 
 
@@ -127,30 +127,30 @@ _SHORT: Final = _short()
 def _told(tell: Callable[[], str], value: Any) -> str:
     try:
         return str.__str__(tell())
-    # The user's __str__ and __repr__ may raise anything, and the exception must be recorded all the same.
+    # The user's __str__ and __repr__ may raise anything, and the exception must still be recorded.
     except Exception:
         return f"<{type_name(type(value))}>"
 
 
 def needs_its_arguments(error: BaseException) -> bool:
-    """Whether the exception cannot be rebuilt with a repr for an argument."""
+    """Return whether the exception cannot be rebuilt with a repr in place of an argument."""
     return isinstance(error, ExceptionGroup)
 
 
 def can_return(error: BaseException) -> bool:
-    """Whether `rebuild` will take this exception, with the arguments that it has."""
+    """Return whether `rebuild` will accept this exception with its arguments."""
     if isinstance(error, _UNICODE):
         return _is_sound(type(error), error.args)
     return type(error) in CLOSED_NAMES or (isinstance(error, Exception) and rebuilds(type(error)))
 
 
 def rebuild(kind: type[Exception], args: tuple[Any, ...], attributes: dict[str, Any]) -> Exception:
-    """An exception with these arguments and attributes, without a call of its `__init__`."""
+    """Create an exception with these arguments and attributes, without calling its `__init__`."""
     base: Any = _builtin_base(kind)
     made: Exception = base.__new__(kind, *(args if issubclass(base, ExceptionGroup) else ()))
     if base in _UNICODE:
         if not _is_sound(base, args):
-            raise CorruptValue(f"the stored arguments of {kind.__name__} are none that it takes")
+            raise CorruptValue(f"the stored arguments of {kind.__name__} are not valid for it")
         base.__init__(made, *args)
     made.args = args
     members = _members(kind)
@@ -163,17 +163,17 @@ def rebuild(kind: type[Exception], args: tuple[Any, ...], attributes: dict[str, 
 
 
 def _builtin_base(kind: type[Exception]) -> type[Exception]:
-    """The builtin whose `__new__` makes the object: the one that its layout comes from."""
+    """Return the builtin class whose `__new__` creates the object: the one that defines its layout."""
     base: Any = kind
     while base not in _BUILTIN and base is not BaseException:
         base = base.__base__
-    if base is BaseException:  # `RunWasCancelled`: an Exception by its second base, which adds nothing to the layout
+    if base is BaseException:  # `RunWasCancelled` is an Exception by its second base, which adds nothing to the layout
         base = next(one for one in kind.__mro__ if one in _BUILTIN)
     return cast("type[Exception]", base)
 
 
 def _is_sound(kind: type[BaseException], args: tuple[Any, ...]) -> bool:
-    """Whether a UnicodeError may have these arguments: its str() trusts a start below 0."""
+    """Return whether arguments are valid for a UnicodeError: its str() does not check for a negative start."""
     if issubclass(kind, UnicodeTranslateError):
         shapes: tuple[type, ...] = (str, int, int, str)
     else:
@@ -185,7 +185,7 @@ def _is_sound(kind: type[BaseException], args: tuple[Any, ...]) -> bool:
 
 
 def rebuilds(kind: type[Exception]) -> bool:
-    """Whether exceptions of this type can be rebuilt; some of extension modules cannot."""
+    """Return whether exceptions of this type can be rebuilt. Some of extension modules cannot."""
     if issubclass(kind, (ExceptionGroup, *_UNICODE)):
         return True
     try:
@@ -196,16 +196,16 @@ def rebuilds(kind: type[Exception]) -> bool:
 
 
 def check_rebuilds(kind: type[Exception]) -> None:
-    """Refuse to name an exception that could not come back."""
+    """Refuse to register an exception that could not come back."""
     if not rebuilds(kind):
         raise NotStorable(
             f"{type_name(kind)} cannot be rebuilt outside of its own module",
-            hint="leave it out: it comes back as StepFailed, which tells its name",
+            hint="do not register it: it comes back as StepFailed, which names it",
         )
 
 
 def failed(name: str, version: int, text: str, args: Any, attributes: dict[str, Any]) -> StepFailed:
-    """What stands for an exception of a type that nobody has registered here, or that cannot come back."""
+    """Return the `StepFailed` that replaces an exception whose type is not registered or cannot be rebuilt."""
     hint = f"it was {name}; " + ("it cannot be rebuilt" if version == TOLD else StepFailed.hint)
     error = StepFailed(text, hint=hint, type_name=name, args=args)
     notes = attributes.get("__notes__")

@@ -1,4 +1,4 @@
-"""What every kind of class has in common: fields that are taken out of an object and put into one."""
+"""The common interface of storable classes: fields that are taken from an object and set on a new one."""
 
 from __future__ import annotations
 
@@ -10,43 +10,43 @@ from ..errors import UnknownType
 from .refusals import Refusal, type_name
 
 MISSING: Final = object()
-"""There is no default."""
+"""Marks a field without a default."""
 
 
 class Shape:
-    """One kind of class."""
+    """How objects of one kind of class are stored."""
 
     has_aside = False
     quick = False
-    """Whether `make` takes any fields, and nothing else."""
+    """Whether `make` accepts any fields and needs nothing else."""
 
     def names(self, cls: type) -> Iterable[str] | None:
-        """The fields that an object has; None when the class decides for itself."""
+        """Return the field names; None if the class decides for itself."""
         raise NotImplementedError
 
     def accepts(self, cls: type) -> bool:
-        """Whether an object may have more than its fields."""
+        """Return whether an object may have additional fields."""
         return False
 
     def default(self, cls: type, name: str) -> Any:
-        """What a field has that was not stored, or MISSING."""
+        """Return the value of a field that was not stored, or MISSING."""
         return MISSING
 
     def take(self, value: Any) -> dict[str, Any]:
-        """The fields of an object. May raise Refusal."""
+        """Return the fields of an object. May raise Refusal."""
         raise NotImplementedError
 
     def aside(self, value: Any) -> dict[str, Any]:
-        """What belongs to an object and is no field: upcasters do not see it."""
+        """Return data that belongs to an object but is not a field. Upcasters do not see it."""
         return {}
 
     def make(self, cls: type, fields: dict[str, Any], aside: dict[str, Any]) -> Any:
-        """An object with these fields."""
+        """Create an object with these fields."""
         raise NotImplementedError
 
 
 def fit(shape: Shape, cls: type, name: str, fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields that the class has now: defaults fill in, but nothing is dropped in silence."""
+    """Return the fields that the class has now. Defaults fill gaps, but nothing is dropped silently."""
     names = shape.names(cls)
     if names is None:
         return fields
@@ -62,16 +62,16 @@ def fit(shape: Shape, cls: type, name: str, fields: dict[str, Any]) -> dict[str,
 
 
 def _changed(cls: type, name: str, what: str) -> UnknownType:
-    hint = f'when the class has changed: raise its version= and write @perdure.upcaster("{name}", ...)'
+    hint = f'if the class has changed, raise its version= and write @perdure.upcaster("{name}", ...)'
     return UnknownType(f"{name!r} {what}", hint=hint)
 
 
 def read_fields(value: Any, names: Iterable[str]) -> dict[str, Any]:
-    """The values of the fields; an attribute that is no field would be lost, so it is refused."""
+    """Return the values of the fields. Refuses other attributes, which would be lost."""
     wanted = list(names)
     for name in getattr(value, "__dict__", ()):
         if name not in wanted and not isinstance(getattr(type(value), name, None), functools.cached_property):
-            raise Refusal(f"the attribute {name!r} is no field of {type_name(type(value))} and would be lost")
+            raise Refusal(f"the attribute {name!r} is not a field of {type_name(type(value))} and would be lost")
     fields = {name: getattr(value, name, MISSING) for name in wanted}
     for name, field in fields.items():
         if field is MISSING:

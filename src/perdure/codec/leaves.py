@@ -1,8 +1,7 @@
-"""Values that hold no other values: each is one extension with its payload.
+"""Values that contain no other values: each is one extension with its payload.
 
-A `Leaf` knows both directions, `load(dump(value))` is the value, and reading checks that
-`dump(load(payload))` is the payload: bytes that we would not have written are refused.
-Dates are in dates.py, numpy in arrays.py.
+A `Leaf` has both directions: `load(dump(value))` is the value. Reading checks that `dump(load(payload))` is the
+payload, so bytes that Perdure would not have written are refused. Dates are in dates.py, numpy in arrays.py.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ if TYPE_CHECKING:
 INTEGER_BYTES_MAX: Final = limits.INTEGER_BITS_MAX // 8 + 1
 
 FRACTION_BITS_MAX: Final = 20_000
-"""A part of a Fraction: reading one checks that it is in lowest terms, which is quadratic."""
+"""Limit of each part of a Fraction: reading checks for lowest terms, which is quadratic."""
 
 
 class Leaf(NamedTuple):
-    """How a type is stored; `dump` may raise Refusal, `load` any error of a wrong payload."""
+    """How a type is stored. `dump` may raise Refusal; `load` may raise any error for a wrong payload."""
 
     tag: int
     dump: Callable[[Any], bytes]
@@ -40,21 +39,21 @@ class Leaf(NamedTuple):
 
 
 def dump_integer(value: int) -> bytes:
-    """Signed, big-endian, the fewest bytes."""
+    """Encode an integer: signed, big-endian, with the fewest bytes."""
     if value.bit_length() > limits.INTEGER_BITS_MAX:
         raise Refusal(f"an integer of more than {limits.INTEGER_BITS_MAX} bits", ValueTooLarge)
     return value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True)
 
 
 def load_integer(payload: bytes) -> int:
-    """The integer of `dump_integer`."""
+    """Decode the integer of `dump_integer`."""
     if len(payload) > INTEGER_BYTES_MAX:
         raise ValueTooLarge(f"a stored integer has more than {limits.INTEGER_BITS_MAX} bits")
     return int.from_bytes(payload, "big", signed=True)
 
 
 def fits_msgpack(value: int) -> bool:
-    """Whether msgpack has the integer itself."""
+    """Return whether msgpack can represent the integer itself."""
     return -0x8000_0000_0000_0000 <= value <= 0xFFFF_FFFF_FFFF_FFFF
 
 
@@ -66,7 +65,7 @@ def _load_big(payload: bytes) -> int:
 
 
 def is_utf8(text: str) -> bool:
-    """Whether msgpack can have the text itself: it has no lone surrogates."""
+    """Return whether msgpack can represent the text itself: it has no lone surrogates."""
     if text.isascii():
         return True
     try:
@@ -77,7 +76,7 @@ def is_utf8(text: str) -> bool:
 
 
 def dump_text(value: str) -> bytes:
-    """UTF-8 in which lone surrogates are let through."""
+    """Encode text as UTF-8 that allows lone surrogates."""
     return value.encode("utf-8", "surrogatepass")
 
 
@@ -113,7 +112,7 @@ def _load_range(payload: bytes) -> range:
 
 
 def _dump_decimal(value: Decimal) -> bytes:
-    # The letter of the exponent depends on the context of the thread.
+    # The case of the exponent letter depends on the thread's decimal context.
     return str(value).replace("e", "E").encode()
 
 
@@ -137,7 +136,7 @@ def _load_fraction(payload: bytes) -> Fraction:
 
 
 _PATHS: Final = {"PosixPath": 1, "WindowsPath": 2, "PurePosixPath": 3, "PureWindowsPath": 4}
-"""The first byte of a path; forever, like the tags."""
+"""The first byte of a path. Permanent, like the tags."""
 
 
 def _dump_path(value: PurePath) -> bytes:
@@ -155,7 +154,7 @@ def _load_path(payload: bytes) -> PurePath:
         return kind(_load_text(payload[1:]))
     except NotImplementedError:
         raise UnknownType(
-            f"a {kind.__name__} was stored, which this system does not have", hint="store a PurePath"
+            f"a {kind.__name__} was stored, which this platform does not have", hint="store a PurePath"
         ) from None
 
 
@@ -170,15 +169,15 @@ LEAVES: Final[dict[type, Leaf]] = {
     UUID: Leaf(Tag.UUID.value, lambda value: value.bytes, lambda payload: UUID(bytes=payload)),
     Decimal: Leaf(Tag.DECIMAL.value, _dump_decimal, _load_decimal),
 }
-"""The types whose modules msgspec has imported anyway."""
+"""Types whose modules msgspec imports anyway."""
 
 FRACTION: Final = Leaf(Tag.FRACTION.value, _dump_fraction, _load_fraction)
 PATH: Final = Leaf(Tag.PATH.value, _dump_path, _load_path)
 
 
 def late_leaves() -> dict[type, Leaf]:
-    """The types of modules that somebody else has imported by now: without that no value of them exists."""
+    """Return the types of modules that have been imported: no value of them exists before that."""
     wanted = {("fractions", "Fraction"): FRACTION} | {("pathlib", name): PATH for name in _PATHS}
-    # A module in the middle of its own import lacks names; the next call finds them.
+    # A module that is still being imported lacks names; the next call finds them.
     found = {getattr(sys.modules.get(module), name, None): leaf for (module, name), leaf in wanted.items()}
     return {kind: leaf for kind, leaf in found.items() if kind is not None}

@@ -1,4 +1,4 @@
-"""The shape of pydantic models, which is imported only when somebody has one."""
+"""The shape of pydantic models. pydantic is imported only if the program uses it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from .refusals import Refusal, type_name
 
 
 def is_model(cls: type) -> bool:
-    """Whether a class is a model of pydantic 2."""
+    """Return whether a class is a pydantic 2 model."""
     pydantic = sys.modules.get("pydantic")
     return pydantic is not None and issubclass(cls, pydantic.BaseModel)
 
 
 class PydanticModel(Shape):
-    """Models: fields, and extra ones where they are allowed; aside, what is private or was not set."""
+    """Models: declared fields, extra fields where allowed, and aside the private and the unset ones."""
 
     has_aside = True
 
@@ -44,7 +44,7 @@ class PydanticModel(Shape):
     def make(self, cls: Any, fields: dict[str, Any], aside: dict[str, Any]) -> Any:
         unset, private = aside.get("unset", frozenset()), aside.get("private", {})
         if aside.keys() - {"unset", "private"} or type(unset) is not frozenset or type(private) is not dict:
-            raise CorruptValue(f"what is stored beside the fields of {type_name(cls)} is nothing that we know")
+            raise CorruptValue(f"the stored data besides the fields of {type_name(cls)} is invalid")
         declared = cls.model_fields
         state = {
             "__dict__": {name: value for name, value in fields.items() if name in declared},
@@ -59,21 +59,21 @@ class PydanticModel(Shape):
         return made
 
     def _private(self, cls: Any, stored: dict[str, Any]) -> dict[str, Any] | None:
-        """Private attributes: what was stored, else their defaults."""
+        """Return private attributes: the stored ones, else their defaults."""
         from pydantic_core import PydanticUndefined
 
         known = cls.__private_attributes__
         lost = [name for name in stored if name not in known]
         if lost:
-            raise UnknownType(f"{type_name(cls)} was stored with {lost[0]!r}, which it does not have any more")
+            raise UnknownType(f"{type_name(cls)} was stored with {lost[0]!r}, which it no longer has")
         defaults = {name: known[name].get_default() for name in known if name not in stored}
         return {k: v for k, v in defaults.items() if v is not PydanticUndefined} | stored if known else None
 
 
 class PlainModel(PydanticModel):
-    """Models that come by the thousand: only what differs from the defaults is stored, and nothing is looked up twice.
+    """Models that occur by the thousand: stores only values that differ from the defaults, and caches lookups.
 
-    Which fields were set is not kept: those that are stored are.
+    Which fields were set is not recorded: exactly the stored fields count as set.
     """
 
     has_aside = False
@@ -118,7 +118,7 @@ set_attribute = object.__setattr__
 
 
 def defaults_of(cls: Any) -> dict[str, Any]:
-    """What the fields of a model have that nobody has set."""
+    """Return the default values of the optional fields of a model."""
     found = _DEFAULTS.get(cls)
     if found is None:
         optional = {name: field for name, field in cls.__pydantic_fields__.items() if not field.is_required()}

@@ -1,8 +1,8 @@
-"""From bytes to values.
+"""Decodes bytes to values.
 
-Nothing in the bytes is trusted. Only what `encode` writes is read: bytes that would not come out again are
-refused, so duplicate keys, other lengths of numbers and the like need no rules of their own. Whatever the
-bytes are, the outcome is a value or one of CorruptValue, UnknownType and ValueTooLarge.
+Nothing in the bytes is trusted. Only bytes that `encode` would write are accepted: anything that would not encode to
+the same bytes is refused, such as duplicate keys or longer number formats. Whatever the bytes are, the outcome is a
+value or one of CorruptValue, UnknownType and ValueTooLarge.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LEAF_ERRORS: Final = (
     *(ValueError, TypeError, ArithmeticError, LookupError),
     *(struct.error, msgspec.MsgspecError, Refusal),
 )
-"""What constructors of leaves raise for a payload that is none of theirs."""
+"""Errors that constructors of leaves raise for an invalid payload."""
 
 _LEAVES: Final = {
     leaf.tag: leaf
@@ -48,19 +48,19 @@ _LEAVES: Final = {
 
 
 def decode(data: bytes, *, ours: bool = False) -> Any:
-    r"""The value of bytes that `encode` made; it shares nothing with them.
+    r"""Decode bytes that `encode` made. The value shares no memory with them.
 
     >>> decode(b"\x81\xa4seat\xa24A")
     {'seat': '4A'}
 
-    `ours` are bytes that this process has written or read before: their form is not looked at again.
+    `ours` marks bytes that this process has written or read before: their form is not checked again.
     """
     if len(data) > limits.VALUE_BYTES_MAX:
         raise ValueTooLarge(f"the stored value is larger than {limits.VALUE_BYTES_MAX} bytes")
     try:
         value = PLAIN.decode(data)
     except msgspec.ValidationError:
-        pass  # not plain, or not that flat
+        pass  # not plain, or nested deeper
     except _MALFORMED as error:
         raise _malformed(error) from None
     else:
@@ -76,7 +76,7 @@ _OTHER_FORM: Final = "the stored bytes are not in the form that Perdure writes"
 
 
 def _parse(data: bytes | memoryview) -> Any:
-    """The msgpack items of bytes, with Ext and Raw among them."""
+    """Parse the msgpack items of bytes, including Ext and Raw."""
     try:
         node = MIXED.decode(data)
     except _MALFORMED as error:
@@ -93,11 +93,11 @@ def _malformed(error: Exception) -> ValueProblem:
         return _too_deep()
     if isinstance(error, MemoryError):
         return ValueTooLarge("the stored value does not fit into memory")
-    return CorruptValue(f"the stored bytes are no value: {error}")
+    return CorruptValue(f"the stored bytes are not a value: {error}")
 
 
 def _need_stack(frames: int) -> None:
-    """Raise RecursionError when the caller's stack is full, and the bytes may be innocent."""
+    """Raise RecursionError if the caller's stack is exhausted: then the bytes may be fine."""
     if frames:
         _need_stack(frames - 1)
 
@@ -107,7 +107,7 @@ def _too_deep() -> ValueTooLarge:
 
 
 def _load(node: Any, depth: int) -> Any:
-    """The value of a msgpack item with `depth` containers around it; lists and dicts are filled in place."""
+    """Return the value of a msgpack item inside `depth` containers. Lists and dicts are filled in place."""
     kind = type(node)
     if kind in SCALARS:
         return node
@@ -147,7 +147,7 @@ def _load_leaf(node: Ext) -> Any:
     except ValueProblem:
         raise
     except _LEAF_ERRORS as error:
-        raise CorruptValue(f"a stored {Tag(node.code).name.lower()} is none: {error}") from None
+        raise CorruptValue(f"a stored {Tag(node.code).name.lower()} is invalid: {error}") from None
     if not same:
         raise CorruptValue(f"a stored {Tag(node.code).name.lower()} is not in the form that Perdure writes")
     return value
@@ -155,9 +155,9 @@ def _load_leaf(node: Ext) -> Any:
 
 def _unknown_tag(code: int) -> ValueProblem:
     if code in STRUCTURES:
-        return CorruptValue("the stored bytes have a structure where none can be")
+        return CorruptValue("the stored bytes have a structure in an impossible place")
     return UnknownType(
-        f"the stored value has a part of the unknown kind {code}",
+        f"the stored value contains the unknown type {code}",
         hint="a later version of Perdure may have written it: `pip install -U perdure`",
     )
 
@@ -198,28 +198,31 @@ def _check_distinct(keys: list[Any]) -> None:
         distinct = len(set(keys)) == len(keys)
     except Refusal as refusal:
         raise ValueTooLarge(f"a stored dict or set has {refusal.reason}") from None
-    # Unhashable keys; and the user's own __hash__ and __eq__, which may raise anything on forged fields.
+    # Unhashable keys, or the user's own __hash__ and __eq__, which may raise anything on forged fields.
     except Exception as error:
-        raise CorruptValue(f"a stored dict or set has a key that cannot be one: {error}") from error
+        raise CorruptValue(f"a stored dict or set has an invalid key: {error}") from error
     if not distinct:
         raise CorruptValue("a stored dict or set has a key twice")
 
 
 def _load_part(part: Any, depth: int) -> Any:
-    """A part of an object, which adds no depth of its own: so it is no object itself, or a chain of them had none."""
+    """Load a part of an object.
+
+    A part must not be an object itself: it adds no depth, so a chain would be unbounded.
+    """
     if type(part) is Raw:
         part = _parse(memoryview(part))
     if type(part) is list and part:
         if type(part[0]) is Raw:
             part[0] = _parse(memoryview(part[0]))
         if type(part[0]) is Ext and part[0].code in (Tag.OBJECT, Tag.ERROR):
-            raise CorruptValue("a stored object has another one where its parts should be")
+            raise CorruptValue("a stored object contains another one in place of a part")
     return _load(part, depth - 1)
 
 
 @contextmanager
 def plainly() -> Iterator[None]:
-    """Within, an object of a name that nobody has registered is a dict of its fields, with the name under `class`."""
+    """Within this block, objects of unregistered classes are decoded as dicts, with their name under `class`."""
     token = _PLAINLY.set(True)
     try:
         yield
@@ -243,17 +246,17 @@ def _load_object(node: list[Any], depth: int) -> Any:
         raise UnknownType(f"nothing is registered here under the stored name {name!r}")
     shape = entry.shape
     if rest and not (rest[0] and shape.has_aside):
-        raise CorruptValue(f"the stored {name!r} has more than {type_name(entry.cls)} takes")
+        raise CorruptValue(f"the stored {name!r} has more parts than {type_name(entry.cls)} accepts")
     fields = registry.bring_forward(entry, version, fields)
     fields = _guarded(name, lambda: fit(shape, entry.cls, name, fields))
     value = _guarded(name, lambda: shape.make(entry.cls, fields, rest[0] if rest else {}))
     if type(value) is not entry.cls:
-        raise UnknownType(f"the stored {name!r} gives {type_name(type(value))} and no {type_name(entry.cls)}")
+        raise UnknownType(f"the stored {name!r} decodes to {type_name(type(value))}, not {type_name(entry.cls)}")
     return value
 
 
 def _load_quick(entry: registry.Entry, fields: dict[str, Any], depth: int) -> Any:
-    """An object of a class of which there are thousands in a value."""
+    """Load an object of a class that occurs by the thousand."""
     if depth >= limits.VALUE_DEPTH_MAX:
         raise _too_deep()
     for name, item in fields.items():
@@ -304,10 +307,10 @@ def _guarded(name: str, make: Callable[[], Any]) -> Any:
         return make()
     except ValueProblem:
         raise
-    # The user's code, and builtins with forged arguments: whatever they raise, the value cannot be read.
+    # User code, or builtins with forged arguments: whatever they raise, the value cannot be read.
     except Exception as error:
         raise UnknownType(
-            f"the stored {name!r} could not be put together: {type(error).__name__}: {error}",
+            f"the stored {name!r} could not be rebuilt: {type(error).__name__}: {error}",
             hint="see the cause above",
         ) from error
 

@@ -1,4 +1,4 @@
-"""Why a value was refused, where in it, and what to do about it."""
+"""Errors for values that cannot be stored: the reason, the path to the part, and what to do."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _STEPS_SHOWN_MAX: Final = 24
 
 
 class Refusal(Exception):
-    """On its way up through the walk it collects the path; `encode` turns it into an error."""
+    """Collects the path on its way up through the walk. `encode` turns it into an error."""
 
     def __init__(self, reason: str, error: type[ValueProblem] = NotStorable) -> None:
         super().__init__(reason)
@@ -22,22 +22,22 @@ class Refusal(Exception):
         self.trail: list[tuple[Any, str]] = []
 
     def at(self, container: Any, step: str) -> None:
-        """Note one step of the path, from the inside out."""
+        """Record one step of the path, from the inside out."""
         self.trail.append((container, step))
 
     def to_error(self, path: str) -> ValueProblem:
-        """The error to raise, with the whole path."""
+        """Return the error to raise, with the whole path."""
         return self.error(f"{path}{_shown(self.trail)}: {self.reason}")
 
 
 class TooDeep(Refusal):
-    """Nested over the limit: either really deep, or a circle."""
+    """Nested beyond the limit: either really deep, or circular."""
 
     def __init__(self) -> None:
         super().__init__(f"nested more than {limits.VALUE_DEPTH_MAX} deep", ValueTooLarge)
 
     def to_error(self, path: str) -> ValueProblem:
-        """The circle, if a container occurs twice on the way down."""
+        """Return an error that names the circular reference, if a container occurs twice on the path."""
         first: dict[int, int] = {}
         for depth, (container, _) in enumerate(reversed(self.trail)):
             seen = first.setdefault(id(container), depth)
@@ -49,7 +49,7 @@ class TooDeep(Refusal):
 
 
 def key_step(key: Any) -> str:
-    """One step of a path into a dict, as it would be written: `.name` or `['any key']`.
+    """Return one step of a path into a dict: `.name` or `['any key']`.
 
     >>> key_step("seat"), key_step("a b")
     ('.seat', "['a b']")
@@ -64,47 +64,47 @@ def key_step(key: Any) -> str:
 
 
 def type_name(kind: type) -> str:
-    """The name of a type for people, without `builtins`."""
+    """Return the display name of a type, without `builtins`."""
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
 _ADVICE: Final = {
-    "builtins.function": "store the data, and call the function after",
-    "builtins.builtin_function_or_method": "store the data, and call the function after",
-    "builtins.method": "store the data, and call the method after",
-    "builtins.generator": "make a list of it",
-    "builtins.map": "make a list of it",
-    "builtins.filter": "make a list of it",
-    "builtins.zip": "make a list of it",
-    "builtins.dict_keys": "make a list of it",
-    "builtins.dict_values": "make a list of it",
-    "builtins.dict_items": "make a list of it",
+    "builtins.function": "store the data and call the function later",
+    "builtins.builtin_function_or_method": "store the data and call the function later",
+    "builtins.method": "store the data and call the method later",
+    "builtins.generator": "convert it to a list",
+    "builtins.map": "convert it to a list",
+    "builtins.filter": "convert it to a list",
+    "builtins.zip": "convert it to a list",
+    "builtins.dict_keys": "convert it to a list",
+    "builtins.dict_values": "convert it to a list",
+    "builtins.dict_items": "convert it to a list",
     "builtins.coroutine": "await it first",
-    "builtins.async_generator": "make a list of it",
-    "builtins.memoryview": "make bytes of it",
+    "builtins.async_generator": "convert it to a list",
+    "builtins.memoryview": "convert it to bytes",
     "builtins.module": "store data, not code",
     "builtins.type": "store data, not code",
     "builtins.ellipsis": "use None",
-    "collections.OrderedDict": "make a dict of it, which keeps its order too",
-    "collections.defaultdict": "make a dict of it: its factory is code",
-    "collections.Counter": "make a dict of it",
-    "collections.deque": "make a list of it",
-    "collections.ChainMap": "make a dict of it",
-    "array.array": "make a list, bytes or a numpy array of it",
-    "types.SimpleNamespace": "use vars(it), or a dataclass with @perdure.stored",
-    "types.MappingProxyType": "make a dict of it",
-    "builtins.mappingproxy": "make a dict of it",
+    "collections.OrderedDict": "convert it to a dict, which also keeps its order",
+    "collections.defaultdict": "convert it to a dict: its factory is code",
+    "collections.Counter": "convert it to a dict",
+    "collections.deque": "convert it to a list",
+    "collections.ChainMap": "convert it to a dict",
+    "array.array": "convert it to a list, bytes or a numpy array",
+    "types.SimpleNamespace": "use vars(value), or a dataclass with @perdure.stored",
+    "types.MappingProxyType": "convert it to a dict",
+    "builtins.mappingproxy": "convert it to a dict",
 }
 
 _HANDLES: Final = frozenset(
     "_io _thread threading queue _queue socket _socket ssl _ssl select selectors asyncio _asyncio concurrent "
     "subprocess multiprocessing mmap tempfile sqlite3 apsw weakref _weakref contextvars _contextvars".split()
 )
-"""Modules whose objects are handles of this process: nothing of them could be brought back."""
+"""Modules whose objects are handles of this process and cannot be restored."""
 
 
 def not_storable(kind: type) -> Refusal:
-    """The refusal of a type, with the advice that fits it."""
+    """Return the refusal of a type, with matching advice."""
     name = type_name(kind)
     advice = _ADVICE.get(f"{kind.__module__}.{kind.__qualname__}")
     if issubclass(kind, type):
@@ -119,7 +119,7 @@ def not_storable(kind: type) -> Refusal:
 
 
 def _has_fields(kind: type) -> bool:
-    """Whether `@perdure.stored` alone is enough: see shapes.py for what each of them is."""
+    """Return whether `@perdure.stored` alone is enough. See shapes.py for the kinds."""
     marks = (
         "__dataclass_fields__",
         "__attrs_attrs__",

@@ -1,7 +1,7 @@
-"""The closed registry of your own types: a name and a version for each class.
+"""The closed registry of user types: a name and a version for each class.
 
-Stored bytes hold the name, never a module or a class, and the name is only ever a key of the
-dictionaries here. So a class can be renamed and moved, and bytes can name no code.
+Stored bytes contain the name, never a module or a class, and the name is only a key into the dictionaries here. So a
+class can be renamed and moved, and bytes cannot name code.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ AnyUpcaster = TypeVar("AnyUpcaster", bound=Upcaster)
 
 
 class Entry(NamedTuple):
-    """A registered class; `shape` is None for an exception that is stored as one."""
+    """A registered class. `shape` is None for an exception that is stored as one."""
 
     name: str
     version: int
@@ -34,14 +34,14 @@ class Entry(NamedTuple):
 _by_name: Final[dict[str, Entry]] = {}
 _by_class: Final[dict[type, Entry]] = {}
 quick: Final[dict[str, Entry]] = {}
-"""By name, those whose fields need no look before an object is made of them."""
+"""Entries by name whose fields need no check before an object is made."""
 _upcasters: Final[dict[tuple[str, int], Upcaster]] = {}
 _exception_bases: Final[set[type[Exception]]] = set()
 _lock: Final = locks.rlock()
 
 
 def stored(name: str, version: int = 1) -> Callable[[AnyType], AnyType]:
-    """Let instances of a class be stored, under a name that stays when the class is renamed or moved.
+    """Register a class for storage, under a name that stays when the class is renamed or moved.
 
         @perdure.stored("flight")
         @dataclass(frozen=True)
@@ -49,15 +49,13 @@ def stored(name: str, version: int = 1) -> Callable[[AnyType], AnyType]:
             number: str
             price: Decimal
 
-    For dataclasses, attrs classes, pydantic models, msgspec Structs, Enums, NamedTuples, exceptions, and any
-    class with the two methods `__perdure_store__(self) -> dict[str, Any]` and
-    `__perdure_load__(cls, fields) -> instance` (a classmethod). When the fields change, raise the version
-    and say with `upcaster` how older ones become the new. A field that was added with a default needs
-    neither.
+    Works for dataclasses, attrs classes, pydantic models, msgspec Structs, Enums, NamedTuples, exceptions, and any
+    class with the two methods `__perdure_store__(self) -> dict[str, Any]` and `__perdure_load__(cls, fields) ->
+    instance` (a classmethod). When the fields change, raise the version and convert older ones with `upcaster`. A new
+    field with a default needs neither.
 
-    Instances come back with the same field values, and without `__init__` and `__post_init__` or validators
-    being called: what was stored has been through them. (msgspec offers no such way: `__post_init__` of a
-    Struct runs.)
+    Instances come back with the same field values. `__init__`, `__post_init__` and validators are not called again,
+    because the stored values have passed them. (Exception: `__post_init__` of a msgspec Struct runs.)
     """
     _check_name(name, version)
 
@@ -73,7 +71,7 @@ def stored(name: str, version: int = 1) -> Callable[[AnyType], AnyType]:
 
 
 def register(name: str, cls: type, shape: Shape) -> None:
-    """Let instances of somebody else's class be stored, in a way that is ours."""
+    """Register a third-party class with a shape of Perdure."""
     _check_name(name, 1)
     entry = Entry(name, 1, cls, shape)
     _add(entry)
@@ -82,7 +80,7 @@ def register(name: str, cls: type, shape: Shape) -> None:
 
 
 def upcaster(name: str, from_version: int) -> Callable[[AnyUpcaster], AnyUpcaster]:
-    """Say how stored fields of one version become those of the next.
+    """Register the conversion of stored fields from one version to the next.
 
         @perdure.stored("flight", version=2)
         @dataclass(frozen=True)
@@ -94,7 +92,7 @@ def upcaster(name: str, from_version: int) -> Callable[[AnyUpcaster], AnyUpcaste
         def price_in_cents(fields):
             return {"number": fields["number"], "cents": int(fields["price"] * 100)}
 
-    The function gets a dict of its own and returns the new one. Older versions go through several, one by
+    The function receives its own dict and returns the new one. Older versions pass through several upcasters, one by
     one. An Enum has the single field `name` (a Flag: `value`), an exception `args` and `attributes`.
     """
     _check_name(name, from_version)
@@ -111,16 +109,15 @@ def upcaster(name: str, from_version: int) -> Callable[[AnyUpcaster], AnyUpcaste
 
 
 def register_exception(*types: type[BaseException]) -> None:
-    """Let exceptions of these types, and of types derived from them, come back as themselves.
+    """Register exception types, so that they and their subclasses come back as themselves.
 
-    What `raises=(...)` of a step calls. They are stored under their module and name; `stored` gives them a
-    name that may stay when they move. Builtin exceptions and those of Perdure need neither. Left out are
-    those that are no `Exception`, and a few of extension modules that nobody else can make: they come back as
-    `StepFailed`.
+    The `raises=(...)` option of a step calls this. Exceptions are stored under their module and name; `stored` gives
+    them a name that survives a move. Builtin exceptions and those of Perdure need neither. Skipped are types that are
+    not an `Exception`, and a few of extension modules that cannot be rebuilt: they come back as `StepFailed`.
     """
     for kind in types:
         if not issubclass(kind, BaseException):
-            raise NotStorable(f"only types of exceptions can be listed here, not {kind!r}")
+            raise NotStorable(f"only exception types can be registered here, not {kind!r}")
         if kind in exceptions.CLOSED_NAMES or not issubclass(kind, Exception) or not exceptions.rebuilds(kind):
             continue
         with _lock:
@@ -130,7 +127,7 @@ def register_exception(*types: type[BaseException]) -> None:
 
 
 def entry_of(cls: type) -> Entry | None:
-    """The entry of a class, if it is registered; derived exceptions are with their base."""
+    """Return the entry of a class, if it is registered. Derived exceptions are registered with their base."""
     entry = _by_class.get(cls)
     if entry is None and issubclass(cls, Exception) and any(issubclass(cls, base) for base in _exception_bases):
         _add_derived()
@@ -139,7 +136,7 @@ def entry_of(cls: type) -> Entry | None:
 
 
 def entry_named(name: str) -> Entry | None:
-    """The entry of a stored name, if somebody has registered it in this process."""
+    """Return the entry of a stored name, if it is registered in this process."""
     entry = _by_name.get(name)
     if entry is None and _exception_bases:
         _add_derived()
@@ -148,10 +145,10 @@ def entry_named(name: str) -> Entry | None:
 
 
 def bring_forward(entry: Entry, version: int, fields: Fields) -> Fields:
-    """Fields of a stored version as those of the registered one."""
+    """Convert fields of a stored version to the registered version."""
     if version > entry.version:
         raise UnknownType(
-            f"{entry.name!r} was stored with version {version}; this process knows version {entry.version}",
+            f"{entry.name!r} was stored with version {version}, but this process has version {entry.version}",
             hint="upgrade the code: it is older than the data",
         )
     for step in range(version, entry.version):
@@ -159,8 +156,8 @@ def bring_forward(entry: Entry, version: int, fields: Fields) -> Fields:
         if function is None:
             write = f'write @perdure.upcaster("{entry.name}", {step})'
             raise UnknownType(
-                f"{entry.name!r} was stored with version {version}, and is now version {entry.version}",
-                hint=f"nothing leads from version {step} to {step + 1}: {write}",
+                f"{entry.name!r} was stored with version {version}, but the class is now version {entry.version}",
+                hint=f"there is no upcaster from version {step} to {step + 1}: {write}",
             )
         fields = _upcast(function, entry.name, step, fields)
     return fields
@@ -170,7 +167,7 @@ def _upcast(function: Upcaster, name: str, version: int, fields: Fields) -> Fiel
     try:
         made: Any = function(fields)
         raised = None if made is None else dict(made)
-    # The user's code: whatever it raises, the value cannot be read, and the reader must learn why.
+    # User code: whatever it raises, the value cannot be read, and the reader must learn why.
     except Exception as error:
         raise UnknownType(
             f"the upcaster of {name!r} from version {version} raised {type(error).__name__}: {error}",
@@ -178,9 +175,9 @@ def _upcast(function: Upcaster, name: str, version: int, fields: Fields) -> Fiel
         ) from error
     if raised is None:
         text = f"the upcaster of {name!r} from version {version} returned None"
-        raise UnknownType(text, hint="let it return the fields, also when it has changed them in place")
+        raise UnknownType(text, hint="it must return the fields, even if it changes them in place")
     if not all(type(key) is str for key in raised):
-        raise UnknownType(f"the upcaster of {name!r} from version {version} returned keys that are no names")
+        raise UnknownType(f"the upcaster of {name!r} from version {version} returned keys that are not names")
     return raised
 
 
@@ -189,21 +186,22 @@ def _add(entry: Entry) -> None:
         known, other = _by_name.get(entry.name), _by_class.get(entry.cls)
         if known is not None and not _same_place(known.cls, entry.cls):
             raise NotStorable(
-                f"{entry.name!r} is the name of {type_name(known.cls)}, and now of {type_name(entry.cls)}",
+                f"{entry.name!r} is already the name of {type_name(known.cls)}, not of {type_name(entry.cls)}",
                 hint="each class needs a name of its own",
             )
         if other is not None and other.name != entry.name:
-            raise NotStorable(f"{type_name(entry.cls)} is registered as {other.name!r}, and now as {entry.name!r}")
-        # The class of before a reload stays known too: instances of it may still be around.
+            raise NotStorable(f"{type_name(entry.cls)} is already registered as {other.name!r}, not {entry.name!r}")
+        # The class from before a reload stays registered too: instances of it may still exist.
         _by_name[entry.name] = _by_class[entry.cls] = entry
 
 
 def _add_derived() -> None:
-    """Register the exceptions that have been derived from registered ones since the last look."""
+    """Register exceptions that were derived from registered ones since the last call."""
     with _lock:
         for base in list(_exception_bases):
             for kind in _derived(base):
-                # Named apart, or made by the same code twice (the newer one counts), or not to be rebuilt.
+                # Skips exceptions with their own name and those that cannot be rebuilt. Of two made by the same code,
+                # the newer counts.
                 if kind not in _by_class and exceptions.rebuilds(kind):
                     _by_class[kind] = _by_name[exceptions.place_of(kind)] = Entry(
                         exceptions.place_of(kind), 1, kind, None
@@ -223,7 +221,7 @@ def _shape(cls: type) -> Shape | None:
         return None
     if shape is None:
         raise NotStorable(
-            f"{type_name(cls)} has no fields that Perdure knows of",
+            f"{type_name(cls)} has no fields that Perdure can store",
             hint="put @perdure.stored above @dataclass, or define __perdure_store__ and __perdure_load__",
         )
     return shape
@@ -231,11 +229,11 @@ def _shape(cls: type) -> Shape | None:
 
 def _check_name(name: str, version: int) -> None:
     if type(name) is not str or not 0 < len(name) <= limits.NAME_CHARACTERS_MAX:
-        raise NotStorable(f"a stored name is a text of 1 to {limits.NAME_CHARACTERS_MAX} characters, not {name!r}")
+        raise NotStorable(f"a stored name must have 1 to {limits.NAME_CHARACTERS_MAX} characters, not {name!r}")
     if type(version) is not int or version < 1:
-        raise NotStorable(f"the version of {name!r} is a number from 1, not {version!r}")
+        raise NotStorable(f"the version of {name!r} must be an int from 1, not {version!r}")
 
 
 def _same_place(one: Any, other: Any) -> bool:
-    """Whether the same lines made both: a reloaded module, or a cell of a notebook run again."""
+    """Return whether the same code made both: a reloaded module, or a notebook cell run again."""
     return bool(one.__module__ == other.__module__ and one.__qualname__ == other.__qualname__)

@@ -1,8 +1,8 @@
-"""How objects of each kind of class are taken apart into fields, and put together again.
+"""How objects of each kind of class are split into fields and rebuilt.
 
-Putting together calls no `__init__`, no `__post_init__` and no validator, where the kind allows that: the
-value has been through them before it was stored, they may have side effects, and running them on their own
-output need not give the same again. `make` gets exactly the names of `names`.
+Where the kind allows it, rebuilding calls no `__init__`, no `__post_init__` and no validator. The value passed them
+before it was stored, they may have side effects, and they need not accept their own output. `make` gets exactly the
+fields of `names`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .refusals import Refusal, type_name
 
 
 def shape_of(cls: type) -> Shape | None:
-    """The kind of a class; None when it is none that we know."""
+    """Return the shape of a class; None if its kind is unknown."""
     own = vars(cls)
     if callable(getattr(cls, "__perdure_store__", None)) and callable(getattr(cls, "__perdure_load__", None)):
         return Hooked()
@@ -34,7 +34,7 @@ def shape_of(cls: type) -> Shape | None:
         return None
     if is_model(cls):
         return PydanticModel()
-    # In the class itself: a subclass that forgot the decorator has attributes that no field tells of.
+    # Only in the class itself: a subclass without the decorator has attributes that are not fields.
     if "__attrs_attrs__" in own:
         return _without_init(AttrsObject(), cls)
     if "__dataclass_fields__" in own:
@@ -43,12 +43,12 @@ def shape_of(cls: type) -> Shape | None:
 
 
 def _without_init(shape: Shape, cls: type) -> Shape:
-    """Check that an empty object can be made at all."""
+    """Check that an empty object can be created."""
     try:
         object.__new__(cls)
     except TypeError as error:
         raise NotStorable(
-            f"{type_name(cls)} cannot be put together from its fields: {error}",
+            f"{type_name(cls)} cannot be rebuilt from its fields: {error}",
             hint="define __perdure_store__ and __perdure_load__",
         ) from None
     return shape
@@ -57,12 +57,12 @@ def _without_init(shape: Shape, cls: type) -> Shape:
 def _filled(cls: type, fields: dict[str, Any]) -> Any:
     made: Any = object.__new__(cls)
     for name, value in fields.items():
-        object.__setattr__(made, name, value)  # past a frozen class's own
+        object.__setattr__(made, name, value)  # bypasses the __setattr__ of a frozen class
     return made
 
 
 class DataclassObject(Shape):
-    """Dataclasses, those of pydantic too."""
+    """Dataclasses, including those of pydantic."""
 
     def names(self, cls: type) -> Iterable[str]:
         import dataclasses
@@ -85,7 +85,7 @@ class DataclassObject(Shape):
 
 
 _ATTRS_HASH: Final = "_attrs_cached_hash"
-"""Where attrs keeps a hash with cache_hash=True; an empty object has to have it."""
+"""Where attrs caches a hash with cache_hash=True. An empty object must have it."""
 
 
 class AttrsObject(Shape):
@@ -116,7 +116,7 @@ class AttrsObject(Shape):
 
 
 class StructObject(Shape):
-    """Structs of msgspec. There is no way around their constructor."""
+    """Structs of msgspec. Their constructor cannot be bypassed."""
 
     def names(self, cls: type[msgspec.Struct]) -> Iterable[str]:
         return cls.__struct_fields__
@@ -132,7 +132,7 @@ class StructObject(Shape):
         unset = [name for name, field in fields.items() if field is msgspec.UNSET]
         for name in unset:
             if self.default(type(value), name) is msgspec.UNSET:
-                del fields[name]  # reading fills it in again
+                del fields[name]  # reading restores it
         return fields
 
     def make(self, cls: type, fields: dict[str, Any], aside: dict[str, Any]) -> Any:
@@ -158,7 +158,7 @@ class NamedTupleObject(Shape):
 
 
 class EnumMember(Shape):
-    """Members by their name: values may be anything."""
+    """Enum members, by name: values may be anything."""
 
     def names(self, cls: type) -> Iterable[str]:
         return ("name",)
@@ -171,13 +171,13 @@ class EnumMember(Shape):
         if type(name) is not str or name not in members:
             raise UnknownType(
                 f"{type_name(cls)} has no member {name!r}",
-                hint="when it was renamed: raise version= and write an upcaster, which gets {'name': ...}",
+                hint="if it was renamed, raise version= and write an upcaster, which gets {'name': ...}",
             )
         return members[name]
 
 
 class FlagMember(Shape):
-    """Flags by their value: a combination has no name."""
+    """Flags, by value: a combination has no name."""
 
     def names(self, cls: type) -> Iterable[str]:
         return ("value",)
@@ -187,12 +187,12 @@ class FlagMember(Shape):
 
     def make(self, cls: type, fields: dict[str, Any], aside: dict[str, Any]) -> Any:
         if type(fields["value"]) is not int:
-            raise CorruptValue(f"the stored value of {type_name(cls)} is no number")
+            raise CorruptValue(f"the stored value of {type_name(cls)} is not a number")
         return cls(fields["value"])
 
 
 class Hooked(Shape):
-    """Classes that do it themselves."""
+    """Classes with their own store and load methods."""
 
     def names(self, cls: type) -> None:
         return None

@@ -1,8 +1,8 @@
-"""From values to bytes.
+"""Encodes values to bytes.
 
-msgspec's encoder turns a tuple, a set, a Decimal, a subclass into something else without a word, so nothing
-may reach it that has not been looked at. `is_plain` finds the values that may go to it as they are; every
-other is rebuilt by `Walk` out of msgpack's own types and extensions.
+msgspec's encoder silently converts tuples, sets, Decimals and subclasses, so it must only get checked values.
+`is_plain` finds the values that can be passed on as they are. `Walk` rebuilds all others from native msgpack types and
+extensions.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from .tags import ENCODE, SCALARS, STRUCTURES, Tag
 _TEXT_ONLY: Final = frozenset({str})
 _ALWAYS_SAFE: Final = frozenset({type(None), bool, float})
 _LONG: Final = 16
-"""From this length on, checking types in C beats a loop."""
+"""From this length on, checking types in C is faster than a loop."""
 
 _LEAVES: Final = leaves.LEAVES | dates.LEAVES
 
 COLLISIONS_MAX: Final = 100
-"""Keys of one dict or set that share a hash with another: with many of them it becomes quadratic."""
+"""How many keys of one dict or set may share a hash with another: many of them make it quadratic."""
 
-_LARGE_HINT: Final = "keep large data in a file, and store its path"
+_LARGE_HINT: Final = "save large data with agent.artifacts, or in a file and store its path"
 
 
 def encode(value: Any, path: str = "value", write: Callable[[Any], bytes] = ENCODE) -> bytes:
-    r"""The bytes of a value, or an error that tells which part of it cannot be stored.
+    r"""Return the bytes of a value, or raise an error that names the part that cannot be stored.
 
     >>> encode({"seat": "4A"}, "input")
     b'\x81\xa4seat\xa24A'
@@ -46,7 +46,7 @@ def encode(value: Any, path: str = "value", write: Callable[[Any], bytes] = ENCO
             data = write(value)
         else:
             data = write(Walk(SCALARS).dump(value, 0))
-    # Lone surrogates, and integers beyond 64 bits: the walk has extensions for both.
+    # Lone surrogates and integers beyond 64 bits: the walk has extensions for both.
     except (UnicodeEncodeError, OverflowError):
         data = _encode_carefully(value, path, write)
     except Refusal as refusal:
@@ -57,7 +57,7 @@ def encode(value: Any, path: str = "value", write: Callable[[Any], bytes] = ENCO
 
 
 def _encode_carefully(value: Any, path: str, write: Callable[[Any], bytes]) -> bytes:
-    """The same with a look at each int and str; rare enough to start again for it."""
+    """Encode a value again with a check of each int and str. Rare enough to start over."""
     try:
         return write(Walk(_ALWAYS_SAFE).dump(value, 0))
     except Refusal as refusal:
@@ -65,9 +65,9 @@ def _encode_carefully(value: Any, path: str, write: Callable[[Any], bytes]) -> b
 
 
 def is_plain(value: list[Any] | dict[Any, Any]) -> bool:
-    """Whether a container holds nothing but scalars, lists and dicts with str keys, exactly of these types.
+    """Return whether a container holds only scalars, lists and dicts with str keys, of exactly these types.
 
-    Level by level, so that depth costs no calls. What is too deep is not plain: the walk tells where.
+    It works level by level, so depth costs no calls. A value that is too deep is not plain: the walk reports where.
     """
     dicts: list[Any] = [value] if type(value) is dict else []
     lists: list[Any] = [] if dicts else [value]
@@ -108,7 +108,7 @@ def is_plain(value: list[Any] | dict[Any, Any]) -> bool:
         if not dicts_below and not lists_below:
             return True
         seen += len(dicts_below) + len(lists_below)
-        # Lists that hold one list twice, and so on down, are small in memory and endless when written.
+        # A list that holds another one twice, and so on, is small in memory but grows exponentially when written.
         if seen > limits.VALUE_BYTES_MAX:
             raise _too_many()
         dicts, lists = dicts_below, lists_below
@@ -120,7 +120,7 @@ def _too_many() -> Refusal:
 
 
 class Walk:
-    """One walk over a value. `safe` are the types that are taken as they are."""
+    """One walk over a value. Types in `safe` are taken as they are."""
 
     __slots__ = ("_left", "_safe")
 
@@ -129,7 +129,7 @@ class Walk:
         self._left = limits.VALUE_BYTES_MAX
 
     def dump(self, value: Any, depth: int) -> Any:
-        """What stands for a value in msgpack; `depth` containers are around it."""
+        """Return the msgpack form of a value inside `depth` containers."""
         kind = type(value)
         if kind in self._safe:
             return value
@@ -199,7 +199,7 @@ class Walk:
         return out
 
     def _are_names(self, keys: Iterable[Any]) -> bool:
-        """Whether msgpack can have the keys itself."""
+        """Return whether msgpack can represent the keys itself."""
         if str in self._safe:
             return _TEXT_ONLY.issuperset(map(type, keys))
         return all(type(key) is str and leaves.is_utf8(key) for key in keys)
@@ -242,7 +242,7 @@ class Walk:
         try:
             return self._dict(fields, depth)
         except Refusal as refusal:
-            # In a circle it is the object that comes again, and not its dict of the moment.
+            # In a circular reference the object repeats, not its temporary dict.
             refusal.trail = [(whole if part is fields else part, step) for part, step in refusal.trail]
             raise
 
@@ -265,7 +265,7 @@ class Walk:
         return [STRUCTURES[Tag.ERROR], name, version, text, shown, more]
 
     def _part(self, value: Any, depth: int) -> Raw | None:
-        """An argument of an exception; None when it cannot be stored."""
+        """Encode an argument of an exception; None if it cannot be stored."""
         left = self._left
         self._left = min(left, exceptions.PART_BYTES_MAX)
         try:
@@ -294,7 +294,7 @@ _CONTAINERS: Final = cast(
 
 
 def _find_leaf(kind: type) -> leaves.Leaf | None:
-    """A leaf whose module was imported after this one."""
+    """Return a leaf type whose module was imported after this one."""
     found = leaves.late_leaves() | dates.late_leaves() | arrays.late_leaves(kind)
     _LEAVES.update(found)
     return found.get(kind)
@@ -305,9 +305,9 @@ def _taken(take: Callable[[Any], dict[str, Any]], value: Any) -> dict[str, Any]:
         return take(value)
     except Refusal:
         raise
-    # The user's code: whatever it raises, the value is refused, with the path to it.
+    # User code: whatever it raises, the value is refused, with the path to it.
     except Exception as error:
-        reason = f"{type_name(type(value))} could not be taken apart: {type(error).__name__}: {error}"
+        reason = f"{type_name(type(value))} could not be split into fields: {type(error).__name__}: {error}"
         raise Refusal(reason) from error
 
 
