@@ -114,7 +114,11 @@ def test_objects_come_back_as_they_were(store_url: str) -> None:
     ("kind", "payload", "words"),
     [
         ("ORDER", {"number": "1", "total": Decimal(1)}, r"ORDER.*`int`, got `str` - at `\$\.number`"),
-        ("ORDER", {"numbr": 1, "total": Decimal(1)}, r"did you mean 'number' by 'numbr'\?.*Order has number, total"),
+        (
+            "ORDER",
+            {"numbr": 1, "total": Decimal(1)},
+            r"did you mean 'number' by 'numbr'\?.*Order has the fields number, total",
+        ),
         ("ORDER", Order(1, "free"), r"`\$\.total`"),  # type: ignore[arg-type]
         ("ORDER", {"number": 1, "total": Decimal(1), "path": 5}, r"PurePosixPath"),
         ("ORDER", None, "missing required field `number`"),
@@ -162,7 +166,7 @@ def test_versions_go_through_upcasters(store_url: str) -> None:
     new.events.kind(name, schema=PriceInCents, version=2)
     old.events.append(name, {"euros": 1.5, "note": "sale"})
     new.events.append(PriceInCents(99))
-    with pytest.raises(UnknownType, match="nothing leads from version 1 to 2"):
+    with pytest.raises(UnknownType, match="no upcaster from version 1 to 2"):
         list(new.events.read())
 
     @upcaster(name, from_version=1)
@@ -173,7 +177,7 @@ def test_versions_go_through_upcasters(store_url: str) -> None:
         (PriceInCents(150), {"note": "sale"}),
         (PriceInCents(99), {}),
     ]
-    with pytest.raises(UnknownType, match="written with version 2, and this program knows 1"):
+    with pytest.raises(UnknownType, match="written with schema version 2, but this program has 1"):
         list(old.events.read())
     assert [event.payload for event in old.events.read(typed=False)][1] == {"cents": 99}
     agent_at(store_url).events.append(name, {"euros": "many"})
@@ -252,9 +256,9 @@ def test_a_kind_has_one_schema_of_a_version(store_url: str) -> None:
         item: str
         count: int = 1
 
-    with pytest.raises(NotStorable, match=r"version 1 of the kind 'LINE' is .*Line, and now .*Other") as told:
+    with pytest.raises(NotStorable, match=r"version 1 of the kind 'LINE' is already .*Line, not .*Other") as told:
         agent.events.kind("LINE", schema=Other)
-    assert "raise its version" in told.value.hint
+    assert "raise the version" in told.value.hint
     agent.events.append("LINE", {"item": "a", "count": 2})
     assert [event.payload for event in agent.events.read()] == [Line("a", 2)], "the first one counts"
     for fine in (Line, Alike):
@@ -269,5 +273,5 @@ def test_several_are_given_with_or_without_a_payload(store_url: str) -> None:
     agent.events.append_many([("K",), "K", ("K", 1), Line("a"), (Line("b"),)])
     assert [event.payload for event in agent.events.read()] == [None, None, 1, Line("a"), Line("b")]
     for wrong in ((), ("K", 1, 2)):
-        with pytest.raises(TypeError, match="a kind and its payload"):
+        with pytest.raises(TypeError, match="a \\(kind, payload\\) tuple"):
             agent.events.append_many([wrong])

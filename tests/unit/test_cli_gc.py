@@ -102,7 +102,7 @@ def test_events_go_only_when_they_are_named(path: Path, capsys: pytest.CaptureFi
     as_json(capsys, "gc", "--store", path, "--events-before", "1ms", "--archive", f"{path}.old", "--yes")
     assert [it["agent"] for it in as_json(capsys, "events", "--store", path)] == ["keeper", "other"]
     assert main(["events", "--store", str(path), "--agent", "keeper", "--since", position]) != 0
-    assert "were folded" in capsys.readouterr().err
+    assert "were compacted" in capsys.readouterr().err
     assert told(capsys, "verify", "--store", path).startswith("ok; ")
     assert told(capsys, "rebuild", "--check", "--store", path).startswith("ok")
 

@@ -1,4 +1,4 @@
-"""The public face of `agent.events`. Only arguments and documentation: `perdure.events` decides."""
+"""The public API of `agent.events`: arguments and documentation. The logic is in `perdure.events`."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from .face import AsyncFace
 R = TypeVar("R")
 AnyType = TypeVar("AnyType", bound=type)
 Kind = str | type
-"""Its name, or the class that is registered for it."""
+"""The name of a kind, or the class registered for it."""
 
 
 class AsyncEvents(AsyncFace):
-    """`agent.events`: what the agent notes, in order, for itself and for others.
+    """`agent.events`: an ordered log of what the agent notes, for itself and for others.
 
     >>> await agent.events.append("ORDER_PLACED", {"order": 17})
     >>> async for event in agent.events.read(kind="ORDER_PLACED"):
     ...     print(event.at, event.payload)
 
-    Inside a step, an effect or an item an event lands with it, once, or not at all; in the open it is on disk when the
-    call returns. `run.event` is the same for code that is replayed: it is not done again when the run is resumed.
+    Inside a step, an effect or an item, an event lands with it exactly once, or not at all. Outside of them it is on
+    disk when the call returns. In run code that is replayed, use `run.event`: a resumed run does not repeat it.
     """
 
     @overload
@@ -49,10 +49,10 @@ class AsyncEvents(AsyncFace):
         ...     total: Decimal
         >>> await agent.events.append(OrderPlaced(17, Decimal("9.90")))
 
-        Payloads are checked when they are appended (`EventInvalid`) and come back as objects of the class. Fields that
-        the class does not have are kept in `event.extra`. When fields change their meaning, raise the `version` and
-        say with `perdure.upcaster(name, from_version=...)` how older ones become the new. Without a name, the kind is
-        called like the class: `OrderPlaced` is `ORDER_PLACED`.
+        Payloads are checked when they are appended (`EventInvalid`) and come back as instances of the class. Unknown
+        fields are kept in `event.extra`. When fields change their meaning, raise `version` and register a conversion
+        with `perdure.upcaster(name, from_version=...)`. Without a name, the kind is named after the class:
+        `OrderPlaced` becomes `ORDER_PLACED`.
         """
         if isinstance(name, type):
             name, schema = None, name
@@ -72,7 +72,7 @@ class AsyncEvents(AsyncFace):
         await self._do(append(self._engine, [self._engine.kinds.noted(kind, payload)]))
 
     async def append_many(self, events: Iterable[Any]) -> None:
-        """Append several in one commit, all or none: objects, or pairs of a kind and a payload; `("SEEN",)` has none.
+        """Append several events in one commit, all or none: objects, or tuples of a kind and an optional payload.
 
         >>> await agent.events.append_many([("SEEN", {"page": n}) for n in range(1000)])
         """
@@ -89,11 +89,11 @@ class AsyncEvents(AsyncFace):
         last: int | None = None,
         typed: bool = True,
     ) -> AsyncIterator[Event]:
-        """The events of this agent, oldest first, read as you go: of a kind or several, of a run, of a time.
+        """Iterate over the events of this agent, oldest first, filtered by kinds, run and time.
 
-        `since` and `until` are positions (`event.position`), events or datetimes. What comes after a position begins
-        behind it; `until` includes it. `limit` takes the first ones, `last` the newest. `typed=False` gives payloads as
-        they are stored.
+        `since` and `until` are positions (`event.position`), events or datetimes. A position given as `since` is
+        excluded, as `until` included. `limit` takes the first events, `last` the newest. `typed=False` returns payloads
+        as stored.
 
         >>> [event.payload async for event in agent.events.read(kind="SEEN", last=10)]
         """
@@ -121,11 +121,11 @@ class AsyncEvents(AsyncFace):
         stop: Callable[[], bool] | None = None,
         typed: bool = True,
     ) -> AsyncIterator[Event]:
-        """Events as they come, from now on or from `since` on, whichever process appends them.
+        """Iterate over events as any process appends them, from now on or from `since`.
 
-        Each comes once and in order, and nothing appears later below a position that was given: keep
-        `event.position`, and follow from there after a restart. An empty `since` is before the first event. It ends
-        when none comes for `timeout` (0: when all that is there was given), or when `stop()` is true.
+        Each event comes once and in order, and none appears later before a position that was delivered. Store
+        `event.position` and follow from there after a restart. An empty `since` starts before the first event. Ends
+        when no event comes for `timeout` (0: when all existing events were delivered), or when `stop()` returns true.
 
         >>> async for event in agent.events.follow(kind="ORDER_PLACED", since=position):
         ...     await ship(event.payload)
@@ -134,7 +134,7 @@ class AsyncEvents(AsyncFace):
         seconds = None if timeout is None else 0.0 if timeout == 0 else seconds_of(timeout, "timeout")
         follower = Follower(self._engine.store, lambda: book_of(self._engine), wanted, seconds, stop)
         # unasync: sync-only
-        #: follower.begin()  # what is appended between this call and the first look is new
+        #: follower.begin()  # include events appended between this call and the first read
         # unasync: end
         return self._follow(follower)
 
@@ -159,23 +159,23 @@ class AsyncEvents(AsyncFace):
         snapshot: str | None = None,
         every: int = REPLAY_EVENTS,
     ) -> Any:
-        """Fold events in order: `state = reducer(state, event)` for each, from `initial` on; returns the last state.
+        """Reduce events in order with `state = reducer(state, event)`, starting from `initial`. Returns the last state.
 
         >>> await agent.events.replay(lambda total, event: total + event.payload.total, 0, kind=OrderPlaced)
 
-        With a name as `snapshot`, the state is kept after `every` so many events, and the next replay begins there.
-        What is kept belongs to the name, the initial value, and the reducer with what it uses; change the name when
-        something has changed that it calls in another module. When it uses what cannot be told from another (a lock,
-        an agent), nothing is kept.
+        With a `snapshot` name, the state is saved after every `every` events, and the next replay starts there. A saved
+        state belongs to the name, the initial value and the reducer's code. Change the name when code that the reducer
+        calls in another module changes. Nothing is saved if the reducer uses something that cannot be compared (a lock,
+        an agent).
         """
         wanted = asked(self._engine.kinds, kind, run, None, until)
         return await self._do(replay(self._engine, Fold(reducer, initial, wanted, snapshot, every)))
 
     async def forget(self, snapshot: str) -> None:
-        """Forget what replays with this snapshot have kept: the next one begins anew.
+        """Delete the saved states of a snapshot name: the next replay starts again.
 
-        Say so when a reducer is not used any more, or was changed: `gc(events_before=...)` leaves the events that a
-        kept replay has not passed. One whose events were folded cannot begin anew.
+        Call it when a reducer is changed or no longer used: `gc(events_before=...)` keeps the events that a saved
+        replay has not passed. A replay whose events were compacted cannot start again.
 
         >>> await agent.events.forget("revenue")
         """

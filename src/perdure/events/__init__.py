@@ -1,1 +1,1 @@
-"""`agent.events`: what agents note, in order. Written with the work around it, read and followed by anybody."""
+"""`agent.events`: an ordered log of application events, written with the enclosing step."""

@@ -1,4 +1,4 @@
-"""Following events as they come, whoever appends them."""
+"""Follows events as any process appends them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .reading import Asked, Book, Event
 
 
 class Follower:
-    """Somebody who waits for events. Each is given once and in order; none that was committed later comes before it."""
+    """Delivers new events, each once and in commit order."""
 
     def __init__(
         self,
@@ -31,14 +31,14 @@ class Follower:
         self._changed = store.watch(0) if store.one_host else lambda: True
         self._after: Position | None = None
         self._maybe = False
-        """After a page there may be another one, though nothing has changed since."""
+        """After a full page there may be another one, even if nothing has changed since."""
 
     def begin(self) -> Position:
-        """Whoever wants what comes from now on means this moment; returns where it is."""
+        """Fix the starting position to now, unless `since` is given. Returns the position."""
         book = self._open_book()
         self._after = BEGINNING
         if book is None:
-            return BEGINNING  # its first event is still to come
+            return BEGINNING  # the agent has no events yet
         since = book.position(self._wanted.since)
         if since is None or since == END:
             settled = settled_end(self._store)
@@ -49,9 +49,9 @@ class Follower:
         return since
 
     def more(self) -> Protocol[list[Event]]:
-        """The next events, as soon as there are any; none when it is over."""
+        """Return the next events as soon as there are any; an empty list at the end."""
         waited, pause = 0.0, WAIT_POLL_SECONDS
-        # A look at a file costs next to nothing; a server is asked less and less often.
+        # Polling a file is nearly free; a server is polled less and less often.
         most = WAIT_POLL_SECONDS if self._store.one_host else WAIT_POLL_SECONDS_MAX / 5
         while not plain(self._stop(), self._stop):
             found: list[Event] = yield Read(self.look)
@@ -65,7 +65,7 @@ class Follower:
         return []
 
     def look(self) -> list[Event]:
-        """What has come since the last look."""
+        """Return the events that have arrived since the last call."""
         if self._after is None:
             self.begin()
         assert self._after is not None
@@ -75,7 +75,7 @@ class Follower:
         run = self._run(book) if book is not None else None
         if book is None or run is None:
             return []
-        self._after = placed(self._store, book.owner, self._after)  # somebody may have rebuilt the store meanwhile
+        self._after = placed(self._store, book.owner, self._after)  # a rebuild may have renumbered positions
         rows = book.rows(self._wanted.kinds, run, self._after, settled_end(self._store), EVENTS_OF_PAGE_MAX)
         self._maybe = bool(rows)
         if rows:
@@ -83,7 +83,7 @@ class Follower:
         return book.events(rows, typed=self._wanted.typed)
 
     def _run(self, book: Book) -> int | None:
-        """The run that is followed; it may be started later."""
+        """Return the stream of the followed run, or None if it has not started yet."""
         if self._wanted.run is None:
             return 0
         rows = self._store.read("get_run", (book.agent, self._wanted.run))

@@ -1,7 +1,7 @@
-"""Old events may be folded: where an agent's events begin then, and what replays came to before.
+"""Compaction of events: where an agent's events begin afterwards, and the replay results from before.
 
-The newest event of each kind always stays. So a position whose event is there, and behind which nothing is, has missed
-nothing; one whose event is gone belongs to somebody who was away for longer than events are kept.
+The newest event of each kind always stays. So if the event at a position exists and none follows, the reader has missed
+nothing. If the event is gone, the reader was away for longer than events are kept.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from ..engine import Engine
 
 _PLACE = "/place"
-"""Behind the key of a replay: the key of its place."""
+"""Suffix of the key that stores the position of a replay."""
 
 
 class Cut(NamedTuple):
-    """A place in the order by time, which rebuild leaves as it is."""
+    """A position in time order, which a rebuild does not change."""
 
     at: int
     stream: int
@@ -41,23 +41,23 @@ class Cut(NamedTuple):
 NOTHING = Cut(0, 0, 0, 0)
 
 
-# -- for who reads ----------------------------------------------------------------------------------------------------
+# -- for readers ------------------------------------------------------------------------------------------------------
 
 
 def floor(store: Store, owner: int, kinds: Sequence[str]) -> int:
-    """The time of the last event of some kinds, or of all, that was folded; 0 when none was."""
+    """Return the time of the last compacted event of the given kinds, or of all kinds; 0 if there is none."""
     found = (row for kind in kinds or ("",) for row in store.read("floor_of", (owner, floor_of(kind))))
     return max((int(at) for _, at in found), default=0)
 
 
 def refused(agent: str, floor: int, what: str, archive: str = "") -> EventsFolded:
-    """What is said of events that are gone."""
+    """Return the error for events that were compacted."""
     where = f", in {archive} and the archives that it names" if archive else ""
-    return EventsFolded(f"events of agent {agent!r} up to {moment_text(floor)} were folded{where}: {what}")
+    return EventsFolded(f"events of agent {agent!r} up to {moment_text(floor)} were compacted{where}: {what}")
 
 
 def archive_of(store: Store, stream: int) -> str:
-    """The archive that has the last of what was folded of a stream."""
+    """Return the archive with the most recently compacted entries of a stream."""
     folded = folded_in(store.read("last_folded", (stream,)))
     return folded.archive if folded is not None else ""
 
@@ -66,7 +66,7 @@ def archive_of(store: Store, stream: int) -> str:
 
 
 def carried(store: Store, owner: int, key: bytes) -> tuple[Position, bytes] | None:
-    """What a replay came to, when events of it were folded: behind which place now, and the value."""
+    """Return the carried result of a replay whose events were compacted: its current position and its value."""
     places = store.read("get_entry", (owner, REPLAYS, key.hex() + _PLACE))
     values = store.read("get_entry", (owner, REPLAYS, key.hex()))
     if not places or not places[0][0]:
@@ -79,22 +79,22 @@ def _cut(packed: bytes) -> Cut:
     return Cut(*codec.decode(packed[1:]))
 
 
-# -- for who folds ----------------------------------------------------------------------------------------------------
+# -- for compaction ---------------------------------------------------------------------------------------------------
 
 
 class Held(msgspec.Struct, frozen=True):
-    """How far the events of an agent may be folded, so that its replays come to the same afterwards."""
+    """How far the events of an agent may be compacted without changing the results of its replays."""
 
     before: tuple[int, int, int]
     arrived: int | None
-    """What has arrived later stays, whatever its time; None when there are no replays."""
+    """Events that arrived later stay, whatever their time. None if there are no replays."""
     carries: tuple[Ask, ...]
-    """To be landed first: what replays came to."""
+    """Replay results that must be written before the events are removed."""
     note: str = ""
 
 
 def held(engine: Engine, horizon: int) -> Held:
-    """Up to the horizon, but not beyond what a replay with a snapshot has kept."""
+    """Return how far compaction may go: up to the horizon, but not past the last snapshot of a replay."""
     store, owner = engine.store, engine.stream
     newest = store.read("last_happening", (owner, END.arrival))
     places = {key.removesuffix(_PLACE): _cut(value) for key, value, *_ in _all_carried(engine) if key.endswith(_PLACE)}
@@ -121,12 +121,12 @@ def _all_carried(engine: Engine) -> Sequence[Row]:
 
 
 def forgetting(engine: Engine, prefix: str) -> list[Ask]:
-    """What deletes the carried results whose keys begin so."""
+    """Return the deletions of carried results whose keys have a prefix."""
     return [Ask((engine.stream, REPLAYS, key)) for key, *_ in _all_carried(engine) if key.startswith(prefix)]
 
 
 def _newest(store: Store, owner: int, rows: Sequence[Row]) -> tuple[Cut, bytes]:
-    """The newest kept result with a place that is the same by time and by arrival."""
+    """Return the newest saved result whose position is the same by time and by arrival."""
     for *place, packed in rows:
         position = Position(*place)
         found = store.read("has_happening", (owner, *position)) if position > BEGINNING else []
@@ -136,7 +136,7 @@ def _newest(store: Store, owner: int, rows: Sequence[Row]) -> tuple[Cut, bytes]:
 
 
 def _carrying(store: Store, owner: int, key: str, cut: Cut, packed: bytes) -> list[Ask]:
-    # Written though it is there: a collector may remove it before this commit refers to it.
+    # Write the object even though it exists: garbage collection may remove it before this commit refers to it.
     identity = reference(packed)
     made = [Statement("put_object", (identity, *row)) for row in store.read("get_object", (identity,))]
     place, _ = pack(store, list(cut), "the place of a replay")
@@ -146,6 +146,6 @@ def _carrying(store: Store, owner: int, key: str, cut: Cut, packed: bytes) -> li
 def _note(agent: str, at: int) -> str:
     since = f"since {moment_text(at)} " if at else ""
     return (
-        f"events of agent {agent!r} {since}stay: a replay with a snapshot has kept nothing behind them. "
-        "Replay it again, with a smaller every=, or agent.events.forget(its name)"
+        f"events of agent {agent!r} {since}stay: a replay has no snapshot past them. "
+        "Run the replay again with a smaller every=, or call agent.events.forget(name)"
     )

@@ -1,4 +1,4 @@
-"""Where an event is in the order of an agent's events."""
+"""Positions in the order of an agent's events."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _TOKEN = re.compile(r"([0-9a-f]{12})-([0-9a-f]{8})-([0-9a-f]{8})-([0-9a-f]{6})")
 
 
 class Position(NamedTuple):
-    """A place in the order. The entry of the journal is part of it: it is found again when they are numbered anew."""
+    """A position in the event order. It includes the journal entry, so it survives a renumbering by a rebuild."""
 
     arrival: int
     stream: int
@@ -21,12 +21,12 @@ class Position(NamedTuple):
 
     @property
     def token(self) -> str:
-        """As users have it: a text that sorts like the position."""
+        """The position as text for users. Tokens sort in the same order as positions."""
         return f"{self.arrival:012x}-{self.stream:08x}-{self.seq:08x}-{self.place:06x}"
 
     @property
     def before(self) -> Position:
-        """What is just before it, whether an event is there or not."""
+        """The position just before this one, whether it has an event or not."""
         return self._replace(place=self.place - 1)
 
 
@@ -35,34 +35,34 @@ END = Position(1 << 62, 0, 0, 0)
 
 
 def read_token(token: str) -> Position:
-    """A position that a user has kept; an empty one is before the first event."""
+    """Parse a position token. An empty token stands for the position before the first event."""
     if not token:
         return BEGINNING
     found = _TOKEN.fullmatch(token)
     if found is None:
-        raise ValueError(f"{token!r} is no position of an event: take the .position of one, or a datetime")
+        raise ValueError(f"{token!r} is not an event position: pass event.position or a datetime")
     return Position(*(int(part, 16) for part in found.groups()))
 
 
 def placed(store: Store, owner: int, position: Position) -> Position:
-    """Where the event of a position is now: a rebuilt store has numbered its arrivals anew."""
+    """Return the current position of an event. A rebuild renumbers the arrivals."""
     if position == BEGINNING or store.read("has_happening", (owner, *position)):
         return position
     _, stream, seq, place = position
     for _, _, at, *_ in store.read("event_at", (stream, seq)):
         for (arrival,) in store.read("find_happening", (owner, at, stream, seq, place)):
             return position._replace(arrival=arrival)
-    return position  # its event has been taken away: its place in the order has not
+    return position  # the event was removed, but its place in the order is still valid
 
 
 def at_time(store: Store, owner: int, when: datetime, *, after: bool = False) -> Position:
-    """Just before the first event of a time, or after its last; times have milliseconds."""
+    """Return the position before the first event at a time, or after the last one. Resolution: milliseconds."""
     rows = store.read("happening_from", (owner, milliseconds_of(when) + after))
     return Position(*rows[0]).before if rows else END
 
 
 def milliseconds_of(when: datetime) -> int:
-    """A time as stores have it. The first and the last local times may be none of UTC: then a day does not matter."""
+    """Return a datetime in milliseconds. Local times that UTC cannot represent may be off by a day."""
     try:
         return int(when.timestamp() * 1000)
     except (OverflowError, ValueError):
@@ -70,6 +70,6 @@ def milliseconds_of(when: datetime) -> int:
 
 
 def settled_end(store: Store) -> Position:
-    """Before this nothing can appear any more, whatever is being committed elsewhere just now."""
+    """Return the position before which no concurrent commit can add an event any more."""
     [(arrival,)] = store.read("settled_arrivals")
     return Position(arrival, 0, 0, -1)

@@ -1,4 +1,4 @@
-"""Reading events: page by page, each page two queries, whatever it has."""
+"""Reads events page by page, with two queries per page."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ if TYPE_CHECKING:
     from ..engine import Engine
 
 FIRST_PAGE = 50
-"""Who takes a few only should not wait for many."""
+"""The first page is small, so that readers of a few events do not wait for many."""
 
 
 class Event(msgspec.Struct, frozen=True):
-    """Something that an agent has noted."""
+    """An event that an agent has appended."""
 
     kind: str
     payload: Any
-    """An instance of the class that is registered for the kind, else what was given."""
+    """An instance of the class registered for the kind, else the value as given."""
     at: datetime
     run: str | None
-    """The id of the run in which it was noted, if any."""
+    """The id of the run that appended it, if any."""
     position: str
-    """Where it is in the order: a text to be kept, compared and given to `since=` and `until=`."""
+    """The place in the order: text to store, compare, and pass to `since=` and `until=`."""
     extra: dict[str, Any] = {}
-    """Fields that were stored and that the class does not have: a newer program has added them."""
+    """Stored fields that the registered class does not have, written by a newer program."""
     data: Any = None
-    """The payload as it is stored: a dict of fields where `payload` is an object."""
+    """The payload as stored: a dict of fields where `payload` is an object."""
     version: int = 0
-    """Of the schema with which it was written; 0 is none."""
+    """The schema version it was written with; 0 for none."""
 
     def __repr__(self) -> str:
         more = "".join(f", {name}={value!r}" for name, value in (("run", self.run), ("extra", self.extra)) if value)
@@ -53,10 +53,10 @@ When = str | datetime | Event
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """Which events somebody wants."""
+    """A query for events."""
 
     kinds: tuple[str, ...] = ()
-    """None: all of them."""
+    """Empty means all kinds."""
     run: str | None = None
     since: When | None = None
     until: When | None = None
@@ -76,13 +76,13 @@ def asked(
     last: int | None = None,
     typed: bool = True,
 ) -> Asked:
-    """Check what somebody asks for, at the call."""
+    """Check the arguments of a query at the call."""
     wanted = () if kind is None else [kind] if isinstance(kind, str | type) else list(kind)
     for name, count in (("limit", limit), ("last", last)):
         if count is not None and (type(count) is not int or not 0 <= count <= NUMBER_MAX):
-            raise ValueError(f"{name}={count!r}: a number from 0 to {NUMBER_MAX}")
+            raise ValueError(f"{name}={count!r}: must be an int from 0 to {NUMBER_MAX}")
     if limit is not None and last is not None:
-        raise ValueError("limit= takes the first ones, last= the newest: give one of them")
+        raise ValueError("pass either limit= (the first events) or last= (the newest events)")
     for name, when in (("since", since), ("until", until)):
         if isinstance(when, str):
             read_token(when)
@@ -93,7 +93,7 @@ def asked(
 
 
 class Book:
-    """The events of one agent."""
+    """Reads the events of one agent."""
 
     def __init__(
         self, store: Store, owner: int, agent: str, kinds: Kinds, unpack: Callable[[bytes], Any] | None = None
@@ -105,7 +105,7 @@ class Book:
         self._unpack = unpack
 
     def position(self, when: When | None, *, after: bool = False) -> Position | None:
-        """What a user means by a position or a time."""
+        """Resolve a position, an event or a datetime."""
         if when is None:
             return None
         if isinstance(when, datetime):
@@ -113,30 +113,30 @@ class Book:
         return placed(self.store, self.owner, read_token(when if isinstance(when, str) else when.position))
 
     def refuse_folded(self, wanted: Asked, since: Position) -> None:
-        """Who goes on from where he was must not miss what was folded meanwhile: better to tell him."""
+        """Raise if events after `since` were compacted: the reader would miss them."""
         last = horizon.floor(self.store, self.owner, wanted.kinds)
         if not last or wanted.since is None or since == BEGINNING or self._at_work(wanted.run):
             return
         if isinstance(wanted.since, datetime):
             if milliseconds_of(wanted.since) <= last:
-                raise horizon.refused(self.agent, last, "read without since=, or from a later time on")
+                raise horizon.refused(self.agent, last, "read without since=, or from a later time")
             return
         found = self.store.read("has_happening", (self.owner, *since))
         if not found or (found[0][0] <= last and self.rows(wanted.kinds, 0, since, END, 1)):
             archive = horizon.archive_of(self.store, since.stream)
-            raise horizon.refused(self.agent, last, 'begin anew with since="" or a later time', archive)
+            raise horizon.refused(self.agent, last, 'start again with since="" or a later time', archive)
 
     def _at_work(self, run: str | None) -> bool:
-        """Whether somebody asks for a run that has all its events."""
+        """Return whether a run is unfinished, and so still has all its events."""
         rows = self.store.read("get_run", (self.agent, run)) if run is not None else []
         return bool(rows) and rows[0][3] != r.Status.FINISHED.value
 
     def floor(self, wanted: Asked) -> int:
-        """The time of the last event that was folded, of those that somebody asks for."""
+        """Return the time of the last compacted event that matches a query."""
         return 0 if self._at_work(wanted.run) else horizon.floor(self.store, self.owner, wanted.kinds)
 
     def run_stream(self, run: str) -> int:
-        """The run of that id."""
+        """Return the stream of a run. Raises `RunNotFound`."""
         rows = self.store.read("get_run", (self.agent, run))
         if not rows:
             known = [row[2] for row in self.store.read("all_runs") if row[1] == self.agent]
@@ -146,7 +146,7 @@ class Book:
     def rows(
         self, kinds: Sequence[str], run: int, after: Position, to: Position, count: int, *, newest: bool = False
     ) -> list[Row]:
-        """The first of a piece, or the newest of it, in order."""
+        """Return the first, or the newest, rows of a range, in order."""
         found: list[Row] = []
         for kind in kinds or ("",):
             whose: tuple[Any, ...] = (self.owner, kind) if kind else (self.owner,)
@@ -159,7 +159,7 @@ class Book:
         return found[::-1] if newest else found
 
     def events(self, rows: Sequence[Row], *, typed: bool) -> list[Event]:
-        """The events of some rows. One whose entry has been erased is left out."""
+        """Return the events of some rows. Events whose journal entry was erased are left out."""
         which = list(dict.fromkeys((stream, seq) for _, stream, seq, *_ in rows))
         bodies = self.store.read("events_among", (msgspec.json.encode(which).decode(),)) if which else []
         entries = {(stream, seq): r.decode(kind, body) for stream, seq, kind, body in bodies if body is not None}
@@ -183,7 +183,7 @@ class Book:
 
 
 def _noted(record: r.Record, place: int) -> tuple[bytes, int]:
-    """The packed payload of an event in an entry, and the version of its schema."""
+    """Return the packed payload of an event in a journal entry, and its schema version."""
     if place >= r.LANDED_PLACE:
         happened = record.landed[place - r.LANDED_PLACE]  # type: ignore[attr-defined]
         return happened.value, happened.version
@@ -192,12 +192,12 @@ def _noted(record: r.Record, place: int) -> tuple[bytes, int]:
 
 
 def book_of(engine: Engine) -> Book | None:
-    """The events of an agent; None when the store does not know it yet."""
+    """Return a reader of an agent's events, or None if the store does not know the agent yet."""
     return Book(engine.store, engine.stream, engine.name, engine.kinds) if engine.is_known() else None
 
 
 class Pages:
-    """What somebody has asked for, one page after the other. Blocks: to be turned where that does not matter."""
+    """Iterates over the result of a query page by page. It does blocking I/O."""
 
     def __init__(self, open_book: Callable[[], Book | None], wanted: Asked) -> None:
         self._open_book = open_book
@@ -209,10 +209,10 @@ class Pages:
         self._size = FIRST_PAGE
         self._ended = False
         self.after = BEGINNING
-        """The last event that was read."""
+        """Position of the last event that was read."""
 
     def begin(self, after: Position | None = None) -> Book | None:
-        """Find out where it begins and ends; `after` is instead of the beginning."""
+        """Resolve the start and the end of the range. `after` overrides the start."""
         book = self._book = self._open_book()
         if book is not None:
             if self._wanted.run is not None:
@@ -224,7 +224,7 @@ class Pages:
         return book
 
     def turn(self) -> list[Event]:
-        """The next page; empty at the end."""
+        """Return the next page; empty at the end."""
         book = self._book or self.begin()
         if book is None or self._ended:
             return []
@@ -233,7 +233,7 @@ class Pages:
             self.after = Position(*rows[-1][:4])
             if found := book.events(rows, typed=self._wanted.typed):
                 return found
-            rows = self._rows(book)  # all of them were erased
+            rows = self._rows(book)  # every event of the page was erased
         return []
 
     def _rows(self, book: Book) -> list[Row]:
@@ -253,5 +253,5 @@ class Pages:
 
 
 def known_kinds(store: Store, owners: Iterable[int]) -> list[str]:
-    """Which kinds there are, for who has asked for another."""
+    """Return the kinds that exist, for error hints."""
     return sorted({kind for owner in owners for (kind,) in store.read("kinds_of", (owner,))})

@@ -1,7 +1,7 @@
-"""What a reducer is, as far as that can be told: its code, and the values that the code uses.
+"""Fingerprints a reducer: its code and the values that the code uses.
 
-A kept result is used again only by who folds in the same way. When that cannot be told (the reducer uses a lock, a
-connection, an agent), nothing is kept and nothing is used: slow is better than wrong.
+A saved replay result is reused only by the same reducer. If the reducer cannot be fingerprinted (it uses a lock, a
+connection or an agent), nothing is saved or reused: slow is better than wrong.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from ..errors import NotStorable, ValueTooLarge
 
 _DEPTH_MAX = 30
 _THINGS_MAX = 5_000
-"""Of what a reducer uses, one in the other and together: a config, and not half of the program."""
+"""Limits of nesting and of the total number of values: enough for a config, not for half of the program."""
 
 _MADE_BY_CLASS = 1 << 9
-"""The flag of classes that were not compiled into Python or an extension, as far as Python says so."""
+"""The flag of classes defined in Python, as opposed to builtins and extension types."""
 
 Near: TypeAlias = dict[str, Any] | None
-"""The module whose functions are followed into what they use; None follows all."""
+"""The module whose functions are examined with their globals; None examines all."""
 _NOWHERE: Near = {}
 
 
 class Untold(Exception):
-    """It uses something that can be another thing each time, and looks the same."""
+    """The reducer uses something that can change without looking different."""
 
 
 def parts_of(reducer: Any) -> list[bytes] | None:
-    """Bytes that are the same while the reducer is; None when nobody can tell."""
+    """Return bytes that identify a reducer; None if that is not possible."""
     telling = _Telling()
     try:
         telling.tell(reducer, None)
@@ -46,7 +46,7 @@ class _Telling:
     def __init__(self) -> None:
         self.parts: list[bytes] = []
         self._seen: dict[int, Any] = {}
-        """What was told, by its id: it is held, so that no other thing gets that."""
+        """What was visited, by id. The reference keeps the id from being reused."""
         self._depth = 0
 
     def tell(self, it: Any, near: Near) -> None:
@@ -80,14 +80,14 @@ class _Telling:
             try:
                 held = cell.cell_contents
             except ValueError:
-                raise Untold from None  # it has no value yet, and will have one
+                raise Untold from None  # an unset cell will get a value later
             self.tell(held, near)
         self.parts += _compiled(it.__code__)
         if near is None or it.__globals__ is near:
             self._globals(it)
 
     def _globals(self, it: FunctionType) -> None:
-        """What its code takes from its module. Functions of others count by their code alone: it has to end."""
+        """Add the globals that the code uses. Functions of other modules count by their code alone."""
         for name in dict.fromkeys(_taken(it.__code__)):
             if name in it.__globals__:
                 self.parts.append(name.encode())
@@ -105,7 +105,7 @@ class _Telling:
         self.parts.append(it.__name__.encode())
 
     def _class(self, it: type, near: Near) -> None:
-        """By its name, and by the code and the plain values in it."""
+        """Add a class by its name, its code and its plain values."""
         self.parts.append(it.__qualname__.encode())
         if not self._is_new(it):
             return
@@ -129,7 +129,7 @@ class _Telling:
             self.parts.append(codec.encode(it))
             return
         except (NotStorable, ValueTooLarge):
-            pass  # then by what it is made of
+            pass  # not storable as a whole: use its parts
         if not self._is_new(it):
             self.parts.append(type(it).__qualname__.encode())
         elif type(it) in (list, tuple):
@@ -157,7 +157,7 @@ _TELLS: tuple[tuple[type, Callable[[_Telling, Any, Near], None]], ...] = (
 
 
 def _taken_apart(it: Any) -> list[Any]:
-    """What an object is made of, as Python copies it: its class, its state, its items. Nothing of it is stored."""
+    """Return the parts of an object as `copy` sees them: class, state and items. Nothing is stored."""
     try:
         parts = it.__reduce_ex__(2)
     except (TypeError, ValueError, AttributeError, RuntimeError) as error:
@@ -173,14 +173,14 @@ def _compiled(code: CodeType) -> Iterator[bytes]:
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield from _compiled(constant)
-        elif isinstance(constant, frozenset):  # in another order in each process
+        elif isinstance(constant, frozenset):  # its order differs between processes
             yield f"frozenset({{{', '.join(sorted(map(repr, constant)))}}})".encode()
         else:
             yield repr(constant).encode()
 
 
 def _taken(code: CodeType) -> Iterator[str]:
-    """The names that code looks up in its module."""
+    """Yield the names that code looks up in its module."""
     yield from (it.argval for it in dis.get_instructions(code) if it.opname in ("LOAD_GLOBAL", "LOAD_NAME"))
     for constant in code.co_consts:
         if isinstance(constant, CodeType):

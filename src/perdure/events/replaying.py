@@ -1,7 +1,7 @@
-"""Folding events into a value, and keeping what that came to, so that the next fold begins there.
+"""Reduces events to a value and saves the result, so that the next replay starts from there.
 
-What is kept is bound to a name that the user gives, the reducer and the initial value: a reducer that was changed
-begins anew, and of one that cannot be told from another (`reducers.py`) nothing is kept.
+A saved result belongs to its snapshot name, the reducer and the initial value. A changed reducer starts again. For a
+reducer without a fingerprint (`reducers.py`) nothing is saved.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ Reducer = Callable[[Any, Event], Any]
 
 
 class Fold(msgspec.Struct, frozen=True):
-    """What is to be folded, and how."""
+    """A replay: the reducer, the initial value and the events."""
 
     reducer: Reducer
     initial: Any
     wanted: Asked
     snapshot: str | None
-    """Under which name the result is kept now and then; None keeps nothing."""
+    """The name under which results are saved; None saves nothing."""
     every: int
 
     def __post_init__(self) -> None:
         if is_async(self.reducer):
-            raise TypeError(f"a reducer is a plain function of (state, event), not {self.reducer!r}")
+            raise TypeError(f"a reducer must be a plain function of (state, event), not {self.reducer!r}")
         if type(self.every) is not int or self.every < 1:
-            raise ValueError(f"every={self.every!r}: a number of events, from 1")
+            raise ValueError(f"every={self.every!r}: must be an int from 1")
 
 
 def replay(engine: Engine, fold: Fold) -> Protocol[Any]:
-    """Fold events in their order."""
+    """Reduce events in order."""
     pages = Pages(lambda: book_of(engine), fold.wanted)
     keeper, state = yield Read(_begin, (engine, fold, pages))
     while events := (yield Read(_turn, (pages, keeper))):
@@ -65,7 +65,7 @@ def replay(engine: Engine, fold: Fold) -> Protocol[Any]:
 
 
 def _begin(engine: Engine, fold: Fold, pages: Pages) -> tuple[_Keeper | None, Any]:
-    """Begin where the last kept result ends, or with the first event, if that is still there."""
+    """Start from the last saved result, or from the first event if it still exists."""
     state, book = copy.deepcopy(fold.initial), pages.begin()
     if book is None:
         return None, state
@@ -75,13 +75,13 @@ def _begin(engine: Engine, fold: Fold, pages: Pages) -> tuple[_Keeper | None, An
         pages.after, packed = found
         state = objects.unpack(engine.store, packed)
     elif keeper.floor:
-        what = "a replay needs all of them" + (" that it has not kept a result of" if fold.snapshot is not None else "")
+        what = "a replay needs all events" + (" after its last snapshot" if fold.snapshot is not None else "")
         raise horizon.refused(book.agent, keeper.floor, what)
     return keeper, state
 
 
 def _turn(pages: Pages, keeper: _Keeper | None) -> list[Event]:
-    """The next page, if nothing was folded until it was read."""
+    """Return the next page. Raises if events were compacted while it was read."""
     events = pages.turn()
     if keeper is not None:
         keeper.refuse_folded()
@@ -89,7 +89,7 @@ def _turn(pages: Pages, keeper: _Keeper | None) -> list[Event]:
 
 
 class _Keeper:
-    """Keeps a result every so many events; only where nothing can appear before it any more."""
+    """Saves a result every `every` events, but only where no earlier event can appear any more."""
 
     def __init__(self, store: Store, book: Book, fold: Fold) -> None:
         self._store = store
@@ -99,13 +99,13 @@ class _Keeper:
         self._passed = 0
         self._last = BEGINNING
         self.key = _key(fold) if fold.snapshot is not None else b""
-        """Under which results are kept; empty, when none are."""
+        """The key of saved results; empty if none are saved."""
         self._known = not self.key
-        """Whether something is kept: by that `gc` knows of a replay, and leaves the events that it has not passed."""
+        """Whether a result is saved. `gc` uses it to keep the events that this replay has not passed yet."""
         self.floor = book.floor(fold.wanted)
 
     def found(self, to: Position) -> tuple[Position, bytes] | None:
-        """A kept result with all that was folded, and its place."""
+        """Return a saved result that covers all compacted events, and its position."""
         if not self.key:
             return None
         owner = self._book.owner
@@ -120,12 +120,12 @@ class _Keeper:
         return carried if carried is not None and carried[0] <= to else None
 
     def refuse_folded(self) -> None:
-        """What is folded beside us may be missing in what we have read: half of an answer would be a wrong one."""
+        """Raise if events were compacted during the replay: a partial result would be wrong."""
         if (floor := self._book.floor(self._fold.wanted)) != self.floor:
-            raise horizon.refused(self._book.agent, floor, "just now, while they were replayed; replay again")
+            raise horizon.refused(self._book.agent, floor, "it happened during this replay; replay again")
 
     def passed(self, event: Event, state: Any) -> _Keep | None:
-        """One more event is in the state."""
+        """Count an event. Returns a save when one is due."""
         self._passed += 1
         self._last = read_token(event.position)
         if not self.key or self._passed < self._fold.every or self._last > self._settled:
@@ -134,7 +134,7 @@ class _Keeper:
         return self._keep(self._last, state)
 
     def ended(self, state: Any) -> _Keep | None:
-        """Of a new replay something is kept, however few events there were."""
+        """Save a first result of a new replay, however few events there were."""
         if self._known:
             return None
         settled = self._last <= self._settled
@@ -147,7 +147,7 @@ class _Keeper:
 
 
 class _Keep(Unit[None]):
-    """Done twice, it is the same as done once."""
+    """Saves a replay result. Idempotent."""
 
     site = Site.REPLAY
 
@@ -160,7 +160,7 @@ class _Keep(Unit[None]):
 
 
 def forget(engine: Engine, snapshot: str) -> Protocol[None]:
-    """Forget what replays of a name have kept, so that they keep no events any more."""
+    """Delete the saved results of a snapshot name, so that they hold back no events from compaction."""
     prefix = _named(named(snapshot, "a snapshot"))
     if (yield Read(engine.is_known)):
         asks: list[Ask] = yield Read(horizon.forgetting, (engine, prefix.hex()))
@@ -170,7 +170,7 @@ def forget(engine: Engine, snapshot: str) -> Protocol[None]:
 
 
 class _Forget(Unit[None]):
-    """Done twice, it is the same as done once."""
+    """Deletes saved replay results. Idempotent."""
 
     site = Site.REPLAY
 
@@ -181,11 +181,11 @@ class _Forget(Unit[None]):
         yield Last([Statement("drop_replays", self._whose)])
 
 
-# -- what a kept result is bound to -----------------------------------------------------------------------------------
+# -- keys of saved results ------------------------------------------------------------------------------------------
 
 
 def _key(fold: Fold) -> bytes:
-    """Stands for all that a result depends on beside the events; empty, when that cannot be told."""
+    """Return a key for everything that a result depends on besides the events; empty if there is no fingerprint."""
     code = parts_of(fold.reducer)
     if code is None:
         return b""
@@ -198,5 +198,5 @@ def _key(fold: Fold) -> bytes:
 
 
 def _named(snapshot: str) -> bytes:
-    """How the keys of a name begin."""
+    """Return the prefix of the keys of a snapshot name."""
     return blake2b(snapshot.encode(), digest_size=8).digest()

@@ -1,7 +1,7 @@
-"""Kinds of events that have a schema: payloads are checked when they are stored, and come back with their type.
+"""Schemas of event kinds: payloads are checked when stored, and come back with their type.
 
-Stored are the fields, never the name of a class: who does not have the class reads a dict, and what a newer program
-has added is kept.
+Only the fields are stored, never the name of a class. A program without the class reads a dict, and fields added by a
+newer program are kept.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
 class Noted(msgspec.Struct, frozen=True):
-    """An event as it is stored; a version of 0 is one without a schema."""
+    """An event as stored. Version 0 means no schema."""
 
     kind: str
     value: Any
@@ -34,25 +34,25 @@ class Noted(msgspec.Struct, frozen=True):
 
 
 class Schema(msgspec.Struct, frozen=True):
-    """What the payloads of a kind look like."""
+    """The schema of an event kind."""
 
     kind: str
     cls: type
     version: int
     shape: Shape
     ready: bool = False
-    """Of our vocabulary: what was not written as one of it is left as it is."""
+    """A built-in kind. Its schema applies only to payloads that are instances of its class."""
 
     @property
     def names(self) -> list[str]:
-        """The fields, as they are stored."""
+        """The field names as stored."""
         if isinstance(self.shape, StructObject):
             return list(self.cls.__struct_encode_fields__)  # type: ignore[attr-defined]
         return list(self.shape.names(self.cls) or ())
 
     @property
     def keys(self) -> frozenset[str]:
-        """All that means something to the class: its fields, other names for them, the tag of a Struct."""
+        """All keys that the class understands: its fields, their aliases, the tag of a Struct."""
         cls: Any = self.cls
         if isinstance(self.shape, PydanticModel):
             fields = cls.model_fields.values()
@@ -62,7 +62,7 @@ class Schema(msgspec.Struct, frozen=True):
         return frozenset(self.names)
 
     def fields(self, payload: Any) -> dict[str, Any]:
-        """The fields to be stored of a payload, which is checked: an object of the class, or a mapping."""
+        """Check a payload, an instance or a mapping, and return the fields to store."""
         if isinstance(payload, self.cls):
             fields = _fields_of(payload, self.shape)
             self._made(fields)
@@ -76,7 +76,7 @@ class Schema(msgspec.Struct, frozen=True):
         return _fields_of(self._made(given), self.shape) | extra
 
     def payload(self, fields: dict[str, Any], version: int) -> tuple[Any, dict[str, Any]]:
-        """The payload with its type, and the fields that this program does not know."""
+        """Return the typed payload, and the fields that this program does not know."""
         if version < self.version:
             fields = bring_forward(Entry(self.kind, self.version, self.cls, None), version, dict(fields))
         if self.shape.accepts(self.cls):
@@ -87,11 +87,11 @@ class Schema(msgspec.Struct, frozen=True):
             return self._made(known), {name: value for name, value in fields.items() if name not in keys}
         except EventInvalid as error:
             if version <= self.version:
-                error.hint = f"{error.hint}; or read it as it is stored with typed=False"
+                error.hint = f"{error.hint}; or read the stored fields with typed=False"
                 raise
             raise UnknownType(
-                f"{error.message}; it was written with version {version}, and this program knows {self.version}",
-                hint="upgrade the code: it is older than the data; or read with typed=False",
+                f"{error.message}; it was written with schema version {version}, but this program has {self.version}",
+                hint="upgrade this program, or read with typed=False",
             ) from error
 
     def _made(self, fields: dict[str, Any]) -> Any:
@@ -114,9 +114,9 @@ class Schema(msgspec.Struct, frozen=True):
             raise self._invalid(f"{'.'.join(map(str, first['loc']))}: {first['msg']}", fields) from error
 
     def _invalid(self, why: str, fields: Mapping[str, Any]) -> EventInvalid:
-        import difflib  # only for who has mistyped
+        import difflib  # imported only on errors
 
-        hint = f"{self.cls.__name__} has {', '.join(self.names) or 'no fields'}"
+        hint = f"{self.cls.__name__} has the fields {', '.join(self.names) or '(none)'}"
         missing = [name for name in self.names if name not in fields]
         for name in fields:
             if name not in self.names and (close := difflib.get_close_matches(str(name), missing, n=1)):
@@ -125,7 +125,7 @@ class Schema(msgspec.Struct, frozen=True):
 
 
 def _as_it_is(kind: type, value: Any) -> Any:
-    """Types that msgspec does not know, and our codec stores."""
+    """Accept types that msgspec does not know but our codec stores."""
     if isinstance(value, kind):
         return value
     raise msgspec.ValidationError(f"Expected `{kind.__name__}`, got `{type_name(type(value))}`")
@@ -150,7 +150,7 @@ def _fields_of(value: Any, shape: Shape) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A value whose parts need no class to be read, unless they are registered with `stored`."""
+    """Convert a value so that it can be read without its classes, except those registered with `stored`."""
     cls = type(value)
     if cls is dict:
         return {_plain(key): _plain(item) for key, item in value.items()}
@@ -162,7 +162,7 @@ def _plain(value: Any) -> Any:
         return value.value
     shape = shape_of(cls)
     if shape is None:
-        return value  # the codec knows it, or refuses it with the path to it
+        return value  # the codec stores it, or refuses it with its path
     fields = _fields_of(value, shape)
     return tuple(fields.values()) if isinstance(shape, NamedTupleObject) else fields
 
@@ -171,14 +171,14 @@ def _plain(value: Any) -> Any:
 
 
 class Kinds:
-    """The kinds that an agent has schemas for in this process, and our vocabulary."""
+    """The event kinds that an agent has schemas for in this process, including the built-in ones."""
 
     def __init__(self) -> None:
         self._by_name = dict(_vocabulary())
         self._by_class = {schema.cls: schema for schema in self._by_name.values()}
 
     def add(self, kind: str | None, cls: type, version: int) -> None:
-        """Payloads of this kind are instances of this class from now on."""
+        """Register a class as the schema of a kind."""
         schema = _schema(kind or _WORD.sub("_", cls.__name__).upper(), cls, version)
         known = self._by_name.get(schema.kind)
         if known is not None and not known.ready:
@@ -186,18 +186,18 @@ class Kinds:
         self._by_name[schema.kind] = self._by_class[cls] = schema
 
     def given(self, one: Any) -> Noted:
-        """One of several events to be stored: an object, or a kind with or without a payload."""
+        """Convert one element of `append_many`: an object, or a tuple of a kind and an optional payload."""
         if not isinstance(one, tuple):
             return self.noted(one)
         if not 1 <= len(one) <= 2:
-            raise TypeError(f"an event is an object, or a kind and its payload, not {one!r}")
+            raise TypeError(f"an event must be an object or a (kind, payload) tuple, not {one!r}")
         return self.noted(*one)
 
     def noted(self, kind: Any, payload: Any = None) -> Noted:
-        """An event to be stored, in whichever way it was given: a kind and a payload, or an object alone."""
+        """Convert an event given as a kind and a payload, or as an object alone."""
         if isinstance(kind, str):
             if not kind:
-                raise ValueError("a kind of events has a name")
+                raise ValueError("the kind of an event must not be empty")
             schema = self._by_name.get(kind)
             if schema is None or (schema.ready and not isinstance(payload, schema.cls)):
                 return Noted(kind, payload)
@@ -205,40 +205,42 @@ class Kinds:
         schema = self._by_class.get(kind if isinstance(kind, type) else type(kind))
         if schema is None:
             raise TypeError(
-                f"a kind is a str, or an object whose class is registered with agent.events.kind(), not {kind!r}"
+                f"a kind must be a str or an object of a class registered with agent.events.kind(), not {kind!r}"
             )
         return Noted(schema.kind, schema.fields(payload if isinstance(kind, type) else kind), schema.version)
 
     def payload(self, kind: str, version: int, value: Any) -> tuple[Any, dict[str, Any]]:
-        """What is read of a stored event: its payload, and fields that its class does not have here."""
+        """Return the payload of a stored event, and the fields that its class does not have here."""
         schema = self._by_name.get(kind)
         if schema is None or (schema.ready and not version) or type(value) is not dict:
             return value, {}
         return schema.payload(value, version or 1)
 
     def name_of(self, kind: Any) -> str:
-        """The name of a kind, given by it or by its class."""
+        """Return the name of a kind, given as a name or a class."""
         if isinstance(kind, str) and kind:
             return kind
         if kind in self._by_class:
             return self._by_class[kind].kind
-        raise TypeError(f"kind= is the name of a kind, or a class registered with agent.events.kind(), not {kind!r}")
+        raise TypeError(
+            f"kind= must be the name of a kind or a class registered with agent.events.kind(), not {kind!r}"
+        )
 
 
 def _must_agree(known: Schema, new: Schema) -> None:
-    """A kind has one schema of a version. The same lines may make it again: a reloaded module, a cell of a notebook."""
+    """Refuse a second schema for a kind and version, unless a reloaded module or notebook cell defines it again."""
     one, other = known.cls, new.cls
     if (one.__module__, one.__qualname__) == (other.__module__, other.__qualname__) or known.version != new.version:
         return
     if _annotated(known) != _annotated(new):
         raise NotStorable(
-            f"version {new.version} of the kind {new.kind!r} is {type_name(one)}, and now {type_name(other)}",
-            hint="raise its version, with an upcaster from the one before; or take another name",
+            f"version {new.version} of the kind {new.kind!r} is already {type_name(one)}, not {type_name(other)}",
+            hint="raise the version and add an upcaster from the previous one, or use another name",
         )
 
 
 def _annotated(schema: Schema) -> list[tuple[str, str]]:
-    """The fields, with their types as they were written."""
+    """Return the fields with their annotated types."""
     kinds: dict[str, Any] = {}
     for base in reversed(schema.cls.__mro__):
         kinds |= getattr(base, "__annotations__", {})
@@ -247,27 +249,27 @@ def _annotated(schema: Schema) -> list[tuple[str, str]]:
 
 def _schema(kind: Any, cls: Any, version: int, *, ready: bool = False) -> Schema:
     if not isinstance(kind, str) or not kind:
-        raise TypeError(f"a kind is a str, not {kind!r}")
+        raise TypeError(f"a kind must be a str, not {kind!r}")
     if type(version) is not int or version < 1:
-        raise ValueError(f"the version of {kind!r} is a number from 1, not {version!r}")
+        raise ValueError(f"the version of {kind!r} must be an int from 1, not {version!r}")
     shape = shape_of(cls) if isinstance(cls, type) else None
     if shape is None or isinstance(shape, NamedTupleObject) or shape.names(cls) is None or issubclass(cls, Enum):
         raise NotStorable(
-            f"the schema of {kind!r} is a dataclass, an attrs class, a msgspec Struct or a pydantic model, not {cls!r}"
+            f"the schema of {kind!r} must be a dataclass, attrs class, msgspec Struct or pydantic model, not {cls!r}"
         )
     if isinstance(shape, StructObject) and cls.__struct_config__.array_like:
-        raise NotStorable(f"{type_name(cls)} is array_like: its fields have no names in the store")
+        raise NotStorable(f"{type_name(cls)} is array_like, so its fields would be stored without names")
     if not isinstance(shape, PydanticModel):
         _try(kind, cls)
     return Schema(kind, cls, version, shape, ready)
 
 
 def _try(kind: str, cls: type) -> None:
-    """Annotations that cannot be read are told now, and not when the first event comes."""
+    """Reject unreadable annotations at registration, not at the first event."""
     try:
         msgspec.convert({}, cls, dec_hook=_as_it_is)
     except msgspec.ValidationError:
-        pass  # it has fields that must be given
+        pass  # required fields are missing, as expected
     except (NameError, TypeError) as error:
         raise NotStorable(
             f"the annotations of {type_name(cls)}, the schema of {kind!r}, cannot be read: {error}"

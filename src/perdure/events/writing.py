@@ -1,4 +1,4 @@
-"""Appending events: with the step, effect or item around the caller, or now."""
+"""Appends events: with the enclosing step, effect or item, or at once."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def append(engine: Engine, noted: Sequence[Noted]) -> Protocol[None]:
     if not packed:
         return
     if room is not None and frame is not None and frame.run.engine.name == engine.name:
-        for one, value, made in packed:  # as `run.event` does, so that both are in the order of the program
+        for one, value, made in packed:  # buffered like `run.event`, so that both kinds of call keep program order
             room.add(r.Write(r.Op.EVENT, one.kind, value, version=one.version), made)
         return
     yield Read(engine.ensure_agent)
@@ -47,7 +47,7 @@ def append(engine: Engine, noted: Sequence[Noted]) -> Protocol[None]:
 
 
 def _commit(engine: Engine, landed: Sequence[r.Happened], made: Sequence[Statement]) -> Protocol[None]:
-    """In the open, to the stream of this process. Nothing has to be looked up: on a server it is one round trip."""
+    """Commit events at once, to the stream of this process. Needs no lookup, so one round trip on a server."""
     pieces = [landed[start : start + EVENTS_OF_ENTRY_MAX] for start in range(0, len(landed), EVENTS_OF_ENTRY_MAX)]
     entries = [r.Landed(tuple(piece)) for piece in pieces]
     yield from in_the_open(
@@ -57,6 +57,6 @@ def _commit(engine: Engine, landed: Sequence[r.Happened], made: Sequence[Stateme
 
 
 def note(run: RunCore, kind: Any, payload: Any) -> Protocol[None]:
-    """`run.event`: a recorded operation of the run, which is not done again when the run is resumed."""
+    """`run.event`: an operation recorded by the run, so a resumed run does not repeat it."""
     noted = run.engine.kinds.noted(kind, payload)
     yield from write(run, r.Op.EVENT, noted.kind, noted.value, f"event {noted.kind}", noted.version)
