@@ -295,7 +295,7 @@ def test_a_parked_run_that_waits_for_who_stayed_says_so_and_goes_on_when_that_on
     assert [row[8] for row in parent._engine.store.read("all_tasks")] == [0], "it is ready: somebody looks"
     with working(parent):
         until(lambda: parent.runs.get("b").status == "failed")
-    assert "'ch-1' of agent 'child' is not in this store: agent 'parent' has come here" in parent.runs.get("b").error
+    assert "'ch-1' of agent 'child' is not in this store: agent 'parent' was imported" in parent.runs.get("b").error
     sound(there)
 
     child.export(tmp_path / "c", move=True)
@@ -334,9 +334,9 @@ def test_in_a_with_block_it_is_the_same(file_url: str, tmp_path: Path) -> None:
     assert len(parent.export(tmp_path / "p", move=True).notes) == 1
     Agent.import_from(tmp_path / "p", store=tmp_path / "there.db").close()
     parent, child = pair(f"sqlite:///{tmp_path / 'there.db'}")
-    with pytest.raises(RunNotFound, match="has come here out of a file") as caught, parent.run("b"):
+    with pytest.raises(RunNotFound, match="was imported into this store") as caught, parent.run("b"):
         child._engine.tasks["chapter"].result("ch-1")
-    assert "bring agent 'child' here too" in str(caught.value.hint)
+    assert "import agent 'child' here too" in str(caught.value.hint)
 
 
 def test_who_stays_and_waits_for_who_moves_is_told(file_url: str, tmp_path: Path) -> None:

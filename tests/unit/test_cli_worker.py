@@ -70,7 +70,7 @@ def test_what_is_queued_is_shown_and_missed_when_nobody_takes_it(
 ) -> None:
     with closing(agent_of(office)) as agent:
         copy = agent._engine.tasks["copy"]
-        with pytest.raises(ValueError, match="key='mail': copy has no such parameter, but run, pages"):
+        with pytest.raises(ValueError, match="key='mail': copy has no such parameter; it has run, pages"):
             copy.options(key="mail").start("c", 5)
         copy.options(key="pages", priority=3).start("c", 5)
         copy.options(delay="9d").start("later", 5)

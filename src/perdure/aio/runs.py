@@ -1,4 +1,4 @@
-"""`agent.runs`: the runs of an agent seen from outside. Only arguments and documentation live here."""
+"""`agent.runs`: inspect and control the runs of an agent. Only arguments and documentation live here."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 class AsyncRuns(AsyncFace):
-    """`agent.runs`: the runs of this agent, seen from outside."""
+    """`agent.runs`: inspect and control the runs of this agent."""
 
     async def get(self, id: str, *, at: int | str | None = None) -> runs.RunInfo:
-        """A run in full: status, input, result, state, messages, what is in doubt.
+        """Return a run in full: status, input, result, state, messages, effects in doubt.
 
-        With `at`, as it was right after an entry, a step or a checkpoint:
+        With `at`, return it as it was right after an entry, a step or a checkpoint:
 
         >>> (await agent.runs.get("trip-42", at="search")).state
         """
@@ -39,24 +39,24 @@ class AsyncRuns(AsyncFace):
         return await self._read(lambda: runs.get_run(self._engine.store, self._engine.name, id))
 
     async def list(self, status: str | None = None) -> builtins.list[runs.RunSummary]:
-        """The runs of this agent, or those in one status; the one that was started, resumed or ended last first."""
+        """Return the runs of this agent, or those with one status, most recently active first."""
         return await self._read(lambda: runs.list_runs(self._engine.store, self._engine.name, status))
 
     async def result(self, id: str) -> Any:
-        """The result of a finished run, without replaying it."""
+        """Return the result of a finished run, without replaying it."""
         return await self._read(lambda: runs.result_of(self._engine.store, self._engine.name, id))
 
     async def handoff(self, id: str) -> Handoff:
-        """A brief of a run for whoever is to go on with it: another process, a person, a model. `str()` is Markdown.
+        """Return a brief for whoever continues a run: another process, a person, a model. `str()` is Markdown.
 
         >>> print(await agent.runs.handoff("trip-42"))
         """
-        from ..handoff import handoff_of  # not every program hands over
+        from ..handoff import handoff_of  # many programs never hand over
 
         return await self._read(lambda: handoff_of(self._engine.store, self._engine.name, id))
 
     async def context(self, id: str, query: str | None = None, budget: int = 8000, **options: Any) -> Context:
-        """What a model would be shown of a run now, open or not; takes what `run.context` takes.
+        """Return the context that a model would be shown of a run now, open or not. Takes the options of `run.context`.
 
         >>> print((await agent.runs.context("trip-42")).explain())
         """
@@ -65,7 +65,7 @@ class AsyncRuns(AsyncFace):
         return await self._do(context_of(self._engine, id, asked(query, budget, **options)))
 
     async def progress(self, id: str) -> Progress:
-        """How far a run is: what it has said with `run.progress`, and what its steps tell. `str()` is Markdown.
+        """Return the progress of a run: its `run.progress` reports and its steps. `str()` is Markdown.
 
         >>> (await agent.runs.progress("trip-42")).next_action
         """
@@ -77,7 +77,7 @@ class AsyncRuns(AsyncFace):
         return await self._read(lambda: progress_of(self._engine, id))
 
     async def retry(self, id: str, *, by: str | None = None) -> None:
-        """Queue a run again that has failed for good; what it had done is kept.
+        """Queue a run that failed for good again. Finished steps are kept.
 
         >>> await agent.runs.retry("q3")
         """
@@ -97,7 +97,7 @@ class AsyncRuns(AsyncFace):
         key: str | None = None,
         by: str | None = None,
     ) -> None:
-        """Answer what a run asks; or say of an effect in doubt `done=RESULT`, `retry=True` or `fail=True`.
+        """Answer a question of a run, or resolve an effect in doubt with `done=RESULT`, `retry=True` or `fail=True`.
 
         >>> await agent.runs.answer("trip-42", "9am")
         >>> await agent.runs.answer("trip-43", done="booking AB12")
@@ -107,24 +107,24 @@ class AsyncRuns(AsyncFace):
         await self._read(give)
 
     async def cancel(self, id: str, reason: str = "", *, by: str | None = None) -> RunOrder:
-        """End a run for good, and all runs that are part of it.
+        """Cancel a run and its child runs for good.
 
         >>> await agent.runs.cancel("trip-42", reason="not needed any more")
 
-        A run that no process has open is cancelled at once. An open one ends at its next step: what is under way is
-        recorded first, but an async step is cancelled, and a wait ends. Its block is left with `RunCancelled`.
+        A run that no process has open is cancelled at once. An open run stops at its next step: work in progress is
+        recorded first, except that an async step is cancelled and a wait ends. Its block raises `RunCancelled`.
         """
         return await self._order(id, Order.CANCEL, reason, by)
 
     async def pause(self, id: str, reason: str = "", *, by: str | None = None) -> RunOrder:
-        """Let a run rest until `resume`; an open one is left with `RunPaused`, in the same way as by `cancel`.
+        """Pause a run until `resume`. The block of an open run raises `RunPaused`, as with `cancel`.
 
         >>> await agent.runs.pause("trip-42")
         """
         return await self._order(id, Order.PAUSE, reason, by)
 
     async def resume(self, id: str, reason: str = "", *, by: str | None = None) -> RunOrder:
-        """Let a paused run be opened again: it goes on where it was when its program is started.
+        """Allow a paused run to be opened again. It continues when its program is started.
 
         >>> await agent.runs.resume("trip-42")
         """
@@ -144,17 +144,16 @@ class AsyncRuns(AsyncFace):
         override: Mapping[int | str, Any] | None = None,
         input: Any = ...,
     ) -> Fork:
-        """Make a run that begins as another one did, and goes its own way. Nothing is copied, and nothing is run yet.
+        """Create a run that shares the beginning of another one. Nothing is copied and nothing executes yet.
 
         >>> fork = await agent.runs.fork("trip-42", at="search", override={"search": ["AA1"]})
         >>> async with agent.run(fork.id) as run:
         ...     ...
 
-        `at` is the number of the last entry that they share (`perdure show` has them), the name of a step (right after
-        its last end), or of a checkpoint of the run. Without it, the fork begins after the last step that it overrides,
-        else with all that there is. `override` says what steps are to have returned; "search#2" is the second of that
-        name. `to` is the id of the fork, "trip-42-fork" if you do not say. What the run did after that to the world and
-        to its agent is not taken back: it is in `fork.stays`.
+        `at` is the number of the last shared entry (see `perdure show`), the name of a step (right after it last
+        ended), or a checkpoint of the run. By default the fork starts after the last overridden step, else at the end.
+        `override` maps steps to results; "search#2" is the second step of that name. `to` is the id of the fork, by
+        default "trip-42-fork". Later changes to the outside world and to the agent are not undone: see `fork.stays`.
         """
         from ..branches import forks
 
@@ -164,13 +163,13 @@ class AsyncRuns(AsyncFace):
         return await self._do(made)
 
     async def undo(self, id: str, steps: int = 1, *, effects: str = "keep", by: str | None = None) -> Undo:
-        """Take back the last steps of a run that is not open: opened again, it does them anew. See `run.undo`."""
+        """Undo the last steps of a run that is not open. It repeats them when opened again. See `run.undo`."""
         from ..branches.undoing import undo
 
         return await self._do(undo(self._engine, id, steps, effects, by))
 
     async def diff(self, a: str, b: str) -> RunDiff:
-        """What differs between two runs: steps and their results, state, messages, what they came to.
+        """Compare two runs: steps and their results, state, messages, outcome.
 
         >>> print(await agent.runs.diff("trip-42", "trip-43"))
         """

@@ -1,4 +1,4 @@
-"""The public face of tasks and queues. Only arguments and documentation: `perdure.tasks` decides."""
+"""The public API of tasks and queues: arguments and documentation. The logic is in `perdure.tasks`."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ R = TypeVar("R")
 
 
 class AsyncStarted(Generic[R]):
-    """A run that was handed to workers."""
+    """A run that was queued for workers."""
 
     def __init__(self, task: AsyncTask[..., R], id: str) -> None:
         self._task = task
         self.id = id
 
     async def result(self, *, timeout: Duration | None = None) -> R:
-        """Wait for it, and return its result; as `task.result(id)`."""
+        """Wait for the run and return its result, as `task.result(id)` does."""
         return await self._task.result(self.id, timeout=timeout)
 
     def __repr__(self) -> str:
@@ -41,7 +41,7 @@ class AsyncStarted(Generic[R]):
 
 
 class AsyncTask(Generic[P, R]):
-    """A function whose runs are queued durably, and done by any worker.
+    """A function whose runs are queued durably and executed by any worker.
 
     >>> @agent.task
     ... async def report(topic: str) -> str:
@@ -49,7 +49,7 @@ class AsyncTask(Generic[P, R]):
     >>> await report.start("q3", topic="rain")
     >>> await report.result("q3", timeout="1h")
 
-    A parameter `run` without a default gets the open run: `run.ask(...)`, `run.state`, `run.sleep(...)`.
+    A parameter `run` without a default receives the open run: `run.ask(...)`, `run.state`, `run.sleep(...)`.
     """
 
     def __init__(self, engine: Engine, definition: Definition, options: TaskOptions) -> None:
@@ -62,23 +62,25 @@ class AsyncTask(Generic[P, R]):
 
     @property
     def name(self) -> str:
-        """What it is queued as."""
+        """The name under which runs are queued."""
         return self.definition.name
 
     def options(self, **changes: Any) -> AsyncTask[P, R]:
-        """The same with other options: `report.options(priority=5, queue="urgent", delay="10m").start("q3", "rain")`.
+        """Return a copy with other options:
 
-        `queue`, `priority` (the highest is first), `delay`, and `key`, by which runs are limited together.
+        `report.options(priority=5, queue="urgent", delay="10m").start("q3", "rain")`.
+
+        The options are `queue`, `priority` (higher runs first), `delay`, and `key`, by which runs are limited together.
         """
         if unknown := changes.keys() - {"queue", "priority", "delay", "key"}:
-            raise TypeError(f"options() does not know {', '.join(sorted(unknown))}: choose queue, priority, delay, key")
+            raise TypeError(f"options() has no {', '.join(sorted(unknown))}: use queue, priority, delay or key")
         return AsyncTask(self._engine, self.definition, msgspec.structs.replace(self._options, **changes))
 
     async def start(self, id: str, /, *args: P.args, **kwargs: P.kwargs) -> AsyncStarted[R]:
-        """Queue a run, durably: any worker does it, `perdure worker module:agent`.
+        """Queue a run durably. Any worker executes it: `perdure worker module:agent`.
 
-        The same id with the same arguments is the same run, however often it is started; with others, it is
-        `InputChanged`. In a step it is queued with the step; in a run it is a step of its own, and a child of the run.
+        Starting the same id with the same arguments again is a no-op; other arguments raise `InputChanged`. Inside a
+        step the run is queued with the step. Inside a run, the start is a step of its own and the new run is a child.
         """
         given = self.definition.arguments(args, kwargs)
         wanted = checked_name(id, "a run's id")
@@ -87,7 +89,7 @@ class AsyncTask(Generic[P, R]):
         return AsyncStarted(self, wanted)
 
     async def run(self, id: str, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run it here, and return its result; after a crash the same call continues it. Waits block."""
+        """Execute a run here and return its result. After a crash the same call continues it. Waits block."""
         given = self.definition.arguments(args, kwargs)
         run_id, task = checked_name(id, "a run's id"), self.definition.name
         run = AsyncRun(self._engine, run_id, given, wait=None, on_change="error", parallel=False, task=task)
@@ -98,21 +100,23 @@ class AsyncTask(Generic[P, R]):
         return result
 
     async def result(self, id: str, /, *, timeout: Duration | None = None) -> R:
-        """Wait until the run has ended, here or anywhere, and return its result.
+        """Wait until a run has ended, in any process, and return its result.
 
-        `TaskFailed` with the recorded error as its cause when it has failed for good, `WaitTimeout` after `timeout`:
-        then it goes on, and can be asked for again. In a run it is a durable wait of that run.
+        Raises `TaskFailed`, caused by the recorded error, if the run failed for good, and `WaitTimeout` after
+        `timeout`. The run continues after a timeout, so the call can be repeated. Inside a run this is a durable wait
+        of that run.
         """
         protocol = starting.result(self._engine, checked_name(id, "a run's id"), timeout)
         result: R = await drive_async(self._engine.store, protocol)
         return result
 
     async def perform(self, taken: Taken, probation: asyncio.Lock) -> None:
-        """What a worker does with a run that it has taken."""
+        """Execute a run that a worker has claimed."""
         run = AsyncRun(self._engine, run_of(taken), None, wait=None, on_change="error", parallel=False, taken=taken)
         async with run:
             if is_suspect(run._core):
-                # Workers have died of it, or of one beside it: so that it shows which, one of them at a time.
+                # A worker died with this run or one next to it. Suspects execute one at a time, to tell which one it
+                # was.
                 async with probation:
                     await drive_async(self._engine.store, begin_trial(run._core))
                     await self._call(run)
@@ -135,14 +139,14 @@ class AsyncTask(Generic[P, R]):
             run.result = result
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
-        """In a run, a plain call: its steps are steps of that run. Elsewhere nothing would be remembered."""
+        """Call the function directly, inside a run: its steps become steps of that run. Refused outside a run."""
         if current() is None:
             raise NotDurable(
-                f"task {self.name} is called outside of a run",
+                f"task {self.name} was called outside a run",
                 hint=f"{self.name}.start(id, ...) queues it for workers, {self.name}.run(id, ...) runs it here",
             )
         if self.definition.wants_run and "run" not in kwargs:
-            raise TypeError(f"{self.name}() called as a function wants run=")
+            raise TypeError(f"{self.name}() called as a function needs run=")
         return self.definition.call(*args, **kwargs)
 
     def __repr__(self) -> str:
@@ -150,7 +154,7 @@ class AsyncTask(Generic[P, R]):
 
 
 class AsyncQueues(AsyncFace):
-    """`agent.queues`: what waits for workers, and how much of it may be at work.
+    """`agent.queues`: queues for workers, and their limits.
 
     >>> await agent.queues.set("mail", concurrency=4, per_key=1, rate="10/s")
     >>> await agent.queues.pause("mail")
@@ -164,22 +168,22 @@ class AsyncQueues(AsyncFace):
         per_key: int | None = None,
         rate: str | tuple[int, Duration] | None = None,
     ) -> None:
-        """Limit a queue, for all workers together and from now on; what is not said is not limited.
+        """Set the limits of a queue, for all workers together. A limit that is not given is removed.
 
-        `concurrency` runs at a time, `per_key` of one key at a time, `rate` runs begun in a time: "10/s", "100/m".
+        At most `concurrency` runs execute at a time, `per_key` of one key, and `rate` start per time: "10/s", "100/m".
         """
         await self._do(queues.change_rules(self._engine, name, **queues.read_limits(concurrency, per_key, rate)))
 
     async def pause(self, name: str) -> None:
-        """Nothing more of this queue is begun; runs at work go on."""
+        """Start no more runs of this queue. Runs in progress continue."""
         await self._do(queues.change_rules(self._engine, name, paused=True))
 
     async def resume(self, name: str) -> None:
-        """Go on with it."""
+        """Start runs of a paused queue again."""
         await self._do(queues.change_rules(self._engine, name, paused=False))
 
     async def list(self) -> builtins.list[queues.QueueInfo]:
-        """Every queue that has something in it, or limits."""
+        """Return every queue that has runs or limits."""
         return await self._read(self._list)
 
     def _list(self) -> builtins.list[queues.QueueInfo]:
@@ -190,7 +194,7 @@ class AsyncQueues(AsyncFace):
 def make_task(
     engine: Engine, call: Callable[..., Any], name: str | None, options: TaskOptions, was: tuple[str, ...] = ()
 ) -> AsyncTask[..., Any]:
-    """Declare a function as a task; runs that are queued under an earlier name of it are its too."""
+    """Declare a function as a task. Runs queued under its earlier names belong to it too."""
     task = AsyncTask[..., Any](engine, Definition(call, name, options, awaits=ASYNC), options)
     for old in was:
         engine.tasks.setdefault(old, task)

@@ -1,4 +1,4 @@
-"""The public face of a worker: takes queued runs and does them, several at a time."""
+"""The public API of workers, which execute queued runs, several at a time."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ..run.lifecycle import Taken
 from ..tasks.dispatch import Dispatch, run_of, task_of, told
 
 Report = Callable[[str, str, str], None]
-"""Told the run, its task, and `taken` or what became of it."""
+"""Called with the run, its task, and `taken` or the outcome."""
 
 
 class AsyncWorker:
-    """Does what is queued, until it is told to stop: `perdure worker module:agent` has one.
+    """Executes queued runs until drained. `perdure worker module:agent` runs one.
 
     >>> worker = agent.worker(queues=["mail"], concurrency=4)
     >>> await worker.run()
@@ -36,15 +36,15 @@ class AsyncWorker:
 
     @property
     def under_way(self) -> int:
-        """How many runs are at work here now."""
+        """How many runs this worker is executing."""
         return self._dispatch.under_way
 
     def drain(self) -> None:
-        """Take nothing new; runs at work end at their next step, and others go on with them. From any thread."""
+        """Take no new runs. Runs in progress stop at their next step and are left to other workers. Thread-safe."""
         self._dispatch.drain()
 
     async def run(self) -> None:
-        """Take runs and do them, until `drain()` is called and the last one has been left."""
+        """Claim and execute runs until `drain()` is called and the last run has been released."""
         # unasync: async-only
         loop = asyncio.get_running_loop()
 
@@ -66,7 +66,7 @@ class AsyncWorker:
         # unasync: end
 
     async def _work(self, taken: Taken | None) -> None:
-        """One run after the other, as long as there are any."""
+        """Execute one run after another while there are any."""
         while taken is not None:
             await self._perform(taken)
             # unasync: async-only
@@ -82,6 +82,6 @@ class AsyncWorker:
         error: BaseException | None = None
         try:
             await self._dispatch.engine.tasks[task].perform(taken, self._probation)
-        except BaseException as raised:  # recorded with the run: it is for who wants its result, not for the worker
+        except BaseException as raised:  # recorded with the run, for the caller of `result`; the worker continues
             error = raised
         self._report(run, task, told(taken, error))

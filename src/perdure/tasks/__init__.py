@@ -1,1 +1,1 @@
-"""Tasks: runs that are queued durably, and done by whichever worker takes them."""
+"""Tasks: runs that are queued durably and executed by any worker."""

@@ -1,4 +1,4 @@
-"""Calling the function of a task under asyncio: a plain one gets a thread, so that the loop goes on."""
+"""Calls the function of a task under asyncio. A plain function gets a thread, so it does not block the loop."""
 
 from __future__ import annotations
 

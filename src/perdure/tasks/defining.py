@@ -1,4 +1,4 @@
-"""A task as declared: its function, what identifies a run of it, and what is done when it fails."""
+"""The declaration of a task: its function, its arguments, and its retry options."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ..run.functions import signature_of
 from ..run.writes import named
 
 KeyOf = str | Callable[..., Any] | None
-"""Which runs are limited together: the name of a parameter, or a function of the arguments."""
+"""What runs are limited by together: the name of a parameter, or a function of the arguments."""
 
 PRIORITY_MAX = 1_000_000
 
 
 class TaskOptions(msgspec.Struct, frozen=True):
-    """What can be said about a task; `options(...)` replaces some of it for one start."""
+    """Options of a task. `options(...)` replaces some of them for one start."""
 
     queue: str = "default"
     priority: int = 0
@@ -32,9 +32,9 @@ class TaskOptions(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if not named(self.queue, "a queue's name"):
-            raise ValueError("a queue has a name")
+            raise ValueError("the name of a queue must not be empty")
         if type(self.priority) is not int or abs(self.priority) > PRIORITY_MAX:
-            raise ValueError(f"priority={self.priority!r}: a whole number up to {PRIORITY_MAX}; the highest is first")
+            raise ValueError(f"priority={self.priority!r}: must be an int of at most {PRIORITY_MAX}; higher runs first")
         if self.retries < 0 or self.backoff < 0:
             raise ValueError("retries and backoff cannot be negative")
         if self.delay is not None:
@@ -42,7 +42,7 @@ class TaskOptions(msgspec.Struct, frozen=True):
 
 
 class Definition:
-    """A task's function."""
+    """A task's function and its signature."""
 
     def __init__(self, call: Callable[..., Any], name: str | None, options: TaskOptions, *, awaits: bool) -> None:
         self.call = call
@@ -54,15 +54,15 @@ class Definition:
         self._signature = signature_of(call)
         parameters = self._signature.parameters
         self.wants_run = "run" in parameters and parameters["run"].default is inspect.Parameter.empty
-        """Whether the open run is passed, by that name."""
+        """Whether the function takes the open run as parameter `run`."""
         self._must_know(options.key)
 
     def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        """The input of a run, by the names of the parameters; a wrong call is the TypeError of any call."""
+        """Return the input of a run, by parameter name. A wrong call raises the usual TypeError."""
         if not self.wants_run:
             bound = self._signature.bind(*args, **kwargs)
         elif "run" in kwargs:
-            raise TypeError(f"{self.name}() gets its run from Perdure: leave run= out")
+            raise TypeError(f"{self.name}() gets its run from Perdure: do not pass run=")
         else:
             bound = self._without_run().bind(*args, **kwargs)
         return dict(bound.arguments)
@@ -72,11 +72,11 @@ class Definition:
         return self._signature.replace(parameters=parameters)
 
     def bound(self, given: Any, run: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """How the function is called for an input."""
+        """Return the positional and keyword arguments for an input."""
         names = self._signature.parameters
         if not isinstance(given, dict) or not set(given) <= set(names):
             strange = ", ".join(sorted(set(given) - set(names))) if isinstance(given, dict) else repr(given)
-            raise TypeError(f"task {self.name} has no parameter for what its run was started with: {strange}")
+            raise TypeError(f"task {self.name} has no parameter for this input of its run: {strange}")
         values = {**given, "run": run} if self.wants_run else given
         bound = inspect.BoundArguments(self._signature, {name: values[name] for name in names if name in values})
         return bound.args, bound.kwargs
@@ -84,10 +84,10 @@ class Definition:
     def _must_know(self, key: KeyOf) -> None:
         known = self._signature.parameters
         if isinstance(key, str) and key not in known:
-            raise ValueError(f"key={key!r}: {self.name} has no such parameter, but {', '.join(known) or 'none'}")
+            raise ValueError(f"key={key!r}: {self.name} has no such parameter; it has {', '.join(known) or 'none'}")
 
     def key(self, key: KeyOf, given: dict[str, Any]) -> str:
-        """Of a run with this input."""
+        """Return the limit key of a run with this input."""
         if key is None:
             return ""
         if not isinstance(key, str):
@@ -101,5 +101,5 @@ class Definition:
 def _checked(key: Any) -> str:
     text = "" if key is None else str(key)
     if len(text) > NAME_CHARACTERS_MAX:
-        raise ValueError(f"the key of a run has at most {NAME_CHARACTERS_MAX} characters")
+        raise ValueError(f"the key of a run may have at most {NAME_CHARACTERS_MAX} characters")
     return named(text, "the key of a run")

@@ -1,7 +1,7 @@
-"""What a worker does besides running tasks: it finds the next run, takes it, and waits when there is none.
+"""Finds and claims runs for a worker, and waits when there are none.
 
-Nobody scans what waits: a change of the store, or a notification of a server, says that there may be something; the
-next time at which something comes by itself is known; and what dead workers have left is found among what is at work.
+It does not scan the queue. A change of the store or a server notification signals new work. The time of the next
+delayed run is known. Runs of dead workers are found among the runs in progress.
 """
 
 from __future__ import annotations
@@ -45,21 +45,21 @@ if TYPE_CHECKING:
     from ..engine import Engine
 
 AFTER_TROUBLE_SECONDS = 1.0
-"""When the store is away or busy for longer than its own patience."""
+"""How long to wait when the store stays unavailable or busy beyond its own retries."""
 
 PASSING = (StorageFull, StoreBusy, StoreUnavailable)
-"""Troubles of the store, which are no failures of a task: it is tried again until they are over."""
+"""Store problems that do not count as failures of a task: the task is retried until they are over."""
 
 KNOWN_SECONDS = 0.05
-"""Whoever is done with a run goes on with the queues that had something so short a time ago."""
+"""How long a worker that finished a run reuses the list of non-empty queues."""
 
 
 class Dispatch:
-    """Takes runs of an agent, so many at a time, until it is told to stop."""
+    """Claims runs of an agent, up to a concurrency limit, until drained."""
 
     def __init__(self, engine: Engine, queues: Sequence[str] | None, at_once: int, *, loop: bool) -> None:
         if type(at_once) is not int or at_once < 1:
-            raise ValueError(f"concurrency={at_once!r}: at least one run must be at work")
+            raise ValueError(f"concurrency={at_once!r}: must be an int from 1")
         self._engine = engine
         self._queues = None if queues is None else list(dict.fromkeys(queues))
         self._loop = loop
@@ -71,7 +71,7 @@ class Dispatch:
         self._known: tuple[float, list[str]] = (0.0, [])
         self._due = 0
         self.under_way = 0
-        """How many runs are at work here."""
+        """How many runs this worker is executing."""
         self._lock = threading.Lock()
 
     @property
@@ -80,40 +80,43 @@ class Dispatch:
 
     @property
     def draining(self) -> bool:
-        """Whether nothing new is taken any more."""
+        """Whether the worker takes no new runs."""
         return self._draining.is_set()
 
     def drain(self) -> None:
-        """Take nothing new; runs at work are left at their next step, and are for others to go on with."""
+        """Take no new runs. Runs in progress stop at their next step and are left to other workers."""
         self._draining.set()
         self._kick.set()
 
     def another(self) -> Taken | None:
-        """The next run for whoever is done with one: many take at a time, and share commits. None: leave."""
+        """Return the next run for a task slot that just became free, or None if the slot should end.
+
+        Several slots claim at the same time, so that they share commits.
+        """
         taken = None
         try:
             taken = None if self.draining else self._take_of(self._known_ready())
         except StoreProblem:
-            pass  # who waits for work will meet it too, and knows what to do
+            pass  # the dispatch loop will meet the same problem and handles it
         finally:
             if taken is None:
                 self._leave()
         return taken
 
     def _leave(self) -> None:
-        """A run is not at work here any more."""
+        """Release the slot of a run that is no longer executed here."""
         with self._lock:
             self.under_way -= 1
         self._slots.release()
         self._kick.set()
 
     def serve(self, begin: Callable[[Taken], object]) -> None:
-        """Take runs and hand them over, until drained; returns when the last of them is done."""
+        """Claim runs and hand them over until drained. Returns when the last one has ended."""
         engine = self._engine
         engine.ensure_agent()
         if not engine.tasks:
             raise TaskNotFound(
-                f"agent {engine.name!r} declares no task, so there is nothing that a worker could do",
+                f"agent {engine.name!r} declares no task, so a worker has nothing to do",
                 hint="declare one with @agent.task, in a module that is imported before the worker starts",
             )
         may_have_come = engine.store.watch(engine.stream)
@@ -137,14 +140,14 @@ class Dispatch:
     # -- finding ------------------------------------------------------------------------------------------------------
 
     def _next(self, may_have_come: Callable[[], bool]) -> Taken | None:
-        """The next run, as soon as there is one; None when there will be none."""
+        """Wait for the next run; None once the worker is drained."""
         while not self.draining:
             try:
                 found = self._found(may_have_come)
             except (StoreFenced, StoreClosed, StoreForked):
                 raise
             except StoreProblem:
-                self._kick.wait(AFTER_TROUBLE_SECONDS)  # the store has waited for itself already
+                self._kick.wait(AFTER_TROUBLE_SECONDS)  # the store has already retried for a while
                 continue
             if found is not None:
                 return found
@@ -175,7 +178,7 @@ class Dispatch:
         return None
 
     def _known_ready(self) -> list[str]:
-        """The same as it was a moment ago."""
+        """Return the ready queues, cached for a moment."""
         at, queues = self._known
         if time.monotonic() - at > KNOWN_SECONDS:
             queues = self._ready()
@@ -183,7 +186,7 @@ class Dispatch:
         return queues
 
     def _ready(self) -> list[str]:
-        """The queues that have something for this worker, the most urgent first."""
+        """Return the queues that have work for this worker, most urgent first."""
         store, owner = self._engine.store, self._engine.stream
         now, names = store.clock.wall_ms(), names_of(list(self._engine.tasks))
         queues = self._queues
@@ -196,11 +199,11 @@ class Dispatch:
         return sorted((q for q in queues if first[q]), key=lambda q: (-first[q][0][7], first[q][0][8]))
 
     def _left_by_dead(self) -> Taken | None:
-        """A run whose worker is proven dead, or has not renewed its lease."""
+        """Claim a run whose worker is proven dead, or whose lease has expired."""
         for run_id in self._orphans():
             taken = self._submit(TakeOver(self._engine, run_id))
             if taken is not None:
-                self._dead_at = 0.0  # it had more of them
+                self._dead_at = 0.0  # the dead worker may have left more runs
                 return taken
         return None
 
@@ -218,7 +221,7 @@ class Dispatch:
                 yield run_id
 
     def _stop(self, take: Take) -> None:
-        """Its last worker was told to stop it, and did not live to do so."""
+        """Carry out a cancel or pause that the last worker received but did not live to apply."""
         if take.unobeyed is not None:
             drive_sync(self._engine.store, give_order(self._engine, self._engine.name, take.run_id, take.unobeyed))
 
@@ -226,7 +229,7 @@ class Dispatch:
         try:
             claimed: Claimed | None = self._engine.store.submit(take)
         except (RunBusy, Overtaken):
-            return None  # somebody else was quicker, or it is just being left
+            return None  # another worker was faster, or the run is just being released
         except RunStopped:
             self._stop(take)
             return None
@@ -239,12 +242,12 @@ class Dispatch:
 
 
 def _retry(engine: Engine, options: TaskOptions, attempt: int) -> Callable[[BaseException], tuple[int, int]]:
-    """When a run is tried again that has failed so many times."""
+    """Return the function that decides when a failed run is retried after this attempt."""
 
     def again(error: BaseException) -> tuple[int, int]:
         if isinstance(error, PASSING):
             return engine.store.clock.wall_ms() + int(AFTER_TROUBLE_SECONDS * 1000), attempt - 1
-        # A wrong use of Perdure, or somebody's decision, stays what it is when it is repeated.
+        # Misuse of Perdure or a human decision gives the same error on every retry.
         settled = isinstance(error, PerdureError) and not isinstance(error, StepTimeout | StepFailed)
         if attempt > options.retries or settled:
             return (0, 0)
@@ -255,32 +258,32 @@ def _retry(engine: Engine, options: TaskOptions, attempt: int) -> Callable[[Base
 
 
 def task_of(taken: Taken) -> str:
-    """The name of the task of a run that was taken."""
+    """Return the task name of a claimed run."""
     assert isinstance(taken.claim, Take)
     return taken.claim.task
 
 
 def run_of(taken: Taken) -> str:
-    """Its id."""
+    """Return the id of a claimed run."""
     assert isinstance(taken.claim, Take)
     return taken.claim.run_id
 
 
 def is_suspect(run: RunCore) -> bool:
-    """Whether workers die of this run, or seem to; `RunPoisoned` when it is certain enough."""
+    """Return whether workers seem to die of this run. Raises `RunPoisoned` when that is certain enough."""
     deaths = run.ledger.deaths_alone()
     if deaths >= limits.DEATHS_MAX:
-        raise RunPoisoned(f"{deaths} workers in a row have died of run {run.id!r}, {run.ledger.last_done()}")
+        raise RunPoisoned(f"{deaths} workers in a row died while running {run.id!r}, {run.ledger.last_done()}")
     return run.ledger.deaths() >= limits.DEATHS_SUSPECT
 
 
 def begin_trial(run: RunCore) -> Protocol[None]:
-    """From here on the death of the worker is blamed on this run, and not on one beside it."""
+    """Record that this run now executes alone: a worker death from here on counts against it."""
     yield from run.commit(Site.TASK, TaskTried())
 
 
 def told(taken: Taken, error: BaseException | None) -> str:
-    """What became of a run in this worker, in a word or two."""
+    """Return the outcome of a run in this worker as a short text."""
     left: Any = taken.parking.left
     if left is not None:
         return type(left).__name__.lower()

@@ -1,4 +1,4 @@
-"""Queues seen from outside: what waits in them, and what they allow."""
+"""Queues from the outside: their contents and their limits."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ class QueueInfo(msgspec.Struct, frozen=True):
 
     name: str
     queued: int = 0
-    """May begin now, or at a time."""
+    """Runs that may start now or at a given time."""
     running: int = 0
     parked: int = 0
-    """Wait for something, and are in nobody's memory."""
+    """Runs that wait for something and are not loaded in any process."""
     dead: int = 0
-    """Have failed for good."""
+    """Runs that have failed for good."""
     oldest_at: int = 0
-    """Since when the oldest of them is queued, in milliseconds since 1970."""
+    """When the oldest of them was queued, in milliseconds since 1970."""
     rules: Rules = Rules()
     waiting_tasks: tuple[str, ...] = ()
-    """The tasks of those that are queued or parked: a worker must have them."""
+    """The tasks of queued and parked runs: a worker must declare them."""
 
     @property
     def paused(self) -> bool:
@@ -47,9 +47,9 @@ class QueueInfo(msgspec.Struct, frozen=True):
 
 
 def change_rules(engine: Engine, queue: str, **changes: Any) -> Protocol[None]:
-    """Say something else about a queue; what is not said stays."""
+    """Change some rules of a queue; the others stay."""
     if not named(queue, "a queue's name"):
-        raise ValueError("a queue has a name")
+        raise ValueError("the name of a queue must not be empty")
     yield Read(engine.ensure_agent)
     owner = yield Read(lambda: engine.stream)
 
@@ -62,10 +62,10 @@ def change_rules(engine: Engine, queue: str, **changes: Any) -> Protocol[None]:
 def read_limits(
     concurrency: int | None, per_key: int | None, rate: str | tuple[int, Duration] | None
 ) -> dict[str, int]:
-    """Limits as people give them; None takes one away."""
+    """Check the limits of a queue. None removes a limit."""
     for name, value in (("concurrency", concurrency), ("per_key", per_key)):
         if value is not None and (type(value) is not int or value < 1):
-            raise ValueError(f"{name}={value!r}: a whole number from 1, or None for no limit")
+            raise ValueError(f"{name}={value!r}: must be an int from 1, or None for no limit")
     count, milliseconds = _rate(rate)
     return {"concurrency": concurrency or 0, "per_key": per_key or 0, "rate": count, "rate_ms": milliseconds}
 
@@ -77,12 +77,12 @@ def _rate(rate: str | tuple[int, Duration] | None) -> tuple[int, int]:
     if found is not None:
         rate = (int(found[1]), f"{found[2] or 1}{found[3]}")
     if isinstance(rate, str) or type(rate[0]) is not int or rate[0] < 1:
-        raise ValueError(f'rate={rate!r}: so many in a time, such as "10/s", "100/m" or (10, "5s")')
+        raise ValueError(f'rate={rate!r}: must be a count per time, such as "10/s", "100/m" or (10, "5s")')
     return rate[0], max(1, int(seconds_of(rate[1], "rate") * 1000))
 
 
 def list_queues(store: Store, owner: int) -> list[QueueInfo]:
-    """The queues of an agent that have something in them, or rules."""
+    """Return the queues of an agent that have runs or rules."""
     rows = store.read("entries_of", (owner, SPACE, store.clock.wall_ms()))
     found = {key: QueueInfo(key, rules=rules_of(value)) for key, value, *_ in rows}
     for queue, task, status, count, oldest, _ in store.read("count_tasks", (owner,)):

@@ -1,4 +1,4 @@
-"""Handing a run to workers, and getting to know what became of it."""
+"""Queues runs for workers, and waits for their results."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     from ..engine import Engine
 
 RESULT_POLL_SECONDS_MAX = 0.05
-"""Who waits for a result outside of any run looks so often."""
+"""The longest polling interval of a caller that waits for a result outside a run."""
 
 
 def start(
     engine: Engine, task: Definition, options: TaskOptions, run_id: str, given: dict[str, Any], *, awaits: bool
 ) -> Protocol[None]:
-    """Queue a run: with the body or item around the caller, as a step of the run around it, or now."""
+    """Queue a run: with the enclosing body or item, as a step of the enclosing run, or at once."""
     named(run_id, "run's id")
     frame = current()
     within = frame is not None and frame.run.store is engine.store
@@ -84,13 +84,13 @@ def _asked(
 
 
 def _recorded(engine: Engine, name: str, ask: Callable[[], Start], awaits: bool) -> Function:
-    """A step that does nothing but queue: what it writes lands with it."""
+    """Return a step whose only write is the queued run."""
 
     def queue(run: str, input: dict[str, Any]) -> None:
         _note(engine, ask())
 
     async def queue_async(run: str, input: dict[str, Any]) -> None:
-        import asyncio  # is there, and would be for nothing in programs without it
+        import asyncio  # already imported by asynchronous programs; synchronous ones should not load it
 
         _note(engine, await asyncio.to_thread(ask))
 
@@ -99,22 +99,22 @@ def _recorded(engine: Engine, name: str, ask: Callable[[], Start], awaits: bool)
 
 def _note(engine: Engine, asked: Start) -> None:
     room = waiting_room(engine)
-    assert room is not None, "the body of a step has one"
+    assert room is not None, "the body of a step has a buffer"
     room.asks.append(asked)
 
 
 def again(engine: Engine, run_id: str, by: str | None) -> Protocol[None]:
-    """Queue a dead run again."""
+    """Queue a dead-lettered run again."""
     owner = yield Read(lambda: engine.stream if engine.is_known() else 0)
     wanted = Again((owner, engine.name, named(run_id, "run's id")), by or whoever())
     yield from write(engine, Site.TASK, [wanted])
 
 
-# -- what became of it ------------------------------------------------------------------------------------------------
+# -- results -------------------------------------------------------------------------------------------------------
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """How a run has ended: `finished` with a result, `failed` with an error that was recorded, or `cancelled`."""
+    """How a run ended: `finished` with a result, `failed` with a recorded error, or `cancelled`."""
 
     how: str
     packed: bytes
@@ -122,18 +122,18 @@ class Ended(msgspec.Struct, frozen=True):
 
 
 def ended(engine: Engine, run_id: str) -> Ended | None:
-    """The end of a run, if it has ended and no worker tries it again by itself."""
+    """Return the end of a run, or None if it has not ended or will be retried by a worker."""
     store = engine.store
     task = store.read("get_task", (engine.stream, run_id)) if engine.is_known() else []
     rows = store.read("get_run", (engine.name, run_id))
     if not rows and not task:
         raise RunNotFound(
             f"agent {engine.name!r} has no run {run_id!r}",
-            hint="`perdure runs` lists them; what is started in a step or an item is there when that has ended",
+            hint="`perdure runs` lists them; a run started in a step or an item exists once that has ended",
         )
     over = (r.Status.FINISHED, r.Status.FAILED, r.Status.CANCELLED)
     if not rows or rows[0][3] not in over or (task and task[0][5] != "dead"):
-        refuse_if_gone(store, engine.name)  # it ends elsewhere, if it does
+        refuse_if_gone(store, engine.name)  # if the agent has moved, the run ends in another store
         return None
     return _end_of(store, rows[0])
 
@@ -141,7 +141,7 @@ def ended(engine: Engine, run_id: str) -> Ended | None:
 def _end_of(store: Store, row: tuple[Any, ...]) -> Ended | None:
     found = store.read("event_at", (row[0], row[9]))
     if not found:
-        return None  # it goes on just now
+        return None  # the run is being continued right now
     _, kind, _, body, _, _ = found[0]
     record = r.decode(kind, body) if body is not None else r.remains(kind)
     if isinstance(record, r.RunFinished):
@@ -153,7 +153,7 @@ def _end_of(store: Store, row: tuple[Any, ...]) -> Ended | None:
 
 
 def result(engine: Engine, run_id: str, timeout: Duration | None) -> Protocol[Any]:
-    """Wait for a run's end, and return its result. In a run it is a wait of that run, which a worker leaves."""
+    """Wait for the end of a run and return its result. Inside a run this is a durable wait, which frees the worker."""
     named(run_id, "run's id")
     frame = current()
     if frame is not None and frame.run.store is engine.store and not frame.inside:
@@ -166,7 +166,7 @@ def result(engine: Engine, run_id: str, timeout: Duration | None) -> Protocol[An
         if end is not None:
             return (yield from _value(engine, run_id, end))
         if until is not None and clock.boot_ms() >= until:
-            raise WaitTimeout(f"run {run_id!r} has not ended in time", hint="it goes on: ask again")
+            raise WaitTimeout(f"run {run_id!r} did not end in time", hint="the run continues; ask again")
         yield Pause(pause)
         pause = min(pause * 1.5, RESULT_POLL_SECONDS_MAX)
 
@@ -185,7 +185,7 @@ def _result_in(run: RunCore, engine: Engine, run_id: str, timeout: Duration | No
         return end is not None
 
     ident, text = run_awaited(engine.name, run_id)
-    # Who ends it in its own store wakes this one; an agent that moves away does not.
+    # The end of a run in this store wakes the waiter. An agent that moves away does not, so poll for it.
     again = 0.0 if engine.name == run.engine.name else AWAITED_LOOK_SECONDS
     wait = Wait("run", ident, text, waiting.deadline(run, timeout), want=want, polls=True, again=again)
     waited = yield from waiting.wait_for(frame, wait, look)
@@ -193,29 +193,30 @@ def _result_in(run: RunCore, engine: Engine, run_id: str, timeout: Duration | No
         return waited.result
     if waited.how == "timeout":
         raise WaitTimeout(
-            f"run {run_id!r} has not ended in time", hint="it goes on: ask again, or with a longer timeout"
+            f"run {run_id!r} did not end in time", hint="the run continues; ask again, or use a longer timeout"
         )
     return (yield from _value(engine, run_id, Ended(waited.how, waited.value, waited.by)))
 
 
 def _ended_for(run: RunCore, engine: Engine, run_id: str) -> Ended | None:
-    """The same for a run that waits for it: of the two agents one may have moved here, and the other not."""
+    """Return the end of a run that another run waits for. One of their agents may have moved to this store alone."""
     try:
         return ended(engine, run_id)
     except RunNotFound as error:
         if engine.name == run.engine.name or not Identity(run.engine).arrivals:
             raise
         raise RunNotFound(
-            f"run {run_id!r} of agent {engine.name!r} is not in this store: agent {run.engine.name!r} has come here "
-            "out of a file, and what it waits for has stayed where it was",
-            hint=f"bring agent {engine.name!r} here too, then start run {run.id!r} again (of a task: `perdure retry`)",
+            f"run {run_id!r} of agent {engine.name!r} is not in this store: agent {run.engine.name!r} was imported "
+            "into this store, but the run it waits for was not",
+            hint=f"import agent {engine.name!r} here too, then start run {run.id!r} again (a task: `perdure retry`)",
         ) from error
 
 
 def _value(engine: Engine, run_id: str, end: Ended) -> Protocol[Any]:
     if end.how == "cancelled":
         raise TaskFailed(
-            f"run {run_id!r} was cancelled {end.text}", hint="it is never continued: start one of another id"
+            f"run {run_id!r} was cancelled {end.text}",
+            hint="a cancelled run never continues; start a new one with another id",
         )
     if not end.packed:
         raise ResultErased(f"the result of run {run_id!r} was erased")

@@ -1,4 +1,4 @@
-"""How a worker takes the next run: chosen and claimed in one commit, under the locks of its queue's limits."""
+"""Claims the next run for a worker: chosen and claimed in one commit, under the locks of the queue's limits."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from ..engine import Engine
 
 CANDIDATES = 32
-"""Of a queue, on a server: when all of them are being taken just now, the worker looks again."""
+"""How many runs a server offers per query. If others claim all of them, the worker looks again."""
 
 _ENCODER = msgspec.json.Encoder()
 
 
 class Take(Claim):
-    """Take the next run of a queue, if one may begin now."""
+    """Claims the next run of a queue, if one may start now."""
 
     def __init__(self, engine: Engine, queue: str, names: Sequence[str]) -> None:
         super().__init__(engine, "", None, 0)
@@ -29,15 +29,15 @@ class Take(Claim):
         self._queue = queue
         self._names = names_of(names)
         self.attempts = 0
-        """How often it was tried before."""
+        """How many attempts came before this one."""
 
     @property
     def run_id(self) -> str:
-        """The run that was taken."""
+        """The run that was claimed."""
         return self._id
 
     def script(self) -> Script[Any]:
-        """The run, or None."""
+        """Claim a run, or return None."""
         row = yield from self._choose()
         if row is None:
             return None
@@ -61,7 +61,7 @@ class Take(Claim):
         return (yield from self._choose_within(rules))
 
     def _choose_within(self, rules: Rules) -> Script[Row | None]:
-        """The same where something is limited: one worker after the other."""
+        """Choose a run from a queue with limits. A lock serializes the workers."""
         queue = (self._owner, self._queue)
         [_, [(running,)], pace] = yield [
             Statement("lock_space", (self._owner, f"queue {self._queue}")),
@@ -70,7 +70,7 @@ class Take(Claim):
         ]
         now = self._engine.store.clock.wall_ms()
         interval = rules.rate_ms / rules.rate if rules.rate else 0.0
-        # All of a rate may begin at once, if nothing has begun for so long; then one after the other.
+        # After an idle period, a full rate's worth of runs may start at once; then they are spaced evenly.
         earliest = pace[0][0] - (rules.rate_ms - interval) if pace and rules.rate else 0
         if (rules.concurrency and running >= rules.concurrency) or now < earliest:
             return None
@@ -88,7 +88,7 @@ class Take(Claim):
 
 
 class TakeOver(Take):
-    """Take a run whose worker is gone."""
+    """Claims a run whose worker is gone."""
 
     def __init__(self, engine: Engine, run_id: str) -> None:
         super().__init__(engine, "", ())
@@ -100,5 +100,5 @@ class TakeOver(Take):
 
 
 def names_of(names: Sequence[str]) -> str:
-    """The names of tasks, as statements want them."""
+    """Encode task names for SQL statements."""
     return _ENCODER.encode(sorted(names)).decode()
