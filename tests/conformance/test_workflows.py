@@ -145,18 +145,18 @@ def test_steps_depend_on_each_other(store_url: str) -> None:
 
 NO_PLANS: list[tuple[Any, str]] = [
     ([], "has 0 steps"),
-    ("scrape", "give a list"),
+    ("scrape", "pass a list"),
     ([{"step": 1}], "no action"),
-    ([3], "give the name of an action"),
+    ([3], "pass the name of an action"),
     (["a", {"step": 1, "action": "b"}], "two steps '1'"),
-    ([{"step": "a", "depends_on": "a"}], "circle: a -> a"),
+    ([{"step": "a", "depends_on": "a"}], "cycle: a -> a"),
     (
         [
             {"step": 1, "action": "a", "depends_on": 3},
             {"action": "b", "depends_on": 1},
             {"action": "c", "depends_on": 2},
         ],
-        "circle: 1 -> 3 -> 2 -> 1|circle: 2 -> 1 -> 3 -> 2|circle: 3 -> 2 -> 1 -> 3",
+        "cycle: 1 -> 3 -> 2 -> 1|cycle: 2 -> 1 -> 3 -> 2|cycle: 3 -> 2 -> 1 -> 3",
     ),
     (
         [{"step": "build"}, {"step": "push", "depends_on": ["biuld"]}],
@@ -164,8 +164,8 @@ NO_PLANS: list[tuple[Any, str]] = [
     ),
     ([{"step": "a", "depend_on": []}], "did you mean 'depends_on'"),
     ([{"step": "a", "status": "complete"}], "did you mean 'completed'"),
-    ([{"step": "a", "id": "b"}], "says 'step' twice"),
-    (None, "give a list of steps"),
+    ([{"step": "a", "id": "b"}], "has 'step' twice"),
+    (None, "pass a list of steps"),
 ]
 
 
@@ -204,9 +204,9 @@ def test_names_that_are_not_there_say_which_are(store_url: str) -> None:
     with pytest.raises(WorkflowNotFound, match="did you mean 'push'"):
         wf.start("psuh")
     for call in (agent.workflows.create("numbered", ["scrape", "send"]).start, agent.workflows.get("numbered").step):
-        with pytest.raises(WorkflowNotFound, match="it is the action of step 2"):
+        with pytest.raises(WorkflowNotFound, match="that is the action of step 2"):
             call("send")
-    with pytest.raises(WorkflowNotFound, match="newest one is 1"):
+    with pytest.raises(WorkflowNotFound, match="newest version is 1"):
         agent.workflows.get("deploy", version=2)
 
 
@@ -256,7 +256,7 @@ def test_a_claim_ends_with_its_process(store_url: str) -> None:
 
     in_child(elsewhere)
     wf = agent_at(store_url).workflows.get("w")
-    assert "nobody is at it" in str(wf)
+    assert "not claimed" in str(wf)
     assert wf.start(1).ours
 
 

@@ -328,7 +328,7 @@ def test_what_cannot_be_called_is_told_before_anything_runs(store_url: str, worl
     wf = agent.workflows.create("w", ["first", {"action": "publish", "args": "here"}])
     assert world.all() == []
     wf.start(1)
-    with pytest.raises(StepClaimed, match="in this process itself"):
+    with pytest.raises(StepClaimed, match="by hand in this process"):
         wf.resume()
     wf.complete(1)
     wf.resume()
@@ -453,7 +453,7 @@ def test_what_a_dead_one_has_begun_is_taken_over_unless_its_effects_are_another_
     agent = agent_at(store_url, "a")
     parts = {"part": lambda: world.do("a part")}
     agent.workflows.get("effect False").resume(parts)
-    with pytest.raises(WrongAgent, match="begun by agent 'b'"):
+    with pytest.raises(WrongAgent, match="started by agent 'b'"):
         agent.workflows.get("effect True").resume(parts)
     wf = agent.workflows.get("effect True")
     wf.reset(1)

@@ -64,7 +64,7 @@ def test_one_is_shown_with_who_is_at_it(store: str, capsys: pytest.CaptureFixtur
     assert "- [x] **search**" in told(capsys, "workflows", "show", "trip", "--markdown", "--store", store)
     assert "    s1 --> s2\n" in told(capsys, "workflows", "show", "trip", "--mermaid", "--store", store)
     assert "did you mean 'trip'?" in told(capsys, "workflows", "show", "tirp", "--store", store, code=2)
-    assert "the newest one is 1" in told(
+    assert "the newest version is 1" in told(
         capsys, "workflows", "show", "trip", "--version", "2", "--store", store, code=2
     )
 

@@ -1,4 +1,4 @@
-"""The public face of `agent.workflows`. Only arguments and documentation: `perdure.workflows` decides."""
+"""The public API of `agent.workflows`: arguments and documentation. The logic is in `perdure.workflows`."""
 
 from __future__ import annotations
 
@@ -22,40 +22,41 @@ R = TypeVar("R")
 
 
 class AsyncWorkflows(AsyncFace):
-    """`agent.workflows`: plans with a status for each step, that any process, agent or model can go on with.
+    """`agent.workflows`: plans with a status for each step, which any process, agent or model can continue.
 
     >>> wf = await agent.workflows.create(name="report", steps=["scrape", "analyse", "write", "send"])
     >>> step = await wf.next_incomplete_step()
     """
 
     async def create(self, name: str, steps: Iterable[Given]) -> AsyncWorkflow:
-        """Make a workflow; called again with the same steps, it is the same one, as far as it has got.
+        """Create a workflow. Called again with the same steps, it returns the existing one with its progress.
 
         A step is the name of an action, or a dict: `step` (a number or a name), `action`, `args`, `depends_on`,
-        `status`, `result`, `note`, `title`. Without any `depends_on` the steps follow each other. Other steps under
-        the same name are the next version: what has the same action and arguments keeps its status.
+        `status`, `result`, `note`, `title`. Without any `depends_on` the steps run in sequence. Other steps under the
+        same name make the next version: steps with the same action and arguments keep their status. Raises
+        `WorkflowInvalid`.
         """
         return AsyncWorkflow(self._engine, await self._do(acts.create(self._engine, name, steps)))
 
     async def get(self, name: str, version: int | None = None, *, of: str | None = None) -> AsyncWorkflow:
-        """A workflow by its name; `of` names another agent whose workflow it is. Old versions can only be read."""
+        """Return a workflow by name. `of` names another agent that owns it. Old versions are read-only."""
         which = Which(of or self._engine.name, name, version)
         await self._read(lambda: reader_for(self._engine).look(which))
         return AsyncWorkflow(self._engine, which)
 
     async def list(self, *, of: str | None = None) -> builtins.list[AsyncWorkflow]:
-        """All workflows of this agent, or of another one, by name."""
+        """Return all workflows of this agent, or of another one, sorted by name."""
         found = await self._read(lambda: reader_for(self._engine).listed(of or self._engine.name))
         return [AsyncWorkflow(self._engine, which) for which in found]
 
     async def versions(self, name: str, *, of: str | None = None) -> builtins.list[AsyncWorkflow]:
-        """Every version of a workflow, oldest first; each as it was left."""
+        """Return every version of a workflow, oldest first, each in its last state."""
         found = await self._read(lambda: reader_for(self._engine).versions(of or self._engine.name, name))
         return [AsyncWorkflow(self._engine, which) for which in found]
 
 
 class AsyncWorkflow(AsyncFace):
-    """A workflow, always as it stands now: whatever is asked of it is read anew."""
+    """A workflow. Every access reads its current state."""
 
     def __init__(self, engine: Engine, which: Which) -> None:
         super().__init__(engine)
@@ -66,86 +67,86 @@ class AsyncWorkflow(AsyncFace):
 
     @property
     def version(self) -> int:
-        """Its version: 1, and one more for each change of its steps."""
+        """The version: 1, plus one for each change of the steps."""
         return self._bare.version
 
     @property
     def progress(self) -> int:
-        """How much is done, in percent; 100 only when nothing is left."""
+        """The share of finished steps in percent; 100 only when all are finished."""
         return self._bare.progress
 
     @property
     def status(self) -> StepStatus:
-        """Of the whole: pending, in_progress, completed, failed or blocked."""
+        """The status of the whole: pending, in_progress, completed, failed or blocked."""
         return self._bare.status
 
     @property
     def steps(self) -> builtins.list[WorkflowStep]:
-        """All steps, in their order."""
+        """All steps, in order."""
         return list(self._now.steps)
 
     @property
     def results(self) -> dict[int | str, Any]:
-        """What the completed steps came to, by their numbers or names."""
+        """The results of the completed steps, by number or name."""
         return self._now.results()
 
     async def step(self, step: Key) -> WorkflowStep:
-        """One step by its number or name."""
+        """Return one step by its number or name. Raises `WorkflowNotFound`."""
         return await self._read(lambda: reader_for(self._engine).one(self._which, step))
 
     async def next_incomplete_step(self) -> WorkflowStep | None:
-        """The first step that is neither completed nor skipped, and that waits for no other; None when all are done."""
+        """Return the first unfinished step whose dependencies are finished; None when all are finished."""
         found = await self._some(lambda plan: plan.possible()[:1])
         return found[0] if found else None
 
     async def ready_steps(self) -> builtins.list[WorkflowStep]:
-        """The steps that can be started now: what they depend on is done, and nobody who is alive is at them.
+        """Return the steps that can start now: their dependencies are finished, and no live process has claimed them.
 
-        Failed and blocked ones are not among them: somebody has to decide.
+        Failed and blocked steps are not included: they need a decision.
         """
         return await self._some(Plan.ready)
 
     # -- moving -------------------------------------------------------------------------------------------------------
 
     async def start(self, step: Key, note: str | None = None) -> WorkflowStep:
-        """Claim a step for this agent in this process. `StepClaimed` names who else is at it.
+        """Claim a step for this agent in this process. Raises `StepClaimed` if another live process has it.
 
-        The claim lasts until the step is completed, failed, blocked, skipped or reset, or this process is gone.
+        The claim lasts until the step is completed, failed, blocked, skipped or reset, or until this process ends.
         """
         return await self._move(step, StepStatus.IN_PROGRESS, None, note)
 
     async def complete(self, step: Key, result: Any = None, note: str | None = None) -> WorkflowStep:
-        """It is done, with this result. Need not have been started."""
+        """Complete a step with a result. It need not have been started."""
         return await self._move(step, StepStatus.COMPLETED, result, note)
 
     async def fail(self, step: Key, note: str | None = None, result: Any = None) -> WorkflowStep:
-        """It has failed; the next `resume` tries it again. What is completed can only be reset."""
+        """Mark a step as failed. The next `resume` retries it. A completed step can only be reset."""
         return await self._move(step, StepStatus.FAILED, result, note)
 
     async def block(self, step: Key, note: str | None = None, result: Any = None) -> WorkflowStep:
-        """It waits for something outside; `reset` or `start` goes on with it."""
+        """Block a step that waits for something outside. Continue it with `reset` or `start`."""
         return await self._move(step, StepStatus.BLOCKED, result, note)
 
     async def skip(self, step: Key, note: str | None = None, result: Any = None) -> WorkflowStep:
-        """It is not needed; what depends on it may begin."""
+        """Skip a step that is not needed. Steps that depend on it may start."""
         return await self._move(step, StepStatus.SKIPPED, result, note)
 
     async def reset(self, step: Key, note: str | None = None) -> WorkflowStep:
-        """It is to be done, or done again, from its beginning."""
+        """Reset a step, so that it is executed from the beginning, again if necessary."""
         return await self._move(step, StepStatus.PENDING, None, note)
 
     # -- doing --------------------------------------------------------------------------------------------------------
 
     async def resume(self, handlers: Handlers | None = None, *, wait: float | None = None) -> dict[int | str, Any]:
-        """Do everything that is left, durably, and return the results of all steps by number or name.
+        """Execute all remaining steps durably, and return the results of all steps by number or name.
 
         >>> await wf.resume(handlers={"scrape": fetch_pages, "send": send_mail})
 
-        An action is a function in `handlers`, or a step or effect of this agent by that name. It gets the `args` of its
-        step, and `results` or `step` (a plain function also `run`) if it has such a parameter. Each step is a run of
-        its own, `name@version/step`: after a crash, finished ones are not done again, and effects in doubt are settled
-        as in every run. What another live process is at is left to it; when nothing else is left, this waits for it,
-        or raises `StepClaimed` after `wait` seconds.
+        An action is a function in `handlers`, or a step or effect of this agent with that name. It receives the `args`
+        of its step. If it has a parameter `results` or `step` (a plain function also `run`), it receives that too. Each
+        step is a run of its own, `name@version/step`: after a crash, finished steps are not repeated, and effects in
+        doubt are settled as in every run. Steps of other live processes are left to them. When nothing else remains,
+        the call waits for them, or raises `StepClaimed` after `wait` seconds.
         """
         work = Work(self._engine, self._which, handlers, wait, ASYNC)
         await self._do(work.begin())
@@ -167,11 +168,11 @@ class AsyncWorkflow(AsyncFace):
     # -- showing ------------------------------------------------------------------------------------------------------
 
     async def markdown(self) -> str:
-        """A checklist in Markdown."""
+        """Return the workflow as a Markdown checklist."""
         return shown.markdown(await self._read(lambda: reader_for(self._engine).bare(self._which)))
 
     async def mermaid(self) -> str:
-        """A flow chart as Mermaid text."""
+        """Return the workflow as a Mermaid flow chart."""
         return shown.mermaid(await self._read(lambda: reader_for(self._engine).bare(self._which)))
 
     def __str__(self) -> str:
@@ -183,7 +184,7 @@ class AsyncWorkflow(AsyncFace):
     async def _move(self, step: Key, to: StepStatus, result: Any, note: str | None) -> WorkflowStep:
         return await self._do(acts.move(self._engine, self._which, step, to, result=result, note=note))
 
-    # Properties cannot be awaited: each blocks for one look at the store.
+    # Properties cannot be awaited, so each blocks for one read of the store.
 
     @property
     def _bare(self) -> Plan:

@@ -1,1 +1,1 @@
-"""`agent.workflows`: a documented plan with a status for each step, that any process can go on with."""
+"""`agent.workflows`: a documented plan with a status for each step, which any process can continue."""

@@ -1,4 +1,4 @@
-"""Making workflows and moving their steps. Protocols without I/O, as in `run/`."""
+"""Creates workflows and changes the status of their steps. Protocols without I/O, as in `run/`."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
 
 def create(engine: Engine, name: str, steps: Iterable[Given]) -> Protocol[Which]:
-    """Make a workflow, or its next version, or leave the one that has these steps as it is."""
+    """Create a workflow or its next version. A workflow that already has these steps stays as it is."""
     draft = yield Read(_draft, (engine, checked(name, "a workflow's name"), steps))
-    if draft is not None:  # else a program was started again
+    if draft is not None:  # else a restarted program created the same workflow again
         yield from write(engine, Site.WORKFLOW, [draft])
     return Which(engine.name, name)
 
 
 def _draft(engine: Engine, name: str, steps: Iterable[Given]) -> Draft | None:
-    """What is wanted, unless it is there already."""
+    """Return the new workflow, or None if it already exists with these steps."""
     engine.ensure_agent()
     draft = draft_of(engine, (engine.stream, name), steps)
     try:
@@ -44,12 +44,12 @@ def _draft(engine: Engine, name: str, steps: Iterable[Given]) -> Draft | None:
 def move(
     engine: Engine, which: Which, step: Key, to: Status, *, result: Any = None, note: str | None = None
 ) -> Protocol[WorkflowStep]:
-    """Give a step another status: now, or with the step, effect or item around the caller."""
+    """Change the status of a step: now, or with the enclosing step, effect or item."""
     wanted, seen = yield Read(aimed, (engine, which, step, to, result, note))
     wanted = msgspec.structs.replace(wanted, by_hand=True)
     room = waiting_room(engine)
     if room is not None:
-        outcome(seen.sheet, wanted, seen.leases)  # what is wrong already is told at the call
+        outcome(seen.sheet, wanted, seen.leases)  # report a conflict at the call, not at the end of the body
         room.asks.append(wanted)
     else:
         yield from commit(engine, wanted)
@@ -60,34 +60,34 @@ def move(
 def aimed(
     engine: Engine, which: Which, step: Key, to: Status, result: Any = None, note: str | None = None
 ) -> tuple[Move, Look]:
-    """The move of a step, and the workflow by which it was made."""
+    """Return the change of a step, and the workflow state that it was checked against."""
     engine.ensure_agent()
     seen = reader_for(engine).look(Which(which.agent, which.name))
     if which.version not in (None, seen.sheet.version):
-        text = f"version {which.version} of workflow {which.name!r} is only read: the newest is {seen.sheet.version}"
+        text = f"version {which.version} of workflow {which.name!r} is read-only: the newest is {seen.sheet.version}"
         raise WorkflowChanged(text)
     key = key_of(step)
     found = {it.step: it for it in seen.sheet.steps}
     if key not in found:
         raise no_step(which.name, key, seen.sheet)
     packed, made = objects.pack(engine.store, result, f"step {key}") if result is not None else (b"", ())
-    # Starting relies on nothing that we had before; all else does.
+    # Starting a step needs no earlier claim; every other change does.
     claim = 0 if to == Status.IN_PROGRESS else engine.claims.get((*seen.flow, key), 0)
     wanted = Move(seen.flow, found[key], to, engine.name, engine.tenancy, packed, made, str(note or ""), claim)
     return wanted, seen
 
 
 def commit(engine: Engine, wanted: Move) -> Protocol[r.Standing]:
-    """Move a step in the open, whatever is around the caller; returns how it stands then."""
+    """Change a step at once, whatever encloses the caller. Returns its new status record."""
     place = (*wanted.flow, wanted.aim.step)
     try:
         landed = yield from land(engine, Site.WORKFLOW, [wanted])
     except (StepClaimed, WorkflowChanged):
         if wanted.claim:
-            engine.claims.pop(place, None)  # it was ours, and is no more
+            engine.claims.pop(place, None)  # the claim was ours and is lost
         raise
     standing = next((it.standing for it in landed if isinstance(it, r.WorkflowMoved)), wanted.aim.standing)
-    # In a newer version the step may have had another number when it was started.
+    # A newer version of the workflow may have renumbered the step since it was started.
     same = [it for it, claim in engine.claims.items() if it[:2] == wanted.flow and claim == standing.claim]
     for known in same:
         del engine.claims[known]

@@ -1,8 +1,8 @@
-"""What people write for the steps of a workflow, made into a plan; and what is wrong with it, told at the call.
+"""Parses and checks the steps of a workflow as users write them.
 
-"scrape"                                           an action, numbered by its place
+"scrape"                                           an action, numbered by its position
 {"step": 1, "action": "scrape", "args": {...}}     with arguments
-{"step": "push", "depends_on": ["build"]}          named; the action is named like the step
+{"step": "push", "depends_on": ["build"]}          named; the action has the name of the step
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
     from ..engine import Engine
 
 NAME_CHARACTERS_MAX = 200
-"""Of a workflow and of a step: both are in the name of a run."""
+"""Limit for names of workflows and steps: both are part of the id of a run."""
 FIELDS = ("step", "action", "args", "depends_on", "status", "result", "note", "title")
 ALSO_CALLED = {"id": "step", "name": "step", "input": "args", "description": "title"}
 Given = str | Mapping[str, Any]
-"""A step as people write it."""
+"""A step as users write it."""
 
 
 def draft_of(engine: Engine, flow: Flow, given: Iterable[Given]) -> Draft:
-    """A plan that makes sense, or an error that says what does not."""
+    """Check the steps and build a plan. Raises `WorkflowInvalid`."""
     name = flow[1]
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
-        raise WorkflowInvalid(f"steps={given!r}: give a list of steps")
+        raise WorkflowInvalid(f"steps={given!r}: pass a list of steps")
     wanted = [_fields(name, place, it) for place, it in enumerate(given, start=1)]
     if not 0 < len(wanted) <= WORKFLOW_STEPS_MAX:
-        raise WorkflowInvalid(f"workflow {name!r} has {len(wanted)} steps: 1 to {WORKFLOW_STEPS_MAX:,} make one")
+        raise WorkflowInvalid(f"workflow {name!r} has {len(wanted)} steps; allowed are 1 to {WORKFLOW_STEPS_MAX:,}")
     keys = _keys(name, wanted)
     needs = _needs(name, wanted, keys)
     _refuse_cycle(name, needs)
@@ -47,13 +47,13 @@ def draft_of(engine: Engine, flow: Flow, given: Iterable[Given]) -> Draft:
 
 
 def checked(text: object, what: str) -> str:
-    """A name that can be stored, and be part of another one."""
+    """Check a name that is stored and becomes part of a run id."""
     if not isinstance(text, str):
-        raise TypeError(f"{what} is a str, not {text!r}")
+        raise TypeError(f"{what} must be a str, not {text!r}")
     if not 0 < len(text) <= NAME_CHARACTERS_MAX:
-        raise WorkflowInvalid(f"{what} has 1 to {NAME_CHARACTERS_MAX} characters, not {len(text)}")
+        raise WorkflowInvalid(f"{what} must have 1 to {NAME_CHARACTERS_MAX} characters, not {len(text)}")
     if not holds(text):
-        raise WorkflowInvalid(f"{what} has no NUL character and no lone surrogate, unlike {text!r}")
+        raise WorkflowInvalid(f"{what} must not contain NUL characters or lone surrogates: {text!r}")
     return text
 
 
@@ -66,7 +66,7 @@ def _fields(name: str, place: int, given: Given) -> dict[str, Any]:
     if not isinstance(given, Mapping):
         raise WorkflowInvalid(
             f"step {place} of workflow {name!r} is {given!r}",
-            hint='give the name of an action, or a dict like {"step": 1, "action": "scrape"}',
+            hint='pass the name of an action, or a dict such as {"step": 1, "action": "scrape"}',
         )
     found: dict[str, Any] = {}
     for field, value in given.items():
@@ -74,7 +74,7 @@ def _fields(name: str, place: int, given: Given) -> dict[str, Any]:
         if known not in FIELDS:
             raise _unknown_field(name, place, field)
         if known in found:
-            raise WorkflowInvalid(f"step {place} of workflow {name!r} says {known!r} twice, as {field!r} too")
+            raise WorkflowInvalid(f"step {place} of workflow {name!r} has {known!r} twice: also as {field!r}")
         found[known] = value
     found.setdefault("step", place)
     return found
@@ -83,8 +83,8 @@ def _fields(name: str, place: int, given: Given) -> dict[str, Any]:
 def _unknown_field(name: str, place: int, field: object) -> WorkflowInvalid:
     hint = meant(field, [*FIELDS, *ALSO_CALLED])
     return WorkflowInvalid(
-        f"step {place} of workflow {name!r} has a field {field!r}",
-        hint=f'{hint}; what its action needs goes into "args"',
+        f"step {place} of workflow {name!r} has an unknown field {field!r}",
+        hint=f'{hint}; arguments of the action belong in "args"',
     )
 
 
@@ -94,7 +94,7 @@ def _planned(
     numbered = not isinstance(it["step"], str)
     action = it.get("action") or ("" if numbered else key)
     if not action:
-        raise WorkflowInvalid(f"step {key} has no action", hint='say what is done: {"step": 1, "action": "scrape"}')
+        raise WorkflowInvalid(f"step {key} has no action", hint='name one: {"step": 1, "action": "scrape"}')
     action = checked(action, f"the action of step {key}")
     args, status = it.get("args"), _status(it, key)
     packed, made = objects.pack(engine.store, args, f"step {key}.args") if args is not None else (b"", ())
@@ -111,7 +111,7 @@ def _status(it: Mapping[str, Any], key: str) -> r.StepStatus:
         status = r.StepStatus(given)
     except ValueError:
         hint = meant(str(given), [it.value for it in r.StepStatus])
-        raise WorkflowInvalid(f"step {key} has the status {given!r}", hint=hint) from None
+        raise WorkflowInvalid(f"step {key} has an unknown status {given!r}", hint=hint) from None
     return status
 
 
@@ -130,16 +130,16 @@ def _keys(name: str, wanted: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def key_of(step: object) -> str:
-    """A step as the store knows it: 3 and "3" are the same one."""
+    """Return the stored key of a step: 3 and "3" are the same step."""
     if isinstance(step, WorkflowStep):
         step = step.step
     if isinstance(step, bool) or not isinstance(step, int | str):
-        raise TypeError(f"a step is known by its number or name, not by {step!r}")
+        raise TypeError(f"a step is identified by its number or name, not by {step!r}")
     return str(step)
 
 
 def _needs(name: str, wanted: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """What each step waits for. A list in which nobody says anything about it is done one after the other."""
+    """Return the dependencies of each step. If no step names any, each step depends on the previous one."""
     if all(it.get("depends_on") is None for it in wanted):
         return {key: (before,) if before else () for before, key in zip(["", *keys], keys, strict=False)}
     needs: dict[str, tuple[str, ...]] = {}
@@ -161,9 +161,9 @@ def _refuse_cycle(name: str, needs: Mapping[str, Sequence[str]]) -> None:
     try:
         TopologicalSorter(needs).prepare()
     except CycleError as error:
-        # Told in the order in which they wait for each other.
+        # List the steps in dependency order.
         circle = " -> ".join(reversed(error.args[1]))
         raise WorkflowInvalid(
-            f"the steps of workflow {name!r} wait for each other in a circle: {circle}",
-            hint="take one of these out of its depends_on",
+            f"the steps of workflow {name!r} depend on each other in a cycle: {circle}",
+            hint="remove one of them from depends_on",
         ) from None

@@ -1,4 +1,4 @@
-"""A workflow as it stands at one moment: what is done, what comes next, what can be started."""
+"""A snapshot of a workflow: which steps are done, which come next, which can start."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ..records import StepStatus
 
 
 class WorkflowStep(msgspec.Struct, frozen=True):
-    """One step of a workflow as it stands; `step["action"]` is `step.action`."""
+    """One step of a workflow. `step["action"]` is the same as `step.action`."""
 
     step: int | str
-    """Its number or name."""
+    """The number or the name of the step."""
     action: str
     args: Any
     depends_on: tuple[int | str, ...]
@@ -23,13 +23,13 @@ class WorkflowStep(msgspec.Struct, frozen=True):
     note: str = ""
     title: str = ""
     claimed_by: str = ""
-    """Who is at it, and alive; empty when nobody is."""
+    """The live process that has claimed it; empty if none has."""
     run: str = ""
-    """The run in which `resume` has begun it."""
+    """The run in which `resume` executes it."""
     by: str = ""
     """The agent that changed it last."""
     ours: bool = False
-    """Whether it is this agent, in this process, that is at it."""
+    """Whether this agent, in this process, has claimed it."""
     changed_at: datetime | None = None
 
     def __getitem__(self, field: str) -> Any:
@@ -39,7 +39,7 @@ class WorkflowStep(msgspec.Struct, frozen=True):
 
     @property
     def done(self) -> bool:
-        """Completed or skipped: what depends on it may begin."""
+        """Whether it is completed or skipped, so that steps depending on it may start."""
         return self.status.over
 
     def __str__(self) -> str:
@@ -47,28 +47,28 @@ class WorkflowStep(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """All of a workflow at one moment."""
+    """A snapshot of a whole workflow."""
 
     agent: str
     name: str
     version: int
     at: datetime
-    """When this version was made."""
+    """When this version was created."""
     steps: tuple[WorkflowStep, ...]
 
     @property
     def done(self) -> int:
-        """How many steps are completed or skipped."""
+        """The number of completed and skipped steps."""
         return sum(it.done for it in self.steps)
 
     @property
     def progress(self) -> int:
-        """In percent; 100 only when nothing is left."""
+        """The share of finished steps in percent; 100 only when all are finished."""
         return 100 * self.done // len(self.steps)
 
     @property
     def status(self) -> StepStatus:
-        """Of the whole."""
+        """The status of the workflow as a whole."""
         found = {it.status for it in self.steps}
         if all(status.over for status in found):
             return StepStatus.COMPLETED
@@ -79,17 +79,17 @@ class Plan(msgspec.Struct, frozen=True):
 
     @property
     def sequential(self) -> bool:
-        """Whether each step simply follows the one before it."""
+        """Whether each step depends exactly on the one before it."""
         before = [(), *((it.step,) for it in self.steps)]
         return all(it.depends_on == wanted for it, wanted in zip(self.steps, before, strict=False))
 
     def possible(self) -> list[WorkflowStep]:
-        """The steps that are not done, and whose dependencies are."""
+        """Return the unfinished steps whose dependencies are finished."""
         over = {it.step for it in self.steps if it.done}
         return [it for it in self.steps if not it.done and over.issuperset(it.depends_on)]
 
     def ready(self) -> list[WorkflowStep]:
-        """Those that can be started now: pending, or left in progress by somebody who is gone."""
+        """Return the steps that can start now: pending, or in progress with a claimant that is gone."""
         return [
             it
             for it in self.possible()
@@ -97,5 +97,5 @@ class Plan(msgspec.Struct, frozen=True):
         ]
 
     def results(self) -> dict[int | str, Any]:
-        """What the completed steps came to."""
+        """Return the results of the completed steps."""
         return {it.step: it.result for it in self.steps if it.status == StepStatus.COMPLETED}

@@ -1,4 +1,4 @@
-"""Workflows as they stand: found, read out of their views, and shown with what waits around the caller."""
+"""Finds and reads workflows from their views, including buffered changes around the caller."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Key = int | str | WorkflowStep
 
 
 class Which(msgspec.Struct, frozen=True):
-    """A workflow: whose, its name, and for an old version which."""
+    """Identifies a workflow: its agent, its name and, for an old version, the version."""
 
     agent: str
     name: str
@@ -37,7 +37,7 @@ class Which(msgspec.Struct, frozen=True):
 
 
 class Look(msgspec.Struct, frozen=True):
-    """A workflow as it was read, with what waits around the caller."""
+    """A workflow as read, including buffered changes."""
 
     flow: Flow
     sheet: Sheet
@@ -47,7 +47,7 @@ class Look(msgspec.Struct, frozen=True):
 
 
 class Reader:
-    """Reads workflows for somebody: an agent in this process, or a person at the command line."""
+    """Reads workflows for an agent in this process, or for a person at the command line."""
 
     def __init__(
         self,
@@ -64,11 +64,11 @@ class Reader:
     # -- finding ------------------------------------------------------------------------------------------------------
 
     def listed(self, agent: str) -> list[Which]:
-        """The workflows of an agent, by name."""
+        """Return the workflows of an agent, sorted by name."""
         return [Which(agent, name) for name in dict.fromkeys(name for name, _ in self._all_of(agent))]
 
     def versions(self, agent: str, name: str) -> list[Which]:
-        """Every version of one of them, oldest first."""
+        """Return every version of a workflow, oldest first. Raises `WorkflowNotFound`."""
         found = [Which(agent, name, version) for other, version in self._all_of(agent) if other == name]
         if not found:
             raise self._missing(Which(agent, name))
@@ -83,15 +83,15 @@ class Reader:
         numbers = [version for name, version in there if name == which.name]
         if which.version is not None and numbers:
             text = f"workflow {which.name!r} has no version {which.version}"
-            return WorkflowNotFound(text, hint=f"the newest one is {max(numbers)}")
+            return WorkflowNotFound(text, hint=f"the newest version is {max(numbers)}")
         names = list(dict.fromkeys(name for name, _ in there))
-        hint = meant(which.name, names, "make one with agent.workflows.create(name, steps=[...])")
+        hint = meant(which.name, names, "create one with agent.workflows.create(name, steps=[...])")
         return WorkflowNotFound(f"agent {which.agent!r} has no workflow {which.name!r}", hint=hint)
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def look(self, which: Which) -> Look:
-        """A workflow as the caller sees it."""
+        """Return a workflow as the caller sees it."""
         read, name = self._store.read, checked(which.name, "a workflow's name")
         if which.version is not None and not 0 < which.version <= NUMBER_MAX:
             raise self._missing(which)
@@ -112,22 +112,22 @@ class Reader:
         return Look(flow, sheet, made_at, {row[0]: row[3] for row in standings}, leases)
 
     def plan(self, which: Which) -> Plan:
-        """A workflow as it stands, with the arguments and results of its steps."""
+        """Return a workflow with the arguments and results of its steps."""
         return self._plan(which, self.look(which), self._value)
 
     def bare(self, which: Which) -> Plan:
-        """The same without them, which may be large."""
+        """Return a workflow without arguments and results, which may be large."""
         return self._plan(which, self.look(which), _no_value)
 
     def some(self, which: Which, choose: Callable[[Plan], Iterable[WorkflowStep]]) -> list[WorkflowStep]:
-        """Some steps of it with their values, in their order."""
+        """Return selected steps with their values, in order."""
         seen = self.look(which)
         chosen = {str(it.step) for it in choose(self._plan(which, seen, _no_value))}
         names = _names(seen.sheet)
         return [self._step(seen, it, names, self._value) for it in seen.sheet.steps if it.step in chosen]
 
     def one(self, which: Which, step: Key) -> WorkflowStep:
-        """One of them, by its number or name."""
+        """Return one step by its number or name."""
         seen, key = self.look(which), key_of(step)
         for it in seen.sheet.steps:
             if it.step == key:
@@ -164,14 +164,14 @@ class Reader:
         if not packed:
             return None
         if identity := objects.reference(packed):
-            for ask in _waiting(self._store):  # what is not stored yet has its values beside it
+            for ask in _waiting(self._store):  # values of buffered changes are not stored yet
                 for made in ask.objects:
                     if made.args[0] == identity:
                         return objects.opened(packed, [made])
         return self._unpack(packed)
 
     def _claimant(self, seen: Look, stands: r.Standing) -> tuple[str, bool]:
-        """Who is at a step and alive; and whether that is whom we read for."""
+        """Return the live claimant of a step, and whether that is the reader."""
         if stands.status != Status.IN_PROGRESS or not stands.holder:
             return "", False
         us = self._tenancy
@@ -184,16 +184,16 @@ class Reader:
 
 
 def reader_for(engine: Engine) -> Reader:
-    """Reads for an agent of this process; one that has claimed nothing is no holder of anything yet."""
+    """Return a reader for an agent of this process. Without a tenancy, it holds no claims yet."""
     return Reader(engine.store, engine.name, engine.place.tenancy_if_any)
 
 
 def no_step(name: str, key: str, sheet: Sheet) -> WorkflowNotFound:
-    """The error for a step that is not in a workflow."""
+    """Return the error for a step that a workflow does not have."""
     by_action = [it.step for it in sheet.steps if it.action == key]
     hint = meant(key, [it.step for it in sheet.steps])
     if by_action:
-        hint = f"it is the action of step {', '.join(by_action[:5])}"
+        hint = f"that is the action of step {', '.join(by_action[:5])}"
     return WorkflowNotFound(f"workflow {name!r} has no step {key!r}", hint=hint)
 
 
@@ -206,7 +206,7 @@ def _no_value(packed: bytes) -> None:
 
 
 def _with_what_waits(store: Store, flow: Flow, sheet: Sheet, leases: Leases) -> Sheet:
-    """And over it what waits for the end of the body or item around the caller."""
+    """Apply the buffered changes of the enclosing body or item."""
     for ask in _waiting(store):
         if ask.flow == flow:
             landing = outcome(sheet, ask, leases)

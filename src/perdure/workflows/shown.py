@@ -1,4 +1,4 @@
-"""A workflow for people: a checklist in Markdown, a flow chart in Mermaid, lines in a terminal."""
+"""Formats a workflow for people: a Markdown checklist, a Mermaid flow chart, lines in a terminal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SIGNS = {
     StepStatus.SKIPPED: "-",
 }
 _UNPRINTABLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
-"""As the command line has it (`cli/output.py`)."""
+"""Must match `cli/output.py`."""
 _COLOURS = {
     StepStatus.PENDING: "#eeeeee",
     StepStatus.IN_PROGRESS: "#fff3b0",
@@ -28,26 +28,26 @@ _COLOURS = {
 
 
 def headline(plan: Plan) -> str:
-    """The workflow in one line."""
+    """Return the workflow in one line."""
     done = f"{plan.done} of {len(plan.steps)} steps done, {plan.progress}%"
     return visible(f"{plan.name}, version {plan.version}: {done}")
 
 
 def label(step: WorkflowStep) -> str:
-    """What a step is called."""
+    """Return the display name of a step."""
     said = step.title or step.action
     return f"{step.step}" if str(step.step) == said else f"{step.step} {said}"
 
 
 def remark(plan: Plan, step: WorkflowStep) -> str:
-    """What there is to know about a step beside its sign; empty for most."""
+    """Return details of a step that its sign does not show; empty for most steps."""
     parts = []
     if step.status not in (StepStatus.PENDING, StepStatus.COMPLETED):
         parts.append(step.status.value.replace("_", " "))
     if step.claimed_by:
         parts.append(step.claimed_by)
     elif step.status == StepStatus.IN_PROGRESS:
-        parts.append("nobody is at it")
+        parts.append("not claimed")
     if step.note:
         parts.append(" ".join(step.note.split()))
     if not plan.sequential and step.depends_on and not step.done:
@@ -56,7 +56,7 @@ def remark(plan: Plan, step: WorkflowStep) -> str:
 
 
 def text(plan: Plan) -> str:
-    """As `print` shows it."""
+    """Return the text that `print` shows."""
     lines = [headline(plan)]
     for depth, step in tree(plan):
         told = remark(plan, step)
@@ -66,7 +66,7 @@ def text(plan: Plan) -> str:
 
 
 def visible(text: str) -> str:
-    r"""Text that can neither move the cursor nor begin a line: control characters become what they are written as.
+    r"""Escape control characters, so that text can neither move the cursor nor start a line.
 
     >>> visible("\x1b[2Jgone\n")
     '\\x1b[2Jgone\\n'
@@ -81,7 +81,7 @@ def _visible(character: str) -> str:
 
 
 def tree(plan: Plan) -> list[tuple[int, WorkflowStep]]:
-    """The steps, each under the last of those that it waits for, with how deep it is. A sequence has no depth."""
+    """Return the steps with their depth, each below its last dependency. A sequence is flat."""
     if plan.sequential:
         return [(0, step) for step in plan.steps]
     place = {step.step: number for number, step in enumerate(plan.steps)}
@@ -102,7 +102,7 @@ def tree(plan: Plan) -> list[tuple[int, WorkflowStep]]:
 
 
 def markdown(plan: Plan) -> str:
-    """A checklist: a box is ticked when nothing is left to do."""
+    """Return a Markdown checklist. A box is ticked when its step is finished."""
     lines = [f"## {_plain(plan.name)}", "", f"Version {plan.version}, {plan.done} of {len(plan.steps)} steps done.", ""]
     for step in plan.steps:
         told = remark(plan, step)
@@ -112,7 +112,7 @@ def markdown(plan: Plan) -> str:
 
 
 def _plain(said: str) -> str:
-    """Text that Markdown leaves as it is, in one line."""
+    """Escape text for Markdown and put it on one line."""
     escaped = "".join(f"\\{character}" if character in "\\`*_[]<>#|~!" else character for character in said)
     return visible(" ".join(escaped.split()))
 
@@ -121,7 +121,7 @@ def _plain(said: str) -> str:
 
 
 def mermaid(plan: Plan) -> str:
-    """A flow chart: a box for each step, coloured by its status, an arrow for each dependency."""
+    """Return a Mermaid flow chart: a box per step, coloured by status, and an arrow per dependency."""
     place = {step.step: number for number, step in enumerate(plan.steps, start=1)}
     boxes = [f's{place[step.step]}["{_quoted(label(step))}"]:::{step.status}' for step in plan.steps]
     lines = ["flowchart TD", *(f"    {box}" for box in boxes)]
@@ -133,6 +133,6 @@ def mermaid(plan: Plan) -> str:
 
 
 def _quoted(said: str) -> str:
-    """Text inside a quoted label, in which nothing is markup."""
+    """Escape text for a quoted Mermaid label."""
     shown = {'"': "#quot;", "<": "#lt;", ">": "#gt;", "#": "#35;", "`": "#96;"}
     return visible(" ".join("".join(shown.get(character, character) for character in said).split()))

@@ -1,7 +1,7 @@
-"""`wf.resume()`: what is left of a workflow, done step by step, each in a run of its own.
+"""`wf.resume()`: executes the rest of a workflow, each step in a run of its own.
 
-A run has one writer, and several processes share a workflow: so it is the step that is a run. Who works at it has
-claimed the step, and holds the lease of its run; what is in doubt after a crash is settled there, as in every run.
+A run has one writer, but several processes share a workflow: so each step is a run. The process that works on it has
+claimed the step and holds the lease of its run. Effects in doubt after a crash are settled there, as in every run.
 """
 
 from __future__ import annotations
@@ -52,25 +52,25 @@ if TYPE_CHECKING:
 
 Handlers = Mapping[str, Callable[..., Any]]
 SCOPE = "work/"
-"""The item that a step's run consists of: what its handler writes lands with the end."""
+"""The single item of a step's run: what the handler writes lands with the end of the item."""
 OFFERED = ("results", "step")
-"""What a function gets that asks for it by the name of a parameter; a plain one may ask for its `run` too."""
+"""Optional parameters of a handler, passed by name. A plain function may also have `run`."""
 _EFFECTS = (r.Kind.EFFECT_INTENDED, r.Kind.EFFECT_DONE)
 
 
 class Job(msgspec.Struct, frozen=True):
-    """A step that is ours to do now."""
+    """A step that this process has claimed."""
 
     step: WorkflowStep
     run: str
     begun: Move
-    """By which it was claimed, with its claim."""
+    """The change that claimed the step, including the claim number."""
     call: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
 
     def with_run(self, run: Any) -> dict[str, Any]:
-        """What it is called with by name; the run where it has asked for one."""
+        """Return the keyword arguments, with the run if the function takes one."""
         return {**self.kwargs, "run": run} if self.kwargs.get("run", ...) is None else self.kwargs
 
 
@@ -87,20 +87,20 @@ class Work:
         self._awaits = awaits
         """Whether coroutines can be awaited here."""
         self._again: set[int | str] = set()
-        """Steps that had failed before: each is tried once more."""
+        """Steps that had failed before: each is retried once."""
 
     def begin(self) -> Protocol[None]:
-        """Find what every step that is left needs, before any of them runs."""
+        """Resolve the function of every remaining step before any of them runs."""
         _refuse_inside(self._which)
         left: list[WorkflowStep] = yield Read(self._some, (lambda plan: [it for it in plan.steps if not it.done],))
         for step in left:
-            if step.status != Status.BLOCKED:  # what waits for somebody outside may be for him to do
+            if step.status != Status.BLOCKED:  # a blocked step may be for a person outside to do
                 self._call_for(step, {})
             if step.status == Status.FAILED:
                 self._again.add(step.step)
 
     def take(self) -> Protocol[Job | None]:
-        """The next step, claimed for us; None when all are done. Waits while others work at what is left."""
+        """Claim the next step; None when all are done. Waits while other processes work on the rest."""
         waited = pause = 0.0
         while True:
             plan = yield from self._plan()
@@ -109,7 +109,7 @@ class Work:
             ready = self._ready(plan)
             if (job := (yield from self._claim(ready))) is not None:
                 return job
-            if not ready:  # else others were quicker, and the plan is another by now
+            if not ready:  # else other processes were faster, and the plan has changed
                 self._refuse_stuck(plan, waited)
             most = WAIT_POLL_SECONDS * 2 if self._engine.store.one_host else WAIT_POLL_SECONDS_MAX
             pause = min(max(pause * 1.5, WAIT_POLL_SECONDS), most)
@@ -117,7 +117,10 @@ class Work:
             waited += pause
 
     def perform(self, run: RunCore, job: Job, public: Any) -> Protocol[Any]:
-        """Do a step in its run, `public` to who asks for it. That it is completed lands with the end of the run."""
+        """Execute a step in its run.
+
+        Its completion lands with the end of the run. `public` is the run that handlers see.
+        """
         frame = run.whole = run.root.item(SCOPE)
         assert frame.buffer is not None
         try:
@@ -133,24 +136,24 @@ class Work:
         return result
 
     def leave(self, job: Job) -> None:
-        """Nobody is at this step any more, done or not."""
+        """Release the claim of a step, done or not."""
         place = (*job.begun.flow, job.begun.aim.step)
         self._engine.claims.pop(place, None)
         self._engine.jobs.discard(place)
 
     def give_up(self, job: Job, error: BaseException) -> Protocol[None]:
-        """A step has failed, or waits, or was interrupted: others may go on with it."""
+        """Mark a step as failed, or release it if it waits or was interrupted."""
         if isinstance(error, LeaseLost | StoreProblem):
-            return  # it is another's by now, or cannot be written: the claim ends with this process
+            return  # another process has it, or the store cannot be written: the claim ends with this process
         waits = isinstance(error, RunWaiting | RunBusy) or not isinstance(error, Exception)
         wanted = _then(job.begun, Status.IN_PROGRESS, leave=True)
         if not waits:
             wanted = _then(job.begun, Status.FAILED, note=describe(error))
-        with suppress(WorkflowProblem, StoreProblem):  # what went wrong first is raised
+        with suppress(WorkflowProblem, StoreProblem):  # the first error is the one to raise
             yield from commit(self._engine, wanted)
 
     def results(self) -> Protocol[dict[int | str, Any]]:
-        """What all that is completed came to."""
+        """Return the results of all completed steps."""
         plan: Plan = yield Read(reader_for(self._engine).plan, (self._which,))
         return plan.results()
 
@@ -171,7 +174,7 @@ class Work:
                 wanted, _ = yield Read(aimed, (self._engine, self._which, step, Status.IN_PROGRESS))
                 standing = yield from commit(self._engine, msgspec.structs.replace(wanted, runs=True))
             except (StepClaimed, StepNotReady, WorkflowChanged):
-                continue  # somebody was quicker
+                continue  # another process was faster
             self._again.discard(step.step)
             self._engine.jobs.add((*wanted.flow, wanted.aim.step))
             begun = msgspec.structs.replace(wanted, claim=standing.claim)
@@ -179,25 +182,25 @@ class Work:
         return None
 
     def _refuse_stuck(self, plan: Plan, waited: float) -> None:
-        """Nothing can be begun: is it that others are at work, or will it never go on?"""
+        """Raise if no step can start: because of other processes after `wait`, or because nothing can continue."""
         possible = plan.possible()
         busy = [it for it in possible if it.claimed_by]
         if not busy:
             told = "; ".join(f"{it}{f': {it.note}' if it.note else ''}" for it in possible)
             raise WorkflowBlocked(
-                f"workflow {plan.name!r} cannot go on: {told}",
-                hint="wf.reset(step), wf.complete(step) or wf.skip(step), then wf.resume()",
+                f"workflow {plan.name!r} cannot continue: {told}",
+                hint="call wf.reset(step), wf.complete(step) or wf.skip(step), then wf.resume()",
             )
         for it in busy:
             if it.ours and not any(place[1:] == (plan.name, str(it.step)) for place in self._engine.jobs):
                 raise StepClaimed(
-                    f"{it} was started in this process itself", hint="complete or reset it before wf.resume()"
+                    f"{it} was started by hand in this process", hint="complete or reset it before wf.resume()"
                 )
         if self._wait is not None and waited >= self._wait:
-            raise StepClaimed(f"{busy[0]} is still in progress: {busy[0].claimed_by} is at it")
+            raise StepClaimed(f"{busy[0]} is still in progress, claimed by {busy[0].claimed_by}")
 
     def _refuse_others_effects(self, step: WorkflowStep) -> None:
-        """An effect that another agent has begun can only be settled in that agent's own run."""
+        """Refuse a step with effects of another agent: only that agent's own run can settle them."""
         store = self._engine.store
         if not step.run or step.by in ("", self._engine.name):
             return
@@ -205,8 +208,8 @@ class Work:
         kinds = {kind for kind, _ in store.read("progress_of", (rows[0][0],))} if rows else set()
         if kinds.intersection(_EFFECTS):
             raise WrongAgent(
-                f"{step} was begun by agent {step.by!r}, with effects that only its run {step.run!r} knows of",
-                hint=f"let agent {step.by!r} resume it, or wf.reset(step) to have it done again",
+                f"{step} was started by agent {step.by!r}, whose run {step.run!r} holds its effects",
+                hint=f"resume it with agent {step.by!r}, or wf.reset(step) to repeat it",
             )
 
     # -- calling ------------------------------------------------------------------------------------------------------
@@ -214,7 +217,7 @@ class Work:
     def _call_for(
         self, step: WorkflowStep, results: dict[int | str, Any]
     ) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
-        """The function behind an action, and what it is called with."""
+        """Return the function of an action, and its arguments."""
         call = self._bound_to(step)
         function = _plain(call)
         refuse_generators(function, str(step.action))
@@ -224,7 +227,7 @@ class Work:
         asked = self._asked_by(step)
         offers: dict[str, Any] = {"results": results, "step": _as_dict(step)}
         if not isinstance(call, Durable):
-            offers["run"] = None  # which is opened when the step is claimed
+            offers["run"] = None  # the run is opened once the step is claimed
         named = set(kwargs) | set(list(asked)[: len(args)])
         kwargs |= {name: value for name, value in offers.items() if name in asked and name not in named}
         _refuse_misfit(step, call, args, kwargs)
@@ -234,9 +237,9 @@ class Work:
         call = self._handlers.get(step.action) or self._engine.declared(step.action)
         if call is None:
             known = sorted({*self._handlers, *self._engine.functions})
-            todo = "declare it with @agent.step or @agent.effect, or give handlers="
+            todo = "declare it with @agent.step or @agent.effect, or pass handlers="
             raise UnknownAction(
-                f"{step} of workflow {self._which.name!r}: nothing is called {step.action!r} here",
+                f"{step} of workflow {self._which.name!r}: no step, effect or handler is named {step.action!r}",
                 hint="; ".join(filter(None, [meant(step.action, known), todo])),
             )
         return call
@@ -253,24 +256,25 @@ class Work:
 
 
 def _refuse_inside(which: Which) -> None:
-    """What a body has written is not there before it ends: nobody could claim a step of it."""
+    """Refuse to resume inside a body: its writes are not visible before it ends, so nobody could claim a step."""
     frame = current()
     while frame is not None:
         if frame.inside:
             raise EffectInsideStep(
-                f"workflow {which.name!r} cannot be resumed inside a {frame.inside}", hint="call wf.resume() beside it"
+                f"workflow {which.name!r} cannot be resumed inside a {frame.inside}",
+                hint="call wf.resume() outside of it",
             )
         asks = frame.buffer.asks if frame.buffer is not None else []
         if any(isinstance(ask, Draft) and ask.flow[1] == which.name for ask in asks):
             raise WorkflowNotFound(
-                f"workflow {which.name!r} was created in this item, and is there when the item ends",
+                f"workflow {which.name!r} was created in this item and does not exist before the item ends",
                 hint="create it before the loop",
             )
         frame = frame.parent
 
 
 def _name_the_run(error: InDoubt, run: RunCore) -> None:
-    """Who follows a plan has not opened the run, and does not know its id. It may be in doubt in another one."""
+    """Put the run id into the hint: the caller of `resume` has not opened the run and does not know its id."""
     if error.hint == InDoubt.hint and run.ledger.in_doubt():
         error.hint = InDoubt.hint.replace("RUN", f"{shlex.quote(run.id)}{run.store_option}")
 
@@ -286,17 +290,17 @@ def _refuse_misfit(step: WorkflowStep, call: Any, args: tuple[Any, ...], kwargs:
     except TypeError as error:
         raise WorkflowInvalid(
             f"{step} cannot be called: {error}",
-            hint=f'give it in "args" of the step; {" and ".join(OFFERED)} are given to whoever asks for them',
+            hint=f'pass arguments in "args" of the step; {" and ".join(OFFERED)} are optional parameters',
         ) from None
 
 
 def _then(begun: Move, to: Status, **changes: Any) -> Move:
-    """What becomes of a step that was begun, under the same claim."""
+    """Return a follow-up change of a claimed step, under the same claim."""
     return msgspec.structs.replace(begun, to=to, **changes)
 
 
 def _given(step: WorkflowStep) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """A dict of arguments goes by name, a list or tuple by place; anything else is the one argument."""
+    """Return the arguments of a step: a dict by name, a list or tuple by position, anything else as one argument."""
     args = step.args
     if args is None:
         return (), {}
@@ -306,6 +310,6 @@ def _given(step: WorkflowStep) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 
 def _as_dict(step: WorkflowStep) -> Restored:
-    """A step that an effect can store among its arguments."""
+    """Return the parts of a step that an effect can store among its arguments."""
     fields = ("step", "action", "args", "depends_on", "note", "title")
     return Restored({name: getattr(step, name) for name in fields})
