@@ -1,4 +1,4 @@
-"""The public face of `agent.threads`. Only arguments and documentation: `perdure.threads` decides."""
+"""The public API of `agent.threads`: arguments and documentation. The logic is in `perdure.threads`."""
 
 from __future__ import annotations
 
@@ -24,24 +24,25 @@ class AsyncThreads(AsyncFace):
     """
 
     async def list(self) -> builtins.list[ThreadInfo]:
-        """All threads, by their ids. No state is read."""
+        """Return all threads, sorted by id, without reading their state."""
         return await self._read(lambda: listing.listed(self._engine))
 
     async def state(self, thread: str, at: str | None = None, *, ns: str = "") -> dict[str, Any]:
-        """The values of a thread: where it is, or at the checkpoint of that id.
+        """Return the channel values of a thread: the newest, or those of the checkpoint `at`.
 
-        An object of a class that nobody has registered here comes as a dict, with its name under `class`.
+        An object of an unregistered class is returned as a dict, with its class name under `class`. Raises
+        `ThreadNotFound`.
         """
         return await self._read(lambda: listing.state(self._engine, thread, at, ns))
 
     async def history(
         self, thread: str, *, ns: str | None = None, limit: int | None = None
     ) -> builtins.list[PointInfo]:
-        """The checkpoints of a thread, newest first, without their states; of one namespace, or of all."""
+        """Return the checkpoints of a thread, newest first, without their states, of one or all namespaces."""
         return await self._read(lambda: listing.history(self._engine, thread, ns, limit))
 
     async def diff(self, thread: str, a: str, b: str | None = None, *, ns: str = "") -> builtins.list[Change]:
-        """What changed from checkpoint `a` to `b`, or to where the thread is, path by path.
+        """Return the changes from checkpoint `a` to `b`, or to the newest, path by path.
 
         >>> for change in await agent.threads.diff("trip-42", first, second):
         ...     print(change)
@@ -49,15 +50,15 @@ class AsyncThreads(AsyncFace):
         return await self._read(lambda: listing.diff(self._engine, thread, a, b, ns))
 
     async def delete(self, thread: str) -> int:
-        """Drop a thread; returns how many checkpoints it had. What comes late for it does not bring it back."""
+        """Delete a thread and return how many checkpoints it had. Late writes do not revive it."""
         return await self._do(keeping.delete(self._engine, thread))
 
     async def copy(self, source: str, target: str) -> int:
-        """Put all of one thread into another; returns how many checkpoints. They share every value."""
+        """Copy a thread to another one and return how many checkpoints were copied. They share every value."""
         return await self._do(keeping.copy(self._engine, source, target))
 
     async def prune(self, thread: str, *, keep_last: int | None = None, keep_for: Duration | None = None) -> int:
-        """Drop older checkpoints of a thread; returns how many went. The newest of each namespace stays.
+        """Drop older checkpoints of a thread and return how many. The newest of each namespace stays.
 
         >>> await agent.threads.prune("trip-42", keep_last=10, keep_for="30d")
         """
@@ -71,15 +72,16 @@ class AsyncThreads(AsyncFace):
         keep_for: Duration | None = None,
         idle_for: Duration | None = None,
     ) -> None:
-        """Say for all threads whose id fits a pattern what `gc` keeps of them; without a rule everything stays again.
+        """Set what `gc` keeps of threads whose id matches a pattern. Without any limit, everything is kept.
 
-        `keep_last` checkpoints of each namespace, and those younger than `keep_for`; a thread to which nothing was put
-        for `idle_for` goes whole. The rule of an id itself goes before, and of several patterns the longest.
+        `gc` keeps the last `keep_last` checkpoints of each namespace and those younger than `keep_for`. A thread
+        without writes for `idle_for` is deleted. A rule for an exact id wins over patterns, and a longer pattern over a
+        shorter one.
 
         >>> await agent.threads.retain(keep_last=20, idle_for="90d")
         """
         await self._do(retaining.retain(self._engine, pattern, keep_last, keep_for, idle_for))
 
     async def retention(self) -> builtins.list[ThreadRetention]:
-        """The rules, by pattern."""
+        """Return the rules, sorted by pattern."""
         return await self._read(lambda: retaining.retention(self._engine))

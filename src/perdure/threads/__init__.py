@@ -1,8 +1,8 @@
-"""Threads: conversations whose state a framework for agents saves after every move.
+"""Threads: conversations whose state an agent framework saves after every step.
 
-Nothing here knows any framework. A *checkpoint* of a thread has channels with values, a head (what the framework needs
-to go on) and metadata. It goes on from its parent; ids grow with time, and the newest is where the thread is. *Writes*
-are what tasks have done since a checkpoint: they come before the next one, and are kept with the one before.
+This package does not depend on any framework. A *checkpoint* of a thread has channels with values, a head (what the
+framework needs to continue) and metadata. Each has a parent; ids grow with time, and the newest is the current state.
+*Writes* are the results of tasks since a checkpoint. They precede the next checkpoint and are stored with the last one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Letting checkpoints of threads go, and copying threads: both leave the objects alone."""
+"""Deletes, prunes and copies checkpoints of threads. Stored objects are left to garbage collection."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 Points = Sequence[tuple[str, str]]
 """Checkpoints of a thread, by namespace and id."""
 Dropping = tuple[r.ThreadDropped, int, int]
-"""The record that drops some, the life in which it was made, and how many checkpoints that are."""
+"""The record that drops checkpoints, the life it is valid in, and how many checkpoints it drops."""
 
 
 def delete(engine: Engine, thread: str) -> Protocol[int]:
-    """Drop a whole thread, and what is remembered of its calls; returns how many checkpoints it had."""
+    """Delete a whole thread and the trail of its calls. Returns how many checkpoints it had."""
     return (yield from _drop(engine, thread, None))
 
 
 def delete_idle(engine: Engine, thread: str, since: int) -> Protocol[int]:
-    """The same, unless something was put to it since then, be it at this very moment."""
+    """Delete a whole thread, unless it was written after `since` or is being written right now."""
     there: list[Place] = yield Read(places, (engine, thread, None))
     found: Dropping | None = yield Read(_dropping, (engine, thread, None))
     if found is None or any(place.at > since for place in there):
@@ -47,7 +47,7 @@ def delete_idle(engine: Engine, thread: str, since: int) -> Protocol[int]:
 
 
 def drop(engine: Engine, thread: str, points: Points) -> Protocol[int]:
-    """Drop checkpoints with the writes that go on from them; returns how many were there."""
+    """Drop checkpoints with the writes that follow them. Returns how many existed."""
     return (yield from _drop(engine, thread, points)) if points else 0
 
 
@@ -56,13 +56,13 @@ def _drop(engine: Engine, thread: str, points: Points | None) -> Protocol[int]:
         found: Dropping | None = yield Read(_dropping, (engine, thread, points))
         trail: list[Ask] = (yield Read(_trail, (engine, thread))) if points is None else []
         if found is None:
-            if trail:  # calls were begun, and no checkpoint was ever written
+            if trail:  # calls were started, but no checkpoint was written
                 yield from state.land(engine, Site.STATE, trail)
             return 0
         try:
             return (yield from _commit(engine, found, trail))
         except Moved:
-            continue  # somebody else has dropped something between our look and the commit: look again
+            continue  # something was dropped between the read and the commit: read again
 
 
 def _commit(engine: Engine, found: Dropping, trail: Sequence[Ask], still: Sequence[Statement] = ()) -> Protocol[int]:
@@ -77,7 +77,7 @@ def _trail(engine: Engine, thread: str) -> list[Ask]:
 
 
 def _dropping(engine: Engine, thread: str, points: Points | None) -> Dropping | None:
-    """What drops them; None for nothing."""
+    """Return the record that drops checkpoints; None if there are none."""
     if not engine.is_known():
         return None
     life = engine.threads.look(engine, thread)
@@ -95,7 +95,7 @@ def _dropping(engine: Engine, thread: str, points: Points | None) -> Dropping | 
 
 
 def delete_runs(engine: Engine, runs: Iterable[str]) -> Protocol[int]:
-    """Drop what runs, as the framework calls them, have put; returns how many checkpoints."""
+    """Drop the checkpoints of some framework runs. Returns how many."""
     found: dict[str, list[tuple[str, str]]] = yield Read(_points_of_runs, (engine, list(runs)))
     count = 0
     for thread, points in found.items():
@@ -112,7 +112,7 @@ def _points_of_runs(engine: Engine, runs: Sequence[str]) -> dict[str, list[tuple
 
 
 def _spared(engine: Engine, thread: str, points: Points) -> list[tuple[str, str]]:
-    """Without what checkpoints of other runs need."""
+    """Leave out checkpoints that other runs still need."""
     going, kept = set(points), list[tuple[str, str]]()
     for ns in sorted({ns for ns, _ in points}):
         there = places(engine, thread, ns)
@@ -121,13 +121,13 @@ def _spared(engine: Engine, thread: str, points: Points) -> list[tuple[str, str]
 
 
 def prune(engine: Engine, thread: str, keep: Keep) -> Protocol[int]:
-    """Drop older checkpoints of a thread; the newest of each namespace stays. Returns how many went."""
+    """Drop older checkpoints of a thread, but never the newest of a namespace. Returns how many."""
     points: Points = yield Read(outnumbered, (engine, thread, keep))
     return (yield from drop(engine, thread, points))
 
 
 def outnumbered(engine: Engine, thread: str, keep: Keep) -> list[tuple[str, str]]:
-    """The checkpoints that a rule does not keep, and no other one needs."""
+    """Return the checkpoints that a rule does not keep and no other checkpoint needs."""
     spaces: dict[str, list[Place]] = {}
     for place in places(engine, thread, None):
         spaces.setdefault(place.ns, []).append(place)
@@ -144,7 +144,7 @@ def outnumbered(engine: Engine, thread: str, keep: Keep) -> list[tuple[str, str]
 
 
 def _unneeded(engine: Engine, there: Sequence[Place], going: Sequence[Place]) -> list[tuple[str, str]]:
-    """Those of a namespace that may go: not what others need to know the value of a channel."""
+    """Leave out checkpoints that are needed to compute the value of a channel."""
     gone = {place.id for place in going}
     needed: set[str] = set()
     for place in there if gone else ():
@@ -154,7 +154,7 @@ def _unneeded(engine: Engine, there: Sequence[Place], going: Sequence[Place]) ->
 
 
 def _needed(engine: Engine, place: Place) -> Iterator[str]:
-    """The checkpoints before one that have the channels which it goes without, or what was written since."""
+    """Yield earlier checkpoints that hold the channels this one omits, or the writes since then."""
     wanted: set[str] = set()
     for number, point in enumerate(line(engine, place.thread, place.ns, place.id)):
         if number == 0:
@@ -170,7 +170,7 @@ def _needed(engine: Engine, place: Place) -> Iterator[str]:
 
 
 def copy(engine: Engine, source: str, target: str) -> Protocol[int]:
-    """Put all checkpoints and writes of one thread into another; returns how many checkpoints. No value is copied."""
+    """Copy all checkpoints and writes of a thread to another one by reference. Returns how many checkpoints."""
     while True:
         made, lives = yield Read(_copies, (engine, source, target))
         if not made:
@@ -178,7 +178,7 @@ def copy(engine: Engine, source: str, target: str) -> Protocol[int]:
         try:
             yield from land(engine, lives, made)
         except Moved:
-            continue  # what we wanted to refer to may be gone: look again
+            continue  # the referenced entries may be gone: read again
         return sum(isinstance(it, r.ThreadPut) for it in made)
 
 

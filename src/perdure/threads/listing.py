@@ -1,4 +1,4 @@
-"""What people ask of threads: which there are, what they hold, how they came to it. No framework is needed for that."""
+"""Lists, reads and compares threads for people. Needs no framework."""
 
 from __future__ import annotations
 
@@ -24,38 +24,38 @@ _PAGE = 500
 
 
 class ThreadInfo(msgspec.Struct, frozen=True):
-    """One line of `agent.threads.list()`."""
+    """One entry of `agent.threads.list()`."""
 
     id: str
     checkpoints: int
-    """Of all namespaces."""
+    """The number of checkpoints in all namespaces."""
     began: datetime
     at: datetime
-    """When it was last put."""
+    """When it was last written."""
     newest: str
-    """The id of the checkpoint where it is."""
+    """The id of the newest checkpoint."""
 
 
 class PointInfo(msgspec.Struct, frozen=True):
-    """One line of `agent.threads.history()`: a checkpoint without its state."""
+    """One entry of `agent.threads.history()`: a checkpoint without its state."""
 
     thread: str
     ns: str
-    """Of the subgraph that it is of; empty for the graph itself."""
+    """The namespace of a subgraph; empty for the graph itself."""
     id: str
     parent: str
     run: str
     at: datetime
     step: int | None = None
     source: str = ""
-    """What made it, as the framework says: `input`, `loop`, `update` or `fork`."""
+    """The cause, in the framework's terms: `input`, `loop`, `update` or `fork`."""
     channels: tuple[str, ...] = ()
     pending: tuple[str, ...] = ()
-    """The tasks that have written something since."""
+    """The tasks with writes since this checkpoint."""
 
 
 def listed(engine: Engine) -> list[ThreadInfo]:
-    """All threads of an agent, by their ids; no state is read."""
+    """Return all threads of an agent, sorted by id, without reading their state."""
     found: list[ThreadInfo] = []
     after = ""
     while engine.is_known():
@@ -68,7 +68,7 @@ def listed(engine: Engine) -> list[ThreadInfo]:
 
 
 def history(engine: Engine, thread: str, ns: str | None = None, limit: int | None = None) -> list[PointInfo]:
-    """The checkpoints of a thread, newest first; of one namespace, or of all."""
+    """Return the checkpoints of a thread, newest first, of one or all namespaces. Raises `ThreadNotFound`."""
     found = places(engine, thread, ns, count=EVERYTHING if limit is None else limit)
     if not found:
         raise missing(engine, thread)
@@ -91,7 +91,7 @@ def _info(engine: Engine, place: Place) -> PointInfo:
 
 
 def _plain(engine: Engine, packed: bytes, form: str) -> Any:
-    """A value for people; None when only a serializer can read it."""
+    """Return a value for people; None if only a foreign serializer can read it."""
     if form:
         return None
     with plainly():
@@ -99,13 +99,13 @@ def _plain(engine: Engine, packed: bytes, form: str) -> Any:
 
 
 def state(engine: Engine, thread: str, at: str | None = None, ns: str = "") -> dict[str, Any]:
-    """The values of a thread's channels: where it is, or at a checkpoint."""
+    """Return the channel values of a thread: the newest, or those of a checkpoint."""
     with plainly():
         return {channel.name: value_of(engine, channel) for channel in _found(engine, thread, at, ns).put.channels}
 
 
 def diff(engine: Engine, thread: str, a: str, b: str | None, ns: str = "") -> list[trees.Change]:
-    """What changed from one checkpoint to another, path by path; without a second one, since then."""
+    """Return the changes from one checkpoint to another, or to the newest, path by path."""
     before, after = _channels(_found(engine, thread, a, ns)), _channels(_found(engine, thread, b, ns))
     with plainly():
         return [
@@ -137,12 +137,14 @@ def _found(engine: Engine, thread: str, at: str | None, ns: str) -> Point:
 
 
 def missing(engine: Engine, thread: str, at: str | None = None) -> ThreadNotFound:
-    """What is said of a thread, or a checkpoint, that is not there."""
+    """Return the error for a missing thread or checkpoint."""
     if at is not None and (ids := [place.id for place in places(engine, thread, None, count=5)]):
-        return ThreadNotFound(f"thread {thread!r} has no checkpoint {at!r}", hint=f"its newest are {', '.join(ids)}")
+        return ThreadNotFound(
+            f"thread {thread!r} has no checkpoint {at!r}", hint=f"the newest checkpoints are {', '.join(ids)}"
+        )
     names = [info.id for info in listed(engine)]
     text = f"agent {engine.name!r} has no thread {thread!r}"
-    return ThreadNotFound(text, hint=meant(thread, names, "`perdure threads` lists all"))
+    return ThreadNotFound(text, hint=meant(thread, names, "`perdure threads` lists the threads"))
 
 
 __all__ = ["PointInfo", "Sealed", "ThreadInfo", "diff", "history", "listed", "missing", "state"]

@@ -1,7 +1,7 @@
-"""What a process remembers of threads, so that the next checkpoint stores and encodes only what is new.
+"""A cache of threads in this process, so that the next checkpoint encodes and stores only what is new.
 
-All of it may be forgotten at any time. It is relied on only while nothing of a thread has been dropped, which is a
-condition of every commit: as long as that holds, the entry that refers to what is remembered is there.
+It may be dropped at any time. Every commit checks that nothing of the thread was dropped since, so cached references
+always point to existing entries.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ if TYPE_CHECKING:
 
 
 class Life(msgspec.Struct, frozen=True):
-    """How often something of a thread was dropped, and the newest id that went with all of it."""
+    """How often something of a thread was dropped, and the highest id that a full deletion covered."""
 
     number: int = 0
     floor: str = ""
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """A channel as it was put."""
+    """A channel as it was stored."""
 
     version: Any
     packed: bytes
     form: str
     known: set[bytes]
-    """Objects that it refers to, or one before it that was put in the same life: they are in the store."""
+    """Objects known to be in the store: referenced by this value or an earlier one of the same life."""
     memo: Memo
     new: frozenset[bytes] = frozenset()
-    """Those that are there when it has been put, too."""
+    """Objects that are in the store once this value is committed."""
 
 
 class Remembered(msgspec.Struct, frozen=True):
-    """The last checkpoint of a namespace of a thread that this process has put."""
+    """The last checkpoint of a namespace that this process has stored."""
 
     id: str = ""
     life: int = 0
@@ -55,7 +55,7 @@ _NOTHING = Remembered()
 
 
 class Memory:
-    """Of one agent. Whoever comes first is forgotten first."""
+    """The cache of one agent. Evicts the oldest entries first."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -63,15 +63,15 @@ class Memory:
         self._last: OrderedDict[tuple[str, str], Remembered] = OrderedDict()
         self._bytes = 0
         self._contents: OrderedDict[bytes, tuple[Memo, int]] = OrderedDict()
-        """Of trees, by what stands for them, and when they were put or read."""
+        """Contents of trees by their reference, with the time they were stored or read."""
         self._held = 0
 
     def life(self, thread: str) -> Life:
-        """As this process knows it; most threads are in their first."""
+        """Return the life of a thread as cached. Most threads are in their first life."""
         return self._lives.get(thread, Life())
 
     def look(self, engine: Engine, thread: str) -> Life:
-        """As the store knows it."""
+        """Return the life of a thread as stored, and cache it."""
         rows = engine.store.read("thread_life", (engine.stream, thread))
         life = Life(*rows[0]) if rows else Life()
         with self._lock:
@@ -81,24 +81,27 @@ class Memory:
         return life
 
     def last(self, thread: str, ns: str, life: int) -> Remembered:
-        """What was put last, if it can be relied on."""
+        """Return the checkpoint stored last, if it is from the same life."""
         found = self._last.get((thread, ns), _NOTHING)
         return found if found.life == life else _NOTHING
 
     def content(self, packed: bytes, now: int) -> bytes | None:
-        """The bytes of a tree, if it was put or read a short time ago: what is damaged since must not stay hidden."""
+        """Return the bytes of a tree that was stored or read recently.
+
+        Older ones are read again, so damage is noticed.
+        """
         found = self._contents.get(packed)
         if found is None or now - found[1] > THREAD_SECONDS_REMEMBERED * 1000:
             return None
         memo, at = found
         data = memo.data
         if data is not memo.parts[0]:
-            # In one piece from now on: who reads it again does not put a megabyte together each time.
+            # Join the parts once, so that repeated reads do not concatenate a megabyte each time.
             self.hold(Memo((data,), packed, len(data)), at)
         return data
 
     def hold(self, memo: Memo, now: int, instead: bytes = b"") -> None:
-        """Keep the bytes of a tree, perhaps in place of another one."""
+        """Cache the bytes of a tree, perhaps replacing another one."""
         with self._lock:
             for old in (memo.packed, instead):
                 if old in self._contents:
@@ -109,7 +112,7 @@ class Memory:
                 self._held -= self._contents.popitem(last=False)[1][0].size
 
     def remember(self, thread: str, ns: str, put: Remembered, now: int) -> None:
-        """This was put last."""
+        """Record the last stored checkpoint of a namespace."""
         before = self._last.get((thread, ns), _NOTHING).channels
         for name, kept in put.channels.items():
             kept.known.update(kept.new)

@@ -1,4 +1,4 @@
-"""Reading threads. Nothing here needs the framework that wrote them."""
+"""Reads threads from the store. Does not depend on the framework that wrote them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 EVERYTHING = (1 << 62) - 1
 LINE = 128
-"""Checkpoints of a line that are asked for at once."""
+"""How many checkpoints of a lineage are read in one query."""
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -37,14 +37,14 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Point(msgspec.Struct, frozen=True):
-    """A checkpoint of a thread as it is stored: its values are still packed."""
+    """A checkpoint of a thread as stored: its values are still packed."""
 
     at: int
     put: r.ThreadPut
 
 
 class Pending(msgspec.Struct, frozen=True):
-    """A write, and whose it is."""
+    """A write with its task."""
 
     path: str
     task: str
@@ -55,14 +55,14 @@ class Pending(msgspec.Struct, frozen=True):
 
 
 def newest(engine: Engine, thread: str, ns: str) -> Point | None:
-    """Where a thread is."""
+    """Return the newest checkpoint of a namespace."""
     if not engine.is_known():
         return None
     return _point(engine.store.read("newest_thread_point", (engine.stream, thread, ns)), thread, ns)
 
 
 def point_at(engine: Engine, thread: str, ns: str, point: str) -> Point | None:
-    """One checkpoint."""
+    """Return one checkpoint, or None."""
     if not engine.is_known():
         return None
     return _point(engine.store.read("get_thread_point", (engine.stream, thread, ns, point)), thread, ns)
@@ -76,15 +76,15 @@ def _point(rows: Sequence[Row], thread: str, ns: str) -> Point | None:
 
 def _put_in(kind: int, body: bytes | None, thread: str, ns: str, point: str) -> r.ThreadPut:
     if body is None:
-        raise JournalDamaged(f"the entry of checkpoint {point!r} of thread {thread!r} was erased")
+        raise JournalDamaged(f"the journal entry of checkpoint {point!r} of thread {thread!r} was erased")
     for it in landed_in(kind, body, r.ThreadPut):
         if (it.thread, it.ns, it.id) == (thread, ns, point):
             return it
-    raise JournalDamaged(f"the entry of checkpoint {point!r} of thread {thread!r} has another one")
+    raise JournalDamaged(f"the journal entry of checkpoint {point!r} of thread {thread!r} holds another checkpoint")
 
 
 def line(engine: Engine, thread: str, ns: str, point: str) -> Iterator[Point]:
-    """A checkpoint and those that it goes back to, nearest first; many are read at once."""
+    """Yield a checkpoint and its ancestors, nearest first, reading many at once."""
     while point and engine.is_known():
         rows = engine.store.read("thread_line", (engine.stream, thread, ns, point, LINE))
         found = [Point(at, _put_in(kind, body, thread, ns, its)) for its, at, kind, body in rows]
@@ -95,7 +95,7 @@ def line(engine: Engine, thread: str, ns: str, point: str) -> Iterator[Point]:
 def places(
     engine: Engine, thread: str | None, ns: str | None, before: str = "", count: int = EVERYTHING
 ) -> list[Place]:
-    """Checkpoints of a thread, or of all, newest first; of one namespace, or of all."""
+    """Return checkpoints of one or all threads and namespaces, newest first."""
     if not engine.is_known():
         return []
     if thread is None:
@@ -106,7 +106,7 @@ def places(
 
 
 def open_place(engine: Engine, place: Place) -> Point:
-    """The checkpoint that is there."""
+    """Return the full checkpoint of a place."""
     [(_, kind, _, body, _, _)] = engine.store.read("event_at", (place.stream, place.seq))
     return Point(place.at, _put_in(kind, body, place.thread, place.ns, place.id))
 
@@ -115,7 +115,7 @@ def open_place(engine: Engine, place: Place) -> Point:
 
 
 def writes_of(engine: Engine, thread: str, ns: str, first: str, last: str | None = None) -> dict[str, list[Pending]]:
-    """The writes that go on from a checkpoint, or from all of a range, by its id, in the order in which they count."""
+    """Return the writes that follow a checkpoint, or a range of them, by checkpoint id, in order of precedence."""
     bounds = (first, first if last is None else last)
     found: dict[str, dict[tuple[str, int], Pending]] = {}
     for point, kind, body in engine.store.read("thread_writes_between", (engine.stream, thread, ns, *bounds)):
@@ -143,19 +143,19 @@ def _order(it: Pending) -> tuple[str, str, int]:
 
 
 def value_of(engine: Engine, it: Channel | ThreadWrite) -> Any:
-    """What is in a channel, or was written: a value, or what somebody else's serializer made of one."""
+    """Return the value of a channel or write; if a foreign serializer wrote it, its sealed bytes."""
     value = opened(engine, it.value, it.form)
     return value[0] if isinstance(it, ThreadWrite) and it.alone else value
 
 
 def opened(engine: Engine, packed: bytes, form: str) -> Any:
-    """A packed value in its form."""
+    """Unpack a value. A form marks sealed bytes of a foreign serializer."""
     value = _unpacked(engine, packed)
     return Sealed(form, value) if form else value
 
 
 def _unpacked(engine: Engine, packed: bytes) -> Any:
-    """The value again: of one that this process has put or read just now, from the bytes that it remembers."""
+    """Unpack a value, from cached bytes if this process stored or read it recently."""
     if packed[:1] != trees.TREE:
         return trees.unpack(engine.store, packed)
     now, memory = engine.store.clock.boot_ms(), engine.threads
@@ -169,5 +169,5 @@ def _unpacked(engine: Engine, packed: bytes) -> Any:
 
 
 def values_of(engine: Engine, put: r.ThreadPut) -> Mapping[str, Any]:
-    """The whole state of a checkpoint."""
+    """Return the whole state of a checkpoint."""
     return {channel.name: value_of(engine, channel) for channel in put.channels}

@@ -1,4 +1,4 @@
-"""How long threads are kept: rules that `gc` applies, as those for checkpoints."""
+"""Retention rules for threads, applied by `gc`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ThreadRetention(msgspec.Struct, frozen=True):
-    """A rule of `agent.threads.retention()`: which ids, and what is kept of them. None says nothing."""
+    """A rule of `agent.threads.retention()`: a pattern of ids and what to keep. None sets no limit."""
 
     pattern: str
     keep_last: int | None
@@ -31,17 +31,17 @@ class ThreadRetention(msgspec.Struct, frozen=True):
 
 
 class Outdated(msgspec.Struct, frozen=True):
-    """What a thread has that its rule does not keep; no points: all of it."""
+    """The part of a thread that its rule does not keep. `points=None` stands for the whole thread."""
 
     owner: int
     thread: str
     count: int
     points: Points | None = None
     since: int = 0
-    """Of a whole thread: nothing was put to it after this time."""
+    """For a whole thread: nothing was written to it after this time."""
 
     def dropped(self) -> Iterator[Dropped]:
-        """The same for who asks what would still be referred to."""
+        """Yield references for the check of what would still be in use."""
         for ns, point in self.points or ():
             yield "Thread", self.owner, self.thread, ns, point
         if self.points is None:
@@ -51,14 +51,14 @@ class Outdated(msgspec.Struct, frozen=True):
 def retain(
     engine: Engine, pattern: str, keep_last: int | None, keep_for: Duration | None, idle_for: Duration | None
 ) -> Protocol[None]:
-    """Set the rule for a pattern of ids; one that says nothing takes the rule back."""
+    """Set the rule for a pattern of ids. A rule without limits removes the stored rule."""
     keep = checkpoints.read_keep(keep_last, keep_for)
     idle = 0 if idle_for is None else max(1, int(seconds_of(idle_for, "idle_for") * 1000))
     yield from checkpoints.retain(engine, pattern, msgspec.structs.replace(keep, idle=idle), THREADS)
 
 
 def retention(engine: Engine) -> list[ThreadRetention]:
-    """The rules, by pattern."""
+    """Return the rules, sorted by pattern."""
     rules = sorted(checkpoints.rules_of(engine, THREADS).items())
     return [ThreadRetention(it, keep.last or None, _span(keep.milliseconds), _span(keep.idle)) for it, keep in rules]
 
@@ -68,7 +68,7 @@ def _span(milliseconds: int) -> timedelta | None:
 
 
 def outdated(engine: Engine) -> Iterator[Outdated]:
-    """What the rules do not keep, thread by thread."""
+    """Yield what the rules do not keep, thread by thread."""
     rules = checkpoints.rules_of(engine, THREADS)
     for thread in listed(engine) if rules else ():
         found = _outdated(engine, thread, keep_of(rules, thread.id))
@@ -85,7 +85,7 @@ def _outdated(engine: Engine, thread: ThreadInfo, keep: Keep) -> Outdated:
 
 
 def let_go(engine: Engine, tell: Callable[[str, int, int], None]) -> int:
-    """Drop what the rules do not keep; returns how many checkpoints went."""
+    """Drop what the rules do not keep. Returns how many checkpoints were dropped."""
     found, gone = list(outdated(engine)), 0
     for number, one in enumerate(found, start=1):
         gone += drive_sync(engine.store, _dropping(engine, one))

@@ -1,7 +1,7 @@
-"""What an adapter remembers of the calls that a thread has begun: keys of `agent.state`, each the id of a call's run.
+"""The trail of a thread: an adapter's record of started calls, as keys in `agent.state`, each the id of a call's run.
 
-It goes with the thread, in the same commit: who begins the thread anew begins everything anew. But an effect of which
-nobody knows whether it happened stays known, so that it is not done again without a word.
+It is deleted with the thread, in the same commit, so that a new thread of the same id starts from scratch. Effects in
+doubt stay recorded, so that they are not repeated silently.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ IN_DOUBT = "is in doubt"
 
 
 def space_of(thread: str) -> str:
-    """The namespace of `agent.state` in which the trail of a thread is; one of those that nobody else is shown."""
+    """Return the internal namespace of `agent.state` that holds the trail of a thread."""
     return f"{OURS}calls/{thread}"
 
 
 def forgetting(engine: Engine, thread: str) -> list[Ask]:
-    """What makes the trail of a thread be forgotten."""
+    """Return the deletions that forget the trail of a thread."""
     rows = engine.store.read("entries_of", (engine.stream, space_of(thread), engine.store.clock.wall_ms()))
     runs = [row[0] for row in rows]
     return [Ask((engine.stream, space_of(thread), run)) for run in runs if how_it_stands(engine, run) != IN_DOUBT]
 
 
 def how_it_stands(engine: Engine, run_id: str) -> str:
-    """What is known of the effect that a run was for, in words; nothing when it has not happened."""
+    """Return the outcome of the effect of a run as text; empty if it has not happened."""
     for row in engine.store.read("get_run", (engine.name, run_id)):
         effects = Ledger(events_of(engine.store, row[0], fork=row[11] > 0)).by_intent.values()
         if any(one.in_doubt for one in effects):

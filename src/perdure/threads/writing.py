@@ -1,4 +1,7 @@
-"""Putting checkpoints and writes, decided by conditions inside the commit: one message to a server, one answer."""
+"""Stores checkpoints and writes of threads.
+
+Conditions are checked inside the commit, so a server needs one round trip.
+"""
 
 from __future__ import annotations
 
@@ -27,22 +30,22 @@ if TYPE_CHECKING:
     from ..engine import Engine
 
 WRITE_INLINE_MAX = 511
-"""A larger write is an object, because it will be one in the list that it ends up in."""
+"""A larger write becomes an object, so that the list it ends up in can share it."""
 
 
 class Moved(StoreBusy):
-    """Something of the thread was dropped since we looked: what was relied on must be written again."""
+    """Something of the thread was dropped since it was read: shared objects must be written again."""
 
 
 class Sealed(msgspec.Struct, frozen=True):
-    """A value as somebody else's serializer wrote it, and what that calls it."""
+    """A value as a foreign serializer wrote it, and the serializer's type name."""
 
     form: str
     data: bytes
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
-    """A state of a thread that is wanted."""
+    """A checkpoint to store."""
 
     thread: str
     ns: str
@@ -52,18 +55,18 @@ class Checkpoint(msgspec.Struct, frozen=True):
     meta: Any
     channels: Mapping[str, Any]
     versions: Mapping[str, Any]
-    """Of the channels: one that has the version that it had in the parent is not looked at again."""
+    """Channel versions. A channel with the same version as in the parent is not encoded again."""
     fresh: frozenset[str] = frozenset()
     """Channels that were written since the parent, whatever their version."""
     run: str = ""
     since: tuple[str, ...] = ()
-    """Channels that it goes without: the nearest value before, and the writes since, make what they hold."""
+    """Omitted channels: their value follows from an earlier checkpoint and the writes since."""
     on_head: bool = False
-    """Refused unless it goes on from the newest checkpoint."""
+    """Refuse the checkpoint unless its parent is the newest one."""
 
 
 class Written(msgspec.Struct, frozen=True):
-    """Something that a task has written: its number (below 0 the last word counts), the channel and the value."""
+    """A write of a task: its index (below 0, the last one wins), the channel and the value."""
 
     idx: int
     channel: str
@@ -71,7 +74,7 @@ class Written(msgspec.Struct, frozen=True):
 
 
 def put(engine: Engine, wanted: Checkpoint) -> Protocol[None]:
-    """Make a checkpoint durable. The same id again takes the place of the first."""
+    """Store a checkpoint durably. The same id again replaces the first one."""
     _check_names(wanted.thread, wanted.ns, wanted.id)
     while True:
         made, objects, kept = yield Read(_made, (engine, wanted))
@@ -88,7 +91,7 @@ def put(engine: Engine, wanted: Checkpoint) -> Protocol[None]:
 
 
 def _made(engine: Engine, wanted: Checkpoint) -> tuple[r.ThreadPut, list[Statement], Remembered]:
-    """The record, the objects that it needs and are not there, and what to remember of it."""
+    """Return the record, the objects that are missing in the store, and the cache entry."""
     engine.ensure_agent()
     known = engine.threads.life(wanted.thread)
     _must_be_there(engine, wanted, known)
@@ -123,10 +126,10 @@ def _packed(engine: Engine, value: Any, path: str, last: Kept | None) -> tuple[t
 
 
 def _must_be_there(engine: Engine, wanted: Checkpoint, life: Life) -> None:
-    """Who goes on from what went with the whole thread is told, and brings nothing back."""
+    """Refuse to continue from a deleted thread, so that it is not revived."""
     parent = (wanted.thread, wanted.ns, wanted.parent)
     if wanted.parent and wanted.parent <= life.floor and not _is_there(engine, parent):
-        raise ThreadDeleted(f"thread {wanted.thread!r} was deleted, and with it the checkpoint before this one")
+        raise ThreadDeleted(f"thread {wanted.thread!r} was deleted together with the parent of this checkpoint")
 
 
 def _is_there(engine: Engine, point: tuple[str, str, str]) -> bool:
@@ -136,7 +139,7 @@ def _is_there(engine: Engine, point: tuple[str, str, str]) -> bool:
 def write(
     engine: Engine, point: tuple[str, str, str], task: str, path: str, writes: Sequence[Written]
 ) -> Protocol[None]:
-    """Keep what a task has written since a checkpoint, given by thread, namespace and id; that may come later."""
+    """Store the writes of a task since a checkpoint (thread, namespace, id), which may be stored later."""
     _check_names(*point)
     while True:
         made, objects = yield Read(_wrote, (engine, point, task, path, writes))
@@ -153,7 +156,7 @@ def write(
 def _wrote(
     engine: Engine, point: tuple[str, str, str], task: str, path: str, writes: Sequence[Written]
 ) -> tuple[r.ThreadWrote | None, list[Statement]]:
-    """The record, and the objects that it needs; none of a checkpoint that was dropped: that is not brought back."""
+    """Return the record and its objects; nothing for a dropped checkpoint, which is not revived."""
     engine.ensure_agent()
     life = engine.threads.life(point[0])
     if life.number and _was_dropped(engine, point, life):
@@ -184,7 +187,7 @@ def _check_names(thread: str, ns: str, point: str) -> None:
     named(thread, "a thread's id")
     named(point, "a checkpoint's id")
     if not holds(ns):
-        raise ValueError(f"a namespace is a text without NUL characters and lone surrogates, not {ns!r}")
+        raise ValueError(f"a namespace must not contain NUL characters or lone surrogates: {ns!r}")
 
 
 def land(
@@ -194,11 +197,11 @@ def land(
     before: Sequence[Statement] = (),
     also: Sequence[Ask] = (),
 ) -> Protocol[None]:
-    """Commit records under the locks of their threads, if nothing of these was dropped since their lives were read.
+    """Commit records under the locks of their threads, unless something of these was dropped in the meantime.
 
-    What changes in `agent.state` with them is decided in the same commit.
+    Changes of `agent.state` in `also` are part of the same commit.
     """
-    threads = sorted(lives)  # in one order for everybody, so that nobody locks anybody out
+    threads = sorted(lives)  # a fixed lock order prevents deadlocks
     conditions = [Statement("lock_space", (engine.stream, f"thread {thread}")) for thread in threads]
     conditions += [Statement("check_thread", (engine.stream, thread, lives[thread]), Moved) for thread in threads]
 
@@ -212,5 +215,5 @@ def land(
 
 
 def lane_of(engine: Engine, thread: str) -> int:
-    """Which stream of this process has a thread. A file commits one after the other anyway."""
+    """Return the stream of this process that stores a thread. A file store serializes commits anyway."""
     return 0 if is_embedded(engine.url) else 1 + crc32(thread.encode()) % THREAD_STREAMS
