@@ -117,13 +117,13 @@ def test_what_is_none_is_refused(store_url: str, tmp_path: Path) -> None:
     agent.artifacts.save("weights-7b", b"1")
     with pytest.raises(ArtifactNotFound, match="did you mean 'weights-7b'"):
         agent.artifacts.open("weights-7")
-    with pytest.raises(ArtifactNotFound, match=r"no version 2 \(there is 1\)"):
+    with pytest.raises(ArtifactNotFound, match=r"no version 2 \(existing versions: 1\)"):
         agent.artifacts.load("weights-7b", 2)
     for wrong, match in (
         (7, "not a value of type int"),
         ({"a": 1}, "'a' is a value of type int"),
         (io.StringIO("text"), "'rb'"),
-        ([b"a", 7], "gives bytes, not a value of type int"),
+        ([b"a", 7], "must yield bytes, not a value of type int"),
     ):
         with pytest.raises(NotStorable, match=match):
             agent.artifacts.save("wrong", wrong)
@@ -133,7 +133,7 @@ def test_what_is_none_is_refused(store_url: str, tmp_path: Path) -> None:
         agent.artifacts.save("wrong", tmp_path)
     with pytest.raises(IsADirectoryError):
         agent.artifacts.load("weights-7b", to=tmp_path)
-    with pytest.raises(FileNotFoundError, match="no folder"):
+    with pytest.raises(FileNotFoundError, match="no such folder"):
         agent.artifacts.load("weights-7b", to=tmp_path / "none" / "a")
     with pytest.raises(ZeroDivisionError), agent.artifacts.writer("wrong") as file:
         file.write(noise(6 * MB))
@@ -199,12 +199,12 @@ def test_damage_is_told_with_its_place(store_url: str, tmp_path: Path) -> None:
     store: Any = agent._engine.store
     offset, chunk = next((at, chunk) for at, chunk in agent.artifacts.open("a")._stream.chunks() if at > MB)
     forged = msgspec.structs.replace(artifacts._found(agent._engine, "a", 2), digest=bytes(32))
-    with pytest.raises(ArtifactDamaged, match="the whole"):
+    with pytest.raises(ArtifactDamaged, match="the content does not match"):
         artifacts.ArtifactReader(store, forged).read()
     with Behind(store_url) as raw:
         raw.execute("UPDATE objects SET data = ? WHERE id = ?", (b"\0" + bytes(len(chunk)), identify(store, chunk)))
     for attempt in (lambda: agent.artifacts.load("a"), lambda: agent.artifacts.load("a", to=tmp_path / "a")):
-        with pytest.raises(ArtifactDamaged, match=f"artifact 'a', version 2, .* from byte {offset} on") as told:
+        with pytest.raises(ArtifactDamaged, match=f"artifact 'a', version 2 .* from byte {offset}") as told:
             attempt()
         assert (told.value.name, told.value.version, told.value.offset) == ("a", 2, offset)
     assert not (tmp_path / "a").exists()

@@ -93,7 +93,7 @@ def test_what_has_no_place_there_is_refused(agent: Agent) -> None:
         with pytest.raises(NotStorable, match=f"astype\\('{near}'\\)"):
             agent.artifacts.save("a", {"x": strange})
     for strange in (np.array(["text"]), np.array([None]), np.zeros(1, "M8[s]")):
-        with pytest.raises(NotStorable, match=r"\(keep it in agent\.state"):
+        with pytest.raises(NotStorable, match=r"\(store it in agent\.state"):
             agent.artifacts.save("a", {"x": strange})
     for other in (np.ma.masked_array([1, 2], [0, 1]), np.float64(1), {"a": np.ma.masked_array([1])}):
         with pytest.raises(NotStorable, match=r"numpy\.asarray"):
@@ -150,7 +150,7 @@ def test_a_huge_header_is_not_read() -> None:
         with pytest.raises(CorruptValue, match="impossible length"):
             tensors.header_bytes(length.to_bytes(8, "little"), 50)
     assert tensors.header_bytes((42).to_bytes(8, "little"), 50) == 42
-    with pytest.raises(UnknownType, match="BF16.*numpy has no such numbers"):
+    with pytest.raises(UnknownType, match="BF16.*numpy lacks this type"):
         tensors.read_header(json.dumps({"a": entry(0, 10, [5], "BF16")}).encode(), 10)
 
 

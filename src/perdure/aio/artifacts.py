@@ -1,4 +1,4 @@
-"""The public face of `agent.artifacts`. Only arguments and documentation: `perdure.artifacts` decides."""
+"""The public API of `agent.artifacts`: arguments and documentation. The logic is in `perdure.artifacts`."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ Path = str | os.PathLike[str]
 
 
 class AsyncArtifacts(AsyncFace):
-    """`agent.artifacts`: files, bytes and arrays of any size, of which each new version stores only what has changed.
+    """`agent.artifacts`: files, bytes and arrays of any size. A new version stores only what has changed.
 
     >>> await agent.artifacts.save("weights", {"layer1": w1, "bias": b1}, note="after epoch 3")
     1
     >>> weights = await agent.artifacts.load("weights")
 
-    Inside a step, an effect or an item a version lands with it, or not at all; in the open it is on disk when the call
-    returns.
+    Inside a step, an effect or an item, a version lands with it or not at all. Outside of them it is on disk when the
+    call returns.
     """
 
     async def save(self, name: str, data: Any, *, note: str = "", labels: Iterable[str] = ()) -> int:
-        """Keep something under a name, and return its version: 1, then 2, and so on. Older ones are not touched.
+        """Save data under a name and return its version: 1, then 2, and so on. Older versions stay.
 
-        `data` is bytes, a path (a str is one too), a numpy array, a dict of them, an open binary file, or an iterator
-        of bytes. It is streamed: a file takes a few megabytes of memory, however large it is. After a crash, saving
-        it again writes only what is not there yet. Inside a step 0 is returned.
+        `data` is bytes, a path (also as a str), a numpy array, a dict of arrays, an open binary file, or an iterator of
+        bytes. It is streamed: a file of any size needs a few megabytes of memory. After a crash, saving again writes
+        only what is missing. Inside a step the call returns 0. Raises `NotStorable`.
         """
         # unasync: async-only
         if hasattr(data, "__aiter__"):
@@ -45,17 +45,17 @@ class AsyncArtifacts(AsyncFace):
         return await self._do(artifacts.save(self._engine, name, data, labels, note))
 
     async def load(self, name: str, version: int | None = None, *, to: Path | None = None) -> Any:
-        """What was saved: bytes, an array or a dict of arrays; the newest unless a version is given.
+        """Return what was saved: bytes, an array or a dict of arrays; the newest version by default.
 
-        Of a file you get its content. `to` writes it into a file instead, in constant memory, and returns the path: the
-        file is there as a whole or not at all. Arrays become a file that safetensors reads. Everything is verified
-        on the way; `ArtifactDamaged` says what is wrong, and where. `ArtifactNotFound` says which names there are.
+        A file is returned as its content. `to` writes it to a file instead, atomically and in constant memory, and
+        returns the path. Arrays are written as a safetensors file. Everything is verified: `ArtifactDamaged` says what
+        is wrong and where. `ArtifactNotFound` lists the existing names.
         """
         return await self._read(lambda: artifacts.load(self._engine, name, version, to))
 
     # unasync: async-only
     def open(self, name: str, version: int | None = None) -> AsyncArtifactReader:
-        """A file to read from, in constant memory.
+        """Open a version for reading, in constant memory.
 
         >>> async with agent.artifacts.open("video") as file:
         ...     async for block in file:
@@ -66,7 +66,7 @@ class AsyncArtifacts(AsyncFace):
     # unasync: end
     # unasync: sync-only
     #: def open(self, name: str, version: int | None = None) -> ArtifactReader:
-    #:     """A file to read from, in constant memory: `read`, `seek`, `tell`, and what needs a binary file can use it.
+    #:     """Open a version as a readable, seekable binary file, in constant memory.
     #:
     #:     >>> with agent.artifacts.open("video") as file:
     #:     ...     for block in file:
@@ -76,7 +76,7 @@ class AsyncArtifacts(AsyncFace):
     # unasync: end
 
     def writer(self, name: str, *, note: str = "", labels: Iterable[str] = ()) -> AsyncArtifactWriter:
-        """Write a version piece by piece. It is there when the block ends well, and not at all otherwise.
+        """Write a version piece by piece. It exists once the block ends without an error.
 
         >>> async with agent.artifacts.writer("log") as file:
         ...     await file.write(b"one line")
@@ -84,34 +84,34 @@ class AsyncArtifacts(AsyncFace):
         return AsyncArtifactWriter(self._engine, artifacts.begun(self._engine, name, labels, note))
 
     async def versions(self, name: str) -> builtins.list[ArtifactInfo]:
-        """All versions of a name, oldest first: kind, size, digest, time, labels and note of each."""
+        """Return all versions of a name, oldest first, with kind, size, digest, time, labels and note."""
         return await self._read(lambda: artifacts.versions(self._engine, name))
 
     async def list(self, label: str | None = None) -> builtins.list[ArtifactInfo]:
-        """The newest version of every artifact of this agent, by name; or the newest that has a label."""
+        """Return the newest version of every artifact, sorted by name, or the newest with a label."""
         return await self._read(lambda: artifacts.listed(self._engine, label))
 
     async def usage(self) -> builtins.list[ArtifactUsage]:
-        """Every version, by name and number, with the bytes that it adds to what those before it need."""
+        """Return every version, sorted by name and number, with the bytes it adds to those before it."""
         return await self._read(lambda: artifacts.usage(self._engine))
 
     async def delete(self, name: str, version: int | None = None) -> int:
-        """Delete one version, or all of a name; returns how many. What others share with it stays."""
+        """Delete one version, or all versions of a name. Returns how many. Content shared with others stays."""
         return await self._do(artifacts.delete(self._engine, name, version))
 
 
 class AsyncArtifactWriter(AsyncFace):
-    """What `agent.artifacts.writer` returns."""
+    """A version being written, returned by `agent.artifacts.writer`."""
 
     def __init__(self, engine: Engine, saving: Saving) -> None:
         super().__init__(engine)
         self._saving = saving
         self._over = False
         self.version = 0
-        """What it has become, after the block; 0 inside a step."""
+        """The version number after the block; 0 inside a step."""
 
     async def write(self, data: bytes | bytearray | memoryview) -> int:
-        """Some bytes more; how many it were."""
+        """Append bytes and return how many were written."""
         self._must_be_open()
         before = self._saving.size
         await self._do(self._saving.feed(data))
@@ -119,7 +119,7 @@ class AsyncArtifactWriter(AsyncFace):
 
     def _must_be_open(self) -> None:
         if self._over:
-            raise ValueError("the writer is closed: its block has ended; a new version needs a new writer")
+            raise ValueError("the writer is closed because its block has ended; open a new writer for a new version")
 
     async def __aenter__(self) -> AsyncArtifactWriter:
         self._must_be_open()
@@ -135,7 +135,7 @@ class AsyncArtifactWriter(AsyncFace):
 
 # unasync: async-only
 class AsyncArtifactReader(AsyncFace):
-    """What `agent.artifacts.open` returns; opened by `async with`, or when it is first read."""
+    """A version being read, returned by `agent.artifacts.open`. It opens with `async with` or the first read."""
 
     def __init__(self, engine: Engine, name: str, version: int | None) -> None:
         super().__init__(engine)
@@ -143,19 +143,19 @@ class AsyncArtifactReader(AsyncFace):
         self._file: ArtifactReader | None = None
 
     async def read(self, size: int = -1) -> bytes:
-        """So many bytes, or all that are left."""
+        """Return up to `size` bytes, or all remaining ones."""
         return await self._call(lambda file: file.read(size) or b"")
 
     async def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Go to a place: from the beginning, from here, or from the end."""
+        """Set the position, relative to the beginning, the current position or the end."""
         return await self._call(lambda file: file.seek(offset, whence))
 
     async def tell(self) -> int:
-        """Where the next byte comes from."""
+        """Return the position of the next byte."""
         return await self._call(lambda file: file.tell())
 
     async def size(self) -> int:
-        """How many bytes it has."""
+        """Return the size in bytes."""
         return await self._call(lambda file: file.size)
 
     def __aiter__(self) -> AsyncArtifactReader:

@@ -1,7 +1,7 @@
-"""`agent.artifacts`: files, bytes and arrays of any size, in versions that share what they have in common.
+"""`agent.artifacts`: files, bytes and arrays of any size, in versions that share common content.
 
-Written in a step, an effect or an item, a version lands with it; in the open it is durable when the call returns. The
-bytes may be in the store before: they belong to nobody until there is a version.
+A version written inside a step, an effect or an item lands with it. Outside of them it is durable when the call
+returns. Its bytes may be stored earlier; they stay unreferenced until the version exists.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ArtifactInfo(msgspec.Struct, frozen=True):
     name: str
     version: int
     kind: str
-    """What it is read back as: "bytes", "file", "array" or "arrays"."""
+    """What `load` returns: "bytes", "file", "array" or "arrays"."""
     size: int
     digest: str
     """SHA-256 of its bytes, as `sha256sum` prints it."""
@@ -60,15 +60,15 @@ class ArtifactInfo(msgspec.Struct, frozen=True):
 
 
 class ArtifactUsage(msgspec.Struct, frozen=True):
-    """What one version takes in the store."""
+    """The storage that one version needs."""
 
     info: ArtifactInfo
     added: int
-    """Bytes that are stored for it, compressed, and that no version before it in the list needs."""
+    """Compressed bytes stored for it that no earlier version in the list needs."""
 
 
 class Owner(typing.Protocol):
-    """Whose artifacts are read: an agent at work, or one that is looked at."""
+    """The agent whose artifacts are read: one at work, or one that is inspected."""
 
     @property
     def name(self) -> str: ...
@@ -80,7 +80,7 @@ class Owner(typing.Protocol):
     def stream(self) -> int: ...
 
     def is_known(self) -> bool:
-        """Whether the store knows it."""
+        """Whether the store knows the agent."""
 
 
 # -- writing ----------------------------------------------------------------------------------------------------------
@@ -89,7 +89,7 @@ class Owner(typing.Protocol):
 def save(
     engine: Engine, name: str, data: Any, labels: Iterable[str], note: str, progress: Progress | None = None
 ) -> Protocol[int]:
-    """Keep something under a name; its version, or 0 while it waits for the end of a step."""
+    """Save data under a name. Returns its version, or 0 while it is buffered by a step."""
     about, source = About(name, labels, note), source_of(data)
     for tries in range(_TRIES):
         try:
@@ -97,16 +97,16 @@ def save(
         except UploadLost:
             if not source.again or tries + 1 == _TRIES:
                 raise
-    raise AssertionError("the last try returns or raises")
+    raise AssertionError("the last attempt returns or raises")
 
 
 def begun(engine: Engine, name: str, labels: Iterable[str], note: str) -> Saving:
-    """A version that is fed block by block."""
+    """Start a version that is written block by block."""
     return Saving(engine, About(name, labels, note), "bytes")
 
 
 def delete(engine: Engine, name: str, version: int | None) -> Protocol[int]:
-    """Delete one version, or all of a name; returns how many. Their numbers are not given again."""
+    """Delete one version, or all versions of a name; returns how many. Version numbers are never reused."""
     found: list[ArtifactInfo] = yield Read(versions, (engine, name))
     drops = tuple(it.version for it in found if version in (None, it.version))
     if not drops:
@@ -120,38 +120,38 @@ def delete(engine: Engine, name: str, version: int | None) -> Protocol[int]:
 
 
 def load(whose: Owner, name: str, version: int | None, to: str | os.PathLike[str] | None) -> Any:
-    """What was saved; or its bytes in a file."""
+    """Return what was saved, or write its bytes to a file and return the path."""
     saved = _found(whose, name, version)
     return value_of(whose.store, saved) if to is None else export(whose.store, saved, Path(to))
 
 
 def opened(whose: Owner, name: str, version: int | None) -> ArtifactReader:
-    """A file to read from."""
+    """Open a version as a file."""
     return ArtifactReader(whose.store, _found(whose, name, version))
 
 
 def exported(whose: Owner, name: str, version: int | None, path: Path, progress: Progress) -> r.ArtifactSaved:
-    """As `load` to a path, for people who watch."""
+    """Write a version to a path and report progress."""
     saved = _found(whose, name, version)
     export(whose.store, saved, path, progress)
     return saved
 
 
 def versions(whose: Owner, name: str) -> list[ArtifactInfo]:
-    """All versions of a name, oldest first."""
+    """Return all versions of a name, oldest first."""
     named(name, "an artifact's name")
     rows = whose.store.read("versions_of_artifact", (whose.stream, name)) if whose.is_known() else []
     return [_info(whose, row) for row in rows]
 
 
 def listed(whose: Owner, label: str | None) -> list[ArtifactInfo]:
-    """The newest version of every name, or the newest with a label."""
+    """Return the newest version of every name, or the newest with a label."""
     newest = {it.name: it for it in _all(whose) if label is None or label in it.labels}
     return list(newest.values())
 
 
 def usage(whose: Owner) -> list[ArtifactUsage]:
-    """Every version with what it takes."""
+    """Return every version with the storage that it adds."""
     if not whose.is_known():
         return []
     found, seen = list[ArtifactUsage](), set[bytes]()
@@ -176,7 +176,7 @@ def _all(whose: Owner) -> list[ArtifactInfo]:
 def _found(whose: Owner, name: str, version: int | None) -> r.ArtifactSaved:
     named(name, "an artifact's name")
     if version is not None and type(version) is not int:
-        raise TypeError(f"a version is a number from 1, not {version!r}")
+        raise TypeError(f"a version must be an int from 1, not {version!r}")
     rows: Sequence[Row] = []
     if whose.is_known() and version is None:
         rows = whose.store.read("newest_artifact", (whose.stream, name))
@@ -188,17 +188,17 @@ def _found(whose: Owner, name: str, version: int | None) -> r.ArtifactSaved:
 
 
 def missing(whose: Owner, name: str, version: int | None) -> ArtifactNotFound:
-    """What is said of one that is not there."""
+    """Return the error for a missing artifact or version."""
     if there := [it.version for it in versions(whose, name)]:
         numbers = f"{there[0]} to {there[-1]}" if len(there) > 1 else f"{there[0]}"
-        return ArtifactNotFound(f"artifact {name!r} has no version {version}", hint=f"there is {numbers}")
+        return ArtifactNotFound(f"artifact {name!r} has no version {version}", hint=f"existing versions: {numbers}")
     names = [str(one) for (one,) in whose.store.read("artifact_names", (whose.stream,))] if whose.is_known() else []
-    hint = meant(name, names, "make one with agent.artifacts.save")
+    hint = meant(name, names, "save one with agent.artifacts.save")
     return ArtifactNotFound(f"agent {whose.name!r} has no artifact {name!r}", hint=hint)
 
 
 def _saved(whose: Owner, row: Row) -> r.ArtifactSaved:
-    """The record in a row with the entry of an artifact, which may have others in it."""
+    """Return the record of a row. Its journal entry may hold other records too."""
     name, version, _, kind, body = row
     saved = landed_in(kind, body, r.ArtifactSaved)
     return {(it.owner, it.name, it.version): it for it in saved}[whose.stream, name, version]

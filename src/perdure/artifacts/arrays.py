@@ -1,4 +1,4 @@
-"""Arrays of numpy as bytes, and back: block by block, so that they are in memory once."""
+"""Converts numpy arrays to bytes and back, block by block, so that they are in memory once."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _BLOCK_BYTES: Final = 1024 * 1024
 
 
 def is_array(value: object) -> bool:
-    """Whether it is an array of numpy itself, if anybody has imported that: of a masked one the mask would be lost."""
+    """Return whether a value is a plain numpy array. Subclasses are excluded: a masked array would lose its mask."""
     numpy = sys.modules.get("numpy")
     return numpy is not None and hasattr(numpy, "ndarray") and type(value) in (numpy.ndarray, numpy.memmap)
 
 
 def blocks_of(arrays: Mapping[str, Array]) -> tuple[int, Iterator[Any]]:
-    """How many bytes they become, and these."""
+    """Return the size of the encoded arrays, and their blocks."""
     for name, array in arrays.items():
         _must_be_storable(name, array)
     places = tensors.laid_out({name: (array.dtype.str, array.shape) for name, array in arrays.items()})
@@ -50,7 +50,7 @@ def _blocks(header: bytes, arrays: Mapping[str, Array], places: list[tensors.Ten
 
 
 def _instead(array: Array) -> str:
-    """Which type to convert to, if one of them is near: of a complex number, half would be lost as a real one."""
+    """Suggest a type to convert to, if a suitable one exists."""
     native = str(array.dtype.newbyteorder("<").str)
     near = native if native in tensors.TYPES.values() else {"c": "<c8", "f": "<f8"}.get(array.dtype.kind)
     return f"convert it: array.astype({near!r}), or " if near else ""
@@ -58,11 +58,11 @@ def _instead(array: Array) -> str:
 
 def _must_be_storable(name: object, array: Array) -> None:
     if not isinstance(name, str) or name == "__metadata__" or not _is_text(name):
-        raise NotStorable(f"the name of an array is a str (and not '__metadata__'), unlike {name!r}")
+        raise NotStorable(f"the name of an array must be a str other than '__metadata__', not {name!r}")
     if array.dtype.str not in tensors.TYPES.values():
         raise NotStorable(
-            f"array {name!r} is of {array.dtype!s} ({array.dtype.str}), which the safetensors layout has not",
-            hint=_instead(array) + "keep it in agent.state or agent.checkpoint",
+            f"array {name!r} has dtype {array.dtype!s} ({array.dtype.str}), which safetensors does not support",
+            hint=_instead(array) + "store it in agent.state or agent.checkpoint",
         )
 
 
@@ -71,7 +71,7 @@ def _is_text(name: str) -> bool:
 
 
 def read_arrays(file: io.RawIOBase, size: int) -> dict[str, Array]:
-    """The arrays in a file of that many bytes, each read into its own memory."""
+    """Read the arrays of a file, each into its own memory."""
     numpy = _import_numpy()
     length = tensors.header_bytes(file.read(tensors.PREFIX_BYTES) or b"", size)
     places = tensors.read_header(file.read(length) or b"", size - tensors.PREFIX_BYTES - length)
@@ -80,9 +80,9 @@ def read_arrays(file: io.RawIOBase, size: int) -> dict[str, Array]:
         array = numpy.empty(it.shape, it.dtype)
         file.readinto(array.reshape(-1).view("u1"))
         if it.dtype == "|b1" and array.size and array.view("u1").max() > 1:
-            raise CorruptValue(f"the stored array {it.name!r} has a boolean that is none")
+            raise CorruptValue(f"the stored array {it.name!r} contains an invalid boolean")
         found[it.name] = array
-    file.read(1)  # the end, where the whole is compared with its digest
+    file.read(1)  # reading to the end compares the whole with its digest
     return {it.name: found[it.name] for it in places}
 
 
@@ -91,6 +91,7 @@ def _import_numpy() -> Any:
         import numpy
     except ImportError:
         raise UnknownType(
-            "arrays of numpy were saved", hint="`pip install perdure[numpy]`, or load them to=a path"
+            "the artifact holds numpy arrays, and numpy is not installed",
+            hint="`pip install perdure[numpy]`, or load it to a file with to=",
         ) from None
     return numpy

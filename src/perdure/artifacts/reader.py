@@ -1,4 +1,4 @@
-"""Reading an artifact: a file that is in the store, verified as it is read."""
+"""Reads an artifact from the store as a file, and verifies it while reading."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 class ArtifactReader(io.RawIOBase):
-    """One version of an artifact, as a file to read from: `read`, `readinto`, `seek`, `tell`.
+    """One version of an artifact as a readable file: `read`, `readinto`, `seek`, `tell`.
 
     >>> with agent.artifacts.open("model") as file:
     ...     head = file.read(100)
 
-    A few chunks are in memory at a time. Each is compared with its id, and the whole with its digest when it is read
-    from the beginning to the end. `for block in file` gives blocks of bytes, not lines; for lines of text wrap it:
-    `io.TextIOWrapper(io.BufferedReader(file))`.
+    Only a few chunks are in memory at a time. Each chunk is checked against its id, and a read from beginning to end
+    also checks the digest of the whole. `for block in file` yields blocks of bytes, not lines. For lines of text, wrap
+    it: `io.TextIOWrapper(io.BufferedReader(file))`.
     """
 
     def __init__(self, store: Store, saved: ArtifactSaved) -> None:
@@ -46,45 +46,45 @@ class ArtifactReader(io.RawIOBase):
 
     @property
     def name(self) -> str:
-        """Of the artifact."""
+        """The name of the artifact."""
         return self._saved.name
 
     @property
     def version(self) -> int:
-        """Which one of that name."""
+        """The version of the artifact."""
         return self._saved.version
 
     @property
     def size(self) -> int:
-        """How many bytes it has."""
+        """The size in bytes."""
         return self._saved.size
 
     def readable(self) -> bool:
-        """It is."""
+        """Return True: the file can be read."""
         return True
 
     def seekable(self) -> bool:
-        """It is."""
+        """Return True: the file can be positioned."""
         return True
 
     def tell(self) -> int:
-        """Where the next byte comes from."""
+        """Return the position of the next byte."""
         self._must_be_open()
         return self._position
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Go to a place: from the beginning, from here, or from the end."""
+        """Set the position, relative to the beginning, the current position or the end."""
         self._must_be_open()
         base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self.size}
         if whence not in base:
-            raise ValueError(f"whence is 0, 1 or 2, not {whence!r}")
+            raise ValueError(f"whence must be 0, 1 or 2, not {whence!r}")
         if base[whence] + offset < 0:
-            raise ValueError(f"there is nothing before the beginning: {base[whence] + offset}")
+            raise ValueError(f"cannot seek before the beginning: {base[whence] + offset}")
         self._position = base[whence] + offset
         return self._position
 
     def readinto(self, buffer: Any) -> int:
-        """Fill a buffer, as far as there is something left; how many bytes it was."""
+        """Fill a buffer as far as possible. Returns the number of bytes read."""
         self._must_be_open()
         view, filled = memoryview(buffer).cast("B"), 0
         while filled < len(view) and (part := self._part(len(view) - filled)):
@@ -93,7 +93,7 @@ class ArtifactReader(io.RawIOBase):
         return filled
 
     def readall(self) -> bytes:
-        """All that is left."""
+        """Return all remaining bytes."""
         self._must_be_open()
         whole = io.BytesIO()
         for block in self:
@@ -101,12 +101,12 @@ class ArtifactReader(io.RawIOBase):
         return whole.getvalue()
 
     def __iter__(self) -> Iterator[bytes]:
-        """The reader itself, which gives blocks."""
+        """Return the reader, which iterates over blocks."""
         self._must_be_open()
         return self
 
     def __next__(self) -> bytes:
-        """The next block: what is left of the chunk."""
+        """Return the rest of the current chunk."""
         part = self._part(self.size)
         if not part:
             raise StopIteration
@@ -120,7 +120,7 @@ class ArtifactReader(io.RawIOBase):
             raise ValueError("the reader is closed")
 
     def _part(self, most: int) -> memoryview:
-        """What the chunk at hand has from here on."""
+        """Return bytes of the current chunk from the current position."""
         if self._position >= self.size or not most:
             return memoryview(b"")
         if not self._chunk_at <= self._position < self._chunk_at + len(self._chunk):
@@ -131,7 +131,7 @@ class ArtifactReader(io.RawIOBase):
         return part
 
     def _go_on(self) -> None:
-        """Get the chunk that holds the position: the next one, if it was read so far without a jump."""
+        """Fetch the chunk at the current position. A sequential read continues with the next chunk."""
         if not self._chunk or self._position != self._chunk_at + len(self._chunk):
             self._chunks = self._stream.chunks(self._position)
         try:
@@ -142,21 +142,21 @@ class ArtifactReader(io.RawIOBase):
             self._digest.update(self._chunk)
             self._digested += len(self._chunk)
             if self._digested == self.size and self._digest.digest() != self._saved.digest:
-                raise self._damaged(0, CorruptValue("the whole does not have the digest of what was saved"))
+                raise self._damaged(0, CorruptValue("the content does not match the stored digest"))
 
     def _damaged(self, offset: int, error: JournalDamaged | CorruptValue) -> ArtifactDamaged | ArtifactNotFound:
         saved = self._saved
         which = f"artifact {saved.name!r}, version {saved.version}"
         if not self._store.read("get_artifact", (saved.owner, saved.name, saved.version)):
-            return ArtifactNotFound(f"{which}, was deleted while it was read")
+            return ArtifactNotFound(f"{which} was deleted while it was read")
         return ArtifactDamaged(
-            f"{which}, cannot be read from byte {offset} on: {error.message}",
+            f"{which} cannot be read from byte {offset}: {error.message}",
             name=saved.name, version=saved.version, offset=offset,
         )  # fmt: skip
 
 
 def value_of(store: Store, saved: ArtifactSaved) -> Any:
-    """What was saved: bytes, an array or a dict of arrays."""
+    """Return what was saved: bytes, an array or a dict of arrays."""
     reader = ArtifactReader(store, saved)
     if saved.kind not in ("array", "arrays"):
         return reader.readall()
@@ -165,16 +165,16 @@ def value_of(store: Store, saved: ArtifactSaved) -> Any:
 
 
 def export(store: Store, saved: ArtifactSaved, path: Path, progress: Progress | None = None) -> Path:
-    """Write it to a file, which is there as a whole or not at all."""
+    """Write a version to a file atomically."""
     if path.is_dir():
-        raise IsADirectoryError(f"{str(path)!r} is a folder; say how the file in it is to be called")
+        raise IsADirectoryError(f"{str(path)!r} is a folder; name a file in it")
     if not path.parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {str(path.parent)!r}")
+        raise FileNotFoundError(f"no such folder: {str(path.parent)!r}")
     if path.exists() and not path.is_file():
-        with path.open("wb") as device:  # or a pipe: what is put in its place would not be one
+        with path.open("wb") as device:  # a device or a pipe must not be replaced by a file
             _pour(store, saved, device, progress)
         return path
-    path = path.resolve()  # a link stays, and what it leads to is replaced
+    path = path.resolve()  # follow a link and replace its target
     with written_aside(path, mode=0o666) as file:
         _pour(store, saved, file, progress)
     return path

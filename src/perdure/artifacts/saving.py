@@ -1,4 +1,4 @@
-"""An artifact on its way into the store: blocks come in, and batches of chunks go out, in constant memory."""
+"""Streams an artifact into the store: blocks come in, batches of chunks go out, in constant memory."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from ..engine import Engine
 
 Progress = Callable[[int, int], None]
-"""Is told how many bytes are done, and of how many; 0 when nobody knows."""
+"""Called with the bytes done and the total; 0 if the total is unknown."""
 
 _SMALL_BYTES = 1024 * 1024
-"""What is not more goes into the commit of its version."""
+"""Up to this size, the chunks are part of the commit of the version."""
 
 _COMPARED_AT_ONCE = 32
-"""Chunks of which the stored form is in memory."""
+"""How many stored chunks are compared at a time, to limit memory."""
 
 
 class _Mend(Unit[None]):
-    """Replaces what is damaged in the store by what it should be; done twice, it is the same as done once."""
+    """Replaces damaged chunks in the store. Idempotent."""
 
     site = Site.UPLOAD
 
@@ -45,18 +45,18 @@ class _Mend(Unit[None]):
 
 
 class About:
-    """What is said of a version, checked."""
+    """The checked name, labels and note of a version."""
 
     def __init__(self, name: str, labels: Iterable[str], note: str) -> None:
         if not named(name, "an artifact's name"):
-            raise ValueError("an artifact's name has at least one character")
+            raise ValueError("the name of an artifact must not be empty")
         if isinstance(labels, str):
-            raise TypeError(f"labels are several: labels=[{labels!r}]")
+            raise TypeError(f"pass a list of labels: labels=[{labels!r}]")
         if not isinstance(note, str):
-            raise TypeError(f"a note is a str, not {note!r}")
+            raise TypeError(f"a note must be a str, not {note!r}")
         if len(note) > ARTIFACT_NOTE_CHARACTERS_MAX or not holds(note):
             raise NotStorable(
-                f"a note has at most {ARTIFACT_NOTE_CHARACTERS_MAX} characters, no NUL and no lone surrogate"
+                f"a note may have {ARTIFACT_NOTE_CHARACTERS_MAX} characters, without NUL and lone surrogates"
             )
         self.name = name
         self.labels = tuple(named(label, "a label") for label in labels)
@@ -64,10 +64,10 @@ class About:
 
 
 class Saving:
-    """One version that is being written; `finish` makes it one."""
+    """A version that is being written. It exists once `finish` has committed it."""
 
     def __init__(self, engine: Engine, about: About, kind: str) -> None:
-        waiting_room(engine)  # whoever is cut off from writing hears it before the work
+        waiting_room(engine)  # raises before the work if this caller may no longer write
         self._engine = engine
         self._about = about
         self._kind = kind
@@ -81,12 +81,12 @@ class Saving:
         self._upload = 0
         self.size = 0
         self.written = 0
-        """Chunks that were not there."""
+        """The number of chunks that were new."""
 
     # -- bytes in -----------------------------------------------------------------------------------------------------
 
     def all_of(self, source: Source, progress: Progress | None = None) -> Protocol[int]:
-        """Everything that a source has; the version then."""
+        """Write everything from a source, then commit. Returns the version."""
         parts = (part for block in source.blocks() for part in parts_of(block))
         while (yield Read(self._fill, (parts,))):
             if progress is not None:
@@ -95,11 +95,11 @@ class Saving:
         return (yield from self.finish())
 
     def _fill(self, parts: Iterator[memoryview]) -> bool:
-        """Take parts until a batch is full; whether it is."""
+        """Take parts until a batch is full. Returns whether it is."""
         return any(self._take(part) for part in parts)
 
     def feed(self, block: object) -> Protocol[None]:
-        """The next block, from who has no source."""
+        """Write a block."""
         for part in parts_of(block):
             if self._blocked + len(part) < BLOCK_BYTES:
                 self._take(part)
@@ -107,10 +107,10 @@ class Saving:
                 yield from self._flush()
 
     def _take(self, part: memoryview) -> bool:
-        """One part more; whether the batch is full. It is copied: its owner may use the memory again."""
+        """Add a part and return whether the batch is full. The part is copied: its owner may reuse the memory."""
         self.size += len(part)
         if self.size > ARTIFACT_BYTES_MAX:
-            raise ValueTooLarge(f"an artifact has at most {ARTIFACT_BYTES_MAX} bytes")
+            raise ValueTooLarge(f"an artifact may have at most {ARTIFACT_BYTES_MAX} bytes")
         self._blocks.append(bytes(part))
         self._blocked += len(part)
         if self._blocked >= BLOCK_BYTES:
@@ -139,19 +139,19 @@ class Saving:
     # -- commits out --------------------------------------------------------------------------------------------------
 
     def _flush(self) -> Protocol[None]:
-        """Commit what has come together."""
+        """Commit the collected chunks."""
         first = not self._upload
         if first:
             self._upload = int.from_bytes(self._engine.store.clock.salt()[:8], "big") >> 1 or 1
         chunks, damaged = yield Read(self._chunks)
         if damaged:
             yield Submit(_Mend(damaged))
-        # As a holder this process is known to live: a body may go on for days after it has saved something.
+        # Registering as a holder shows that this process is alive: a body may run for days after an upload.
         engine = self._engine
         self.written += yield Submit(Upload(engine.tenancy, engine.store.clock, self._upload, chunks, first=first))
 
     def _chunks(self) -> tuple[list[Chunk], list[Chunk]]:
-        """The batch, compressed where it seems to be new; and what is in the store, and cannot be read."""
+        """Return the batch, compressed where new, and the chunks whose stored form is damaged."""
         batch = self._taken()
         sound, damaged = self._found(batch)
         chunks = [
@@ -161,10 +161,10 @@ class Saving:
         return chunks, [chunk for chunk in chunks if chunk.identity in damaged]
 
     def _found(self, batch: dict[bytes, bytes]) -> tuple[set[bytes], set[bytes]]:
-        """Which chunks are in the store already and are what they should be, and which are not.
+        """Return which chunks are stored intact, and which are stored damaged.
 
-        They are read and compared: a version that shares a damaged chunk could not be read, and saving it again is
-        what mends it. It takes less than compressing them, as a new version would.
+        Stored chunks are read and compared: a version that shares a damaged chunk would be unreadable. Saving it again
+        repairs the chunk. Comparing is cheaper than compressing a new version.
         """
         ids, sound, damaged = list(batch), set[bytes](), set[bytes]()
         for start in range(0, len(ids), _COMPARED_AT_ONCE):
@@ -178,11 +178,11 @@ class Saving:
         return batch
 
     def _statements(self) -> list[Statement]:
-        """The batch, for the commit of the version. It writes what is not there, or is not the same."""
+        """Return the statements that write the batch with the version. They skip chunks that are stored intact."""
         return [Chunk(identity, content).statement for identity, content in self._taken().items()]
 
     def finish(self) -> Protocol[int]:
-        """Make it a version, now or with the step around the caller; its number, or 0 while it waits."""
+        """Commit the version, now or with the enclosing step. Returns its number, or 0 while it is buffered."""
         packed, owner = yield Read(self._end)
         if self._batch and (self._upload or self._batched > _SMALL_BYTES):
             yield from self._flush()

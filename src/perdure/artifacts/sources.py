@@ -1,4 +1,4 @@
-"""What can be saved: bytes, files, arrays and streams, each as blocks of bytes."""
+"""Sources of artifacts: bytes, files, arrays and streams, each read as blocks of bytes."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from .arrays import ALONE, blocks_of, is_array
 BLOCK_BYTES: Final = 1024 * 1024
 
 Blocks = Iterator[Any]
-"""Bytes, if all is well: it is looked at when they come."""
+"""Blocks of bytes. Their type is checked when they arrive."""
 
 
 class Source(msgspec.Struct, frozen=True):
-    """Something that becomes an artifact."""
+    """Data to be saved as an artifact."""
 
     kind: str
     blocks: Callable[[], Blocks]
     size: int = 0
-    """0 when it is not known before the end."""
+    """The size in bytes; 0 if it is only known at the end."""
     again: bool = True
     """Whether it can be read a second time."""
 
 
 def source_of(data: Any) -> Source:
-    """What was given to `save`; refused when it is nothing of the kind."""
+    """Return the source for the argument of `save`. Raises `NotStorable`."""
     if isinstance(data, bytes | bytearray | memoryview):
         view = memoryview(data)
         return Source("bytes", lambda: iter([view]), view.nbytes)
@@ -41,23 +41,23 @@ def source_of(data: Any) -> Source:
     if isinstance(data, Mapping):
         for name, value in data.items():
             if not is_array(value):
-                raise _refusal(f"a dict of arrays of numpy can be saved, and {name!r} is {_kind(value)}", value)
+                raise _refusal(f"a dict must hold numpy arrays, but {name!r} is {_kind(value)}", value)
         return _of_arrays("arrays", data)
     if hasattr(data, "__array__"):
-        raise _refusal(f"an array of numpy can be saved, and this is {_kind(data)}", data)
+        raise _refusal(f"an array must be a numpy array, not {_kind(data)}", data)
     if hasattr(data, "read"):
         return Source("bytes", lambda: _of_file(data), again=False)
     if isinstance(data, Iterable):
         return Source("bytes", lambda: iter(data), again=False)
-    kinds = "bytes, a path, an array of numpy, a dict of them, a binary file or an iterator of bytes"
-    raise _refusal(f"an artifact is {kinds}, not {_kind(data)}", data)
+    kinds = "bytes, a path, a numpy array, a dict of them, a binary file or an iterator of bytes"
+    raise _refusal(f"an artifact must be {kinds}, not {_kind(data)}", data)
 
 
 def _refusal(text: str, value: object) -> NotStorable:
-    """With what to do: tensors of other packages and masked arrays say how they become an array of numpy."""
+    """Return the error, with a hint how to convert tensors of other packages and masked arrays."""
     if hasattr(value, "__array__"):
-        return NotStorable(text, hint="numpy.asarray(value) makes one of it")
-    return NotStorable(text, hint="agent.checkpoint and agent.state keep other values")
+        return NotStorable(text, hint="convert it with numpy.asarray(value)")
+    return NotStorable(text, hint="store other values with agent.checkpoint or agent.state")
 
 
 def _kind(value: object) -> str:
@@ -68,7 +68,7 @@ def _of_path(path: Path) -> Source:
     try:
         size = path.stat().st_size
     except FileNotFoundError:
-        raise FileNotFoundError(f"there is no file {str(path)!r}; to save a text, give text.encode()") from None
+        raise FileNotFoundError(f"no such file: {str(path)!r}; to save text, pass text.encode()") from None
     if path.is_dir():
         raise IsADirectoryError(f"{str(path)!r} is a folder; save an archive of it")
     return Source("file", lambda: _of_open(path), size)
@@ -90,10 +90,10 @@ def _of_arrays(kind: str, arrays: Mapping[str, Any]) -> Source:
 
 
 def parts_of(block: object) -> Iterator[memoryview]:
-    """A block of a stream, however large, in parts that are not."""
+    """Split a block of any size into parts of limited size."""
     if not isinstance(block, bytes | bytearray | memoryview):
         hint = "open the file with 'rb'" if isinstance(block, str) else ""
-        raise NotStorable(f"a stream gives bytes, not {_kind(block)}", hint=hint)
+        raise NotStorable(f"a stream must yield bytes, not {_kind(block)}", hint=hint)
     view = memoryview(block)
     flat = view.cast("B") if view.c_contiguous else memoryview(view.tobytes())
     for start in range(0, len(flat), BLOCK_BYTES):

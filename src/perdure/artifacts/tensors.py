@@ -1,7 +1,7 @@
-"""The layout of safetensors: arrays by name, which other programs read too. Written and read here without that package.
+"""Reads and writes the safetensors layout, which other programs can read, without depending on that package.
 
-Eight bytes with the length of a header; the header, JSON, with the type, the shape and the place of each array; then
-the arrays, one behind the other, without gaps. Nothing in a header is trusted.
+A file starts with eight bytes for the length of the header. The header is JSON with the type, shape and offsets of each
+array. The arrays follow without gaps. Nothing in a header is trusted.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TYPES: Final = {
     "F64": "<f8",
     "C64": "<c8",
 }
-"""What safetensors calls the types of numpy."""
+"""numpy types by their safetensors names."""
 
 _NAMES: Final = {dtype: name for name, dtype in TYPES.items()}
 _FOREIGN: Final = frozenset(
@@ -45,7 +45,7 @@ _FOREIGN: Final = frozenset(
 
 
 class Tensor(msgspec.Struct, frozen=True):
-    """One array: its type as numpy writes it, and where it is behind the header."""
+    """One array: its numpy type, and its offsets after the header."""
 
     name: str
     dtype: str
@@ -55,12 +55,12 @@ class Tensor(msgspec.Struct, frozen=True):
 
 
 def item_bytes(dtype: str) -> int:
-    """The size of one number."""
+    """Return the size of one number."""
     return int(dtype[2:])
 
 
 def laid_out(arrays: Mapping[str, tuple[str, tuple[int, ...]]]) -> list[Tensor]:
-    """Where each goes, by type and shape: in their own order, the widest numbers first, so that all are aligned."""
+    """Assign offsets to arrays, widest numbers first, so that all are aligned. Keeps the order of names."""
     places: dict[str, Tensor] = {}
     at = 0
     for name in sorted(arrays, key=lambda name: -item_bytes(arrays[name][0])):
@@ -72,7 +72,7 @@ def laid_out(arrays: Mapping[str, tuple[str, tuple[int, ...]]]) -> list[Tensor]:
 
 
 def write_header(tensors: list[Tensor]) -> bytes:
-    """The bytes before the arrays."""
+    """Return the bytes before the arrays."""
     table = {
         it.name: {"dtype": _NAMES[it.dtype], "shape": it.shape, "data_offsets": (it.begin, it.end)} for it in tensors
     }
@@ -84,52 +84,52 @@ def write_header(tensors: list[Tensor]) -> bytes:
 
 
 def header_bytes(prefix: bytes, size: int) -> int:
-    """How long the header is, of something of that size."""
+    """Return the length of the header of a file of this size."""
     length = int.from_bytes(prefix, "little")
     if len(prefix) < PREFIX_BYTES or not 2 <= length <= min(TENSOR_HEADER_BYTES_MAX, size - PREFIX_BYTES):
-        raise CorruptValue("stored arrays have a header of an impossible length")
+        raise CorruptValue("the header of the stored arrays has an impossible length")
     return length
 
 
 def read_header(text: bytes, size: int) -> list[Tensor]:
-    """The arrays of a header, in its order; they must fill the `size` bytes behind it without gap or overlap."""
+    """Parse a header. The arrays must fill the `size` bytes after it without gaps or overlaps."""
     try:
         table = json.loads(text.decode("utf-8"), object_pairs_hook=_distinct)
     except (ValueError, RecursionError) as error:
-        raise CorruptValue(f"stored arrays have a header that cannot be read: {error}") from None
+        raise CorruptValue(f"the header of the stored arrays cannot be read: {error}") from None
     if not isinstance(table, dict):
-        raise CorruptValue("stored arrays have a header that is no table")
+        raise CorruptValue("the header of the stored arrays is not a JSON object")
     tensors = [_tensor(name, entry) for name, entry in table.items() if name != _METADATA]
     at = 0
     for it in sorted(tensors, key=lambda it: (it.begin, it.end)):
         if it.begin != at:
-            raise CorruptValue(f"the stored array {it.name!r} begins at {it.begin}, and the one before it ends at {at}")
+            raise CorruptValue(f"the stored array {it.name!r} begins at {it.begin}, but the previous one ends at {at}")
         at = it.end
     if at != size:
-        raise CorruptValue(f"the stored arrays end at {at}, and there are {size} bytes")
+        raise CorruptValue(f"the stored arrays end at {at}, but there are {size} bytes")
     return tensors
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     table = dict(pairs)
     if len(table) != len(pairs):
-        raise ValueError("a name stands there twice")
+        raise ValueError("a name occurs twice")
     return table
 
 
 def _tensor(name: str, entry: object) -> Tensor:
     if not isinstance(entry, dict) or entry.keys() != {"dtype", "shape", "data_offsets"}:
-        raise CorruptValue(f"the stored array {name!r} is described by something else")
+        raise CorruptValue(f"the stored array {name!r} has an invalid description")
     kind, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
     if not isinstance(kind, str) or kind not in TYPES:
         known = isinstance(kind, str) and kind in _FOREIGN
-        hint = 'numpy has no such numbers: load(name, to="model.safetensors") gives the file to a program that has'
-        raise UnknownType(f"the stored array {name!r} is of type {kind!r}", hint=hint if known else "")
+        hint = 'numpy lacks this type: save the file with load(name, to="model.safetensors") for a program that has it'
+        raise UnknownType(f"the stored array {name!r} has type {kind!r}", hint=hint if known else "")
     if not _natural(shape) or len(shape) > _DIMENSIONS_MAX or not _natural(offsets) or len(offsets) != 2:
-        raise CorruptValue(f"the stored array {name!r} has an impossible shape or place")
+        raise CorruptValue(f"the stored array {name!r} has an impossible shape or offset")
     begin, end = offsets
     if end - begin != prod(shape) * item_bytes(TYPES[kind]):
-        raise CorruptValue(f"the shape of the stored array {name!r} does not fit its {end - begin} bytes")
+        raise CorruptValue(f"the shape of the stored array {name!r} does not match its {end - begin} bytes")
     return Tensor(name, TYPES[kind], tuple(shape), begin, end)
 
 
