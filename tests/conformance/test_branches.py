@@ -149,10 +149,10 @@ def test_what_cannot_be_forked_says_why(store_url: str, world: World) -> None:
             agent.runs.fork(run_id, **options)
 
     refused("did you mean 'search'", at="serch")
-    refused("no entry 99; it has 1 to 8", at=99)
+    refused("no entry 99; its entries are 1 to 8", at=99)
     refused("did you mean 'pick'", override={"pik": 1})
     refused("'book' is an effect", override={"book": 1})
-    refused("has a run 'loop' already", to="loop")
+    refused("already has a run 'loop'", to="loop")
     refused("a step and a checkpoint", "loop", at="upper")
     refused("'upper' was called 2 times: 'upper' at 2 in 1:x/, 'upper' at 4", "loop", override={"upper": 1})
     refused("in item '1:x', which is done.*before 3", "loop", override={"upper#1": 1})

@@ -229,7 +229,7 @@ def test_undone_from_outside(store_url: str, world: World) -> None:
     undone = agent.runs.undo("r", by="ann")
     assert undone.steps == 1 and agent.runs.get("r").state == {"seen": None}
     assert agent.runs.get("r").questions == [] and agent.runs.get("r").error == "1 steps undone by ann"
-    with pytest.raises(PointNotFound, match="has done 1 steps, and 2 cannot be undone"):
+    with pytest.raises(PointNotFound, match="has 1 steps, so 2 cannot be undone"):
         agent.runs.undo("r", 2)
     assert program(asks=False) == "none" and world.all() == ["look", "think", "think"]
     with pytest.raises(RunFinished, match="fork"):

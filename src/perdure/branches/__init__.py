@@ -1,1 +1,1 @@
-"""Runs that branch off others: forks, what differs between two runs, and a run as it was at any moment."""
+"""Branches of runs: forks, comparison of two runs, undo, and runs as they were at an earlier point."""

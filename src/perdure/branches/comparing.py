@@ -1,4 +1,4 @@
-"""What differs between two runs: their steps, their state, their messages, and what they came to."""
+"""Compares two runs: their steps, state, messages and outcome."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ LINES_SHOWN = 20
 
 
 class StepChange(msgspec.Struct, frozen=True):
-    """A step or an effect that is another one in the second run, or is in one of them only."""
+    """A step or an effect that differs between two runs, or exists in one of them only."""
 
     kind: Kind
     name: str
     scope: str
-    """The item around it, if any."""
+    """The enclosing item, if any."""
     effect: bool
     seq_a: int = 0
-    """The entry that has it in the first run; 0 if none has."""
+    """Its entry in the first run; 0 if there is none."""
     seq_b: int = 0
     before: Any = None
-    """What it returned in the first run; an exception, if it failed."""
+    """Its result in the first run; an exception if it failed."""
     after: Any = None
     arguments: tuple[Change, ...] = ()
-    """Of an effect: how its arguments differ. Those of steps are not kept."""
+    """For an effect: how the arguments differ. Arguments of steps are not recorded."""
 
     def __str__(self) -> str:
         sign = {"added": "+", "removed": "-", "changed": "~"}[self.kind]
@@ -49,12 +49,12 @@ class StepChange(msgspec.Struct, frozen=True):
 
 
 class RunDiff(msgspec.Struct, frozen=True):
-    """How a second run differs from a first one. Printed, it is a page; as a truth value, whether they differ."""
+    """The differences between two runs. `str()` gives a page of text; `bool()` tells whether there are any."""
 
     a: str
     b: str
     shared: int
-    """The last entry that both have by reference; 0 when neither is a fork of the other, nor both of a third."""
+    """The last entry shared by reference; 0 if the runs are not related by forks."""
     steps: tuple[StepChange, ...]
     same_steps: int
     input: tuple[Change, ...]
@@ -74,7 +74,7 @@ class RunDiff(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         shared = f"the first {self.shared} entries are shared, " if self.shared else ""
-        lines = [f"{self.a} -> {self.b}: {shared}{self.same_steps} steps are the same"]
+        lines = [f"{self.a} -> {self.b}: {shared}{self.same_steps} steps are equal"]
         for word, found in self._parts():
             if found:
                 more = [f"  and {len(found) - LINES_SHOWN} more"] if len(found) > LINES_SHOWN else []
@@ -88,12 +88,12 @@ class RunDiff(msgspec.Struct, frozen=True):
 
 
 def compare(store: Store, agent: str, a: str, b: str, decode: Decode = codec.decode) -> RunDiff:
-    """Compare two runs of an agent. Calls are the same by their place, name and arguments, whenever they were made."""
+    """Compare two runs of an agent. Calls match by scope, name and arguments, whenever they were made."""
     return _Comparison(store, decode).runs(get_run(store, agent, a, bytes), get_run(store, agent, b, bytes))
 
 
 class _Side(msgspec.Struct, frozen=True):
-    """One of the two."""
+    """One of the two runs."""
 
     info: RunInfo
     ledger: Ledger
@@ -101,7 +101,7 @@ class _Side(msgspec.Struct, frozen=True):
     messages: Sequence[bytes]
 
     def calls(self) -> dict[tuple[str, str, bytes, int], Recorded]:
-        """Those that have come to something, or are in doubt."""
+        """Return the calls that have ended or are in doubt."""
         return {
             (*key, nth): one
             for key, calls in self.ledger.calls.items()
@@ -111,7 +111,7 @@ class _Side(msgspec.Struct, frozen=True):
 
 
 class _Comparison:
-    """Of runs in one store."""
+    """Compares runs of one store."""
 
     def __init__(self, store: Store, decode: Decode) -> None:
         self._store = store
@@ -154,7 +154,7 @@ class _Comparison:
         return shared
 
     def _parts(self, info: RunInfo) -> list[tuple[int, float]]:
-        """The streams that have its entries, and up to which."""
+        """Return the streams that hold the entries of a run, each with its last entry."""
         forks = lineage(self._store, info.summary.stream) if info.summary.origin else []
         return [*((part.origin, part.cut) for part in forks), (info.summary.stream, math.inf)]
 
@@ -169,7 +169,7 @@ class _Comparison:
                 same += 1
             else:
                 changes.append(self._step("changed", a[key], b[key]))
-        # Of one name and place, those that were called with other arguments are each other's, in their order.
+        # Calls of the same name and scope with different arguments are matched in order.
         left, right = _by_name(a, b), _by_name(b, a)
         for place in left.keys() | right.keys():
             ours, theirs = left.get(place, []), right.get(place, [])
@@ -210,7 +210,7 @@ class _Comparison:
         return tuple(diff(self._store, _INLINE + left, _INLINE + right, self._decode))
 
     def _whole(self, before: Any, after: Any) -> tuple[Change, ...]:
-        """Of many values, by their names or places."""
+        """Compare collections of values by key or index."""
         return tuple(diff(self._store, _INLINE + _joined(before), _INLINE + _joined(after), self._decode))
 
 
@@ -221,14 +221,14 @@ def _joined(values: dict[str, bytes] | list[bytes]) -> bytes:
 
 
 def _outcome(it: Recorded) -> bytes:
-    """Empty while nobody knows."""
+    """Return the packed result or error of a call; empty while it is unknown."""
     return it.result if it.done else it.error if it.failed else b""
 
 
 def _by_name(
     calls: dict[tuple[str, str, bytes, int], Recorded], others: dict[tuple[str, str, bytes, int], Recorded]
 ) -> dict[tuple[str, str], list[Recorded]]:
-    """Those that the others have not, by place and name, in their order."""
+    """Return the calls that the other run does not have, by scope and name, in order."""
     found: dict[tuple[str, str], list[Recorded]] = {}
     for (scope, name, _, _), it in sorted(
         ((key, one) for key, one in calls.items() if key not in others), key=lambda pair: pair[1].seq

@@ -1,4 +1,4 @@
-"""Forks: a run that has the beginning of another one, by reference, and goes its own way from there."""
+"""Forks: runs that share the beginning of another run by reference and continue on their own."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ FORKS_TRIED_MAX = 10_000
 
 
 class Fork(msgspec.Struct, frozen=True):
-    """A run that was forked. Open it with `agent.run(fork.id)`."""
+    """A forked run. Open it with `agent.run(fork.id)`."""
 
     id: str
     origin: str
     at: int
-    """The last entry that both have."""
+    """The last shared entry."""
     overridden: tuple[int, ...] = ()
     """Entries whose steps have another result in the fork."""
     adopted: tuple[str, ...] = ()
-    """Effects that had begun before, and whose outcome the origin knows: it is the fork's too, which repeats none."""
+    """Effects in progress at the fork whose outcome the origin knows. The fork adopts it and does not repeat them."""
     in_doubt: tuple[str, ...] = ()
-    """Effects that had begun before, and of which nobody knows how they ended."""
+    """Effects in progress at the fork whose outcome is unknown."""
     stays: tuple[Stays, ...] = ()
-    """What the origin did to the world and to its agent after that: it is not taken back."""
+    """What the origin did to the world and to its agent after the fork point. It is not undone."""
 
     def __repr__(self) -> str:
         more = [
@@ -53,7 +53,7 @@ class Fork(msgspec.Struct, frozen=True):
                 (self.overridden, "overridden"),
                 (self.adopted, "adopted"),
                 (self.in_doubt, "in doubt"),
-                (self.stays, "not taken back"),
+                (self.stays, "not undone"),
             )
             if found
         ]
@@ -69,7 +69,7 @@ def fork(
     override: Mapping[Point, Any] | None,
     given: Any,
 ) -> Protocol[Fork]:
-    """Make a run that begins as another one did. It is opened like any other."""
+    """Create a run that shares the beginning of another one. Open it like any other run."""
     plan = yield Read(_plan, (engine, run_id, at, override or {}, given))
     unit = _MakeFork(engine, run_id, to, plan)
     made: str = yield Submit(unit)
@@ -78,17 +78,17 @@ def fork(
 
 
 class _Plan(msgspec.Struct, frozen=True):
-    """What a fork will be."""
+    """A fork to be created."""
 
     owner: int
-    """The stream that has its last shared entry."""
+    """The stream with the last shared entry."""
     cut: int
     input: bytes
     digest: bytes
     overrides: tuple[Override, ...]
     questions: tuple[OpenQuestion, ...]
     outcomes: tuple[r.Record, ...]
-    """Of effects that had begun: entries of its own from the beginning."""
+    """Outcomes of effects in progress. They become the first entries of the fork."""
     objects: tuple[Statement, ...]
     told: Fork
 
@@ -98,14 +98,14 @@ def _plan(engine: Engine, run_id: str, at: Point | None, override: Mapping[Point
     row = must_exist(store, engine.name, run_id)
     stream, digest, is_fork = row[0], row[4], row[11] > 0
     if store.read("last_folded", (stream,)):
-        raise RunFolded(f"run {run_id!r} is folded: its entries are in an archive, and a fork would have none")
+        raise RunFolded(f"run {run_id!r} was compacted: its entries are in an archive, so a fork cannot share them")
     events = events_of(store, stream, fork=is_fork)
     cut = _cut(events, at, override)
     kept = effective([event for event in events if event.seq <= cut])
     parts = lineage(store, stream) if is_fork else []
     owner, inherited = _shared_with(stream, parts, cut)
     if len(parts) >= FORK_DEPTH_MAX:
-        raise PointNotFound(f"run {run_id!r} is a fork of {FORK_DEPTH_MAX} others already")
+        raise PointNotFound(f"run {run_id!r} is already {FORK_DEPTH_MAX} forks deep")
     packed, made = b"", list[Statement]()
     if given is not NO_INPUT:
         digest = codec.digest(given, "input")
@@ -134,14 +134,14 @@ def _plan(engine: Engine, run_id: str, at: Point | None, override: Mapping[Point
 
 
 def _cut(events: Sequence[r.Event], at: Point | None, override: Mapping[Point, Any]) -> int:
-    """The last entry that is shared: as said, else the last one that is overridden, else all there is."""
+    """Return the last shared entry: as requested, else the last overridden one, else the last of the run."""
     if at is not None:
         return find_point(events, at)
     return max(find_overrides(events, override), default=events[-1].seq)
 
 
 def _shared_with(stream: int, parts: Sequence[r.Forked], cut: int) -> tuple[int, list[r.Forked]]:
-    """The stream that has an entry, and the forks on the way there, whose overrides hold for what they share."""
+    """Return the stream that holds an entry, and the forks in between, whose overrides apply to the shared part."""
     passed: list[r.Forked] = []
     for part in reversed(parts):
         if cut > part.cut:
@@ -162,7 +162,7 @@ _Outcome = r.EffectDone | r.EffectFailed
 
 
 def _begun(events: Sequence[r.Event]) -> dict[int, r.EffectIntended]:
-    """By their intents: effects without an outcome."""
+    """Return the effects without an outcome, by their intents."""
     begun: dict[int, r.EffectIntended] = {}
     known: dict[int, r.EffectIntended] = {}
     for event in events:
@@ -177,9 +177,9 @@ def _begun(events: Sequence[r.Event]) -> dict[int, r.EffectIntended]:
 
 
 def _outcomes(events: Sequence[r.Event], cut: int, begun: Mapping[int, r.EffectIntended]) -> list[_Outcome]:
-    """What became of them later: what the fork must know, so that it does not repeat them.
+    """Return later outcomes of effects in progress, so that the fork does not repeat them.
 
-    What they wrote to the agent, noted and cost is recorded with the origin, once.
+    Their agent writes, events and usage stay with the origin and are counted once.
     """
     later: dict[int, _Outcome] = {}
     for event in events:
@@ -200,7 +200,7 @@ def _outcomes(events: Sequence[r.Event], cut: int, begun: Mapping[int, r.EffectI
 
 
 class _MakeFork(Unit[str]):
-    """The new stream and its first entries, one commit; answered with the id of the fork."""
+    """Creates the stream of a fork and its first entries in one commit. Returns the id of the fork."""
 
     site = Site.FORK
 
@@ -210,15 +210,15 @@ class _MakeFork(Unit[str]):
         self._to = to
         self._plan = plan
         self._tried: set[int] = set()
-        """Streams that an earlier try, whose answer was lost, has asked for."""
+        """Streams requested by earlier attempts whose answer was lost."""
 
     def script(self) -> Script[str]:
         engine, it = self._engine, self._plan
-        # The lease is held first: whoever folds the origin has either done so, and is seen, or waits for us.
+        # Hold the lease first: a concurrent compaction of the origin is then either visible or waits for this commit.
         [leases] = yield [Statement("hold_lease", (it.owner,))]
         [links, folded] = yield [Statement("chain_at", (it.owner, it.cut)), Statement("last_folded", (it.owner,))]
         if not links or folded or not leases:
-            raise RunFolded(f"run {self._of!r} was folded just now: its entries are in an archive")
+            raise RunFolded(f"run {self._of!r} was just compacted: its entries are in an archive")
         run_id = yield from self._free_id()
         name = f"{engine.name}/{run_id}"
         add = Statement("add_stream", ("run", name, engine.store.clock.wall_ms()))
@@ -256,8 +256,8 @@ class _MakeFork(Unit[str]):
             if not rows:
                 return wanted
             if rows[0][0] in self._tried:
-                raise Overtaken  # by ourselves: it has come to the server only now
+                raise Overtaken  # an earlier attempt of this call arrived only now
             if self._to is not None:
-                hint = "choose another id with to=, or leave it out and one is made"
-                raise RunExists(f"agent {self._engine.name!r} has a run {wanted!r} already", hint=hint)
-        raise RunNotFound(f"run {self._of!r} has {FORKS_TRIED_MAX} forks: give this one an id of its own with to=")
+                hint = "choose another id with to=, or omit to= to generate one"
+                raise RunExists(f"agent {self._engine.name!r} already has a run {wanted!r}", hint=hint)
+        raise RunNotFound(f"run {self._of!r} has {FORKS_TRIED_MAX} forks: name this one with to=")

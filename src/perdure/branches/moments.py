@@ -1,4 +1,4 @@
-"""A run as it was at any moment: what its entries up to there come to."""
+"""A run as it was at an earlier point, computed from its entries up to there."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ENDS: dict[type[r.Record], r.Status] = {
 
 
 def run_at(store: Store, agent: str, run_id: str, at: Point, unpack: Unpack | None = None) -> RunInfo:
-    """A run right after an entry, a step or a checkpoint. Usage and savings are those of now."""
+    """Return a run right after an entry, a step or a checkpoint. Usage and savings are the current ones."""
     unpack = unpack or partial(objects.unpack, store)
     info = get_run(store, agent, run_id, unpack)
     seq = find_point(info.events, at)
@@ -68,7 +68,7 @@ def _summary(info: RunInfo, events: Sequence[r.Event], waits: bool) -> Any:
 
 
 def open_questions(events: Sequence[r.Event]) -> tuple[OpenQuestion, ...]:
-    """What was waited for after these entries."""
+    """Return the questions and waits that are open after these entries."""
     found: dict[int, OpenQuestion] = {}
     for event in events:
         it = event.record

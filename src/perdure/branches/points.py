@@ -1,4 +1,4 @@
-"""Moments of a run by what people call them: the number of an entry, a step, a checkpoint."""
+"""Points of a run: the number of an entry, a step or a checkpoint."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ..run.history import effective
 from ..run.ledger import scopes_around
 
 Point = int | str
-"""What may be said for a moment."""
+"""A point as users name it."""
 
-NONE_YET = "it has finished none yet"
+NONE_YET = "none has finished yet"
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """A call of a step or an effect that has come to an end."""
+    """A call of a step or an effect that has ended."""
 
     seq: int
     """The entry that ended it."""
@@ -31,7 +31,7 @@ class Ended(msgspec.Struct, frozen=True):
 
     @property
     def id(self) -> str | None:
-        """Its explicit id, if it has one."""
+        """The explicit id of the call, if it has one."""
         return self.call.ident[1:].decode() if self.call.ident.startswith(EXPLICIT) else None
 
     @property
@@ -44,7 +44,7 @@ class Ended(msgspec.Struct, frozen=True):
 
 
 def ended_calls(events: Iterable[r.Event]) -> list[Ended]:
-    """Every call with an outcome, in the order of their ends. One that was tried again counts by its last end."""
+    """Return every ended call, in order of their ends. A retried call counts by its last end."""
     intents: dict[int, r.Call] = {}
     found: dict[r.Call, Ended] = {}
     for event in events:
@@ -63,35 +63,35 @@ def ended_calls(events: Iterable[r.Event]) -> list[Ended]:
 
 
 def find_point(events: Sequence[r.Event], at: Point) -> int:
-    """The number of the entry that a moment is right after."""
+    """Return the number of the entry that a point stands for."""
     if isinstance(at, int) and not isinstance(at, bool):
         numbers = {event.seq for event in events}
         if at not in numbers:
-            there = f"it has {min(numbers)} to {max(numbers)}"
+            there = f"its entries are {min(numbers)} to {max(numbers)}"
             raise PointNotFound(f"the run has no entry {at}; {there}", hint="`perdure show RUN` lists them")
         return at
     if not isinstance(at, str):
-        raise TypeError(f"a moment is the number of an entry, or the name of a step or a checkpoint, not {at!r}")
+        raise TypeError(f"a point must be an entry number or the name of a step or checkpoint, not {at!r}")
     kind, name = _kind_and_name(at)
     events = effective(events)
     calls = [one.seq for one in _named(ended_calls(events), name)] if kind != "checkpoint" else []
     marks = _checkpoints(events, name) if kind != "step" else []
     if calls and marks:
         raise PointNotFound(
-            f"{at!r} is a step and a checkpoint of the run", hint=f'say "step:{name}" or "checkpoint:{name}"'
+            f"{at!r} is both a step and a checkpoint of the run", hint=f'write "step:{name}" or "checkpoint:{name}"'
         )
     if calls or marks:
         return max(calls or marks)
     known = [one.name for one in ended_calls(events)] if kind != "checkpoint" else []
     known += _checkpoint_names(events) if kind != "step" else []
     raise PointNotFound(
-        f"the run has finished no step, and made no checkpoint, {at!r}",
+        f"the run has no finished step or checkpoint {at!r}",
         hint=meant(name, dict.fromkeys(known), NONE_YET),
     )
 
 
 def find_overrides(events: Sequence[r.Event], override: Mapping[Point, Any]) -> dict[int, Any]:
-    """By the entry that ended it: what steps are to have returned. `events` are all that is kept of the run."""
+    """Return the overridden results by the entry that ended the step. `events` are the kept entries."""
     events = effective(events)
     calls, found = ended_calls(events), dict[int, Any]()
     items = {event.record.scope: event.seq for event in events if isinstance(event.record, r.ItemDone)}
@@ -99,13 +99,13 @@ def find_overrides(events: Sequence[r.Event], override: Mapping[Point, Any]) -> 
         it = _one_call(calls, which)
         if it.effect:
             raise PointNotFound(
-                f"{it.name!r} is an effect: what it did to the world has happened, and is not made otherwise",
-                hint="fork at an entry before it (at=), and the fork does it by itself",
+                f"{it.name!r} is an effect: it has already happened, so its result cannot be overridden",
+                hint="fork before it with at=; the fork then executes it itself",
             )
         for scope in scopes_around(it.call.scope):
             if scope in items:
                 raise PointNotFound(
-                    f"{it.name!r} is in item {scope[:-1]!r}, which is done: its steps are not asked for any more",
+                    f"{it.name!r} is in item {scope[:-1]!r}, which is done, so its steps do not run again",
                     hint=f"fork at an entry before {items[scope]}, which completes the item",
                 )
         found[it.seq] = value
@@ -122,18 +122,18 @@ def _one_call(calls: Sequence[Ended], which: Point) -> Ended:
     if not named:
         known = [one.name for one in calls]
         raise PointNotFound(
-            f"the run has finished no step {which!r} up to there",
+            f"the run has no finished step {which!r} up to that point",
             hint=meant(which, dict.fromkeys(known), NONE_YET),
         )
     listed = ", ".join(map(str, named[:10])) + ("" if len(named) <= 10 else " and others")
     raise PointNotFound(
         f"{which!r} was called {len(named)} times: {listed}",
-        hint=f'say which by its number, as in "{which}#2" for the second, or by its entry',
+        hint=f'name one by number, such as "{which}#2" for the second, or by its entry',
     )
 
 
 def _named(calls: Sequence[Ended], name: str) -> list[Ended]:
-    """The calls of that name or id; `name#2` is the second one."""
+    """Return the calls of a name or id; `name#2` is the second one."""
     found = [one for one in calls if name in (one.name, one.id)]
     base, _, number = name.rpartition("#")
     if not found and base and number.isdecimal():

@@ -1,4 +1,4 @@
-"""`agent.runs.undo(id, n)`: a run that is not open goes back over its last steps."""
+"""`agent.runs.undo(id, n)`: undoes the last steps of a run that is not open."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class _Plan(msgspec.Struct, frozen=True):
     stream: int
     status: r.Status
     seq: int
-    """The last entry that it was made of."""
+    """The last entry that the plan is based on."""
     undone: r.Undone
     told: Undo
 
 
 def undo(engine: Engine, run_id: str, steps: int, effects: str, by: str | None) -> Protocol[Undo]:
-    """Take back the last steps of a run; opened again, it does them anew."""
+    """Undo the last steps of a run. It repeats them when opened again."""
     must_be_steps(steps, effects)
     made: _Plan = yield Read(_plan, (engine, run_id, steps, effects, by or whoever()))
     yield Submit(_Undo(engine, run_id, made))
@@ -48,21 +48,21 @@ def undo(engine: Engine, run_id: str, steps: int, effects: str, by: str | None) 
 def _plan(engine: Engine, run_id: str, steps: int, effects: str, by: str) -> _Plan:
     row = must_exist(engine.store, engine.name, run_id)
     if row[3] in _OVER:
-        hint = "agent.runs.fork makes one that goes on from any moment"
-        raise RunFinished(f"run {run_id!r} is {row[3]}: it stays as it is", hint=hint)
+        hint = "agent.runs.fork creates a run that continues from any point"
+        raise RunFinished(f"run {run_id!r} is {row[3]} and cannot be undone", hint=hint)
     if row[3] == r.Status.PAUSED:
-        raise RunBusy(f"run {run_id!r} is paused", hint="agent.runs.resume it, and start its program, before that")
+        raise RunBusy(f"run {run_id!r} is paused", hint="call agent.runs.resume and start its program first")
     events = events_of(engine.store, row[0], fork=row[11] > 0)
     holding = effective(events)
     begun = beginnings(holding)
     if len(begun) < steps:
-        raise PointNotFound(f"run {run_id!r} has done {len(begun)} steps, and {steps} cannot be undone")
+        raise PointNotFound(f"run {run_id!r} has {len(begun)} steps, so {steps} cannot be undone")
     undone = plan(holding, min(begun[-steps:]), steps, effects, inside=False, by=by)
     return _Plan(row[0], r.Status(row[3]), events[-1].seq, undone, told(holding, undone))
 
 
 class _Undo(Unit[None]):
-    """One entry, if nobody has the run open, or has gone on with it since the plan was made."""
+    """Appends the undo entry, unless the run is open or has continued since the plan was made."""
 
     site = Site.UNDO
 
@@ -85,11 +85,12 @@ class _Undo(Unit[None]):
         [_, [(seq, link)], orders, gone] = yield [take, *look, departure(engine.name)]
         refuse_departed(engine.name, gone)
         if unobeyed(it.status, orders) is not None:
-            hint = "start its program, which obeys and ends"
-            raise RunBusy(f"run {self._id!r} was told to stop, and has not heard it yet", hint=hint)
+            hint = "start its program, so that it stops"
+            raise RunBusy(f"run {self._id!r} has a pending order to stop", hint=hint)
         if seq != it.seq:
             raise StoreBusy(
-                f"run {self._id!r} has gone on meanwhile; nothing was undone", hint="look at it, and try again"
+                f"run {self._id!r} has continued in the meantime; nothing was undone",
+                hint="check the run and try again",
             )
         head = Head(engine.store.identity, it.stream, lease.fence + 1, seq, link)
         clock, signer = engine.store.clock, engine.signer
