@@ -1,7 +1,7 @@
-"""What each word of a question gives to each piece of memory, with numpy and without it: the same to the last bit.
+"""Lexical scores: what each term of a question gives to each piece of memory, with or without numpy.
 
-`fusion.py` says why it is done like this. Without numpy only the pieces are looked at that have a word or are near one;
-with it all of them at once, which a hundred words that stand in for others need.
+`fusion.py` explains the scheme. Both versions give bit-identical results. Without numpy, only pieces near a matching
+term are visited. With numpy, all pieces are computed at once, which is faster for a hundred related terms.
 """
 
 from __future__ import annotations
@@ -21,33 +21,33 @@ from .times import closeness
 
 COMMON = 0.3
 COMMON_FROM = 10
-"""A term that more than this share of the memories have, and so many, is common: a speaker's name, mostly."""
+"""A term that more than this share of memories have, and at least this many, is common: mostly a speaker's name."""
 
 COMMON_WEIGHT = 1.5
 AFTER = (0.5, 0.4, 0.3, 0.2)
 BEFORE = (0.4, 0.3, 0.2)
-"""What a memory lends to the next ones after it, and to those before it."""
+"""The share of its score that a memory lends to the next ones, and to the previous ones."""
 
 LENDS_TERMS = 40
-"""Longer ones neither lend nor are lent to: they speak for themselves, and would have something for everybody."""
+"""Longer pieces neither lend nor borrow: they stand on their own, and would match everything."""
 
 ASKING_LENDS = 0.5
-"""So much more does a question lend to what comes next."""
+"""A question lends this much more to the next memory."""
 
 ASKING_LOSES = 0.3
 
 STAND_INS = 20
-"""How many terms may stand in for one."""
+"""How many related terms may stand in for one."""
 
 
 class Question(msgspec.Struct, frozen=True):
-    """What somebody wants to know, taken apart."""
+    """A parsed question."""
 
     text: str
     terms: tuple[str, ...]
     spans: tuple[Span, ...]
     alike: Mapping[str, Mapping[str, float]]
-    """For each term, others that may stand in for it, and what each is worth beside it; the nearest first."""
+    """For each term, related terms that may stand in for it, with their weight; nearest first."""
     wanted: frozenset[str]
     """Every term that a memory may be found by."""
 
@@ -57,20 +57,20 @@ class Piece(msgspec.Struct, frozen=True, gc=False):
 
     memory: int
     place: int
-    """Pieces at places that follow each other are neighbours, when they are of one thread."""
+    """Pieces at consecutive places of one thread are neighbours."""
     thread: int
     counts: Mapping[str, int]
-    """How often it has each term; those that are not asked for may be left out."""
+    """How often it has each term. Terms that are not asked for may be left out."""
     length: int
     asks: float
     day: date
     told: tuple[Span, ...] = ()
     likeness: float = 0.0
-    """The cosine with the question, when there is an embedder."""
+    """The cosine similarity with the question, if there is an embedder."""
 
 
 class Scope(msgspec.Struct, frozen=True):
-    """What is known of all pieces among which is looked: rarity is seen from here."""
+    """Statistics of all pieces that are searched, used to compute rarity."""
 
     total: int
     mean: float
@@ -78,48 +78,51 @@ class Scope(msgspec.Struct, frozen=True):
 
     @staticmethod
     def of(pieces: Sequence[Piece]) -> Scope:
-        """Counted from the pieces themselves."""
+        """Compute the statistics from the pieces themselves."""
         having = Counter(term for piece in pieces for term in piece.counts)
         return Scope(len(pieces), sum(piece.length for piece in pieces) / max(len(pieces), 1), having)
 
     def common(self, term: str) -> bool:
-        """Whether so many have it that it tells nobody apart."""
+        """Return whether a term is too frequent to distinguish memories."""
         return self.having.get(term, 0) > max(COMMON * self.total, COMMON_FROM)
 
     def rarity(self, term: str) -> float:
-        """How much it says that a piece has it."""
+        """Return the inverse document frequency of a term."""
         return rarity(self.total, self.having.get(term, 0))
 
 
 class Found(msgspec.Struct, frozen=True):
-    """A memory that a question may be about, and why."""
+    """A memory that matches a question, and why."""
 
     memory: int
     score: float
     own: tuple[str, ...]
     """Terms that it has itself."""
     lent: tuple[str, ...]
-    """Terms that those around it have."""
+    """Terms that its neighbours have."""
     time: float
     meaning: float
     alike: tuple[tuple[str, str], ...] = ()
-    """Terms that it does not have, and what it has that stands in for each."""
+    """Missing terms, each with the related term that stands in for it."""
 
 
 class Board(Protocol):
-    """The pieces in their order, and what the terms of a question give to each of them."""
+    """The pieces in order, with the score that each term gives them."""
 
     pieces: Sequence[Piece]
 
     def by_words(self) -> list[float]:
-        """The sum over the terms. The most that any piece has is 1: time and meaning are weighed against it."""
+        """Return the sum over the terms, scaled so that the best piece has 1.
+
+        Time and meaning are weighed against it.
+        """
 
     def found(self, at: int, score: float) -> Found:
-        """What is said of a piece that was chosen."""
+        """Return the explanation of a chosen piece."""
 
 
 def board_of(asked: Question, pieces: Sequence[Piece], scope: Scope) -> Board:
-    """With numpy where it is installed."""
+    """Return a board, with numpy if it is installed."""
     numpy: Any = None
     with suppress(ImportError):
         import numpy
@@ -127,7 +130,7 @@ def board_of(asked: Question, pieces: Sequence[Piece], scope: Scope) -> Board:
 
 
 class _Started:
-    """What both begin with: where each term is."""
+    """The common part: the positions of each term."""
 
     def __init__(self, asked: Question, pieces: Sequence[Piece], scope: Scope) -> None:
         self.pieces = pieces
@@ -136,16 +139,16 @@ class _Started:
         wanted = asked.wanted
         self._places: dict[str, list[int]] = {}
         for at, piece in enumerate(pieces):
-            for term in wanted.intersection(piece.counts):  # `keys() & wanted` would go through all that is wanted
+            for term in wanted.intersection(piece.counts):  # `keys() & wanted` would iterate over all wanted terms
                 self._places.setdefault(term, []).append(at)
         self._sources = {term: list(self._sources_of(term)) for term in asked.terms}
 
     def _sources_of(self, term: str) -> Iterator[tuple[str, float]]:
-        """A term and what stands in for it, each with what it is worth at most."""
+        """Yield a term and its stand-ins, each with its maximum weight."""
         scope = self._scope
         rare = scope.rarity(term)
         for other, share in [(term, 1.0), *self._stand_ins(term)]:
-            # A stand-in is worth no more than what it stands in for, and a common word does not become rare by it.
+            # A stand-in is worth no more than the term it replaces, and a common word does not become rare by it.
             if other in self._places:
                 yield other, share * min(rare, scope.rarity(other)) * (SATURATION + 1)
 
@@ -167,7 +170,7 @@ class _Started:
 
 
 class PlainBoard(_Started):
-    """Without numpy."""
+    """The board without numpy."""
 
     def __init__(self, asked: Question, pieces: Sequence[Piece], scope: Scope) -> None:
         super().__init__(asked, pieces, scope)
@@ -189,7 +192,7 @@ class PlainBoard(_Started):
         return self._said(at, score, own, lent)
 
     def _own_of(self, term: str) -> dict[int, float]:
-        """What each piece has of a term itself, or of what stands in for it."""
+        """Return the score of each piece from a term itself, or from its stand-ins."""
         own: dict[int, float] = {}
         for other, worth in self._sources[term]:
             for at in self._places[other]:
@@ -201,7 +204,7 @@ class PlainBoard(_Started):
         return own
 
     def _best_of(self, term: str) -> dict[int, float]:
-        """The best of what each piece has itself and what it is lent."""
+        """Return the better of each piece's own score and what its neighbours lend."""
         own = self._own[term]
         if self._scope.common(term):
             return {at: COMMON_WEIGHT * value for at, value in own.items()}
@@ -214,7 +217,7 @@ class PlainBoard(_Started):
         return best
 
     def _reach(self, at: int) -> list[tuple[int, float]]:
-        """To whom a piece lends, and how much; worked out once, for all terms."""
+        """Return the neighbours that a piece lends to, and how much. Cached for all terms."""
         reached = self._reached.get(at)
         if reached is None:
             reached = self._reached[at] = list(_reach(self.pieces, at))
@@ -222,7 +225,7 @@ class PlainBoard(_Started):
 
 
 class FastBoard(_Started):
-    """With numpy: a row for each term, a column for each piece."""
+    """The board with numpy: a row for each term, a column for each piece."""
 
     def __init__(self, asked: Question, pieces: Sequence[Piece], scope: Scope, numpy: Any) -> None:
         super().__init__(asked, pieces, scope)

@@ -1,9 +1,8 @@
-"""Which pieces of memory a question is compared with: all that pass the filter when these are few, else likely ones.
+"""Selects the pieces of memory to rank: all that pass the filter if they are few, else likely ones.
 
-Likely are those with its rare words, or with words that stand in for these; those that mean the nearest; those of the
-days that it names; and what was said around any of them, which is where answers are. Ranking (`fusion.py`) decides.
-Whatever does not pass the filter is not there, neither as a result nor as a neighbour: the answer is that of an agent
-that has nothing else.
+Likely pieces have the question's rare words or related ones, have the nearest meaning, or are from the days it names.
+Their neighbours in the conversation are added, because answers are there. `fusion.py` ranks them. Memories that do not
+pass the filter do not count at all, not even as neighbours: the result is as if the agent had no others.
 """
 
 from __future__ import annotations
@@ -28,37 +27,37 @@ if TYPE_CHECKING:
     from .boards import Piece
 
 _HITS, _HITS_FILTERED = 1000, 3000
-"""Pieces that are looked at because of their words: the rarest words first, until there are so many."""
+"""How many pieces are selected by words, rarest words first."""
 
 _RARE, _RARE_STAND_IN = 0.05, 0.02
-"""Words that more have find nobody; ranking counts them all the same."""
+"""Words that a larger share of memories have select nothing; ranking still counts them."""
 
 _STAND_INS = 3
 
 
 class Candidates(msgspec.Struct, frozen=True):
-    """What is ranked."""
+    """The pieces to rank."""
 
     pieces: Sequence[Piece]
     memories: Sequence[str]
-    """Their ids, by the numbers that the pieces have."""
+    """The ids of the memories, by their numbers in the pieces."""
     scope: Scope
     sure: bool = True
-    """Whether each of them passes the filter: otherwise those that are chosen have to be looked at."""
+    """Whether all of them are known to pass the filter. Otherwise the chosen ones must be checked."""
 
 
 class Looking:
-    """One question, on its way through the index."""
+    """Searches the index for one question."""
 
     def __init__(self, engine: Engine, asked: Question, filters: tuple[Any, ...], *, narrow: bool) -> None:
         self._engine = engine
         self._asked = asked
         self._filters = filters
         self._narrow = narrow
-        """Whether more is asked for than that a memory counts now."""
+        """Whether the filter asks for more than that a memory is current."""
 
     def found(self, embedder: Embedder | None, *, sure: bool = False) -> Candidates:
-        """What may be the answer. Most memories count, so that it is enough to look at the few that are chosen."""
+        """Return the candidates. Most memories are current, so checking the few chosen ones is enough."""
         few, many = self._few(embedder)
         if not many:
             return self._all(few, embedder)
@@ -75,9 +74,9 @@ class Looking:
         return self._around(scope, wanted, spots, sure=sure)
 
     def _few(self, embedder: Embedder | None) -> tuple[list[int], bool]:
-        """Those that pass, if they can be listed, and whether they are too many for all to be compared."""
+        """Return the pieces that pass the filter if they can be listed, and whether they are too many to compare."""
         if self._narrow and embedder is not None and in_store_of(self._engine):
-            return [], True  # the store says so along with everything else
+            return [], True  # the store answers this together with the rest
         if not self._narrow and known(self._engine).total > RECALL_ALL:
             return [], True
         ids = self._listed(RECALL_EXACT if self._narrow else RECALL_ALL)
@@ -91,7 +90,7 @@ class Looking:
         return Listed(wanted, few) if self._narrow and len(few) <= RECALL_EXACT else Verified(wanted)
 
     def _listed(self, most: int) -> list[int]:
-        """The pieces that pass the filter; one more than `most` says that there are more."""
+        """Return the pieces that pass the filter, at most `most` + 1 of them."""
         args = (self._engine.stream, *self._filters, most + 1)
         return [it for (it,) in self._engine.store.read("matching_pieces", args)]
 
@@ -116,7 +115,7 @@ class Looking:
         return Candidates(made.pieces, made.memories, scope)
 
     def _around(self, scope: Scope, wanted: Wanted, spots: Mapping[int, Spot], *, sure: bool) -> Candidates:
-        """What was drawn, and what was said around it: what passes the filter, or else everything."""
+        """Return the drawn pieces and their neighbours: those that pass the filter, or all."""
         store, owner, ranges = self._engine.store, self._engine.stream, _json(list(_ranges(spots.values())))
         beside, name = wanted.beside, "pieces_near" if sure else "pieces_around"
         where = (owner, ranges, *(self._filters if sure else ()))
@@ -130,7 +129,7 @@ class Looking:
         return Candidates(made.pieces, made.memories, scope, sure)
 
     def _words(self, scope: Scope, most: int) -> Iterator[tuple[str, int]]:
-        """The rarest words, and what stands in for them, each with what it is worth."""
+        """Yield the rarest words and their stand-ins, each with its weight."""
         owner, hits = self._engine.stream, 0
         for worth, term in sorted(self._worths(scope), reverse=True):
             having = scope.having.get(term, 1)
@@ -141,7 +140,7 @@ class Looking:
 
     def _worths(self, scope: Scope) -> Iterator[tuple[float, str]]:
         asked, most = self._asked, max(scope.total, 1)
-        # One that is not known may be the newest of all.
+        # A term that is not in the statistics may come from the newest memory.
         having = {term: scope.having.get(term, 1) for term in asked.terms}
         there = list(having)
         rare = [term for term in there if having[term] <= max(_RARE * most, 1)]
@@ -157,7 +156,7 @@ class Looking:
 
 
 def _ranges(places: Iterable[tuple[str, int]]) -> Iterator[tuple[str, int, int]]:
-    """What was said around some places, each part of a thread once."""
+    """Yield the ranges around some places, each part of a thread once."""
     thread, first, last = "", 0, -1
     for where, place in sorted(places):
         begin, end = place - len(BEFORE), place + len(AFTER)

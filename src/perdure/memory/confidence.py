@@ -1,12 +1,11 @@
-"""How much of a question a memory speaks of, from 0 to 1: what one asks when there may be no answer at all.
+"""Confidence of a match, from 0 to 1: how much of the question a memory covers, for questions without an answer.
 
-A score says which of the memories fits best, and the best one always has a good one, however little it fits. Here
-every word of the question counts by how rare it is, one that no memory has most of all: what speaks of half of them
-has 0.5, whatever else there is. A time counts as much as the rarest word, or as
-the least rare if it is open at one end: much is before October. How much nearer the meaning is than that of
-the others takes away from what is missing.
+A score ranks memories, but the best one has a high score even if it hardly matches. Here every word of the question
+counts by its rarity, and a word that no memory has counts most: a memory that covers half of them gets 0.5. A time
+counts as much as the rarest word, or as the least rare word if it has an open end, because much is before October.
+Above-average similarity of meaning reduces what is missing.
 
-Chosen and measured on conversations with known evidence, beside questions about other conversations (`docs`).
+Tuned and measured on conversations with known evidence, and on questions about other conversations (`docs`).
 """
 
 from __future__ import annotations
@@ -16,16 +15,16 @@ from collections.abc import Sequence
 from .boards import Found, Piece, Question, Scope
 
 LENT = 0.3
-"""Of a word that only those around it have."""
+"""The weight of a word that only neighbours have."""
 
 
 def confidence(it: Found, asked: Question, scope: Scope, middle: float) -> float:
-    """Of one that was found; `middle` is how near those are that were looked at, on the average."""
+    """Return the confidence of a match. `middle` is the average similarity of the pieces that were compared."""
     return 1 - (1 - _covered(it, asked, scope)) * (1 - _nearer(it.meaning, middle))
 
 
 def _covered(it: Found, asked: Question, scope: Scope) -> float:
-    """The share of the question that it has the words of."""
+    """Return the share of the question that the words of a memory cover."""
     worth = {term: scope.rarity(term) for term in asked.terms}
     has = {**dict.fromkeys(it.lent, LENT), **dict.fromkeys(it.own, 1.0)}
     has.update((term, asked.alike[term].get(other, 0.0)) for term, other in it.alike)
@@ -41,5 +40,5 @@ def _nearer(meaning: float, middle: float) -> float:
 
 
 def middle_of(pieces: Sequence[Piece]) -> float:
-    """How near pieces are, on the average: models differ in what they call near."""
+    """Return the average similarity of pieces. Models differ in their scale."""
     return sum(piece.likeness for piece in pieces) / max(len(pieces), 1)

@@ -1,7 +1,7 @@
-"""Days as people name them: "last Tuesday", "in May", "two weeks ago", "5/11/2026".
+"""Parses days as people name them: "last Tuesday", "in May", "two weeks ago", "5/11/2026".
 
-Each rule reads one shape, in English or in figures, and needs some word or figure to be there: most texts have none of
-them, and are not looked at. What is built of these ("before October", "from Monday to Friday") is in `times.py`.
+Each rule reads one form, in English or in digits, and requires some word or digit: most texts have none of them and are
+skipped. Combinations ("before October", "from Monday to Friday") are in `times.py`.
 """
 
 from __future__ import annotations
@@ -39,25 +39,25 @@ _STEPS = {"before last": -2, "last": -1, "past": -1, "previous": -1, "this": 0, 
 _NEAR = {"the day before yesterday": -2, "yesterday": -1, "last night": -1, "tomorrow": 1, "the day after tomorrow": 2}
 
 _SLACK = {"day": 0, "week": 1, "fortnight": 1, "month": 7, "year": 90}
-""""Two months ago" is not meant to the day: this much on either side."""
+""""Two months ago" is not exact to the day: this many days on either side."""
 
 
 class Span(msgspec.Struct, frozen=True):
-    """Some days that a text speaks of, both ends included."""
+    """A range of days that a text mentions, both ends included."""
 
     first: date
     last: date
     text: str
     yearly: bool = False
-    """No year was said: the same days of any other year are meant as well."""
+    """No year was given: the same days of any other year match too."""
     fixed: bool = False
-    """The calendar names it ("8 May 2023"), whatever day it is read on; "yesterday" it does not."""
+    """An absolute date ("8 May 2023"), independent of the day it is read on; "yesterday" is not."""
     bounded: bool = False
-    """Its end was said ("before October", "from May 1 to May 10"): what was told soon after is hardly meant."""
+    """The end was given ("before October", "from May 1 to May 10"), so what was told soon after hardly matches."""
 
     @property
     def open(self) -> bool:
-        """Whether it has no beginning or no end: then much is within, and that says little."""
+        """Whether it has no beginning or no end. Many days match then, so a match says little."""
         return self.first == date.min or self.last == date.max
 
     def __str__(self) -> str:
@@ -65,7 +65,7 @@ class Span(msgspec.Struct, frozen=True):
 
 
 class Hit(msgspec.Struct, frozen=True):
-    """Where in a text a span stands."""
+    """The position of a span in a text."""
 
     start: int
     end: int
@@ -73,7 +73,7 @@ class Hit(msgspec.Struct, frozen=True):
 
 
 def hits(text: str, today: date) -> list[Hit]:
-    """The days that a text names, in its order."""
+    """Return the days that a text names, in order."""
     there, free, found = set(_WORD.findall(text.casefold())), text, list[Hit]()
     for needs, pattern, reader in _RULES:
         if needs.isdisjoint(there):
@@ -83,19 +83,20 @@ def hits(text: str, today: date) -> list[Hit]:
             if span is not None:
                 start, end = match.span("core")
                 found.append(Hit(start, end, span))
-                # What one rule has read is nothing for the next, nor a gap that it reads across: "May 8" is not May.
+                # Blank out what a rule has read, so that no later rule reads it or matches across it: "May 8" is not
+                # May.
                 free = free[:start] + "\0" * (end - start) + free[end:]
     return sorted(found, key=lambda hit: hit.start)
 
 
 @cache
 def compiled(pattern: str) -> re.Pattern[str]:
-    """When it is first needed: who imports this has not asked for any day yet."""
+    """Compile a pattern on first use, so that importing this module is cheap."""
     return re.compile(pattern, re.IGNORECASE)
 
 
 def moved(span: Span, year: int) -> Span:
-    """The same days of another year; to the end of February in any."""
+    """Return the same days in another year. The end of February stays the end of February."""
     first = date(year, span.first.month, min(span.first.day, _days_in(year, span.first.month)))
     last, then = span.last, span.last.year + year - span.first.year
     if last.day < _days_in(last.year, last.month):
@@ -104,18 +105,18 @@ def moved(span: Span, year: int) -> Span:
 
 
 def months_from(first: date, count: int) -> date:
-    """The first day of the month that is so many after another."""
+    """Return the first day of the month `count` months after another."""
     number = first.year * 12 + first.month - 1 + count
     return date(number // 12, number % 12 + 1, 1)
 
 
 def number_of(text: str) -> float:
-    """Of a word or of figures."""
+    """Parse a number word or digits."""
     return int(text) if text.isdigit() else _NUMBERS[_plain(text)]
 
 
 def _day_of(text: str) -> int:
-    """Of a month: 10, or the tenth."""
+    """Parse a day of a month: 10, or the tenth."""
     return int(text) if text.isdigit() else _ORDINALS.index(text.casefold()) + 1
 
 
@@ -130,7 +131,7 @@ def _read(reader: _Reader, match: re.Match[str], today: date) -> Span | None:
     try:
         return reader(match, today)
     except (ValueError, OverflowError):
-        return None  # the 31st of June, or a day before the calendar begins: no time at all
+        return None  # the 31st of June, or a day before the calendar begins
 
 
 def _span(
@@ -144,7 +145,7 @@ def _months(match: re.Match[str], first: date, count: int = 1, *, yearly: bool =
 
 
 def _figures(match: re.Match[str], today: date) -> Span:
-    """2026-05-11, 5/11/2026, 11.05.2026: with strokes the month is first, as in America, otherwise the day is."""
+    """Parse 2026-05-11, 5/11/2026, 11.05.2026. With slashes the month comes first, as in the US; otherwise the day."""
     year, one, other = int(match["year"]), int(match["one"]), int(match["other"])
     month, day = (one, other) if match["sep"] == "/" or match["core"].startswith(match["year"]) else (other, one)
     if month > 12:
@@ -153,7 +154,7 @@ def _figures(match: re.Match[str], today: date) -> Span:
 
 
 def _named(match: re.Match[str], today: date) -> Span:
-    """8 May 2023, May 8, May 8 to 12, the tenth of May, May 2023, 2023-05, May."""
+    """Parse 8 May 2023, May 8, May 8 to 12, the tenth of May, May 2023, 2023-05, May."""
     parts, named = match.groupdict(), match["month"]
     month, day, year = MONTHS.get(named.casefold()) or int(named), parts.get("day"), parts.get("year")
     known = int(year) if year else today.year - (month > today.month)
@@ -167,7 +168,7 @@ def _named(match: re.Match[str], today: date) -> Span:
 
 
 def _years_ago(match: re.Match[str], today: date) -> Span:
-    """In May two years ago, on May 8 a year ago, two years ago in May."""
+    """Parse "in May two years ago", "on May 8 a year ago", "two years ago in May"."""
     years, month, day = number_of(match["number"]), MONTHS[match["month"].casefold()], match["day"]
     if years < 1:
         raise ValueError("half a year ago is in another month")
@@ -176,7 +177,7 @@ def _years_ago(match: re.Match[str], today: date) -> Span:
 
 
 def _of_months(match: re.Match[str], today: date) -> Span:
-    """June to August, from November to February 2024: the year is that of the end."""
+    """Parse "June to August", "from November to February 2024". The year is that of the end."""
     first, last, year = MONTHS[match["month"].casefold()], MONTHS[match["until"].casefold()], match["year"]
     count = (last - first) % 12 + 1
     known = int(year) - (first > last) if year else today.year - (first > today.month)
@@ -196,7 +197,7 @@ def _plain(text: str) -> str:
 
 
 def _feast(match: re.Match[str], today: date) -> Span:
-    """Last Christmas, New Year's Eve 2023."""
+    """Parse "last Christmas", "New Year's Eve 2023"."""
     parts, (month, day) = match.groupdict(), _FEASTS[_plain(match["feast"])]
     which, named = _which_one(match), parts.get("year")
     year = int(named) if named else today.year
@@ -208,23 +209,23 @@ def _feast(match: re.Match[str], today: date) -> Span:
 
 
 def _ago(match: re.Match[str], today: date) -> Span:
-    """Two weeks ago, in three days, half a year ago."""
+    """Parse "two weeks ago", "in three days", "half a year ago"."""
     number, unit = number_of(match["number"]), match["unit"].casefold()
     sign = -1 if match["ago"] else 1
-    # People who say "a few" are less exact than people who say "two"; of half of something half is enough.
+    # "A few" is less exact than "two", and half a unit needs half the slack.
     slack = _SLACK[unit] * (2 if match["number"].casefold() in {"few", "several", "couple"} else min(number, 1))
     day = today + timedelta(sign * number * UNITS[unit])
     return _span(match, day - timedelta(slack), day + timedelta(slack))
 
 
 def _lately(match: re.Match[str], today: date) -> Span:
-    """The last two weeks, within the last week: up to today."""
+    """Parse "the last two weeks", "within the last week": up to today."""
     reach = number_of(match.groupdict().get("number") or "a") * UNITS[match["unit"].casefold()]
     return _span(match, today - timedelta(reach), today)
 
 
 def _weekday_of(match: re.Match[str], today: date) -> Span:
-    """Last Tuesday, on Tuesday of last week. Next Tuesday: the first one after today."""
+    """Parse "last Tuesday", "on Tuesday of last week". "Next Tuesday" is the first one after today."""
     wanted = WEEKDAYS[match["weekday"].casefold()]
     if (match.groupdict().get("which") or "").casefold() == "next":
         return _span(match, today + timedelta((wanted - today.weekday() - 1) % 7 + 1))
@@ -232,7 +233,7 @@ def _weekday_of(match: re.Match[str], today: date) -> Span:
 
 
 def _that(weekday: int, match: re.Match[str], today: date) -> date:
-    """The one of the week that is named, or the latest before today."""
+    """Return the weekday of the named week, or the latest one before today."""
     week = match.groupdict().get("week") or match.groupdict().get("other")
     if week:
         return today + timedelta(weekday - today.weekday() + 7 * _STEPS[_plain(week)])
@@ -240,14 +241,14 @@ def _that(weekday: int, match: re.Match[str], today: date) -> date:
 
 
 def _of_weekdays(match: re.Match[str], today: date) -> Span:
-    """From Monday to Wednesday, of last week: the latest ones that are over."""
+    """Parse "from Monday to Wednesday", "of last week": the latest ones that are over."""
     first, last = WEEKDAYS[match["weekday"].casefold()], WEEKDAYS[match["until"].casefold()]
     end = _that(last, match, today)
     return _span(match, end - timedelta((last - first) % 7), end)
 
 
 def _unit_of(match: re.Match[str], today: date) -> Span:
-    """Last week, this month, the year after next: by the calendar, weeks from Monday."""
+    """Parse "last week", "this month", "the year after next": by the calendar, weeks from Monday."""
     step, unit = _STEPS[_plain(match["which"])], match["unit"].casefold()
     if unit in {"week", "weekend"}:
         first = today - timedelta(today.weekday()) + timedelta(7 * step)
@@ -258,14 +259,14 @@ def _unit_of(match: re.Match[str], today: date) -> Span:
 
 
 def _weekend(match: re.Match[str], today: date) -> Span:
-    """Over the weekend: the latest one that has begun. Two weekends ago: the one before that."""
+    """Parse "over the weekend" (the latest one that has begun) and "two weekends ago"."""
     number = match.groupdict().get("number")
     first = today - timedelta((today.weekday() - 5) % 7 + 7 * (number_of(number) - 1 if number else 0))
     return _span(match, first, first + timedelta(1))
 
 
 def _season_of(match: re.Match[str], today: date) -> Span:
-    """Last summer, in winter 2023, in Q3: three months, as the northern half of the world has them."""
+    """Parse "last summer", "in winter 2023", "in Q3": three months, in northern seasons."""
     parts = match.groupdict()
     which, named = _which_one(match), parts.get("year")
     first = date(int(named) if named else today.year, _SEASONS[match["season"].casefold()], 1)
@@ -279,7 +280,7 @@ def _season_of(match: re.Match[str], today: date) -> Span:
 
 
 def _month_of(match: re.Match[str], today: date) -> Span:
-    """Last May, this past May, this May, next June."""
+    """Parse "last May", "this past May", "this May", "next June"."""
     month, step = MONTHS[match["month"].casefold()], _which_one(match)
     year = today.year
     if step == "last" and month >= today.month:
@@ -290,7 +291,7 @@ def _month_of(match: re.Match[str], today: date) -> Span:
 
 
 def _which_one(match: re.Match[str]) -> str:
-    """Last, this, next, or nothing; "this past" is the last."""
+    """Return "last", "this", "next" or an empty text. "this past" means "last"."""
     which = _plain(match.groupdict().get("which") or "")
     return "last" if which.endswith("past") else which
 
@@ -300,7 +301,7 @@ def _any(words: Iterable[str]) -> str:
 
 
 def _rule(needs: Iterable[str], core: str, lead: str = "", *, then: str = "") -> tuple[frozenset[str], str]:
-    """A shape: its core is what is read, behind a lead without which it is something else."""
+    """Build a rule: `core` is the part that is read; it must follow `lead`, or it means something else."""
     head = rf"(?<![\w-])(?:{lead}) (?:the )?" if lead else r"(?<![\w-])"
     return frozenset(needs), _spaced(rf"{head}(?P<core>{core})(?!\w){then}")
 
@@ -310,7 +311,7 @@ def _spaced(pattern: str) -> str:
 
 
 _WORD = re.compile(r"\d|[a-z]+[1-4]?")
-"""A word, a quarter of a year, or a figure: what the rules need."""
+"""A word, a quarter of a year, or a digit: what the rules require."""
 
 _FIGURES = "0123456789"
 _FEAST = ("christmas", "year", "halloween", "valentine")
@@ -339,7 +340,7 @@ _in = rf"in|during|of|around|throughout|{_bound}"
 _in_season = _in.replace("|by|", "|")  # one may be inspired by spring
 _part = r"early|late|mid"
 _not_a_verb = r"(?:(?-i:M)(?:ay|AY)|mar(?:ch)?)"
-"""Who is late may be many things."""
+"""After "late" and the like, "may" must be capitalized: "late may" can be many things."""
 
 _no_feast = r"(?! (?:tree|present|gift|part|card|song|light|dinner|market|decoration|movie|cookie|list|shopping)\w*)"
 _no_verb = r"(?! (?:be|have|not|also|well|help|take|seem|need|mean|sound|come)\b)"  # This May Be a Title
@@ -415,4 +416,4 @@ _RULES: tuple[tuple[frozenset[str], str, _Reader], ...] = (
     (*_rule(MONTHS, rf"(?P<month>{_clear})"), _named),
     (*_rule(_FIGURES, _year), _whole_year),
 )
-"""From the most to the least particular."""
+"""From the most to the least specific."""

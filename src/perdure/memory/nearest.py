@@ -1,8 +1,8 @@
-"""How near pieces of memory are to what is asked, by their vectors: compared here, or by the store.
+"""Compares a question with the vectors of memories, in this process or in the store.
 
-In a file the vectors are blobs, and this process has a table of them in memory that is brought up to date by what has
-come since: every one is compared, so that what is found is exact whatever it is narrowed down to. Ten milliseconds for
-100,000, which is quicker than any index that SQLite has. A server with pgvector compares them itself.
+In a file store the vectors are blobs. This process keeps a table of them in memory and updates it with what is new.
+Every vector is compared, so results are exact under any filter. It takes ten milliseconds for 100,000 vectors, faster
+than any index for SQLite. A server with pgvector compares them itself.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ if TYPE_CHECKING:
 
 
 _GONE = 0
-"""In the place of a piece that was erased."""
+"""Marks the row of an erased piece."""
 
 
 class Compared(Protocol):
-    """A question beside the vectors of one model."""
+    """A question compared with the vectors of one model."""
 
     def best(self, count: int, among: Sequence[int] | None = None) -> list[int]:
-        """The pieces that are nearest, of some or of all."""
+        """Return the nearest pieces, among some or all."""
 
     def asked(self, count: int) -> tuple[list[int], Statement]:
-        """What says where the nearest are; with their numbers, if this process knows them and not the store."""
+        """Return a query for the positions of the nearest pieces, and their numbers if only this process knows them."""
 
     def of(self, ids: Sequence[int]) -> dict[int, float]:
-        """How near some pieces are: 1 is the same. Those that the model has not read are left out."""
+        """Return the similarity of some pieces, where 1 means equal. Pieces without a vector are left out."""
 
     def gone(self, ids: Iterable[int]) -> None:
-        """Some that were found are not there any more."""
+        """Record that some of the found pieces no longer exist."""
 
 
 def compared(engine: Engine, embedder: str, vector: Floats) -> Compared:
-    """By the store if it can, else by this process."""
+    """Compare with the store if it can, else in this process."""
     store, owner = engine.store, engine.stream
     if engine.vectors is not None:
         from .outside import Mirrored
@@ -54,7 +54,7 @@ def compared(engine: Engine, embedder: str, vector: Floats) -> Compared:
 
 
 def in_store_of(engine: Engine) -> bool:
-    """Whether the store compares an agent's vectors itself; asked once for each process."""
+    """Return whether the store compares vectors itself. Asked once per process."""
     which = (0, "vector home", "")
     if which not in engine.place.vectors:
         engine.place.vectors[which] = bool(engine.store.read("vector_home"))
@@ -73,25 +73,25 @@ class Matrix:
         self._lock = rlock()
 
     def compared(self, store: Store, vector: Floats) -> Compared:
-        """A question beside what there is now."""
+        """Compare a question with the current vectors."""
         with self._lock:
             self._catch_up(store)
             return _InMemory(self, self._table.products(vector), len(vector))
 
     def best(self, products: Any, count: int, among: Sequence[int] | None) -> list[int]:
-        """The pieces with the largest products."""
+        """Return the pieces with the largest products."""
         with self._lock:
             rows = None if among is None else [self._rows[it] for it in among if it in self._rows]
             chosen = [it for it in self._table.best(products, rows, count) if self._pieces[it] != _GONE]
             return [self._pieces[it] for it in sorted(chosen, key=lambda row: -products[row])]
 
     def of(self, products: Any, ids: Sequence[int]) -> dict[int, float]:
-        """Those of some pieces."""
+        """Return the similarity of some pieces."""
         rows = [(it, self._rows.get(it, -1)) for it in ids]
         return {it: float(products[row]) for it, row in rows if 0 <= row < len(products)}
 
     def gone(self, products: Any, ids: Iterable[int], size: int) -> None:
-        """What is not there any more is near to nothing, now and later."""
+        """Remove pieces that no longer exist from this and later comparisons."""
         with self._lock:
             for it in ids:
                 row = self._rows.get(it)
@@ -101,7 +101,7 @@ class Matrix:
                     products[row] = -1.0
 
     def _catch_up(self, store: Store) -> None:
-        # What is written between the two is read now, and once more the next time.
+        # Rows written between the two reads are read now, and again the next time.
         [(now,)] = store.read("vectors_now")
         if now != self._since or not store.one_host:
             for piece, vector in store.read("vectors_since", (*self._which, self._since)):
@@ -132,7 +132,7 @@ class _InMemory:
 
 
 class ByStore:
-    """pgvector: an index says where the nearest of all are; what is found among some, or for a filter, is exact."""
+    """pgvector: an index finds the nearest of all; results among some pieces or under a filter are exact."""
 
     def __init__(self, store: Store, owner: int, embedder: str, vector: Floats) -> None:
         self._store = store
@@ -149,9 +149,9 @@ class ByStore:
         return [], Statement("nearest_pieces", (self._owner, *self.by, count))
 
     def likely(self, filters: tuple[Any, ...], room: tuple[int, int], words: tuple[str, int], count: int) -> Statement:
-        """What says where those are that pass a filter and have some words, or are the nearest of all that pass.
+        """Return a query for pieces that pass a filter and have some words, or are nearest among those that pass.
 
-        The room: how many are few, which are all told, and how many are too many, so that nothing is said.
+        `room` has two limits: up to the first, all pieces are listed; above the second, nothing is returned.
         """
         return Statement("likely_pieces", (self._owner, *filters, *room, *words, *self.by, count))
 
@@ -160,15 +160,15 @@ class ByStore:
         return dict(self._store.read("nearness_of", (*self.by, wanted)))
 
     def gone(self, ids: Iterable[int]) -> None:
-        pass  # the server has forgotten them
+        pass  # the server no longer returns them
 
 
 def where(ids: list[int]) -> tuple[list[int], Statement]:
-    """Some pieces, and what says where they are."""
+    """Return pieces, and the query for their positions."""
     return ids, Statement("places_of_pieces", (msgspec.json.encode(ids).decode(),))
 
 
 def likeness(store: Store, embedder: str, vector: Floats, ids: Sequence[int]) -> dict[int, float]:
-    """How near some pieces are, read from the store one by one."""
+    """Return the similarity of some pieces, read from the store."""
     wanted = msgspec.json.encode(list(ids)).decode()
     return {piece: product(kept, vector) for piece, kept in store.read("vectors_among", (embedder, wanted))}

@@ -1,12 +1,12 @@
-"""The terms of a text, as recall looks for them: what is left of its words.
+"""Extracts the search terms of a text: its normalized words.
 
     >>> terms("Caroline's children were painting in the hotel at Zürich")
     ['carolin', 'child', 'paint', 'hotel', 'zurich']
 
-The same code reads memories and questions, on both stores, so that a word is found wherever it is looked for. Endings
-and the odd forms of English go (`ran` is `run`), accents go, scripts without spaces are taken in pairs of characters,
-and a name in code is found whole and by its parts. What is no English passes through, apart from endings like its own.
-Values of state are looked for in another way, as they are written: see `words.py`.
+Memories and questions use the same code on both stores, so a word always matches itself. English endings and irregular
+forms are reduced (`ran` becomes `run`), and accents are removed. Scripts without spaces are split into pairs of
+characters. An identifier in code is indexed whole and by its parts. Other languages pass through, apart from endings
+that look English. Values of state are indexed as they are written: see `words.py`.
 """
 
 from __future__ import annotations
@@ -21,18 +21,23 @@ from ..limits import WORD_CHARACTERS_MAX
 from ..words import UNSPACED, pairs, plain
 
 PIECE_WORDS = 80
-"""Longer texts are cut into pieces of at most so many words: a question is about one thing, a long text about many."""
+"""Longer texts are split into pieces of at most this many words.
+
+A question is about one thing, a long text about many.
+"""
 
 QUESTION_WORDS = 16
-"""Longer questions are statements too."""
+"""Longer questions count as statements too."""
 
 SATURATION = 0.9
 """BM25's k1."""
 
 LENGTH, LENGTH_OF_LONG = 0.3, 0.9
 SHORT, LONG = 20, 50
-"""BM25's b. Turns of a conversation, of 20 terms or fewer, differ in length for no good reason: it counts little. Where
-texts are long, 50 terms and more, a longer one speaks of more things, and has a word the more easily: it counts much.
+"""BM25's b. It depends on the average length of the texts, in terms.
+
+In turns of a conversation (up to 20 terms), length means little. In long texts (from 50 terms), a longer text covers
+more topics and contains any word more easily, so length counts more.
 """
 
 _STOP = frozenset(
@@ -71,7 +76,7 @@ _NOUN_ENDINGS = (
     ("tion", "t"), ("sion", "s"), ("er", ""), ("or", ""),
 )  # fmt: skip
 
-# Python's \w leaves out the vowel signs of Arabic, the scripts of India, Thai, Lao, Burmese and Khmer.
+# Python's \w excludes the vowel signs of Arabic, the scripts of India, Thai, Lao, Burmese and Khmer.
 _WORD = re.compile(
     r"[\w\u064b-\u065f\u0670\u0900-\u0963\u0966-\u0dff\u0e00-\u0e4e\u0e50-\u0eff\u1000-\u1049\u1780-\u17d3]+"
 )
@@ -85,26 +90,27 @@ _SENTENCE = re.compile(r".+?(?:[.!?。！？…]+[\"'”’)\]]*(?=\s|$)|[。！
 
 
 def words(text: str) -> list[str]:
-    """Every word, in small letters and without accents, in the order of the text."""
+    """Return every word in lower case and without accents, in order."""
     found = _WORD.findall(_POSSESSIVE.sub("", plain(text)))
     return [word[:WORD_CHARACTERS_MAX] for whole in found for word in _split(whole)]
 
 
 def terms(text: str) -> list[str]:
-    """What a memory is found by, and a question looks for: words without the smallest ones, and without endings."""
+    """Return the terms of a memory or question: words without stop words and endings."""
     found = [stem(word) for word in words(text) if word not in _STOP]
     return found + [stem(word) for word in _names(text)]
 
 
 def is_small(word: str) -> bool:
-    """Whether a word says so little that nothing is found by it: the, of, is."""
+    """Return whether a word is a stop word, such as "the", "of", "is"."""
     return word in _STOP
 
 
 def asking(text: str) -> float:
-    """The share of a text's words that stand in questions: these hold few answers, and what follows holds them.
+    """Return the share of a text's words that are in questions: answers come after questions, not in them.
 
-    Only short ones count. "My first sprint ends on the 29th and I have two more to plan, can you help me?" tells a lot.
+    Only short questions count. "My first sprint ends on the 29th and I have two more to plan, can you help me?" says a
+    lot.
     """
     total = within = 0
     for sentence in sentences(text):
@@ -116,13 +122,13 @@ def asking(text: str) -> float:
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of a text; lines end them too."""
+    """Split a text into sentences. Line breaks end sentences too."""
     found = (match.group().strip() for match in _SENTENCE.finditer(text))
     return [sentence for sentence in found if sentence]
 
 
 def pieces(text: str, most: int = PIECE_WORDS) -> list[str]:
-    """A text cut where sentences end, or within them when they are too long themselves; a short text stays whole."""
+    """Split a text at the ends of sentences, or inside long sentences. A short text stays whole."""
     if _size(text) <= most:
         return [text]
     made: list[str] = []
@@ -139,7 +145,7 @@ def pieces(text: str, most: int = PIECE_WORDS) -> list[str]:
 
 
 def evened(length: Any, mean: float) -> Any:
-    """What a term that comes so often is weighed against, in a text of so many; or in many texts, with numpy."""
+    """Return BM25's length normalization for one text length, or for many with numpy."""
     long = min(max((mean - SHORT) / (LONG - SHORT), 0.0), 1.0)
     share = LENGTH + long * (LENGTH_OF_LONG - LENGTH)
     return SATURATION * (1 - share + share * length / (mean or 1.0))
@@ -147,13 +153,13 @@ def evened(length: Any, mean: float) -> Any:
 
 @functools.lru_cache(maxsize=65536)
 def rarity(total: int, having: int) -> float:
-    """How much it says that a memory has a term that `having` of `total` have: as in BM25, never negative."""
+    """Return BM25's inverse document frequency, never negative."""
     return math.log1p((total - having + 0.5) / (having + 0.5))
 
 
 @functools.lru_cache(maxsize=65536)
 def stem(word: str) -> str:
-    """A word without its endings. Not always a word, but the same for the forms of one."""
+    """Return a word without its endings. Not always a word, but the same for all forms of one."""
     word = _ODD.get(word, word)
     if len(word) < 4 or not (word.isascii() and word.isalpha()):
         return word
@@ -185,7 +191,7 @@ def _without_verb_ending(word: str) -> str:
 
 
 def _split(whole: str) -> Iterator[str]:
-    """One run of letters and figures: a word, a name in code with its parts, or writing without spaces."""
+    """Split a run of letters and digits: a word, an identifier with its parts, or script without spaces."""
     if whole.isascii():
         if "_" in whole or not (whole.islower() or whole[1:].islower() or whole.isupper() or whole.isdigit()):
             yield from _code(whole)
@@ -206,7 +212,7 @@ def _rest(text: str) -> Iterator[str]:
 
 
 def _code(whole: str) -> Iterator[str]:
-    """`getUserName` and `get_user_name` are getusername, get, user and name; `4o` is only itself."""
+    """Split an identifier: `getUserName` and `get_user_name` give getusername, get, user and name; `4o` stays whole."""
     yield whole.replace("_", "").casefold() or whole
     parts = _PARTS.findall(whole)
     if len(parts) > 1 and not whole[0].isdigit():
@@ -214,20 +220,20 @@ def _code(whole: str) -> Iterator[str]:
 
 
 def _names(text: str) -> Iterator[str]:
-    """Small words that are names, as the large letter within a sentence or the colon shows: Will, May."""
+    """Yield stop words that are names, by a capital letter within a sentence or a colon: Will, May."""
     for match in _LARGE.finditer(text):
         if match.group().casefold() in _STOP:
             yield match.group().casefold()
 
 
 def _size(text: str) -> int:
-    """Words, as a reader counts them; of writing without spaces, two characters are one."""
+    """Count words. In scripts without spaces, two characters count as one word."""
     unspaced = 0 if text.isascii() else sum(len(run) for run in _UNSPACED.findall(text))
     return len(text.split()) + unspaced // 2
 
 
 def _halves(sentence: str, most: int) -> Iterator[str]:
-    """A sentence that is too long, cut anywhere between words, or between characters when it has no words."""
+    """Split a long sentence between words, or between characters if it has no words."""
     if _size(sentence) <= most:
         yield sentence
         return

@@ -1,4 +1,4 @@
-"""What people mean by "last Tuesday", "before October" or "from May 1 to May 10": days, as seen from a given one.
+"""Parses times such as "last Tuesday", "before October" or "from May 1 to May 10", as seen from a given day.
 
     >>> from datetime import date
     >>> for found in spans("What did I say last Tuesday about the trip in early May?", date(2026, 11, 16)):
@@ -6,12 +6,12 @@
     last Tuesday 2026-11-10 2026-11-10
     in early May 2026-05-01 2026-05-10
 
-A question is read from the day on which it is asked, a memory from its own day: "yesterday" in a memory of the 8th of
-May is the 7th. A month or a day without a year is meant in any year (`yearly`). English, and dates in figures.
+A question is read from the day it is asked, a memory from its own day: "yesterday" in a memory of 8 May is 7 May. A
+month or day without a year matches any year (`yearly`). Supports English, and dates in digits.
 
-First the days are read that a text names (`days.py`). Then what stands before and between them says more: a part of
-them, from one to another, and what is open at one end. Each of these looks at what the one before it has made, so that
-"since the end of May" and "between early June and last week" need no rules of their own.
+First the named days are parsed (`days.py`). Then the words before and between them refine the result: a part of a span,
+a range from one to another, an open end. Each stage works on the result of the previous one, so "since the end of May"
+and "between early June and last week" need no rules of their own.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from .days import NUMBER, UNITS, WEEKDAYS, Hit, Span, compiled, hits, months_fro
 
 _DAY = timedelta(1)
 _YEAR = timedelta(364)
-"""From its first day to its last."""
+"""The distance from the first to the last day of a year."""
 
 _THIRDS = {"early": 1, "beginning": 1, "start": 1, "mid": 2, "middle": 2, "late": 3, "end": 3}
 _SHARES = {"half": 2, "third": 3, "quarter": 4}
 _NTH = {"first": 1, "second": 2, "third": 3, "fourth": 4, "1st": 1, "2nd": 2, "3rd": 3, "4th": 4, "last": 0}
 _FEW = 3
 _BESIDE = 2.0
-"""Within so many days what is told outside of a time fits half as well."""
+"""Half-life in days for memories from just outside the time asked for."""
 
 _PLANNED = timedelta(60)
-"""Who says "before Christmas" in November means the next one, and in May the last."""
+""""Before Christmas" means the next one in November, and the last one in May."""
 
 _REACH = 40
-"""So many characters before a time are looked at."""
+"""How many characters before a time are examined."""
 
 
 def _before_it(pattern: str) -> str:
-    """What stands just before a time."""
+    """Return a pattern for the words just before a time."""
     return rf"(?<![\w-])(?:{pattern})(?: the)?\s*$".replace(" ", r"\s+")
 
 
@@ -63,12 +63,12 @@ _DASH = r"(?<=\d)-(?=[a-z]{3})"
 
 
 def spans(text: str, today: date) -> list[Span]:
-    """The times that a text asks for, in its order, read on the day `today`."""
+    """Return the times that a question asks for, in order, as read on the day `today`."""
     return asked(text, today)[0]
 
 
 def asked(text: str, today: date) -> tuple[list[Span], str]:
-    """The same, and what of the text is left without their words."""
+    """Return the times that a question asks for, and the text without their words."""
     found = _of_one_time(_built(text, today), text)
     found, rest = [_led(_open(hit, text, today), text) for hit in found], text
     for hit in found:
@@ -77,16 +77,17 @@ def asked(text: str, today: date) -> tuple[list[Span], str]:
 
 
 def told(text: str, today: date) -> list[Span]:
-    """The times that a text tells of: who says "before October" tells of October, and not of all that was before."""
+    """Return the times that a text tells of. "Before October" tells of October, not of everything before it."""
     return [_worded(_led(hit, text), text) for hit in _built(text, today)]
 
 
 def closeness(asked: Iterable[Span], day: date, told: Iterable[Span] = (), *, late: float = 10.0) -> float:
-    """How well a memory of a day, which tells of some others, fits the times asked for: 0 to 1.
+    """Return how well a memory matches the times asked for, from 0 to 1.
 
-    People tell of things after they happened, so that a memory from soon after fits too, less by half every `late`
-    days; if the end was said, as little as what came before. What a memory says of its time itself counts by the share
-    of it that is asked for: one that tells of November says little of yesterday.
+    `day` is the day of the memory, and `told` are the times it mentions. People tell of things after they happened, so
+    a memory from soon after matches too, with a half-life of `late` days. If the end was given, the half-life is as
+    short as for memories from before. A time that a memory mentions counts by the share of it that is asked for: a
+    memory about all of November says little about one day.
     """
     told = [span for span in told if (span.last - span.first).days <= 62]
     best = 0.0
@@ -115,19 +116,19 @@ def _in_year(span: Span, year: int) -> Span:
 
 
 def _built(text: str, today: date) -> list[Hit]:
-    """What is closed at both ends. `Mid-June` is two words for all that follows, and `1-June` two times."""
+    """Return the closed spans. `Mid-June` is read as two words, and `1-June` as two times."""
     plain = compiled(_DASH).sub("–", compiled(_HYPHEN).sub(" ", text)) if "-" in text else text
     found = _dated(hits(plain, today), plain)
     return _joined([_part(hit, plain, today) for hit in found], plain) if found else []
 
 
 def _worded(hit: Hit, text: str) -> Span:
-    """With the words that it was read from."""
+    """Attach the words that a span was read from."""
     return msgspec.structs.replace(hit.span, text=text[hit.start : hit.end].strip())
 
 
 def _led(hit: Hit, text: str) -> Hit:
-    """With what leads to it."""
+    """Extend a span by the preposition that leads to it."""
     return Hit(_start(hit, compiled(_PLAIN).search(_before(hit, text)), text), hit.end, hit.span)
 
 
@@ -143,7 +144,7 @@ _Maker = Callable[[re.Match[str], Span, date], Span | None]
 
 
 def _made(makers: Iterable[tuple[str, _Maker]], hit: Hit, text: str, today: date) -> Hit:
-    """What the first of some makers makes of a time, by what stands before it."""
+    """Apply the first maker that matches the words before a time."""
     before = _before(hit, text)
     for pattern, maker in makers:
         match = compiled(pattern).search(before)
@@ -165,12 +166,12 @@ def _part(hit: Hit, text: str, today: date) -> Hit:
 
 
 def _third(match: re.Match[str], span: Span, today: date) -> Span | None:
-    """Early May, the end of last year. Late on Tuesday is Tuesday."""
+    """Parse "early May", "the end of last year". "Late on Tuesday" is Tuesday."""
     return _share(span, _THIRDS[match[1].split()[0].casefold()], 3) if (span.last - span.first).days > 4 else None
 
 
 def _share(span: Span, which: int, of: int) -> Span:
-    """One of some equal parts: in months if these are whole, otherwise in days, of which the last has the rest."""
+    """Return one of several equal parts. Uses whole months if possible, else days; the last part has the rest."""
     first, end = span.first, span.last + _DAY
     months = (end.year - first.year) * 12 + end.month - first.month if first.day == end.day == 1 else 0
     if months and months % of == 0:
@@ -185,7 +186,7 @@ def _cut(span: Span, first: date, last: date) -> Span:
 
 
 def _numbered(match: re.Match[str], span: Span, today: date) -> Span | None:
-    """The first week of June, the last Monday in May, the second half of 2025."""
+    """Parse "the first week of June", "the last Monday in May", "the second half of 2025"."""
     which, what = _NTH[match[1].casefold()], match[2].casefold()
     if what in _SHARES:
         return _share(span, which or _SHARES[what], _SHARES[what]) if which <= _SHARES[what] else None
@@ -197,21 +198,21 @@ def _numbered(match: re.Match[str], span: Span, today: date) -> Span | None:
         wanted = 5 if what == "weekend" else WEEKDAYS[what]
         first += (wanted - first.weekday()) % 7 * _DAY
         last = span.last - (span.last.weekday() - wanted) % 7 * _DAY
-        span = msgspec.structs.replace(span, yearly=False)  # another day in each year
+        span = msgspec.structs.replace(span, yearly=False)  # the weekday is another day in each year
     start = first + (which - 1) * stride if which else last
     fits = span.first <= start <= span.last and span.last - span.first >= length
     return _cut(span, start, start + length - _DAY) if fits else None
 
 
 def _so_far(match: re.Match[str], span: Span, today: date) -> Span | None:
-    """Earlier this week, later this year."""
+    """Parse "earlier this week", "later this year"."""
     if not span.first <= today <= span.last:
         return None
     return _cut(span, span.first, today) if match[1].casefold() == "earlier" else _cut(span, today, span.last)
 
 
 def _beside(match: re.Match[str], span: Span, today: date) -> Span:
-    """The week before 9 June 2023, two days after last Monday."""
+    """Parse "the week before 9 June 2023", "two days after last Monday"."""
     number, what, many, side = match.groups()
     count = max(number_of(number), 1) if number else _FEW if many else 1
     # The weekend or the Friday before is within the week before.
@@ -237,7 +238,7 @@ _PARTS: tuple[tuple[str, _Maker], ...] = (
 
 
 def _joined(found: list[Hit], text: str) -> list[Hit]:
-    """From one time to another is one."""
+    """Join two times with "from ... to ..." into one span."""
     made: list[Hit] = []
     for hit in found:
         if made and made[-1].end > hit.start:
@@ -264,7 +265,7 @@ def _join(one: Hit, other: Hit, text: str) -> Hit | None:
 
 
 def _of_one_year(first: Span, last: Span) -> tuple[Span, Span]:
-    """The year that only one of them has is that of both; the end is not before the beginning."""
+    """Give both spans the year that only one of them has. The end is not before the beginning."""
     if first.yearly and not last.yearly:
         year = last.last.year
         return moved(first, year if moved(first, year).first <= last.last else year - 1), last
@@ -275,7 +276,7 @@ def _of_one_year(first: Span, last: Span) -> tuple[Span, Span]:
 
 
 def _dated(found: list[Hit], text: str) -> list[Hit]:
-    """In May of last year, at Christmas this year: days without a year have that of the year behind them."""
+    """Give days without a year the year that follows them: "in May of last year", "at Christmas this year"."""
     made: list[Hit] = []
     for hit in found:
         one, year = made[-1] if made else None, hit.span.last - hit.span.first >= _YEAR
@@ -286,7 +287,7 @@ def _dated(found: list[Hit], text: str) -> list[Hit]:
 
 
 def _of_one_time(found: list[Hit], text: str) -> list[Hit]:
-    """After May 1 and before May 11, 2026, in May and in June 2025: the year that only one has is that of both."""
+    """Share a year between two times: "after May 1 and before May 11, 2026", "in May and in June 2025"."""
     made = found[:1]
     for hit in found[1:]:
         one, bound = made[-1], compiled(_BOUND).search(_before(made[-1], text))
@@ -298,7 +299,7 @@ def _of_one_time(found: list[Hit], text: str) -> list[Hit]:
 
 
 def _in_a_year(span: Span) -> bool:
-    """Whether it is a part of one, which the calendar names."""
+    """Return whether a span is an absolute part of a year."""
     return span.fixed and span.last - span.first < _YEAR
 
 
@@ -313,7 +314,7 @@ def _of_that_year(one: Hit, other: Hit, later: bool) -> tuple[Hit, Hit]:
 
 
 def _met(found: list[Hit]) -> list[Hit]:
-    """Of times that overlap, what is in all of them; the shortest first: this year is met by May and by June."""
+    """Intersect overlapping times, shortest first: "this year" intersects both "May" and "June"."""
     made: list[Hit] = []
     for hit in sorted(found, key=lambda it: it.span.last - it.span.first):
         both = [_meet(it, hit) for it in made]
@@ -330,29 +331,32 @@ def _meet(one: Hit, other: Hit) -> Hit | None:
 
 
 def _both(one: Span, other: Span) -> Span | None:
-    """What is in one time and in another; of what comes every year, the one that begins within the other."""
+    """Intersect two times. Of a yearly span, the occurrence that begins within the other one counts."""
     if other.yearly and not one.yearly:
         one, other = other, one
     if one.yearly and not other.yearly:
         if other.last - other.first > _YEAR + _DAY:
-            return one  # in May, since 2020: of more years than one
+            return one  # "in May, since 2020" covers several years
         one = msgspec.structs.replace(_latest(one, other.last), yearly=False)
         if other.first <= one.first:
-            return one  # winter of last year goes on in this one
+            return one  # winter of last year continues into this year
     first, last = max(one.first, other.first), min(one.last, other.last)
     bounded = any(it.bounded for it in (one, other) if it.last == last)
     return msgspec.structs.replace(one, first=first, last=last, bounded=bounded) if first <= last else None
 
 
 def _open(hit: Hit, text: str, today: date) -> Hit:
-    """What is open at one end, if it is."""
+    """Open a span at one end if the words ask for it."""
     onwards = compiled(_ON).match(text, hit.end)
     made = _made(_ONWARDS if onwards else _OPEN, hit, text, today)
     return Hit(made.start, onwards.end(), made.span) if onwards and made is not hit else made
 
 
 def _till(match: re.Match[str], span: Span, today: date) -> Span:
-    """Before October, until last week: of what comes every year the latest, or the next if that is near: a plan."""
+    """Parse "before October", "until last week".
+
+    Of a yearly span the latest counts, or the next if it is near: a plan.
+    """
     if span.yearly:
         span = _latest(span, today + _PLANNED)
     last = span.first - _DAY if match[1].casefold().startswith(("before", "prior")) else span.last
@@ -360,7 +364,7 @@ def _till(match: re.Match[str], span: Span, today: date) -> Span:
 
 
 def _since(match: re.Match[str], span: Span, today: date) -> Span:
-    """Since Tuesday, from May 3 on: until today."""
+    """Parse "since Tuesday", "from May 3 on": until today."""
     span = _latest(span, today)
     return Span(span.first, max(today, span.last) if span.first <= today else date.max, "")
 
@@ -370,7 +374,7 @@ def _after(match: re.Match[str], span: Span, today: date) -> Span:
 
 
 def _longer_ago(match: re.Match[str], span: Span, today: date) -> Span | None:
-    """More than a year ago. Over the weekend is no such thing."""
+    """Parse "more than a year ago". "Over the weekend" does not count."""
     return Span(date.min, _middle(span), "", bounded=True) if span.text.casefold().endswith(_AGO) else None
 
 
@@ -383,7 +387,7 @@ def _middle(span: Span) -> date:
 
 
 def _latest(span: Span, today: date) -> Span:
-    """Of what comes every year, the latest that has begun."""
+    """Return the latest occurrence of a yearly span that has begun."""
     return moved(span, today.year - (moved(span, today.year).first > today)) if span.yearly else span
 
 

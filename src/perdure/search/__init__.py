@@ -1,1 +1,1 @@
-"""Finding texts by their words and by their meaning. `journal/documents.py` says how they get into the store."""
+"""Search by words and by meaning. `journal/documents.py` stores the index."""

@@ -1,4 +1,4 @@
-"""What is nearest to a question, by words and by meaning."""
+"""Ranks keys by words and by meaning."""
 
 from __future__ import annotations
 
@@ -18,34 +18,36 @@ if TYPE_CHECKING:
     from ..engine import Engine
 
 MEANING, WORDS = 0.7, 0.3
-"""What they weigh when there are both. The best text by words has 1 there, and the same meaning is 1: a text that says
-it in the very words comes before one that only means it, and words alone do not beat what is clearly nearer."""
+"""Weights when both are available. Both scores are at most 1.
+
+A text with the very words comes before one that only means the same. Words alone do not beat a clearly nearer meaning.
+"""
 
 _ALL = 1 << 31
 Scores = dict[tuple[str, str, int], float]
-"""By namespace, key and version."""
+"""Scores by namespace, key and version."""
 Ranked = tuple[float, str, str, int]
 
 
 class Question(msgspec.Struct, frozen=True):
-    """What is looked for."""
+    """A search query."""
 
     text: str = ""
-    """Looked for by its words, unless it is empty."""
+    """Searched by words, unless empty."""
     embedder: str = ""
     vector: bytes = b""
-    """Looked for by meaning, unless it is empty."""
+    """Searched by meaning, unless empty."""
 
 
 class Hit(msgspec.Struct, frozen=True):
-    """A key that was found, and how well it fits."""
+    """A key that was found, with its score."""
 
     kept: Kept
     score: float
 
 
 def find(engine: Engine, tree: Tree, question: Question, wanted: Wanted | None, skip: int, count: int) -> list[Hit]:
-    """The keys of a tree that fit best, of those that are wanted; some are skipped."""
+    """Return the best matching keys of a tree that pass the filter, after skipping some."""
     if not engine.is_known() or count < 1:
         return []
     found = list[Hit]()
@@ -58,7 +60,7 @@ def find(engine: Engine, tree: Tree, question: Question, wanted: Wanted | None, 
 
 
 def _fitting(engine: Engine, ranked: list[Ranked], wanted: Wanted | None, most: int) -> Iterator[Hit]:
-    """Those that are there, as they are now: an index may be behind, and says which version it speaks of."""
+    """Yield hits that still exist in the same version: the index may lag behind."""
     step, place, given = max(16, 2 * most), 0, 0
     while place < len(ranked) and given < most:
         chunk = ranked[place : place + step]
@@ -73,7 +75,7 @@ def _fitting(engine: Engine, ranked: list[Ranked], wanted: Wanted | None, most: 
 
 
 def _ranked(engine: Engine, tree: Tree, question: Question, count: int) -> tuple[list[Ranked], bool]:
-    """The best first, and whether these are all that there are."""
+    """Return the ranking, best first, and whether it is complete."""
     words, no_more_words = _by_words(engine, tree, question.text, count)
     best = max(words.values(), default=0.0) or 1.0
     meaning, no_more = _by_meaning(engine, tree, question, count, words)
@@ -112,17 +114,17 @@ def _by_meaning(engine: Engine, tree: Tree, question: Question, count: int, also
 
 
 def vectors_of(engine: Engine, kind: str, embedder: str) -> Vectors:
-    """The table in memory that this process has of them."""
+    """Return the vector table of this process."""
     which = (engine.stream, kind, embedder)
     known: dict[tuple[int, str, str], Vectors] = engine.place.vectors
-    # Two threads may make one at once; the first that is kept is everybody's.
+    # Two threads may create one at the same time; the first one stored wins.
     return known.get(which) or known.setdefault(which, Vectors(*which))
 
 
 def _as_it_waits(
     engine: Engine, place: Place, last: Ask, question: Question, words: Scores, meaning: Scores, best: float
 ) -> None:
-    """What waits around the caller takes the place of what is stored: by words, it has its share of the best."""
+    """Replace stored scores by those of buffered changes. By words, a change gets a share of the best score."""
     _, space, key = place
     for scores in (words, meaning):
         for it in [it for it in scores if it[:2] == (space, key)]:

@@ -1,8 +1,8 @@
-"""Vectors: how they are kept, and the table of them in memory that is compared with what is looked for.
+"""Vectors: their stored form, and the table in memory that is searched.
 
-Every vector is compared, so that what is found is exact whatever it is narrowed down to. The table is read once and
-then brought up to date by what has come since: a changed text has another number, and takes the place of the old one.
-What was deleted stays in it until it is found, when whoever asks sees by its version that it is gone.
+Every vector is compared, so results are exact under any filter. The table is read once and then updated with what is
+new: a changed text has another number and replaces the old row. A deleted text stays in the table until it is found;
+the searcher then sees by its version that it is gone.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ Whose = tuple[str, str]
 """Namespace and key."""
 
 Found = dict[tuple[str, str, int], float]
-"""Namespace, key and version, and how near it is: 1 is the same, 0 has nothing in common."""
+"""Namespace, key and version, with the similarity: 1 means equal, 0 unrelated."""
 
 
 def packed(numbers: Iterable[Any], dims: int) -> bytes:
-    """A vector as it is kept: of length 1, so that a product of two says how near they are."""
+    """Pack a vector, normalized to length 1, so that a dot product gives the similarity."""
     values = [float(number) for number in numbers]
     if len(values) != dims or not 0 < dims <= VECTOR_DIMENSIONS_MAX:
-        raise ValueError(f"a vector has {len(values)} numbers, where the index has dims={dims}")
+        raise ValueError(f"a vector has {len(values)} numbers, but the index has dims={dims}")
     length = math.sqrt(math.fsum(value * value for value in values))
     if not math.isfinite(length):
-        raise ValueError("a vector has numbers that are not finite")
+        raise ValueError("a vector contains numbers that are not finite")
     return struct.pack(f"<{dims}f", *(value / length if length else 0.0 for value in values))
 
 
 def product(one: bytes, other: bytes) -> float:
-    """How near two vectors are."""
+    """Return the similarity of two vectors."""
     return math.fsum(map(mul, _numbers(one), _numbers(other)))
 
 
@@ -48,20 +48,20 @@ def _numbers(vector: bytes) -> tuple[float, ...]:
 
 
 class Table(Protocol):
-    """Vectors in rows."""
+    """A table of vectors in rows."""
 
     def put(self, row: int, vector: bytes) -> None:
-        """Set a row, or add the next one."""
+        """Set a row, or append the next one."""
 
     def products(self, vector: bytes) -> Sequence[float]:
-        """How near each of them is."""
+        """Return the similarity of every row."""
 
     def best(self, products: Any, rows: list[int] | None, count: int) -> Iterable[int]:
-        """Of some rows, or of all, those with the largest products; in whatever order."""
+        """Return the rows with the largest products, among some or all, in any order."""
 
 
 class PlainTable:
-    """Without numpy: some seconds for a million numbers."""
+    """A table without numpy: takes seconds for a million numbers."""
 
     def __init__(self) -> None:
         self._rows: list[tuple[float, ...]] = []
@@ -80,7 +80,7 @@ class PlainTable:
 
 
 class FastTable:
-    """With numpy."""
+    """A table with numpy."""
 
     def __init__(self, numpy: Any) -> None:
         self._numpy = numpy
@@ -120,7 +120,7 @@ class _Row(msgspec.Struct):
 
 
 class Vectors:
-    """All vectors that one embedder has made of what belongs to an agent, of one kind."""
+    """All vectors of one embedder for one agent and kind."""
 
     def __init__(self, owner: int, kind: str, embedder: str) -> None:
         self._which = (owner, kind, embedder)
@@ -138,7 +138,10 @@ class Vectors:
     def nearest(
         self, store: Store, vector: bytes, within: Callable[[str], bool], count: int, also: Iterable[Whose] = ()
     ) -> Found:
-        """The nearest ones in some namespaces, and those that are wanted too; of several parts of one, the nearest."""
+        """Return the nearest keys in some namespaces, and those in `also`.
+
+        For a key with several parts, the nearest counts.
+        """
         with self._lock:
             self._catch_up(store)
             products = self._table.products(vector)
@@ -155,7 +158,7 @@ class Vectors:
         return found
 
     def _catch_up(self, store: Store) -> None:
-        # What is written between the two is read now, and once more the next time.
+        # Rows written between the two reads are read now, and again the next time.
         [(now,)] = store.read("documents_now")
         if now != self._since or not store.one_host:
             for row in store.read("documents_since", (*self._which, self._since)):
@@ -177,7 +180,7 @@ class Vectors:
 
 
 def new_table() -> Table:
-    """With numpy where it is installed."""
+    """Return a table, with numpy if it is installed."""
     numpy: Any = None
     with suppress(ImportError):
         import numpy
