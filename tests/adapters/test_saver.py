@@ -272,9 +272,9 @@ def test_filters_are_compared_and_never_pasted(store_url: str) -> None:
         assert len(list(saver.list(None, filter={"user": "' OR 1=1 --"}))) == 1
         for hostile in ({"user": "x"}, {"x') OR ('1'='1": 1}, {"user": None}, {"nothing": 1}):
             assert list(saver.list(None, filter=hostile)) == []
-        with pytest.raises(ValueError, match="no operators"):
+        with pytest.raises(ValueError, match="operators are not supported"):
             list(saver.list(None, filter={"step": {"$gt": 0}}))
-        with pytest.raises(TypeError, match="a key of the metadata"):
+        with pytest.raises(TypeError, match="a metadata key"):
             list(saver.list(None, filter={1: 0}))  # type: ignore[dict-item]
 
 
@@ -331,10 +331,10 @@ def test_a_serializer_is_used_for_everything_and_nothing_is_taken_for_encrypted_
         assert b"078-05" not in bodies
         assert b"of ann" not in bodies
         with PerdureSaver(store_url) as plain:
-            with pytest.raises(UnknownType, match="written by a serializer"):
+            with pytest.raises(UnknownType, match="written by another serializer"):
                 plain.get_tuple(where)
             clear = put(plain, config("clear"), {"n": 7})
-        with pytest.raises(CorruptValue, match="in clear"):
+        with pytest.raises(CorruptValue, match="is not encrypted"):
             saver.get_tuple(clear)
 
 

@@ -151,7 +151,7 @@ def test_it_is_the_state_of_the_agent(store_url: str) -> None:
     agent.checkpoint.retain("c", keep_last=3)
     assert store.list_namespaces() == [("crawl",), ("users", "ann")]
     for call in (lambda: store.get(("perdure:retention",), "c"), lambda: store.put(("perdure:x",), "k", {})):
-        with pytest.raises(InvalidNamespaceError, match="own"):
+        with pytest.raises(InvalidNamespaceError, match="reserved"):
             call()
     in_order(agent)
 
@@ -192,9 +192,9 @@ def test_what_is_wrong_is_told(store_url: str) -> None:
     store.put(("a",), "k", {"n": 1, "when": None})
     assert store.search((), filter={"when": {"$gt": 1}}) == []
     for wrong, told in (
-        ({"n": {"$gtt": 1}}, r"'\$gtt'; did you mean '\$gt'\? \(there are \$eq, \$ne, \$gt, \$gte, \$lt, \$lte\)"),
+        ({"n": {"$gtt": 1}}, r"'\$gtt'; did you mean '\$gt'\? \(supported: \$eq, \$ne, \$gt, \$gte, \$lt, \$lte\)"),
         ({"$gt": 1}, "where a key is expected"),
-        ({"n": {"$lt": [1]}}, "a number, a text or a time"),
+        ({"n": {"$lt": [1]}}, "a number, a str or a date"),
         ({"n": {"$eq": 1, "x": 2}}, "unknown operator 'x'"),
         ("n", "a dict of keys"),
     ):
@@ -206,11 +206,11 @@ def test_what_is_wrong_is_told(store_url: str) -> None:
         PerdureStore(store_url, index={"embed": embed})
     with pytest.raises(ValueError, match="did you mean 'default_ttl'"):
         PerdureStore(store_url, ttl={"defaultttl": 1})  # type: ignore[typeddict-unknown-key]
-    with pytest.raises(ValueError, match="4 numbers, where the index has dims=3"):
+    with pytest.raises(ValueError, match="4 numbers, but the index has dims=3"):
         PerdureStore(store_url, index={"embed": embed, "dims": 3}).put(("a",), "k", {"text": "fish"})
     with pytest.raises(TypeError, match="a dict, not list"):
         store.put(("a",), "k", [1])  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="more than 0"):
+    with pytest.raises(ValueError, match="positive number"):
         store.put(("a",), "k", {}, ttl=-1)
     with pytest.warns(UserWarning, match="no index"):
         assert found(store, "anything") == ["k"]

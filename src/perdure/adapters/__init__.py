@@ -1,3 +1,3 @@
-"""Perdure under frameworks for agents: each is imported by name, and needs its extra, as `perdure[langgraph]`."""
+"""Adapters for agent frameworks. Import each by name; each needs its extra, such as `perdure[langgraph]`."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Perdure under LangGraph and LangChain: a checkpointer, a long-term memory, and tools that are durable.
+"""LangGraph and LangChain adapters: a checkpointer, a long-term memory, and durable tools.
 
 from perdure.adapters.langgraph import DurableTools, PerdureSaver, PerdureStore
 
@@ -33,7 +33,7 @@ _PLACES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Each name is loaded when it is first asked for: only some of them need all of LangChain."""
+    """Load a name on first use: only some of them need all of LangChain."""
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f".{_PLACES[name]}", __name__), name)

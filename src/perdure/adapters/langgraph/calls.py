@@ -1,4 +1,4 @@
-"""One call of a model, a tool or a node: a run of its own, in which it is a step or an effect, once."""
+"""Executes one call of a model, a tool or a node exactly once: each is a run with a single step or effect."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _KEY: ContextVar[str] = ContextVar("perdure_effect_key", default="")
 
 
 def effect_key() -> str:
-    """The idempotency key of the tool that is being done; the same when it is done again. Empty elsewhere.
+    """Return the idempotency key of the current tool call. It is the same after a retry. Empty outside a tool call.
 
     >>> def pay(amount: int) -> str:
     ...     return bank.transfer(amount, idempotency_key=effect_key())
@@ -40,7 +40,7 @@ def effect_key() -> str:
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """How a call is done, and what is done when nobody knows whether it was."""
+    """How a call is executed, and what happens when its outcome is unknown."""
 
     effect: bool = True
     check: Callable[..., Any] | None = None
@@ -50,7 +50,7 @@ class Policy(msgspec.Struct, frozen=True):
     wait: float | None = 0.0
 
     def options(self) -> Options:
-        """The same, as a step or an effect has it."""
+        """Return the options of the step or effect."""
         if not self.effect:
             return Options(id="call")
         return Options(
@@ -63,46 +63,46 @@ class Policy(msgspec.Struct, frozen=True):
 
 
 class Call(msgspec.Struct, frozen=True):
-    """What is called, and with what."""
+    """A call: the tool, model or node and its arguments."""
 
     name: str
     id: str
-    """What it is known by in its thread, whatever the task is called that makes it."""
+    """The id of the call within its thread, independent of the LangGraph task that makes it."""
     arguments: dict[str, Any]
     policy: Policy
     counted: bool = False
-    """Whether several that are alike in one task are several calls."""
+    """Whether equal calls in one task count as several calls."""
 
 
 class GaveUp(Exception):
-    """A person has said that nobody will know how an effect ended."""
+    """A person has decided that the outcome of an effect stays unknown."""
 
 
 class _Interrupted(NotDone):
-    """The body waits for an answer that LangGraph gives it when it is done again."""
+    """The body waits for an answer that LangGraph supplies when it calls the body again."""
 
 
 class _Arguments(Signature):
-    """The arguments of a call by their names, as they are; the key goes to the body."""
+    """Passes keyword arguments through unchanged. The key goes to the body."""
 
     def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         return dict(kwargs)
 
 
 class Came(msgspec.Struct, frozen=True):
-    """What a call came to."""
+    """The outcome of a call."""
 
     result: Any
     again: bool
-    """Whether it was begun before."""
+    """Whether the call had been started before."""
 
 
 Body = Callable[[dict[str, Any], str], Any]
-"""What is done: it is given the arguments, and the key."""
+"""The function to execute, called with the arguments and the key."""
 
 
 def do(engine: Engine, place: Place, call: Call, body: Body) -> Came:
-    """Do it once, and wait for it."""
+    """Execute a call once and wait for the result."""
     lost: list[str] = []
 
     def perform(*, perdure_key: Key, **arguments: Any) -> Any:
@@ -116,7 +116,7 @@ def do(engine: Engine, place: Place, call: Call, body: Body) -> Came:
 
 
 async def ado(engine: Engine, place: Place, call: Call, body: Body) -> Came:
-    """The same under asyncio."""
+    """Execute a call once under asyncio."""
     lost: list[str] = []
 
     async def perform(*, perdure_key: Key, **arguments: Any) -> Any:
@@ -131,21 +131,21 @@ async def ado(engine: Engine, place: Place, call: Call, body: Body) -> Came:
 
 @contextmanager
 def _inside(key: str) -> Iterator[None]:
-    """A body, which may raise what is meant for LangGraph: then nothing has happened that counts."""
+    """Set the key for a body. An interrupt meant for LangGraph counts as "not done"."""
     from langgraph.errors import GraphBubbleUp
 
     token = _KEY.set(key)
     try:
         yield
     except GraphBubbleUp as error:
-        raise _Interrupted("it waits for an answer that LangGraph gives when it is resumed") from error
+        raise _Interrupted("it waits for an answer that LangGraph supplies on resume") from error
     finally:
         _KEY.reset(token)
 
 
 @contextmanager
 def _for_langgraph() -> Iterator[None]:
-    """Errors as LangGraph has to see them: its own as they were, ours past all handlers of a tool's errors."""
+    """Convert errors for LangGraph: its own pass unchanged, ours bypass all handlers of tool errors."""
     try:
         yield
     except _Interrupted as error:
@@ -157,7 +157,7 @@ def _for_langgraph() -> Iterator[None]:
 
 
 def once(engine: Engine, place: Place, call: Call, body: Callable[..., Any]) -> Protocol[Came]:
-    """Do it, unless it is done: what it came to, recorded before this returns."""
+    """Execute a call unless it is done. The outcome is recorded before this returns."""
     with _alone():
         trail = yield from trail_of(engine, place)
         entry = yield from _claim(engine, place, trail, call)
@@ -175,7 +175,7 @@ def once(engine: Engine, place: Place, call: Call, body: Callable[..., Any]) -> 
 
 @contextmanager
 def _alone() -> Iterator[None]:
-    """What is written about a call must not wait for the end of an item of a run around the whole graph."""
+    """Leave the enclosing frame: the record of a call must not wait for the end of a surrounding item."""
     token = FRAME.set(None)
     try:
         yield
@@ -184,7 +184,7 @@ def _alone() -> Iterator[None]:
 
 
 def _claim(engine: Engine, place: Place, trail: Trail, call: Call) -> Protocol[Entry]:
-    """Which run the call is: the one that it had, or a new one, known from now on."""
+    """Return the run of a call: its existing one, or a new one that is recorded now."""
     nth = trail.count(place, call.name, call.id) if call.counted else 0
     digest = digest_of(call.arguments)
     made = digest_of((place.task, call.name, call.id, nth))[:12]
@@ -197,8 +197,8 @@ def _claim(engine: Engine, place: Place, trail: Trail, call: Call) -> Protocol[E
         yield from refuse_rivals(engine, trail, wanted, called(call.name, call.arguments))
     if effect and entry.arguments != digest:
         raise Diverged(
-            f"{called(call.name, call.arguments)} was begun with other arguments (run {entry.run!r}); nothing was run",
-            hint=f"look at it with `perdure show {entry.run}`, and give the call another id to have both",
+            f"{called(call.name, call.arguments)} was started with other arguments in run {entry.run!r}; nothing ran",
+            hint=f"inspect it with `perdure show {entry.run}`; to run both, give the call another id",
         )
     if changed:
         yield from write(engine, place, entry)
@@ -215,14 +215,14 @@ def _opened(engine: Engine, place: Place, entry: Entry, policy: Policy) -> Proto
         )
     except EffectInsideStep as error:
         raise EffectInsideStep(
-            f"{entry.name} is called inside of another durable tool, step or effect",
-            hint=f"a tool that is a graph of its own, with durable tools in it, is left alone with "
+            f"{entry.name} was called inside another durable tool, step or effect",
+            hint=f"if the tool is a graph with durable tools of its own, exclude it with "
             f"DurableTools(agent, plain=[...]); {error.hint}",
         ) from None
 
 
 def _credit(trail: Trail, run: RunCore) -> None:
-    """What this invocation came past without doing it again is noted with the next call that it does."""
+    """Credit the savings of calls that this invocation skipped to the next call that it executes."""
     if run.finished:
         trail.passed += [one for calls in run.ledger.calls.values() for one in calls if one.done]
         return
@@ -245,7 +245,7 @@ def _perform(run: RunCore, call: Call, body: Callable[..., Any]) -> Protocol[Any
 
 
 def _leave(run: RunCore, trail: Trail, entry: Entry, error: BaseException) -> Protocol[None]:
-    """The run ends as its call did; what only waits for an answer to LangGraph has not failed."""
+    """End the run as its call ended. A call that waits for a LangGraph interrupt has not failed."""
     if any(one.in_doubt for one in run.ledger.by_intent.values()):
         trail.unsettled.add(entry.run)
     waits = KeyboardInterrupt("waits for LangGraph's interrupt") if isinstance(error, _Interrupted) else error
@@ -253,12 +253,12 @@ def _leave(run: RunCore, trail: Trail, entry: Entry, error: BaseException) -> Pr
 
 
 def digest_of(value: Any) -> str:
-    """What a value is known by; of messages, the ids do not count, which are made anew for the same input."""
+    """Return a digest of a value. Ids of messages are ignored: they differ for the same input."""
     return hashlib.blake2b(msgspec.json.encode(plain(value), order="deterministic"), digest_size=16).hexdigest()
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it, for digests only."""
+    """Convert a value to JSON types, for digests only."""
     if isinstance(value, str | int | float | bool | None):
         return value
     if isinstance(value, dict):
@@ -272,12 +272,12 @@ def plain(value: Any) -> Any:
         return plain(value.model_dump())
     try:
         return codec.digest(value, "argument").hex()
-    except NotStorable:  # an artifact, say: an effect's own arguments are refused when its intent is written
+    except NotStorable:  # such as an artifact: an effect's own arguments are refused when its intent is written
         return type_name(type(value))
 
 
 def bubbling(error: PerdureError) -> Exception:
-    """The same error for LangGraph: no handler of a tool's errors may tell it to the model, which would try again."""
+    """Return the error as a `GraphBubbleUp`, so that no handler reports it to the model, which would retry the tool."""
     from langgraph.errors import GraphBubbleUp
 
     kind = type(error)

@@ -1,4 +1,4 @@
-"""How values are written: by Perdure's own codec, or by a serializer that the user has given."""
+"""Serialization of thread values: by Perdure's codec, or by a serializer that the user passes."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ OWN = "perdure"
 
 
 class OwnForm:
-    """Perdure's codec: exact, readable without LangGraph, and nothing in stored bytes names code."""
+    """Perdure's codec: exact, readable without LangGraph, and stored bytes never name code."""
 
     def dump(self, value: Any) -> Any:
-        """What is stored."""
+        """Return the value to store."""
         return value
 
     def load(self, value: Any) -> Any:
-        """And back."""
+        """Return the value that was stored."""
         if isinstance(value, Sealed):
             raise UnknownType(
-                f"this was written by a serializer, as {value.form!r}",
-                hint="give the same one: PerdureSaver(serde=...)",
+                f"the value was written by another serializer, as {value.form!r}",
+                hint="pass the same serializer: PerdureSaver(serde=...)",
             )
         return value
 
 
 class SerdeForm:
-    """The user's serializer, for every value and for the metadata."""
+    """The user's serializer, applied to every value and to the metadata."""
 
     def __init__(self, serde: SerializerProtocol) -> None:
         self._serde = serde
         self._secret = isinstance(serde, EncryptedSerializer)
 
     def dump(self, value: Any) -> Sealed:
-        """What is stored: its bytes, and what it calls them."""
+        """Return the serialized bytes with their type name."""
         return Sealed(*self._serde.dumps_typed(value))
 
     def load(self, value: Any) -> Any:
-        """And back. What should be encrypted and is not was written by somebody else."""
+        """Return the stored value. With an encrypting serializer, unencrypted values are refused."""
         if not isinstance(value, Sealed):
             if self._secret:
                 raise _in_clear()
@@ -55,25 +55,25 @@ class SerdeForm:
 
 def _in_clear() -> CorruptValue:
     return CorruptValue(
-        "a value is stored in clear, and not by the serializer that encrypts",
-        hint="it was written without encryption, or by somebody else: it is not taken for yours",
+        "a stored value is not encrypted, but the serializer encrypts",
+        hint="it was written without encryption or by another party, so it is not trusted",
     )
 
 
 class OwnSerializer:
-    """The codec as LangGraph knows serializers, for who asks a saver for its `serde`."""
+    """Perdure's codec as a LangGraph serializer, for callers that read `saver.serde`."""
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
-        """The bytes of a value."""
+        """Encode a value."""
         return OWN, codec.encode(obj)
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
-        """And back."""
+        """Decode a value."""
         if data[0] != OWN:
-            raise UnknownType(f"these bytes are {data[0]!r}, and not Perdure's")
+            raise UnknownType(f"these bytes have the format {data[0]!r}, not Perdure's")
         return codec.decode(data[1])
 
 
 def with_hint(error: NotStorable) -> NotStorable:
-    """The same refusal, with what a user of LangGraph can do about it."""
-    return NotStorable(error.message, hint="or let the saver know the class: PerdureSaver(..., allow=[TheClass])")
+    """Add a hint for LangGraph users to an error."""
+    return NotStorable(error.message, hint="or declare the class: PerdureSaver(..., allow=[TheClass])")

@@ -1,4 +1,4 @@
-"""The classes of LangChain and LangGraph that may be stored, each under a name of its own. Yours come by `allow`."""
+"""The LangChain and LangGraph classes that may be stored, each under a fixed name. Users add theirs with `allow`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _PARTS = (types.Interrupt, types.Command, types.Overwrite, types.TimeoutPolicy, 
 
 
 class SendShape(Shape):
-    """`Send`, which has slots and an `__init__` of its own."""
+    """The shape of `Send`, which has slots and its own `__init__`."""
 
     def names(self, cls: type) -> Iterable[str]:
         return ("node", "arg", "timeout")
@@ -55,7 +55,7 @@ class SendShape(Shape):
 
 
 class TextShape(Shape):
-    """What `message.text` is: a text that can be called, too."""
+    """The shape of `message.text`, a str that can also be called."""
 
     def names(self, cls: type) -> Iterable[str]:
         return ("text",)
@@ -71,7 +71,7 @@ class TextShape(Shape):
 
 
 def learn() -> None:
-    """Make them known, once in a process."""
+    """Register the classes, once per process."""
     for kind in _MESSAGES:
         registry.register(f"langchain/{kind.__name__}", kind, PlainModel())
     for part in _PARTS:
@@ -83,16 +83,16 @@ def learn() -> None:
 
 
 def allow(classes: Iterable[type]) -> None:
-    """Let instances of the user's classes be stored, under their module and name; those with a name keep it."""
+    """Register user classes under their module and name. Classes that are already registered keep their name."""
     for cls in classes:
         if not isinstance(cls, type):
-            raise TypeError(f"allow=[...] lists classes, not {cls!r}")
+            raise TypeError(f"allow= must be a list of classes, not {cls!r}")
         if registry.entry_of(cls) is None:
             registry.stored(f"{cls.__module__}.{cls.__qualname__}")(cls)
 
 
 def allow_named(names: Collection[tuple[str, ...]]) -> None:
-    """The same by module and name, for what a graph's own schema has: its modules are imported already."""
+    """Register classes by module and name, for the schema of a graph. Their modules are already imported."""
     for module, name, *_ in names:
         cls: Any = sys.modules.get(module)
         for part in name.split("."):
@@ -101,7 +101,7 @@ def allow_named(names: Collection[tuple[str, ...]]) -> None:
             try:
                 allow([cls])
             except NotStorable:
-                continue  # one that has no fields that we know: a value of it is refused when there is one
+                continue  # it has no fields that we know, so its values are refused when they occur
 
 
 __all__ = ["allow", "allow_named", "learn"]

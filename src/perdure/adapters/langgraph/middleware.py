@@ -1,4 +1,4 @@
-"""`DurableTools`: middleware for `create_agent`. Model calls are steps, tool calls are effects."""
+"""`DurableTools`: middleware for `create_agent`. Model calls become steps; tool calls become effects."""
 
 from __future__ import annotations
 
@@ -21,25 +21,28 @@ from .wrapping import DurableTool, Keyed, shown_to_model, tool_call
 try:
     from langchain.agents.middleware.types import AgentMiddleware, ModelRequest, ModelResponse, ToolCallRequest
 except ImportError as error:  # LangGraph alone is enough for durable(); only create_agent has middleware
-    raise ImportError(
-        "DurableTools is middleware for create_agent, which is in LangChain: pip install langchain"
-    ) from error
+    raise ImportError("DurableTools needs create_agent of LangChain: pip install langchain") from error
 
 if TYPE_CHECKING:
     from ... import Agent, AsyncAgent
 
 
 class DurableTools(AgentMiddleware[Any, Any, Any]):
-    """Middleware for `create_agent`: after a crash no finished call is made again, and no tool silently repeated.
+    """Middleware for `create_agent`: a finished call is never made again, and no tool call is silently repeated.
 
     >>> create_agent(model, [pay, search], checkpointer=saver, middleware=[DurableTools(agent, steps=["search"])])
 
-    Put it first, around all other middleware. Every tool is an effect: its intent is on disk before it starts. `steps`
-    names tools that are safe to repeat, and `plain` those that are left alone, such as a graph of its own with durable
-    tools. `checks` has a function for a tool, that says afterwards whether it happened: `check(**arguments, key=...)`
-    returns `Done(result)`, `NotDone` or `Unknown`. When nobody knows, `on_doubt` says what to do, for all tools or by
-    name: "ask" a person, "retry" with the same key, or "fail". A tool that has been through `durable` keeps what was
-    said there. With `models=False` models are called as always.
+    Put it first, around all other middleware. Every tool call is an effect: its intent is on disk before it starts.
+
+    - `steps` names tools that are safe to repeat. `plain` names tools to leave alone, such as a graph with durable
+      tools.
+    - `checks` maps a tool to a function that finds out whether a call happened: `check(**arguments, key=...)` returns
+      `Done(result)`, `NotDone` or `Unknown`.
+    - `on_doubt` says what to do when the outcome is unknown: "ask" a person, "retry" with the same key, or "fail". It
+      applies to all tools, or is a mapping by name.
+    - `models=False` leaves model calls alone.
+
+    A tool wrapped with `durable` keeps its own settings.
     """
 
     def __init__(
@@ -58,14 +61,14 @@ class DurableTools(AgentMiddleware[Any, Any, Any]):
         super().__init__()
         known.learn()
         if isinstance(steps, str) or isinstance(plain, str):
-            raise TypeError('steps= and plain= are lists of names: steps=["search"]')
+            raise TypeError('steps= and plain= must be lists of names: steps=["search"]')
         self.tools = []
         self._engine = agent._engine
         self._plain, self._models = frozenset(plain), models
         self._on_doubt, self._checks, self._steps = on_doubt, dict(checks or {}), frozenset(steps)
         self._policy = Policy(True, None, "ask", not_done, on_change, wait)
         for name in {"", *self._steps, *self._checks, *(on_doubt if isinstance(on_doubt, Mapping) else ())}:
-            self._policy_of(name).options()  # a mistake is told here, and not at the first call
+            self._policy_of(name).options()  # report a mistake here, not at the first call
 
     def _policy_of(self, name: str) -> Policy:
         doubt = self._on_doubt if isinstance(self._on_doubt, str) else self._on_doubt.get(name, "ask")
@@ -75,7 +78,7 @@ class DurableTools(AgentMiddleware[Any, Any, Any]):
     # -- tools ------------------------------------------------------------------------------------------------------
 
     def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Any]) -> Any:
-        """Do a tool once."""
+        """Execute a tool call once."""
         name, asked = request.tool_call["name"], str(request.tool_call.get("id") or "")
         if name in self._plain or request.tool is None:
             return handler(request)
@@ -89,7 +92,7 @@ class DurableTools(AgentMiddleware[Any, Any, Any]):
     async def awrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Any]]
     ) -> Any:
-        """The same under asyncio."""
+        """Execute a tool call once under asyncio."""
         name, asked = request.tool_call["name"], str(request.tool_call.get("id") or "")
         if name in self._plain or request.tool is None:
             return await handler(request)
@@ -111,7 +114,7 @@ class DurableTools(AgentMiddleware[Any, Any, Any]):
     # -- models -----------------------------------------------------------------------------------------------------
 
     def wrap_model_call(self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any]) -> Any:
-        """Call a model once."""
+        """Execute a model call once."""
         if not self._models:
             return handler(request)
         if (again := under_way(request.messages)) is not None:
@@ -128,7 +131,7 @@ class DurableTools(AgentMiddleware[Any, Any, Any]):
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[Any]]
     ) -> Any:
-        """The same under asyncio."""
+        """Execute a model call once under asyncio."""
         if not self._models:
             return await handler(request)
         if (again := under_way(request.messages)) is not None:
@@ -144,7 +147,7 @@ class DurableTools(AgentMiddleware[Any, Any, Any]):
 
 
 def _inner(request: ToolCallRequest, key: str) -> ToolCallRequest:
-    """What the handler gets: a tool that is durable by itself is done here, and not once more in there."""
+    """Return the request for the handler. A tool that is already durable must not be made durable twice."""
     tool = request.tool
     if not isinstance(tool, DurableTool):
         return request
@@ -153,21 +156,21 @@ def _inner(request: ToolCallRequest, key: str) -> ToolCallRequest:
 
 
 def _model_call(request: ModelRequest[Any]) -> tuple[Place, Call]:
-    """A call of a model, known by the conversation: prompts may hold the time of day, and are not looked at."""
+    """Identify a model call by the conversation. System prompts are ignored: they may contain the time of day."""
     place = place_of(None, "a model")
     asked = request.messages[: len(request.messages) - len(repeated(request.messages))]
     return place, Call("model", digest_of((place.path, asked)), {}, Policy(effect=False))
 
 
 def _given(request: ModelRequest[Any]) -> ModelRequest[Any]:
-    """What the model is asked: in the middle of a turn, not to begin it once more."""
+    """Return the request for the model. In the middle of a turn, drop a repeated question."""
     again = repeated(request.messages)
     before = request.messages[: len(request.messages) - len(again)]
     return request.override(messages=before) if again and isinstance(before[-1], ToolMessage) else request
 
 
 def _answer(request: ModelRequest[Any], came: Came) -> ModelResponse[Any]:
-    """The response; what only repeated the question is forgotten, when the first asking of it is answered."""
+    """Return the response, and remove messages that only repeated the question."""
     response: ModelResponse[Any] = answer_of(came.result, request.response_format)
     if came.again or _given(request) is not request:
         response.result = [*_forgetting(repeated(request.messages)), *response.result]
@@ -179,9 +182,9 @@ def _forgetting(messages: list[HumanMessage]) -> list[BaseMessage]:
 
 
 def under_way(messages: list[AnyMessage]) -> list[BaseMessage] | None:
-    """The same input once more after a crash, instead of None, when it was answered and tools were under way.
+    """Return the pending answer if the same input was given again while its tool calls were in progress.
 
-    What to do then: forget the second asking, and go on with that answer.
+    The caller then drops the repeated input and continues with that answer.
     """
     again = repeated(messages)
     before = messages[: len(messages) - len(again)]
@@ -195,7 +198,7 @@ def under_way(messages: list[AnyMessage]) -> list[BaseMessage] | None:
 
 
 def repeated(messages: list[AnyMessage]) -> list[HumanMessage]:
-    """What of the end is only the same input given once more, before it was answered to the end."""
+    """Return the messages at the end that only repeat an input which was not answered completely."""
     humans = _humans_at_the_end(messages)
     for size in range(1, len(humans) // 2 + 1):
         if digest_of(humans[-size:]) == digest_of(humans[-2 * size : -size]):
@@ -220,7 +223,7 @@ def _humans_at_the_end(messages: list[AnyMessage]) -> list[HumanMessage]:
 
 
 def _report(response: Any) -> None:
-    """What the model has used, for `agent.usage()` and `agent.savings()`. The answer is paid for, whatever it says."""
+    """Record token usage for `agent.usage()` and `agent.savings()`. The answer is paid for, whatever it contains."""
     frame = current()
     for one in getattr(response, "result", [response]):
         used = getattr(one, "usage_metadata", None)
@@ -228,7 +231,7 @@ def _report(response: Any) -> None:
             continue
         try:
             made = _usage_of(one.response_metadata, used)
-        except (TypeError, ValueError):  # no numbers that can be: a call of which nobody knows the cost
+        except (TypeError, ValueError):  # invalid numbers: record a call of unknown cost
             made = usage.reported("unknown", "", 0, 0, 0, 0)
         drive_sync(frame.run.store, usage.record(frame.run, made, None))
 

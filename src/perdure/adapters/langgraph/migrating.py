@@ -1,4 +1,4 @@
-"""Threads of another saver, copied into Perdure: checkpoint by checkpoint, with their writes."""
+"""Copies threads of another saver into Perdure: checkpoint by checkpoint, with their writes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Place = tuple[str, str, str]
 
 
 class Migrated(msgspec.Struct, frozen=True):
-    """What was copied."""
+    """How much was copied."""
 
     threads: int
     checkpoints: int
@@ -26,16 +26,15 @@ class Migrated(msgspec.Struct, frozen=True):
 def migrate(
     source: BaseCheckpointSaver[Any], target: BaseCheckpointSaver[Any], *, threads: Iterable[str] | None = None
 ) -> Migrated:
-    """Copy all threads of a saver, or those named, into another: their history, branches and pending writes.
+    """Copy all threads of a saver, or the named ones, into another: history, branches and pending writes.
 
         from langgraph.checkpoint.sqlite import SqliteSaver
 
         with SqliteSaver.from_conn_string("old.db") as old:
             print(migrate(old, PerdureSaver("agent.db")))      # Migrated(threads=12, checkpoints=480, writes=1100)
 
-    The source is only read. What was copied before is copied to the same place again, so a migration that was
-    interrupted is simply started again. Nobody should write to these threads meanwhile. The target must be one
-    with `on_conflict="fork"`, its default: a history may have branches.
+    The source is only read. Copying is idempotent, so start an interrupted migration again. Nobody should write to
+    these threads meanwhile. The target needs `on_conflict="fork"`, its default, because a history may have branches.
     """
     counts = {"threads": 0, "checkpoints": 0, "writes": 0}
     wanted = None if threads is None else {str(one) for one in threads}
@@ -43,14 +42,17 @@ def migrate(
         counts["threads"] += 1
         for place in places:
             found = source.get_tuple(config_at(*place))
-            if found is not None:  # else it was deleted meanwhile
+            if found is not None:  # else it was deleted in the meantime
                 counts["checkpoints"] += 1
                 counts["writes"] += _copy(found, place, target)
     return Migrated(**counts)
 
 
 def _places(source: BaseCheckpointSaver[Any], threads: set[str] | None) -> list[Place]:
-    """Where all checkpoints are, oldest first in each thread: ids are in the order of time. No state is kept."""
+    """Return the places of all checkpoints, oldest first in each thread.
+
+    Ids are ordered by time. No state is loaded.
+    """
     listings: Iterator[CheckpointTuple] = (
         source.list(None)
         if threads is None
@@ -65,22 +67,22 @@ def _place(found: CheckpointTuple) -> Place:
 
 
 def _copy(found: CheckpointTuple, place: Place, target: BaseCheckpointSaver[Any]) -> int:
-    """One checkpoint, and what goes on from it; how many writes these were."""
+    """Copy one checkpoint with its pending writes. Returns the number of writes."""
     thread, ns, _ = place
     parent = found.parent_config["configurable"]["checkpoint_id"] if found.parent_config else ""
     checkpoint = found.checkpoint
-    # As if every channel were new: what has not changed is stored once all the same.
+    # Declare every channel as new: unchanged values are still stored only once.
     at = target.put(config_at(thread, ns, parent), checkpoint, found.metadata, checkpoint["channel_versions"])
     pending = found.pending_writes or []
     for number, (task, writes) in enumerate(groupby(pending, key=lambda write: write[0])):
-        # The path of a task is not told, only the order that follows from it: the number keeps that.
+        # The path of a task is unknown, only the resulting order. The number preserves it.
         for some in _kinds([(channel, value) for _, channel, value in writes]):
             target.put_writes(at, some, task, f"{number:08}")
     return len(pending)
 
 
 def _kinds(writes: list[tuple[str, Any]]) -> Iterator[list[tuple[str, Any]]]:
-    """Interrupts, errors and answers apart from results: savers number them in another way."""
+    """Separate interrupts, errors and resume values from results: savers number them differently."""
     for special in (False, True):
         some = [write for write in writes if (write[0] in WRITES_IDX_MAP) is special]
         if some:

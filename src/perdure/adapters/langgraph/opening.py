@@ -1,4 +1,4 @@
-"""What an adapter is given: an agent, or where its store is."""
+"""Opens the engine for an adapter, from an agent or the location of a store."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Given: TypeAlias = "Agent | AsyncAgent | str | os.PathLike[str] | None"
 
 
 class Home:
-    """The engine below it. One that was opened here is closed when nobody has it any more; an agent is its owner's."""
+    """Holds an engine. An engine opened here is closed with this object; an agent stays with its owner."""
 
     def __init__(self, given: Given, name: str) -> None:
         self._close: Callable[[], object] | None = None
@@ -27,10 +27,10 @@ class Home:
             return
         engine = getattr(given, "_engine", None)
         if not isinstance(engine, Engine):
-            raise TypeError(f"an agent, or the URL or path of a store, is wanted, not {given!r}")
+            raise TypeError(f"pass an agent, or the URL or path of a store, not {given!r}")
         self.engine = engine
 
     def close(self) -> None:
-        """Give the store back, if it was opened here."""
+        """Close the store if it was opened here."""
         if self._close is not None:
             self._close()

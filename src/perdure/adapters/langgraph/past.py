@@ -1,7 +1,7 @@
-"""Whether what a task came to is in a checkpoint of its graph, going by what the saver has.
+"""Decides whether the result of a task is part of a checkpoint of its graph, from what the saver has.
 
-A task begins at a checkpoint. When the next one, made by the graph itself, follows from it, all that the tasks came to
-is in there. What is only written beside the first one does not count: new input makes the graph forget it.
+A task starts at a checkpoint. Once the graph itself writes the next checkpoint, all results of the tasks are in it.
+Pending writes at the first checkpoint do not count: new input makes the graph drop them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .places import Level, Place
 from .points import config_at
 
 WRITTEN_SECONDS_MAX = 2.0
-"""How long a checkpoint that is on its way to the saver is waited for, with durability "async"."""
+"""How long to wait for a checkpoint that is still being written, with durability "async"."""
 
 
 class _Begun(Protocol):
@@ -27,12 +27,12 @@ class _Begun(Protocol):
 
 
 def all_past(place: Place, begun: Sequence[_Begun]) -> list[bool]:
-    """Of each, whether it is past. A call in a subgraph is, when its task there is, or the one around it."""
+    """Return for each call whether it is past. In a subgraph, the inner or the outer task decides."""
     spaces: dict[str, _Space] = {}
     passed: dict[str, str] = {}
-    """Of each invocation, the last checkpoint of the whole graph that it went beyond; those before it are past too."""
+    """For each invocation, the last root checkpoint that it passed. Earlier ones are past too."""
     verdicts = [False] * len(begun)
-    # From the newest on: mostly it is past, and then no older checkpoint has to be read.
+    # Newest first: it is usually past, and then no older checkpoint must be read.
     for index in sorted(range(len(begun)), key=lambda n: begun[n].levels[0].checkpoint, reverse=True):
         it = begun[index]
         whole = it.levels[0].checkpoint
@@ -50,7 +50,7 @@ def all_past(place: Place, begun: Sequence[_Begun]) -> list[bool]:
 
 
 class _Space:
-    """The checkpoints of a graph, or of a subgraph, from some point on."""
+    """The checkpoints of a graph or subgraph, from some point on."""
 
     def __init__(self, place: Place, ns: str) -> None:
         self._place, self._ns = place, ns
@@ -80,21 +80,21 @@ class _Space:
         return found
 
     def has_passed(self, checkpoint: str) -> bool:
-        """Whether the tasks that began there are all done, and what they came to is kept."""
+        """Return whether all tasks that started at a checkpoint are done and their results stored."""
         self._look(checkpoint)
         if checkpoint in self._found:
             return any(_parent(one) == checkpoint and _by_loop(one) for one in self._found.values())
         return any(self._goes_beyond(one, checkpoint) for one in self._found.values())
 
     def _goes_beyond(self, one: Any, checkpoint: str) -> bool:
-        """Whether one holds what came after another that is not there: never written ("exit"), or pruned since."""
+        """Return whether a checkpoint continues from another that is missing: never written ("exit") or pruned."""
         if one.checkpoint["id"] < checkpoint or not _by_loop(one):
             return False
         before = _parent(one)
         if before >= checkpoint:
             return before not in self._found
         step = self._step_of(before)
-        # Steps are numbered one by one: where some are missing, they were done and not written.
+        # Steps are numbered without gaps: a gap means that steps ran but were not written.
         return step is not None and one.metadata.get("step", -1) - step > 1
 
     def _step_of(self, checkpoint: str) -> int | None:

@@ -1,4 +1,4 @@
-"""Where in a graph the code is: which thread, which task of it, and which call of `invoke` it is part of."""
+"""Locates the running code in a graph: its thread, its task, and the `invoke` call it belongs to."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ... import locks
 from ...errors import NotDurable
 
 _REMEMBERED_MAX = 512
-"""Invocations and executions that are told apart at a time in one process."""
+"""How many invocations and executions are tracked per process."""
 
 
 class Level(msgspec.Struct, frozen=True):
-    """A task on the way from the whole graph down to the code: of a graph, at a checkpoint of it."""
+    """A task on the path from the root graph to the running code, with its graph and checkpoint."""
 
     ns: str
     checkpoint: str
@@ -25,30 +25,30 @@ class Level(msgspec.Struct, frozen=True):
 
 
 class Place(msgspec.Struct, frozen=True):
-    """A task of a graph that is being done."""
+    """The task that is running."""
 
     thread: str
     levels: tuple[Level, ...]
     invocation: str
     saver: Any
     execution: int
-    """Which doing of the task: it is done again after an error, and when it is resumed."""
+    """The execution of the task: it changes after an error and on resume."""
     writes_at_exit: bool = False
-    """Whether no checkpoint is written before the end: durability="exit"."""
+    """Whether checkpoints are written only at the end: durability="exit"."""
 
     @property
     def task(self) -> str:
-        """Its id, which LangGraph makes of the checkpoint: done again from the same one, it is the same."""
+        """The id of the task. LangGraph derives it from the checkpoint, so a repeated execution has the same id."""
         return self.levels[-1].task
 
     @property
     def checkpoint(self) -> str:
-        """The checkpoint that it began at."""
+        """The checkpoint that the task started at."""
         return self.levels[-1].checkpoint
 
     @property
     def path(self) -> str:
-        """The names of the nodes, which are the same after a crash, whatever became of the checkpoints."""
+        """The names of the nodes, which stay the same after a crash even if checkpoints are lost."""
         return "/".join(_names(self.levels))
 
 
@@ -57,14 +57,14 @@ def _names(levels: tuple[Level, ...]) -> list[str]:
 
 
 class _Remembered:
-    """A name or a number for each of the last objects that were seen, by identity."""
+    """Names for the most recently seen objects, by identity."""
 
     def __init__(self) -> None:
         self._lock = locks.lock()
         self._known: OrderedDict[tuple[int, int], tuple[object, str]] = OrderedDict()
 
     def name_of(self, thing: object, part: int = 0) -> str:
-        """The same for the same object, as long as it is in use; the object is held, so that its id stays its own."""
+        """Return a stable name for an object. The object is referenced, so that its id is not reused."""
         with self._lock:
             _, name = self._known.setdefault((id(thing), part), (thing, uuid.uuid4().hex))
             self._known.move_to_end((id(thing), part))
@@ -77,14 +77,14 @@ _invocations, _executions = _Remembered(), _Remembered()
 
 
 def place_of(config: Mapping[str, Any] | None, what: str) -> Place:
-    """Where the caller is, going by LangGraph's configuration."""
+    """Return where the caller is, from LangGraph's configuration. Raises `NotDurable` outside a graph."""
     given = (_config() if config is None else config).get("configurable", {})
     runtime = given.get("__pregel_runtime")
     info = getattr(runtime, "execution_info", None)
     saver = given.get("__pregel_checkpointer")
     if info is None or info.thread_id is None or saver in (None, False, True):
         raise NotDurable(
-            f"{what} is called outside of a graph with a checkpointer: nothing would be remembered",
+            f"{what} was called outside a graph with a checkpointer, so nothing would be recorded",
             hint='compile the graph with checkpointer=..., and invoke it with {"configurable": {"thread_id": ...}}',
         )
     scratchpad = given.get("__pregel_scratchpad")
@@ -108,7 +108,7 @@ def _config() -> Mapping[str, Any]:
 
 
 def _levels(ns: str, checkpoints: Mapping[str, str], own: str) -> tuple[Level, ...]:
-    """`outer:task1|inner:task2` is task2 of the graph `outer:task1`, in task1 of the whole."""
+    """Parse a namespace: `outer:task1|inner:task2` is task2 of the graph `outer:task1`, in task1 of the root graph."""
     parts, levels = ns.split("|"), list[Level]()
     for index, part in enumerate(parts):
         name, colon, task = part.rpartition(":")

@@ -1,4 +1,4 @@
-"""From what LangGraph says to threads, and back."""
+"""Converts between LangGraph checkpoints and Perdure threads."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ class Points:
         self._next_version = next_version
         self._refuses = refuses
         self._chosen: OrderedDict[tuple[str, str, str], None] = OrderedDict()
-        """Checkpoints that were asked for by their id: who goes on from one of them travels in time, and forks."""
+        """Checkpoints requested by id. Continuing from one of them is time travel, which forks the thread."""
 
     def with_form(self, form: SerdeForm) -> Points:
-        """The same with another form."""
+        """Return a copy with another serialization."""
         return Points(self._engine, form, self._next_version, refuses=self._refuses)
 
     # -- writing ------------------------------------------------------------------------------------------------------
@@ -53,7 +53,7 @@ class Points:
     def put(
         self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, new: ChannelVersions
     ) -> Protocol[RunnableConfig]:
-        """Keep a checkpoint."""
+        """Store a checkpoint."""
         thread, ns, parent = _where(config)
         told: dict[str, Any] = dict(get_checkpoint_metadata(config, metadata))
         values = checkpoint["channel_values"]
@@ -81,10 +81,10 @@ class Points:
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task: str, path: str
     ) -> Protocol[None]:
-        """Keep what a task has written."""
+        """Store the writes of a task."""
         thread, ns, point = _where(config)
         if point is None:
-            raise ValueError("put_writes needs the checkpoint_id that the writes go on from")
+            raise ValueError("put_writes needs the checkpoint_id that the writes follow")
         made = [
             Written(WRITES_IDX_MAP.get(channel, number), channel, self._form.dump(_told(channel, value)))
             for number, (channel, value) in enumerate(writes)
@@ -97,7 +97,7 @@ class Points:
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def get(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """The checkpoint that a config is about."""
+        """Return the checkpoint that a config names."""
         thread, ns, point = _where(config)
         if point is None:
             found = reading.newest(self._engine, thread, ns)
@@ -121,7 +121,7 @@ class Points:
         before: RunnableConfig | None,
         limit: int | None,
     ) -> Iterator[CheckpointTuple]:
-        """Checkpoints, newest first."""
+        """Iterate over checkpoints, newest first."""
         wanted = _filter(filter)
         if limit is not None and limit <= 0:
             return iter(())
@@ -169,7 +169,7 @@ class Points:
         )
 
     def _bring_sends(self, checkpoint: Any, thread: str, ns: str, parent: str) -> None:
-        """Checkpoints of before version 4 have what was sent with the writes of their parent."""
+        """Add sends from the parent's writes, where checkpoints before version 4 keep them."""
         written = reading.writes_of(self._engine, thread, ns, parent).get(parent, ())
         sends = [value for _, _, value in self._some(written, {TASKS})]
         if sends:
@@ -186,7 +186,7 @@ class Points:
         ]
 
     def deltas(self, config: RunnableConfig, channels: Sequence[str]) -> dict[str, DeltaChannelHistory]:
-        """What was written to channels on the way to a checkpoint, since the nearest one that has their value."""
+        """Return the writes to channels up to a checkpoint, since the last checkpoint with their full value."""
         if not channels:
             return {}
         thread, ns, point = _where(config)
@@ -196,7 +196,7 @@ class Points:
         found: dict[str, DeltaChannelHistory] = {channel: {"writes": []} for channel in channels}
         remaining = set(channels)
         on_the_way = reading.line(self._engine, thread, ns, point)
-        next(on_the_way, None)  # what goes on from the checkpoint itself is pending
+        next(on_the_way, None)  # writes after the checkpoint itself are pending
         page: list[Point] = []
         for one in on_the_way:
             page.append(one)
@@ -211,7 +211,7 @@ class Points:
         return found
 
     def _collect(self, page: Sequence[Point], remaining: set[str], found: dict[str, DeltaChannelHistory]) -> None:
-        """Go on with some checkpoints of a line, nearest first; newest write first."""
+        """Process checkpoints of a lineage, nearest first. Collects writes newest first."""
         if not page or not remaining:
             return
         put = page[0].put
@@ -236,28 +236,28 @@ class Points:
 
 
 def _told(channel: str, value: Any) -> Any:
-    """The error of a task is a text, as every saver of LangGraph has it: programs look for words in it."""
+    """Store the error of a task as text, as every LangGraph saver does: programs search it for words."""
     return repr(value) if channel == ERROR and isinstance(value, BaseException) else value
 
 
 def _where(config: RunnableConfig) -> tuple[str, str, str | None]:
-    """Thread, namespace and checkpoint of a config."""
+    """Return the thread, namespace and checkpoint of a config."""
     about = config["configurable"]
     return str(about["thread_id"]), about.get("checkpoint_ns", "") or "", get_checkpoint_id(config) or None
 
 
 def config_at(thread: str, ns: str, point: str = "") -> RunnableConfig:
-    """What names a checkpoint to LangGraph; without an id, the newest."""
+    """Return the config of a checkpoint; without an id, of the newest one."""
     about = {"thread_id": thread, "checkpoint_ns": ns}
     return {"configurable": about | ({"checkpoint_id": point} if point else {})}
 
 
 def _filter(filter: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Metadata that must be equal. It is compared here, key by key, and never becomes a part of a query."""
+    """Check a metadata filter. Values are compared here and never become part of a query."""
     wanted = dict(filter or {})
     for key, value in wanted.items():
         if not isinstance(key, str):
-            raise TypeError(f"filter: a key of the metadata is a text, not {key!r}")
+            raise TypeError(f"filter: a metadata key must be a str, not {key!r}")
         if isinstance(value, Mapping) and any(isinstance(part, str) and part.startswith("$") for part in value):
-            raise ValueError(f"filter[{key!r}]: there are no operators here, values are compared: {value!r}")
+            raise ValueError(f"filter[{key!r}]: operators are not supported, only equality: {value!r}")
     return wanted

@@ -1,4 +1,4 @@
-"""What a call came to, as LangGraph wants it: from the body itself, from a check, or in a person's words."""
+"""Converts the outcome of a call for LangGraph, whether it comes from the body, a check or a person."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from langgraph.types import Command
 
 
 def message_of(value: Any, name: str, id: str) -> Any:
-    """A tool's answer; what a check or a person says becomes the content of one."""
+    """Return the message of a tool call. An answer of a check or a person becomes its content."""
     if not id or isinstance(value, BaseMessage | Command):
         return value
     if isinstance(value, list) and value and all(isinstance(one, BaseMessage | Command) for one in value):
@@ -28,6 +28,6 @@ def _text(value: Any) -> str:
 
 
 def gave_up(error: Exception, name: str, id: str) -> Any:
-    """What the model is told when a person has given up on knowing."""
-    told = f"Nobody knows whether {name} happened, and it will not be tried again: {error}"
+    """Return the message that tells the model that the outcome stays unknown."""
+    told = f"The outcome of {name} is unknown, and it will not be tried again: {error}"
     return ToolMessage(content=told, name=name, tool_call_id=id, status="error")

@@ -33,21 +33,22 @@ _STRATEGIES = ("keep_latest", "delete")
 
 
 class PerdureSaver(BaseCheckpointSaver[Any]):
-    """Keeps the threads of LangGraph graphs in a Perdure store: a SQLite file or PostgreSQL.
+    """Stores the threads of LangGraph graphs in a Perdure store: a SQLite file or PostgreSQL.
 
         saver = PerdureSaver("agent.db")                      # or "postgresql://...", or an Agent
         graph = builder.compile(checkpointer=saver)
         graph.invoke(inputs, {"configurable": {"thread_id": "1"}})
 
-    What two checkpoints have in common is stored once, so that a conversation takes the space of its messages. Every
-    method exists sync and async, and may be called from any thread and any event loop. What has returned is on disk.
+    Checkpoints share what they have in common, so a conversation takes the space of its messages. Every method exists
+    in a sync and an async form, for any thread and event loop. When it returns, its data is on disk.
 
-    Values are written by Perdure's own codec: exact, readable without LangGraph, and without names of code. Messages
-    and the types of LangGraph are known; classes of yours are listed in `allow`, or registered with `perdure.stored`.
-    A `serde` is used instead for every value and the metadata, if you give one.
+    Perdure's codec writes the values: exact, readable without LangGraph, without names of code. Messages and LangGraph
+    types are built in. List your own classes in `allow`, or register them with `perdure.stored`. A `serde` replaces the
+    codec for every value and the metadata.
 
-    `on_conflict="refuse"` raises `ThreadConflict` when another writer has gone on with a thread meanwhile; time travel
-    goes on working. With "fork", as LangGraph has it, both go on and the newest is where the thread is.
+    `on_conflict="refuse"` raises `ThreadConflict` if another writer has continued the thread in the meantime; time
+    travel still works. With "fork", LangGraph's own behaviour, both continue and the newest checkpoint is the current
+    one.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class PerdureSaver(BaseCheckpointSaver[Any]):
         on_conflict: str = "fork",
     ) -> None:
         if on_conflict not in ("fork", "refuse"):
-            raise ValueError(f'on_conflict={on_conflict!r}: give "fork" or "refuse"')
+            raise ValueError(f'on_conflict={on_conflict!r}: use "fork" or "refuse"')
         super().__init__(serde=serde or OwnSerializer())
         known.learn()
         known.allow(allow)
@@ -86,11 +87,11 @@ class PerdureSaver(BaseCheckpointSaver[Any]):
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """A checkpoint with the writes that go on from it: the one of `checkpoint_id`, or the newest."""
+        """Return a checkpoint with its pending writes: the one of `checkpoint_id`, or the newest."""
         return self._points.get(config)
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """The same under asyncio."""
+        """Return a checkpoint under asyncio. See `get_tuple`."""
         return await self._read(self._points.get, config)
 
     def list(
@@ -101,7 +102,10 @@ class PerdureSaver(BaseCheckpointSaver[Any]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
-        """Checkpoints, newest first: of a thread, or of all; with equal metadata; before one; so many at most."""
+        """Iterate over checkpoints, newest first.
+
+        Filters: a thread, equal metadata, before another one, up to `limit`.
+        """
         return iter(self._points.listed(config, filter, before, limit))
 
     async def alist(
@@ -112,7 +116,7 @@ class PerdureSaver(BaseCheckpointSaver[Any]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
-        """The same under asyncio."""
+        """Iterate over checkpoints under asyncio. See `list`."""
         found = self._points.listed(config, filter, before, limit)
         while (one := await self._read(next, found, None)) is not None:
             yield one
@@ -120,13 +124,13 @@ class PerdureSaver(BaseCheckpointSaver[Any]):
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        """What was written to channels up to a checkpoint, since the nearest one that has their value."""
+        """Return the writes to channels up to a checkpoint, since the last checkpoint with their full value."""
         return self._points.deltas(config, channels)
 
     async def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        """The same under asyncio."""
+        """Return the writes to channels under asyncio. See `get_delta_channel_history`."""
         return await self._read(self._points.deltas, config, channels)
 
     # -- writing ------------------------------------------------------------------------------------------------------
@@ -138,7 +142,7 @@ class PerdureSaver(BaseCheckpointSaver[Any]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        """Keep a checkpoint that goes on from the one in `config`. When this returns, it is on disk."""
+        """Store a checkpoint whose parent is the one in `config`. It is on disk when the call returns."""
         return self._do(self._points.put(config, checkpoint, metadata, new_versions))
 
     async def aput(
@@ -148,63 +152,63 @@ class PerdureSaver(BaseCheckpointSaver[Any]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        """The same under asyncio."""
+        """Store a checkpoint under asyncio. See `put`."""
         return await self._ado(self._points.put(config, checkpoint, metadata, new_versions))
 
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        """Keep what a task has written since the checkpoint in `config`, which may be put later."""
+        """Store the writes of a task since the checkpoint in `config`, which may be stored later."""
         self._do(self._points.put_writes(config, writes, task_id, task_path))
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        """The same under asyncio."""
+        """Store the writes of a task under asyncio. See `put_writes`."""
         await self._ado(self._points.put_writes(config, writes, task_id, task_path))
 
     # -- letting go ---------------------------------------------------------------------------------------------------
 
     def delete_thread(self, thread_id: str) -> None:
-        """Drop a thread. What comes late for it does not bring it back; a new checkpoint begins it anew."""
+        """Delete a thread. Late writes do not revive it; a new checkpoint starts it again."""
         self._do(keeping.delete(self._engine, str(thread_id)))
 
     async def adelete_thread(self, thread_id: str) -> None:
-        """The same under asyncio."""
+        """Delete a thread under asyncio. See `delete_thread`."""
         await self._ado(keeping.delete(self._engine, str(thread_id)))
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Drop what runs have put, but not what checkpoints of other runs need to know a channel's value."""
+        """Delete the checkpoints of runs, except those that other runs need to compute a channel's value."""
         self._do(keeping.delete_runs(self._engine, run_ids))
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """The same under asyncio."""
+        """Delete the checkpoints of runs under asyncio. See `delete_for_runs`."""
         await self._ado(keeping.delete_runs(self._engine, run_ids))
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Put all of one thread into another. They share every value."""
+        """Copy a thread to another one. They share every value."""
         self._do(keeping.copy(self._engine, str(source_thread_id), str(target_thread_id)))
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """The same under asyncio."""
+        """Copy a thread under asyncio. See `copy_thread`."""
         await self._ado(keeping.copy(self._engine, str(source_thread_id), str(target_thread_id)))
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """Drop all of threads but the newest checkpoint of each namespace, or everything ("delete").
+        """Delete all but the newest checkpoint of each namespace of some threads, or everything ("delete").
 
-        Checkpoints that the newest one needs stay too: with delta channels its values are made of what came before.
+        Checkpoints that the newest one needs stay too: with delta channels, its values depend on earlier ones.
         """
         for thread in thread_ids:
             self._do(self._pruned(str(thread), strategy))
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """The same under asyncio."""
+        """Prune threads under asyncio. See `prune`."""
         for thread in thread_ids:
             await self._ado(self._pruned(str(thread), strategy))
 
     def _pruned(self, thread: str, strategy: str) -> Protocol[int]:
         if strategy not in _STRATEGIES:
-            raise ValueError(f"strategy={strategy!r}: give one of {', '.join(_STRATEGIES)}")
+            raise ValueError(f"strategy={strategy!r}: use one of {', '.join(_STRATEGIES)}")
         if strategy == "delete":
             return keeping.delete(self._engine, thread)
         return keeping.prune(self._engine, thread, Keep(last=1))
@@ -212,13 +216,13 @@ class PerdureSaver(BaseCheckpointSaver[Any]):
     # -- the rest -----------------------------------------------------------------------------------------------------
 
     def get_next_version(self, current: Any, channel: None) -> Any:
-        """The version after one: numbers; after the text of another saver, text of its kind."""
+        """Return the next channel version: a number, or text after the text version of another saver."""
         if isinstance(current, str):
             return f"{int(current.split('.')[0]) + 1:032}.{random.random():016}"
         return 1 if current is None else current + 1
 
     def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> PerdureSaver:
-        """A saver that also knows classes by module and name: LangGraph calls it with those of a graph's schema."""
+        """Return a saver that also accepts classes by module and name. LangGraph passes those of a graph's schema."""
         clone = copy.copy(self)
         if isinstance(self.serde, OwnSerializer):
             known.allow_named(extra_allowlist)
@@ -229,7 +233,7 @@ class PerdureSaver(BaseCheckpointSaver[Any]):
         return clone
 
     def close(self) -> None:
-        """Give the store back, if this saver has opened it itself."""
+        """Close the store if this saver opened it."""
         self._home.close()
 
     def __enter__(self) -> PerdureSaver:

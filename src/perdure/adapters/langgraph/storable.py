@@ -1,7 +1,7 @@
-"""What can be stored of a message that cannot: it was paid for, or a tool has done it, and it must not be lost.
+"""Reduces messages to what can be stored. They must not be lost: they were paid for, or record a finished tool call.
 
-Providers put objects of their own into a message's metadata, and tools into its artifact. Such an entry is kept as the
-plain data that it has, or as text. The graph is given the same, so that it sees after a crash what it saw before.
+Providers put their own objects into a message's metadata, and tools into its artifact. Such an object is stored as its
+plain data, or as text. The graph receives the same reduced message, so that it sees the same before and after a crash.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _DEPTH_MAX = 50
 
 
 def kept(value: Any, what: str, lost: list[str]) -> Any:
-    """A result, with its messages as they can be stored; `lost` gets to know what was not.
+    """Return a result whose messages can be stored, and add what was reduced to `lost`.
 
-    All else stays as it is: who gets it relies on it.
+    All other values stay unchanged, because their receiver relies on them.
     """
     if isinstance(value, BaseMessage):
         return _kept_message(value, what, lost)
@@ -49,14 +49,14 @@ def _kept_message(message: BaseMessage, what: str, lost: list[str]) -> BaseMessa
 
 
 def tell(lost: list[str]) -> None:
-    """Warn of what was not kept as it was; when all is on disk, because a warning may be made an error."""
+    """Warn about reduced values. Called once all is on disk, because a warning may be turned into an error."""
     for one in lost:
-        told = f"{one}; it is kept as the plain data that it has, or as text"
+        told = f"{one}; it was stored as plain data or as text"
         warnings.warn(told, NotDurableWarning, stacklevel=3)
 
 
 def _reduced(message: BaseMessage) -> BaseMessage:
-    """The same message, of a class that is known, with fields that can be stored."""
+    """Return the message as an instance of a registered class, with storable fields."""
     kind = next((cls for cls in type(message).__mro__ if registry.entry_of(cls) is not None), None)
     if kind is None:
         return message
@@ -68,7 +68,7 @@ def _reduced(message: BaseMessage) -> BaseMessage:
 
 
 def plain_data(value: Any, around: tuple[int, ...] = ()) -> Any:
-    """A value if it can be stored, else what it holds; in the end, the text that it shows itself as."""
+    """Return a value if it can be stored, else its parts, and at last its text."""
     try:
         codec.encode(value)
     except ValueProblem:
@@ -90,7 +90,7 @@ def _taken_apart(value: Any, around: tuple[int, ...]) -> Any:
 
 
 def _fields_of(value: Any) -> Mapping[str, Any] | None:
-    """What a model or a dataclass holds; other objects are handles as often as data."""
+    """Return the fields of a model or dataclass. Other objects may be handles, not data."""
     if isinstance(value, type):
         return None
     if hasattr(value, "model_fields_set") or dataclasses.is_dataclass(value):

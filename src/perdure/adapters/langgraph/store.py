@@ -1,4 +1,4 @@
-"""`PerdureStore`: LangGraph's long-term memory in `agent.state`."""
+"""`PerdureStore`: LangGraph's long-term memory, kept in `agent.state`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TTL_KEYS = ("refresh_on_read", "omit_expired", "default_ttl", "sweep_interval_m
 
 
 class PerdureStore(BaseStore):
-    """A LangGraph store that survives, with versions, history and search; sync and async.
+    """A durable LangGraph store with versions, history and search; sync and async.
 
     >>> store = PerdureStore("sqlite:///agent.db", index={"words": True})
     >>> graph = builder.compile(store=store)
@@ -37,12 +37,12 @@ class PerdureStore(BaseStore):
     >>> store.search(("users",), query="fish?")[0].value["text"]
     'eats no fish'
 
-    It is given an agent, or the URL of a store. What it holds is the agent's state: plain Python reads the same value
-    with `agent.state.get("users.ann", "diet")`, and what that sets is found here. A put inside a step, an effect or an
+    Pass an agent, or the URL of a store. The items are the agent's state: plain Python reads the same value with
+    `agent.state.get("users.ann", "diet")`, and values set there are found here. A put inside a step, an effect or an
     item lands with it.
 
-    `index` is LangGraph's: `embed`, `dims` and `fields`. With it a query finds by meaning and by words, unless
-    `"words": False`; `{"words": True}` alone needs no model. `ttl` is LangGraph's too; nobody has to start a sweeper.
+    `index` is LangGraph's: `embed`, `dims` and `fields`. A query then matches by meaning and by words, unless `"words":
+    False`; `{"words": True}` alone needs no model. `ttl` is LangGraph's too, and needs no sweeper.
     """
 
     supports_ttl = True
@@ -65,16 +65,16 @@ class PerdureStore(BaseStore):
     def __repr__(self) -> str:
         return f"PerdureStore({self._engine.shown_url!r}, agent={self._engine.name!r})"
 
-    # -- LangGraph's --------------------------------------------------------------------------------------------------
+    # -- LangGraph's interface ----------------------------------------------------------------------------------------
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        """Several operations: reads see what was there before, and all puts are one commit."""
+        """Execute several operations: reads see the state before the batch, and all puts are one commit."""
         batch = self._looked_at(Batch(ops, self._index))
         vectors, questions = self._read_by_the_model(batch)
         return drive_sync(self._engine.store, batch.perform(self._engine, vectors, questions))
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        """The same under asyncio."""
+        """Execute several operations under asyncio. See `batch`."""
         batch = self._looked_at(Batch(ops, self._index))
         vectors, questions = await self._read_by_the_model_async(batch)
         return await drive_async(self._engine.store, batch.perform(self._engine, vectors, questions))
@@ -89,9 +89,9 @@ class PerdureStore(BaseStore):
         ttl: Minutes = NOT_PROVIDED,
         if_version: int | None = None,
     ) -> None:
-        """Store an item; with `if_version` only if it has this version (0 is none), else `VersionConflict`.
+        """Store an item. With `if_version`, raises `VersionConflict` unless it has that version (0 means no item).
 
-        `ttl` is in minutes, counted from when it was last read or written.
+        `ttl` is in minutes since the last read or write.
         """
         if if_version is None:
             super().put(namespace, key, value, index, ttl=ttl)
@@ -108,13 +108,13 @@ class PerdureStore(BaseStore):
         ttl: Minutes = NOT_PROVIDED,
         if_version: int | None = None,
     ) -> None:
-        """The same under asyncio."""
+        """Store an item under asyncio. See `put`."""
         if if_version is None:
             await super().aput(namespace, key, value, index, ttl=ttl)
         else:
             await self.aput_if(namespace, key, value, if_version, index, ttl=ttl)
 
-    # -- beyond it ----------------------------------------------------------------------------------------------------
+    # -- extensions ---------------------------------------------------------------------------------------------------
 
     def put_if(
         self,
@@ -126,7 +126,7 @@ class PerdureStore(BaseStore):
         *,
         ttl: Minutes = NOT_PROVIDED,
     ) -> int:
-        """Store an item if it still has a version, and return the new one; `VersionConflict` if somebody was quicker.
+        """Store an item if it still has a version, and return the new version. Raises `VersionConflict` otherwise.
 
         >>> seen = store.version(("users", "ann"), "diet")
         >>> store.put_if(("users", "ann"), "diet", {"text": "eats fish again"}, seen)
@@ -145,52 +145,52 @@ class PerdureStore(BaseStore):
         *,
         ttl: Minutes = NOT_PROVIDED,
     ) -> int:
-        """The same under asyncio."""
+        """Store an item conditionally under asyncio. See `put_if`."""
         batch = Batch([self._put(namespace, key, value, index, ttl)], self._index, version)
         vectors, _ = await self._read_by_the_model_async(batch)
         return await drive_async(self._engine.store, batch.put_one(self._engine, vectors))
 
     def version(self, namespace: Labels, key: str) -> int:
-        """The version of an item, for `put_if`: 1, then 2, and so on; 0 when it is not there."""
+        """Return the version of an item, for `put_if`: 1, then 2, and so on; 0 if it does not exist."""
         return drive_sync(self._engine.store, state.version(self._engine, *named(namespace, key)))
 
     async def aversion(self, namespace: Labels, key: str) -> int:
-        """The same under asyncio."""
+        """Return the version of an item under asyncio. See `version`."""
         return await drive_async(self._engine.store, state.version(self._engine, *named(namespace, key)))
 
     def history(self, namespace: Labels, key: str) -> list[StateVersion]:
-        """Every version that an item has had, oldest first: `version`, `value`, `at` and `deleted`."""
+        """Return every version that an item has had, oldest first: `version`, `value`, `at` and `deleted`."""
         return drive_sync(self._engine.store, reading(state.history, self._engine, *named(namespace, key)))
 
     async def ahistory(self, namespace: Labels, key: str) -> list[StateVersion]:
-        """The same under asyncio."""
+        """Return every version of an item under asyncio. See `history`."""
         return await drive_async(self._engine.store, reading(state.history, self._engine, *named(namespace, key)))
 
-    # -- what other stores need ---------------------------------------------------------------------------------------
+    # -- compatibility with other stores ------------------------------------------------------------------------------
 
     def setup(self) -> None:
-        """For programs that call it: a store of Perdure needs no setting up."""
+        """Do nothing: this store needs no setup. It exists for compatibility."""
 
     def sweep_ttl(self) -> int:
-        """Remove now what has run out, and return how many items; otherwise that is done along with puts."""
+        """Remove expired items now and return how many. Otherwise later puts remove them."""
         return retention.sweep([self._engine], lambda *_: None).count
 
     async def asweep_ttl(self) -> int:
-        """The same under asyncio."""
+        """Remove expired items under asyncio. See `sweep_ttl`."""
         return await drive_async(self._engine.store, reading(self.sweep_ttl))
 
     def start_ttl_sweeper(self, sweep_interval_minutes: int | None = None) -> Future[None]:
-        """For programs that call it: nobody has to. What has run out is never returned, and goes with later puts."""
+        """Do nothing: expired items are never returned, and later puts remove them. It exists for compatibility."""
         done: Future[None] = Future()
         done.set_result(None)
         return done
 
     def stop_ttl_sweeper(self, timeout: float | None = None) -> bool:
-        """For programs that call it."""
+        """Do nothing. It exists for compatibility."""
         return True
 
     def close(self) -> None:
-        """Give the store back, if it was opened by its URL; an agent is its owner's to close."""
+        """Close the store if it was opened by URL. An agent is closed by its owner."""
         self._home.close()
 
     def __enter__(self) -> PerdureStore:
@@ -209,7 +209,7 @@ class PerdureStore(BaseStore):
     ) -> None:
         self.close()
 
-    # -- inside -------------------------------------------------------------------------------------------------------
+    # -- internals ----------------------------------------------------------------------------------------------------
 
     def _put(self, labels: Labels, key: str, value: Mapping[str, Any] | None, index: Fields, ttl: Minutes) -> PutOp:
         default = None if self.ttl_config is None else self.ttl_config.get("default_ttl")
@@ -218,8 +218,8 @@ class PerdureStore(BaseStore):
     def _looked_at(self, batch: Batch) -> Batch:
         if self._index is None and batch.queries and not self._warned:
             self._warned = True
-            hint = "give the store index={'words': True}, or LangGraph's index= with an embed function"
-            warnings.warn(f"this store has no index, so that a query finds nothing: {hint}", UserWarning, stacklevel=4)
+            hint = "create the store with index={'words': True}, or LangGraph's index= with an embed function"
+            warnings.warn(f"this store has no index, so a query finds nothing: {hint}", UserWarning, stacklevel=4)
         return batch
 
     def _read_by_the_model(self, batch: Batch) -> tuple[dict[str, bytes], dict[str, Question]]:
@@ -235,7 +235,7 @@ class PerdureStore(BaseStore):
 
 def _checked_ttl(ttl: Any) -> TTLConfig:
     if not isinstance(ttl, Mapping):
-        raise TypeError(f"ttl is LangGraph's TTLConfig, such as {{'default_ttl': 60}} (minutes), not {ttl!r}")
+        raise TypeError(f"ttl must be LangGraph's TTLConfig, such as {{'default_ttl': 60}} (minutes), not {ttl!r}")
     for key in ttl:
         if key not in _TTL_KEYS:
             raise ValueError(f"ttl has no {key!r}; {meant(key, _TTL_KEYS)}")

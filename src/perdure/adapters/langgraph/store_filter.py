@@ -1,4 +1,4 @@
-"""The filters of a search, looked at before anything is read: a wrong one is an error and not an empty answer."""
+"""Checks and applies search filters. A wrong filter is an error before anything is read, not an empty result."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ OPERATORS = ("$eq", "$ne", *ORDERS)
 
 
 def checked_filter(given: Any, path: str = "filter") -> None:
-    """Raise for what is no filter."""
+    """Raise if this is not a valid filter."""
     if not isinstance(given, Mapping):
-        raise ValueError(f"{path} is a dict of keys and wanted values, not {given!r}")
+        raise ValueError(f"{path} must be a dict of keys and wanted values, not {given!r}")
     for key, wanted in given.items():
         if not isinstance(key, str):
-            raise ValueError(f"{path}: a key is a str, not {key!r}")
+            raise ValueError(f"{path}: a key must be a str, not {key!r}")
         if key.startswith("$"):
-            raise ValueError(f"{path}: {key!r} stands where a key is expected: {{'key': {{{key!r}: ...}}}}")
+            raise ValueError(f"{path}: {key!r} is where a key is expected: {{'key': {{{key!r}: ...}}}}")
         _checked_wanted(wanted, f"{path}[{key!r}]")
 
 
@@ -38,16 +38,16 @@ def _checked_wanted(wanted: Any, path: str) -> None:
         for name, value in wanted.items():
             if name not in OPERATORS:
                 known = ", ".join(OPERATORS)
-                raise ValueError(f"{path}: unknown operator {name!r}; {meant(name, OPERATORS)} (there are {known})")
+                raise ValueError(f"{path}: unknown operator {name!r}; {meant(name, OPERATORS)} (supported: {known})")
             if name in ORDERS and not isinstance(value, int | float | str | date):
-                raise ValueError(f"{path}: {name} compares with a number, a text or a time, not with {value!r}")
+                raise ValueError(f"{path}: {name} needs a number, a str or a date, not {value!r}")
     elif isinstance(wanted, list | tuple):
         for place, inner in enumerate(wanted):
             _checked_wanted(inner, f"{path}[{place}]")
 
 
 def matches(value: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether a value has what a filter wants."""
+    """Return whether a value matches a filter."""
     return all(_fits(value.get(key), it) for key, it in wanted.items())
 
 
@@ -79,18 +79,18 @@ def _compares(value: Any, name: str, wanted: Any) -> bool:
     for kind in (str, datetime, date):
         if isinstance(value, kind) and isinstance(wanted, kind):
             return _in_order(compare, value, wanted)
-    return False  # what cannot be compared is neither more nor less
+    return False  # values that cannot be compared do not match
 
 
 def _in_order(compare: Callable[[Any, Any], bool], value: Any, wanted: Any) -> bool:
     try:
         return compare(value, wanted)
     except TypeError:
-        return False  # a time with a zone and one without
+        return False  # one time has a zone and the other has none
 
 
 def _number(value: Any) -> float | None:
-    """As LangGraph has it: a text of digits is a number too."""
+    """Convert to a number. As in LangGraph, text of digits counts as a number."""
     if not isinstance(value, int | float | str):
         return None
     try:

@@ -1,4 +1,4 @@
-"""What a value can be found by: which of its texts, by words or by meaning, and whose vectors they are."""
+"""The search index of a store: which texts of a value are indexed, by words or by vectors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NO_VECTORS: dict[str, bytes] = {}
 
 
 class Index:
-    """LangGraph's `IndexConfig`, and two keys more: `words`, and `embedder`, a name for the model."""
+    """LangGraph's `IndexConfig` with two additional keys: `words`, and `embedder`, a name for the model."""
 
     def __init__(self, given: Mapping[str, Any]) -> None:
         for key in given:
@@ -31,7 +31,7 @@ class Index:
         self.words = bool(given.get("words", True))
         self._embeddings: Embeddings | None = None if embed is None else ensure_embeddings(embed)
         if embed is None and not self.words:
-            raise ValueError("index has neither embed= nor words=True: there is nothing to find by")
+            raise ValueError("index has neither embed= nor words=True, so nothing could be found")
         self._dims = 0 if embed is None else _dims_of(given)
         self._embedder = "" if embed is None else f"{given.get('embedder') or _name_of(embed)} ({self._dims})"
         self._fields = [_field(path) for path in given.get("fields") or ["$"]]
@@ -39,7 +39,7 @@ class Index:
     # -- putting ------------------------------------------------------------------------------------------------------
 
     def texts(self, value: Mapping[str, Any], index: Any) -> list[tuple[str, str]]:
-        """The texts of a value with their places; `index` is that of a put."""
+        """Return the texts of a value with their paths. `index` is the argument of a put."""
         if index is False:
             return []
         found = list[tuple[str, str]]()
@@ -47,21 +47,21 @@ class Index:
             texts = [_whole(value)] if path == "$" else get_text_at_path(dict(value), tokens)
             for place, text in enumerate(texts):
                 found.append((f"{path}.{place}" if len(texts) > 1 else path, text))
-        return list(dict(found).items())  # a path that is named twice is one part
+        return list(dict(found).items())  # a path that is named twice counts once
 
     def documents(self, texts: Iterable[tuple[str, str]], vectors: Mapping[str, bytes]) -> list[Document]:
-        """What is written with the value."""
+        """Return the documents to store with a value."""
         return [Document(part, text, self._embedder, vectors.get(text, b""), self.words) for part, text in texts]
 
     def vectors(self, texts: Iterable[str]) -> dict[str, bytes]:
-        """What the model makes of some texts."""
+        """Embed texts with the model."""
         wanted = list(dict.fromkeys(texts))
         if self._embeddings is None or not wanted:
             return _NO_VECTORS
         return self._packed(wanted, self._embeddings.embed_documents(wanted))
 
     async def vectors_async(self, texts: Iterable[str]) -> dict[str, bytes]:
-        """The same under asyncio."""
+        """Embed texts under asyncio. See `vectors`."""
         wanted = list(dict.fromkeys(texts))
         if self._embeddings is None or not wanted:
             return _NO_VECTORS
@@ -70,14 +70,14 @@ class Index:
     # -- searching ----------------------------------------------------------------------------------------------------
 
     def questions(self, texts: Iterable[str]) -> dict[str, Question]:
-        """What is looked for, by its text."""
+        """Return the search questions by their text."""
         wanted = list(dict.fromkeys(texts))
         embeddings = self._embeddings
         made = [] if embeddings is None else [embeddings.embed_query(text) for text in wanted]
         return self._asked(wanted, made)
 
     async def questions_async(self, texts: Iterable[str]) -> dict[str, Question]:
-        """The same under asyncio."""
+        """Return the search questions under asyncio. See `questions`."""
         wanted = list(dict.fromkeys(texts))
         embeddings = self._embeddings
         made = [] if embeddings is None else await asyncio.gather(*(embeddings.aembed_query(text) for text in wanted))
@@ -90,30 +90,30 @@ class Index:
 
     def _packed(self, texts: Sequence[str], made: Sequence[Sequence[float]]) -> dict[str, bytes]:
         if len(made) != len(texts):
-            raise ValueError(f"embed has returned {len(made)} vectors for {len(texts)} texts")
+            raise ValueError(f"embed returned {len(made)} vectors for {len(texts)} texts")
         return {text: packed(vector, self._dims) for text, vector in zip(texts, made, strict=True)}
 
 
 def _field(path: Any) -> tuple[str, list[str]]:
     if not isinstance(path, str) or not path or not holds(path):
-        raise ValueError(f"a field to index is a path such as 'text' or 'messages[*].content', not {path!r}")
+        raise ValueError(f"a field to index must be a path such as 'text' or 'messages[*].content', not {path!r}")
     return path, tokenize_path(path)
 
 
 def _whole(value: Mapping[str, Any]) -> str:
-    """As LangGraph spells it; what JSON does not know is written as text."""
+    """Return a value as JSON text, as LangGraph writes it. Other types become text."""
     return json.dumps(dict(value), sort_keys=True, ensure_ascii=False, default=str)
 
 
 def _dims_of(given: Mapping[str, Any]) -> int:
     dims = given.get("dims")
     if type(dims) is not int or dims < 1:
-        raise ValueError(f"index with embed= says how many dims its vectors have, not {dims!r}")
+        raise ValueError(f"index with embed= needs dims=, the length of its vectors, not {dims!r}")
     return dims
 
 
 def _name_of(embed: Any) -> str:
-    """A name for a model, so that vectors of two models are never compared."""
+    """Return a name for a model, so that vectors of two models are never compared."""
     if isinstance(embed, str):
         return embed
     kind = embed if hasattr(embed, "__qualname__") else type(embed)

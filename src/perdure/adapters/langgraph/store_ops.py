@@ -1,6 +1,6 @@
-"""The operations of one batch: what they read first, then all that they write in one commit.
+"""Executes one batch of store operations: all reads first, then all writes in one commit.
 
-As LangGraph's own store has it: reads see what was there before the batch, and of several puts of one key, the last.
+As in LangGraph's own store, reads see the state before the batch, and the last put of a key wins.
 """
 
 from __future__ import annotations
@@ -45,26 +45,26 @@ _MINUTES_MAX = 100 * 366 * 24 * 60
 
 
 def joined(labels: Labels) -> str:
-    """The namespace of `agent.state` for one of LangGraph's: ("users", "ann") is "users.ann". No label has a dot."""
+    """Return the `agent.state` namespace of LangGraph labels: ("users", "ann") is "users.ann". Labels have no dots."""
     return ".".join(labels)
 
 
 def parted(space: str) -> Labels:
-    """And back."""
+    """Return the LangGraph labels of a namespace."""
     return tuple(space.split("."))
 
 
 def named(labels: Labels, key: Any) -> tuple[str, str]:
-    """Where an item is in `agent.state`."""
+    """Return the namespace and key of an item in `agent.state`."""
     if not labels:
         raise InvalidNamespaceError("Namespace cannot be empty.")
     if not isinstance(key, str):
-        raise TypeError(f"a key is a str, not {key!r}")
+        raise TypeError(f"a key must be a str, not {key!r}")
     return joined(labels), key
 
 
 class Batch:
-    """The operations, looked at before anything is done."""
+    """The checked operations of a batch."""
 
     def __init__(self, ops: Iterable[Op], index: Index | None, if_version: int | None = None) -> None:
         self._index = index
@@ -106,12 +106,12 @@ class Batch:
 
     @property
     def texts(self) -> list[str]:
-        """What a model must read before it can be put."""
+        """The texts that must be embedded before the puts."""
         return [text for texts in self._texts.values() for _, text in texts]
 
     @property
     def queries(self) -> list[str]:
-        """What is looked for."""
+        """The search queries."""
         return [op.query for op in self._searches.values() if op.query]
 
     # -- performing ---------------------------------------------------------------------------------------------------
@@ -119,7 +119,7 @@ class Batch:
     def perform(
         self, engine: Engine, vectors: Mapping[str, bytes], questions: Mapping[str, Question]
     ) -> Protocol[list[Result]]:
-        """Do it all; the results in the order of the operations."""
+        """Execute the batch. Returns the results in the order of the operations."""
         touched = list[Ask]()
         if self._gets or self._searches or self._lists:
             touched = yield Read(self._read, (engine, questions))
@@ -129,7 +129,7 @@ class Batch:
         return self._results
 
     def put_one(self, engine: Engine, vectors: Mapping[str, bytes]) -> Protocol[int]:
-        """Do the only put; the version that it has made."""
+        """Execute the only put and return the new version."""
         [ask] = yield Read(self._asks, (engine, vectors))
         landed: list[StateChange] = yield from state.change(engine, [ask])
         return landed[0].version if landed else (yield from state.peek(engine, ask.place)).version
@@ -146,7 +146,7 @@ class Batch:
         return state.ask_set(engine, at, dict(op.value), None, self._if_version, lasts=lasts, documents=documents)
 
     def _read(self, engine: Engine, questions: Mapping[str, Question]) -> list[Ask]:
-        """Fill in what is read; what keeps it longer."""
+        """Fill in the results of reads. Returns the writes that extend expiries."""
         read = list[Kept]()
         wanted = {place: named(op.namespace, op.key) for place, op in self._gets.items() if _reachable(op)}
         there = spaces.among(engine, set(wanted.values()))
@@ -181,12 +181,12 @@ def _is_wanted(wanted: Mapping[str, Any], kept: Kept) -> bool:
 
 
 def _reachable(op: GetOp) -> bool:
-    """Names that no store can keep are not there."""
+    """Return whether a name can be stored. One that cannot does not exist."""
     return bool(op.namespace) and holds(op.key) and holds(joined(op.namespace))
 
 
 def _mapping(value: Any) -> dict[str, Any]:
-    """What plain Python has written may be no dict; LangGraph's items are."""
+    """Wrap a value that is not a dict: plain Python may have written it, but items of LangGraph are dicts."""
     return value if isinstance(value, dict) else {"value": value}
 
 
@@ -212,7 +212,7 @@ def _listed(names: list[str], op: ListNamespacesOp) -> list[Labels]:
 def _agrees(labels: Labels, condition: MatchCondition) -> bool:
     path = condition.path
     if condition.match_type not in ("prefix", "suffix"):
-        raise ValueError(f"Unsupported match type: {condition.match_type}; there are 'prefix' and 'suffix'")
+        raise ValueError(f"Unsupported match type: {condition.match_type}; supported: 'prefix' and 'suffix'")
     if len(labels) < len(path):
         return False
     part = labels[: len(path)] if condition.match_type == "prefix" else labels[len(labels) - len(path) :]
@@ -224,19 +224,21 @@ def _agrees(labels: Labels, condition: MatchCondition) -> bool:
 
 def _not_ours(labels: Labels) -> None:
     if labels and labels[0].startswith(OURS):
-        raise InvalidNamespaceError(f"namespaces that begin with {OURS!r} are Perdure's own. Got: {labels}")
+        raise InvalidNamespaceError(f"namespaces that begin with {OURS!r} are reserved for Perdure. Got: {labels}")
 
 
 def _checked_put(op: PutOp) -> None:
     if op.value is not None and not isinstance(op.value, Mapping):
-        raise TypeError(f"the value of an item is a dict, not {type(op.value).__name__}: {{'value': ...}}")
+        raise TypeError(f"the value of an item must be a dict, not {type(op.value).__name__}: {{'value': ...}}")
     if op.ttl is not None and not 0 < op.ttl <= _MINUTES_MAX:
-        raise ValueError(f"ttl={op.ttl!r}: minutes, more than 0; without an end it is None")
+        raise ValueError(f"ttl={op.ttl!r}: must be a positive number of minutes, or None for no expiry")
     if op.index not in (None, False) and not isinstance(op.index, list | tuple):
-        raise TypeError(f"index={op.index!r}: False, or a list of fields such as ['text', 'messages[*].content']")
+        raise TypeError(
+            f"index={op.index!r}: must be False, or a list of fields such as ['text', 'messages[*].content']"
+        )
 
 
 def _checked_page(limit: Any, offset: Any) -> None:
     for name, number in (("limit", limit), ("offset", offset)):
         if type(number) is not int or number < 0:
-            raise ValueError(f"{name}={number!r}: a number from 0")
+            raise ValueError(f"{name}={number!r}: must be an int from 0")

@@ -1,4 +1,4 @@
-"""What a model answered, as it is stored: its messages, and structured output as the fields that it has."""
+"""Stores a model's answer: its messages, and structured output as plain fields."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ...codec.exceptions import shown
 
 
 def parts_of(response: Any) -> Any:
-    """A model's response as plain parts."""
+    """Return the parts of a model response to store."""
     from langchain_core.messages import AIMessage
 
     if isinstance(response, AIMessage):
@@ -17,7 +17,7 @@ def parts_of(response: Any) -> Any:
 
 
 def _fields_of(value: Any) -> Any:
-    """Its fields as JSON has them. It is paid for: what JSON has no word for is kept as text."""
+    """Return the fields as JSON types. The answer is paid for, so anything else is kept as text."""
     if value is None or isinstance(value, str | int | float | bool):
         return value
     from pydantic_core import to_jsonable_python
@@ -26,7 +26,7 @@ def _fields_of(value: Any) -> Any:
 
 
 def answer_of(stored: dict[str, Any], response_format: Any) -> Any:
-    """The response again."""
+    """Rebuild a model response from its stored parts."""
     from langchain.agents.middleware.types import ModelResponse
 
     structured = stored.get("structured")
@@ -36,7 +36,7 @@ def answer_of(stored: dict[str, Any], response_format: Any) -> Any:
 
 
 def _made(fields: dict[str, Any], schema: Any) -> Any:
-    """An instance of the class that was asked for; the fields alone when that was a JSON schema, or refuses them."""
+    """Return an instance of the requested class, or the plain fields for a JSON schema or if the class rejects them."""
     if not isinstance(schema, type) and not hasattr(schema, "__args__"):
         return fields
     from pydantic import TypeAdapter, ValidationError

@@ -1,10 +1,10 @@
-"""Which calls of a thread were begun, at which task; and which of them the graph has lost in a crash.
+"""Records which calls of a thread were started at which task, and finds calls that the graph lost in a crash.
 
-A task that is done again from the same checkpoint has the same id, and finds its calls by it. But a checkpoint may
-never have been written: with durability "async" it lags behind, with "exit" there is none before the end, and the
-same input may be given once more instead of None. Then the graph comes to the same calls under other ids. So each call
-is known by what it is, too, and one whose result has not come into any checkpoint is taken up again. One whose result
-has come there is past: the same call elsewhere is a new one, as in a fork, or in the next turn.
+A task repeated from the same checkpoint has the same id and finds its calls by it. But a checkpoint may never have been
+written: with durability "async" it lags behind, with "exit" there is none before the end. The same input may also be
+given again instead of None. The graph then makes the same calls under other task ids. So each call is also identified
+by its content. A call whose result is in no checkpoint is taken up again. If its result is in a checkpoint, it is past,
+and an equal call elsewhere, as in a fork or the next turn, is new.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ _TRAILS_MAX = 256
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """A call that was begun: what it is, and where the graph was."""
+    """A call that was started: its identity, and where the graph was."""
 
     run: str
     name: str
     call: str
-    """What it is known by: the id that the model gave it, or a digest of its arguments."""
+    """The identity of the call: the id from the model, or a digest of its arguments."""
     effect: bool
     arguments: str
     levels: tuple[Level, ...]
     invocation: str
     order: int
-    """When it was begun: those that are alike are taken up again in their order."""
+    """When it was started. Equal calls are taken up again in this order."""
     nth: int = 0
-    """Which of several that are alike in one task."""
+    """The number of this call among equal ones in a task."""
     lost: bool = False
-    """Whether the graph went back to before it: it is found again by what it is."""
+    """Whether the graph went back to a point before it. It is then found by its content."""
 
     @property
     def task(self) -> str:
@@ -50,7 +50,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Trail:
-    """The calls of a thread that may still matter, as one invocation of the graph sees them."""
+    """The calls of a thread that may still matter to one invocation of the graph."""
 
     def __init__(self, entries: dict[str, Entry]) -> None:
         self.entries = entries
@@ -60,23 +60,23 @@ class Trail:
         """Effects of this invocation that ended in doubt."""
         self._order = 0
         self.passed: list[Recorded] = []
-        """What was found done, and is not noted as saved yet."""
+        """Calls that were found done and are not yet credited as savings."""
 
     def next_order(self, now_ms: int) -> int:
-        """A number above all earlier ones of this invocation, and of those before it if the clock is right."""
+        """Return a number above all earlier ones, also of earlier invocations if the clock is right."""
         with self.lock:
             self._order = max(self._order + 1, now_ms * 1000)
             return self._order
 
     def count(self, place: Place, name: str, call: str) -> int:
-        """Which of several calls that are alike this is, in this doing of the task."""
+        """Return the number of this call among equal ones in this execution of the task."""
         with self.lock:
             nth = self.counts.get((place.execution, name, call), 0)
             self.counts[place.execution, name, call] = nth + 1
             return nth
 
     def find(self, place: Place, wanted: Entry) -> tuple[Entry, bool]:
-        """The call that this one is, and whether that has to be written first."""
+        """Return the entry of a call, and whether it must be written first."""
         with self.lock:
             alike = [one for one in self.entries.values() if (one.name, one.call) == (wanted.name, wanted.call)]
             here = next((one for one in alike if (one.task, one.nth) == (place.task, wanted.nth)), None)
@@ -91,12 +91,12 @@ class Trail:
             return taken, True
 
     def keep(self, entry: Entry) -> None:
-        """From here on this call is known."""
+        """Record a call."""
         with self.lock:
             self.entries[entry.run] = entry
 
     def rivals(self, wanted: Entry) -> list[Entry]:
-        """Effects of the same name that the graph has lost, or that are in doubt: the new one may be one of them."""
+        """Return effects of the same name that are lost or in doubt: the new call may repeat one of them."""
         with self.lock:
             same = [one for one in self.entries.values() if one.effect and one.name == wanted.name]
             return [one for one in same if one.lost or one.run in self.unsettled]
@@ -107,7 +107,7 @@ _lock = locks.lock()
 
 
 def trail_of(engine: Engine, place: Place) -> Protocol[Trail]:
-    """The trail of a thread; read when an invocation comes to its first call."""
+    """Return the trail of a thread. It is read at the first call of an invocation."""
     key = (engine.url, engine.name, place.thread, place.invocation)
     with _lock:
         known = _trails.get(key)
@@ -121,7 +121,7 @@ def trail_of(engine: Engine, place: Place) -> Protocol[Trail]:
 
 
 def _load(engine: Engine, place: Place) -> Protocol[Trail]:
-    """Look at what earlier invocations have begun: it has come into a checkpoint and is past, or the graph lost it."""
+    """Load the calls of earlier invocations: drop those whose result is in a checkpoint, mark the others as lost."""
     found = yield from state.items(engine, space_of(place.thread), None, None)
     known = {run: msgspec.convert(value, Entry) for run, value in found}
     before = [one for one in known.values() if one.invocation != place.invocation and not one.lost]
@@ -142,12 +142,12 @@ def _load(engine: Engine, place: Place) -> Protocol[Trail]:
 
 
 def _is_beside(one: Level, other: Level) -> bool:
-    """Whether two tasks begin at the same checkpoint: then each is found by its id."""
+    """Return whether two tasks start at the same checkpoint. Then each is found by its id."""
     return (one.ns, one.checkpoint) == (other.ns, other.checkpoint)
 
 
 def write(engine: Engine, place: Place, entry: Entry) -> Protocol[None]:
-    """Make it durable that a call is about to begin here."""
+    """Record durably that a call is about to start."""
     at = state.place(engine, space_of(place.thread), entry.run)
     yield from state.change(engine, [state.ask_set(engine, at, msgspec.to_builtins(entry), None, None)])
 
@@ -156,13 +156,12 @@ def write(engine: Engine, place: Place, entry: Entry) -> Protocol[None]:
 
 
 def refuse_rivals(engine: Engine, trail: Trail, wanted: Entry, shown: str) -> Protocol[None]:
-    """A new effect, beside one of the same name that the graph knows nothing of: it may be the same one again."""
+    """Refuse a new effect if a lost or doubtful effect of the same name exists: it may be the same one again."""
     for rival in trail.rivals(wanted):
         how = yield Read(how_it_stands, (engine, rival.run))
         if how:
             raise Diverged(
                 f"{shown} is new, but {rival.name} {how} in run {rival.run!r} of the same thread, and the graph has no "
-                "result of it; nothing was run, and all that is recorded is kept",
-                hint=f"look at it with `perdure show {rival.run}`; if the new one is wanted too, "
-                'on_change="rerun" lets it run',
+                "result of it; nothing was executed, and all records are kept",
+                hint=f'inspect it with `perdure show {rival.run}`; to run the new one too, set on_change="rerun"',
             )

@@ -1,4 +1,4 @@
-"""`durable(tool)`: a tool, a function or a node of a graph whose calls are effects, with or without middleware."""
+"""`durable(tool)`: turns a tool, a function or a node of a graph into an effect, with or without middleware."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ... import Agent, AsyncAgent
 
 _NOT_ARGUMENTS = frozenset({"config", "runtime", "writer", "store", "previous", "run_manager", "callbacks"})
-"""What LangGraph gives to a function that asks for it: it says where the call is, and not what it is."""
+"""Parameters that LangGraph injects. They say where a call is, not what it is."""
 
 
 def durable(
@@ -38,26 +38,27 @@ def durable(
     wait: float | None = 0.0,
     name: str | None = None,
 ) -> Any:
-    """Make a tool, a function or a node an effect: it changes the world, and is never silently repeated.
+    """Turn a tool, a function or a node into an effect that is never silently repeated.
 
     >>> tools = ToolNode([durable(pay, check=paid)])
     >>> graph.add_node("notify", durable(notify, on_doubt="retry"))
 
-    `key` names the parameter that gets the idempotency key, and is hidden from the model; of a function, that is a
-    keyword-only parameter `key` without a default. `effect_key()` gives it everywhere. `check(**arguments, key=...)`
-    says whether it happened: `Done(result)`, `NotDone` or `Unknown`. When nobody knows, `on_doubt` says what to do:
-    "ask" a person, "retry" with the same key, or "fail". `not_done` lists exceptions after which nothing happened. With
-    `step=True` it is safe to repeat: remembered, and never in doubt. The agent is that of the graph's PerdureSaver
-    unless you give one.
+    - `key` names the parameter that receives the idempotency key; it is hidden from the model. For a function, the
+      default is a keyword-only parameter `key` without a default. `effect_key()` returns the key anywhere.
+    - `check(**arguments, key=...)` finds out whether the call happened: `Done(result)`, `NotDone` or `Unknown`.
+    - `on_doubt` says what to do when the outcome is unknown: "ask" a person, "retry" with the same key, or "fail".
+    - `not_done` lists exceptions that mean nothing happened.
+    - `step=True` marks a call that is safe to repeat: it is recorded and never in doubt.
+    - `agent` defaults to the agent of the graph's PerdureSaver.
     """
     policy = Policy(not step, check, on_doubt, not_done, on_change, wait)
-    policy.options()  # a mistake is told here, and not at the first call
+    policy.options()  # report a mistake here, not at the first call
     known.learn()
     engine = None if agent is None else agent._engine
     if isinstance(tool, BaseTool):
         return DurableTool(inner=tool, policy=policy, engine=engine, key=key, **_as_declared(tool))
     if not callable(tool):
-        raise TypeError(f"durable() takes a tool, a function or a node, not {tool!r}")
+        raise TypeError(f"durable() needs a tool, a function or a node, not {tool!r}")
     return _function(tool, policy, engine, key, name)
 
 
@@ -77,7 +78,7 @@ def _function(
     left = [one for one in signature.parameters.values() if one.name != told]
     made.__signature__ = signature.replace(parameters=left)  # type: ignore[attr-defined]
     made.__annotations__ = {k: v for k, v in getattr(function, "__annotations__", {}).items() if k != told}
-    del made.__wrapped__  # whoever follows it would find the parameter again
+    del made.__wrapped__  # following __wrapped__ would reveal the hidden parameter
     return made
 
 
@@ -139,12 +140,12 @@ def _with_key(kwargs: Mapping[str, Any], key: str | None, made: str) -> dict[str
 
 
 def engine_of(engine: Engine | None, place: Place, name: str) -> Engine:
-    """The agent that remembers: the one that was given, else that of the graph's saver."""
+    """Return the engine that records the calls: the given one, else that of the graph's saver."""
     found = engine or getattr(place.saver, "_engine", None)
     if not isinstance(found, Engine):
         raise NotDurable(
-            f"durable {name} knows no agent that would remember it",
-            hint="give it one, durable(..., agent=agent), or compile the graph with checkpointer=PerdureSaver(agent)",
+            f"durable {name} has no agent to record its calls",
+            hint="pass durable(..., agent=agent), or compile the graph with checkpointer=PerdureSaver(agent)",
         )
     return found
 
@@ -153,7 +154,7 @@ def engine_of(engine: Engine | None, place: Place, name: str) -> Engine:
 
 
 class DurableTool(BaseTool):
-    """What `durable` makes of a tool: the same for the model, and an effect when it is called."""
+    """A tool wrapped by `durable`: unchanged for the model, an effect when called."""
 
     inner: Any
     policy: Any
@@ -185,7 +186,7 @@ class DurableTool(BaseTool):
         return message_of(came.result, self.name, _id_of(input))
 
     def call_of(self, input: Any, config: Any) -> tuple[Place, Call]:
-        """Where it is called, and what that call is."""
+        """Return where the tool is called, and its call."""
         place = place_of(config, self.name)
         asked = input["args"] if _id_of(input) else input if isinstance(input, Mapping) else {"input": input}
         arguments = shown_to_model(self.inner, asked, self.key)
@@ -203,7 +204,7 @@ class DurableTool(BaseTool):
 
 
 class Keyed:
-    """The tool itself, for one call: with the key where it asks for it."""
+    """The inner tool for one call, with the key filled in."""
 
     def __init__(self, tool: DurableTool, key: str) -> None:
         self._tool, self._name, self._key = tool.inner, tool.key, key
@@ -232,12 +233,12 @@ def _id_of(input: Any) -> str:
 
 
 def tool_call(name: str, id: str, arguments: dict[str, Any], place: Place, policy: Policy) -> Call:
-    """A call that a model asks for: known by the id that the model has given it."""
+    """Return a call requested by a model, identified by the id from the model."""
     return Call(name, id or digest_of((place.path, arguments)), arguments, policy, counted=not id)
 
 
 def shown_to_model(tool: Any, arguments: Mapping[str, Any], key: str | None = None) -> dict[str, Any]:
-    """The arguments that the model gives, without what is put in for the tool."""
+    """Return the arguments from the model, without injected ones."""
     schema = tool.tool_call_schema if tool is not None else None
     fields = getattr(schema, "model_fields", None)
     if fields is None and isinstance(schema, Mapping):
