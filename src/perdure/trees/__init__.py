@@ -1,12 +1,12 @@
-"""Values that come in versions: stored as trees whose parts are shared.
+"""Versioned values, stored as trees that share their parts.
 
-    tree = trees.pack(store, value, "state")             # and again, when it has changed
+    tree = trees.pack(store, value, "state")             # again after each change
     trees.unpack(store, tree.packed)                     # the value as it was
-    trees.diff(store, tree.packed, newer.packed)         # what changed, path by path
+    trees.diff(store, tree.packed, newer.packed)         # the changes, path by path
 
-A value is written by `codec`, and its bytes are split by what they hold: lists, dicts, long texts and bytes, whatever
-is around them. Each part is an object, addressed by its content and kept once (`objects.py`). So the next version
-adds what has changed, and the few nodes above it.
+`codec` writes a value, and its bytes are split along their structure: lists, dicts, long texts and bytes. Each part is
+an object, addressed by its content and stored once (`objects.py`). So the next version adds only what has changed, and
+the few nodes above it.
 """
 
 from __future__ import annotations

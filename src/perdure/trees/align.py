@@ -1,6 +1,6 @@
-"""Which parts of two sequences are the same: by the parts that occur once in each, in their longest common order.
+"""Aligns two sequences by the elements that occur once in each, in their longest common order.
 
-Never slower than sorting, whatever the parts are; an insert, a removal or a move is found wherever it is.
+Never slower than sorting, whatever the elements are. Inserts, removals and moves are found anywhere.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Hashable, Iterator, Sequence
 from typing import TypeAlias
 
 Region: TypeAlias = tuple[int, int, int, int]
-"""From and to in the one, from and to in the other."""
+"""Start and end in the first sequence, start and end in the second."""
 
 
 def regions(one: Sequence[Hashable], other: Sequence[Hashable]) -> Iterator[Region]:
-    """The regions that differ, in order.
+    """Yield the regions that differ, in order.
 
     >>> list(regions("xabc", "abyc"))
     [(0, 1, 0, 0), (3, 3, 2, 3)]
@@ -29,7 +29,7 @@ def regions(one: Sequence[Hashable], other: Sequence[Hashable]) -> Iterator[Regi
 
 
 def _trimmed(one: Sequence[Hashable], other: Sequence[Hashable], region: Region) -> Region:
-    """Without what is the same at its beginning and its end."""
+    """Trim equal elements at the beginning and the end of a region."""
     a, a_end, b, b_end = region
     while a < a_end and b < b_end and one[a] == other[b]:
         a, b = a + 1, b + 1
@@ -39,11 +39,11 @@ def _trimmed(one: Sequence[Hashable], other: Sequence[Hashable], region: Region)
 
 
 def _anchors(one: Sequence[Hashable], other: Sequence[Hashable]) -> list[tuple[int, int]]:
-    """Places of parts that occur once in both; those in the longest increasing order."""
+    """Return positions of elements that occur once in both, in the longest increasing order."""
     once, twice = Counter(one), Counter(other)
     places = {part: place for place, part in enumerate(other) if twice[part] == 1}
     pairs = [(place, places[part]) for place, part in enumerate(one) if once[part] == 1 and part in places]
-    ends: list[int] = []  # the smallest end of an order of each length
+    ends: list[int] = []  # the smallest end of an increasing sequence of each length
     lengths: list[int] = []
     for _, place in pairs:
         length = bisect_left(ends, place)

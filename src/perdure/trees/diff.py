@@ -1,7 +1,7 @@
-"""What changed between two trees, path by path.
+"""Compares two trees path by path.
 
-Pieces with the same id are the same, and are not opened. Types are not needed to find the paths, only to show what
-was there before and after.
+Pieces with the same id are equal and are not opened. Types are not needed to find the paths, only to show the values
+before and after.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ Kind: TypeAlias = Literal["added", "removed", "changed"]
 Steps: TypeAlias = tuple[Any, ...]
 
 _TERSE: Final = reprlib.Repr()
-"""What fits into a line."""
+"""Shortens values to one line."""
 _TERSE.maxstring = _TERSE.maxother = 60
 
 
 class Change(msgspec.Struct, frozen=True):
-    """One difference: of a key, a field or an element."""
+    """One difference of a key, a field or an element."""
 
     steps: Steps
-    """The keys, names of fields and numbers of elements on the way to it; of a set, the element itself.
+    """The keys, field names and element numbers on the path to it; for a set, the element itself.
 
-    Numbers are those of the newer value; only the last one of something removed is that of the older.
+    Numbers refer to the newer value. Only the last number of a removed element refers to the older one.
     """
     kind: Kind
     before: Any = None
@@ -45,11 +45,11 @@ class Change(msgspec.Struct, frozen=True):
 
     @property
     def path(self) -> str:
-        """The way to it as it would be written: `.messages[3].content`; empty for the value itself."""
+        """The path as text: `.messages[3].content`; empty for the value itself."""
         return "".join(map(key_step, self.steps))
 
     def __str__(self) -> str:
-        """A line for a terminal: `~ .progress: 0.3 -> 0.6`, `+ .findings[2]: 'c'`, `- .old: 1`."""
+        """Return a line for a terminal: `~ .progress: 0.3 -> 0.6`, `+ .findings[2]: 'c'`, `- .old: 1`."""
         before, after = _TERSE.repr(self.before), _TERSE.repr(self.after)
         path = self.path or "all of it"
         if self.kind == "changed":
@@ -58,11 +58,11 @@ class Change(msgspec.Struct, frozen=True):
 
 
 def diff(store: Store, before: bytes, after: bytes, decode: Callable[[bytes], Any] = codec.decode) -> Iterator[Change]:
-    """The changes that make one packed value the other, in reading order.
+    """Yield the changes from one packed value to another, in reading order.
 
-    Dicts are compared by their keys, and not by their order; sets by their elements. Elements of a list that were
-    inserted or removed are told as such, and between them it is compared one by one. `decode` makes values of stored
-    bytes: give one that does not raise where types may be unknown.
+    Dicts are compared by key, regardless of order, and sets by element. Inserted and removed list elements are reported
+    as such; between them, elements are compared one by one. `decode` decodes stored values: pass one that does not
+    raise where types may be unknown.
     """
     return _Comparison(store, decode).items((), _item(before), _item(after))
 
@@ -75,16 +75,16 @@ class _Node(NamedTuple):
 
 
 _Item: TypeAlias = bytes | _Node | tuple[Piece, ...]
-"""A msgpack item: its bytes, or the object or the pieces of a large one."""
+"""A msgpack item: its bytes, or the object or pieces of a large one."""
 
 _Atom: TypeAlias = bytes | _Node
-"""An element, or, while nobody needs to look into it, many."""
+"""One element, or many elements in a piece that is not opened yet."""
 
 
 class _Container(NamedTuple):
     item: _Item
     kind: int
-    """The tag of a structure, or else _LIST, _DICT or _SINGLE."""
+    """The tag of a structure, or _LIST, _DICT or _SINGLE."""
     pieces: list[Piece]
 
 
@@ -102,14 +102,14 @@ def _item(packed: bytes) -> _Item:
 
 
 class _Comparison:
-    """Of two trees in one store."""
+    """Compares two trees of one store."""
 
     def __init__(self, store: Store, decode: Callable[[bytes], Any]) -> None:
         self._store = store
         self._decode = decode
 
     def items(self, steps: Steps, a: _Item, b: _Item) -> Iterator[Change]:
-        """The differences of two items at one place."""
+        """Yield the differences of two items at the same path."""
         if a == b:
             return
         if len(steps) > limits.VALUE_DEPTH_MAX:
@@ -118,7 +118,7 @@ class _Comparison:
         compare: _Compare = _Comparison._singles
         if one.kind == other.kind:
             compare = _COMPARED.get(one.kind, compare)
-        elif {one.kind, other.kind} == {_DICT, Tag.MAP}:  # a dict that has got, or lost, its only key that is no text
+        elif {one.kind, other.kind} == {_DICT, Tag.MAP}:  # a dict that gained or lost its only key that is not a str
             compare = _Comparison._maps
         yield from compare(self, steps, one, other)
 
@@ -126,12 +126,12 @@ class _Comparison:
         yield Change(steps, "changed", self._value(a.item), self._value(b.item))
 
     def _lists(self, steps: Steps, a: _Container, b: _Container) -> Iterator[Change]:
-        # The mark of a tuple is the first item and no element.
+        # The mark of a tuple is the first item but not an element.
         first = 0 if a.kind == _LIST else -1
         yield from self._sequences(steps, *self._atoms(a.pieces, b.pieces, share=1), first, first)
 
     def _sequences(self, steps: Steps, a: list[_Atom], b: list[_Atom], at_a: int, at_b: int) -> Iterator[Change]:
-        """Compare elements of a list, the first of which have these numbers."""
+        """Compare elements of a list, given the numbers of the first ones."""
         places_a, places_b = _places(a, at_a), _places(b, at_b)
         for a_from, a_to, b_from, b_to in regions(a, b):
             gone, come = a[a_from:a_to], b[b_from:b_to]
@@ -152,12 +152,12 @@ class _Comparison:
             yield Change((*steps, at_b + number), "added", after=self._value(b[number]))
 
     def _dicts(self, steps: Steps, a: _Container, b: _Container) -> Iterator[Change]:
-        # Groups of whole pairs that both have are left out, wherever they are.
+        # Groups of whole pairs that both sides have are skipped, wherever they are.
         atoms = self._atoms(a.pieces, b.pieces, share=2)
         yield from self._pairs(steps, *([atom for atom in side if not _is_closed(atom)] for side in atoms))
 
     def _maps(self, steps: Steps, a: _Container, b: _Container) -> Iterator[Change]:
-        """Dicts of which one has other keys than text: a list of a mark, a key, a value, a key, ..."""
+        """Compare dicts of which one has keys other than str: a list of a mark, a key, a value, a key, and so on."""
         one, other = self._atoms(a.pieces, b.pieces, share=0)
         yield from self._pairs(steps, one[a.kind == Tag.MAP :], other[b.kind == Tag.MAP :])
 
@@ -180,7 +180,7 @@ class _Comparison:
             yield Change((*steps, value), "added", after=value)
 
     def _objects(self, steps: Steps, a: _Container, b: _Container) -> Iterator[Change]:
-        """Of one class and version: name, version, fields and, for some, what is not a field."""
+        """Compare objects of one class and version: name, version, fields and sometimes additional data."""
         (_, *named, fields), aside = _object_parts(self._atoms(a.pieces, [], share=0)[0])
         (_, *other_named, other_fields), other_aside = _object_parts(self._atoms(b.pieces, [], share=0)[0])
         if named != other_named:
@@ -191,14 +191,14 @@ class _Comparison:
 
     def _fields(self, steps: Steps, a: _Atom, b: _Atom) -> Iterator[Change]:
         one, other = self._container(a), self._container(b)
-        # Only a dict adds a step to the path, which bounds how deep this goes.
+        # Only a dict adds a step to the path, which bounds the recursion.
         if one.kind != _DICT or other.kind != _DICT:
             raise CorruptValue("a stored object has no fields")
         if a != b:
             yield from self._dicts(steps, one, other)
 
     def _container(self, item: _Item) -> _Container:
-        """An item taken apart, but not its elements."""
+        """Open an item, but not its elements."""
         pieces: list[Piece]
         if isinstance(item, bytes):
             head = head_of(item)
@@ -213,7 +213,7 @@ class _Comparison:
         return _Container(item, _MARKS.get(self._beginning(pieces), _LIST), pieces)
 
     def _beginning(self, pieces: list[Piece]) -> bytes:
-        """The first bytes that pieces stand for: a mark, if there is one."""
+        """Return the first bytes of pieces: a mark, if there is one."""
         for _ in range(LEVELS_MAX):
             body = pieces[0][1] if pieces else b""
             if isinstance(body, bytes):
@@ -231,9 +231,10 @@ class _Comparison:
         return self._decode(join(self._store, self._node(item) if isinstance(item, _Node) else list(item)))
 
     def _atoms(self, a: list[Piece], b: list[Piece], *, share: int) -> tuple[list[_Atom], list[_Atom]]:
-        """The elements of two containers; pieces that both have stay closed.
+        """Return the elements of two containers. Pieces that both have stay closed.
 
-        But not those that hold no multiple of `share` items: a key without its value. With 0 none do.
+        Exceptions are pieces whose number of items is not a multiple of `share`, such as a key without its value. With
+        0, all pieces are opened.
         """
         for _ in range(LEVELS_MAX):
             shared = _closed(a, share) & _closed(b, share) if share else frozenset()
@@ -282,7 +283,7 @@ def _is_closed(atom: _Atom) -> bool:
 
 
 def _places(atoms: list[_Atom], first: int) -> list[int]:
-    """The number of the first element of each, and of what comes after."""
+    """Return the number of the first element of each atom, and of the end."""
     return list(accumulate((1 if isinstance(atom, bytes) else atom.items for atom in atoms), initial=first))
 
 

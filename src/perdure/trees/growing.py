@@ -1,8 +1,8 @@
-"""The tree of a list that has grown since the last time, made from what is remembered of that.
+"""Builds the tree of a list that has grown, from what is cached of the previous version.
 
-It is the same tree as if the list had been split from its beginning: a cut depends only on what is near it (cuts.py),
-so that everything up to some cut before the first new element stays as it was. Whether the elements before are
-unchanged is not believed but compared, all of them, each time: people change messages in place.
+The result equals a tree built from scratch: a cut depends only on what is near it (cuts.py), so everything up to some
+cut before the first new element stays the same. All earlier elements are compared each time, because programs change
+messages in place.
 """
 
 from __future__ import annotations
@@ -39,31 +39,31 @@ _GROUP: Final = int(Ref.GROUP)
 
 
 class Level(msgspec.Struct, frozen=True, gc=False):
-    """Pieces, and where among them a change further on changes nothing."""
+    """The pieces of one level, and the cuts that later changes cannot move."""
 
     pieces: list[SplitPiece]
-    """What the level below was grouped into; of the lowest, elements."""
+    """The groups of the level below; on the lowest level, elements."""
     sure: list[tuple[int, int]]
-    """Cuts: after how many pieces below, and how many of these that are."""
+    """Cuts: after how many pieces of the level below, and how many groups that makes."""
 
 
 class Memo(msgspec.Struct, frozen=True):
-    """What is remembered of a value and its tree."""
+    """The cache of a value and its tree."""
 
     parts: tuple[bytes, ...]
-    """The value's bytes, one after the other; of a list, without its head."""
+    """The value's bytes in parts; for a list, without its head."""
     packed: bytes
     size: int
-    """Of those bytes; with what is compared, it takes twice as much memory."""
+    """The size of these bytes. With the fingerprints, the cache takes twice as much memory."""
     count: int = -1
-    """Of the elements of a list; below 0 it is none."""
+    """The number of elements of a list; negative for other values."""
     keys: tuple[bytes, ...] = ()
-    """Stand for the elements, exactly; none when the next version is split from its beginning."""
+    """Exact fingerprints of the elements; empty if the next version must be split from scratch."""
     settled: int = 0
-    """Elements up to the last one that is a leaf of its own."""
+    """The number of elements up to the last one that is a leaf of its own."""
     context: bytes = b""
     tail: bytes = b""
-    """The bytes behind those, and a few before."""
+    """The bytes after those, and a few before."""
     levels: tuple[Level, ...] = ()
 
     @property
@@ -73,9 +73,9 @@ class Memo(msgspec.Struct, frozen=True):
 
 
 def pack_again(store: Store, value: Any, path: str, known: Collection[bytes], memo: Memo | None) -> tuple[Tree, Memo]:
-    """As `pack`, for the next version of a value; and what to remember for the one after it."""
+    """Pack the next version of a value, using the cache of the previous one. Returns the tree and a new cache."""
     if objects.some_are_suspect():
-        memo = None  # it may stand for one of them: then all of it is written again
+        memo = None  # it may refer to a suspect object: write everything again
     if memo is not None and memo.keys and type(value) is list and prints.begins_with(value, memo.keys, memo.count):
         if len(value) == memo.count:
             return Tree(memo.packed, (), frozenset()), memo
@@ -86,7 +86,7 @@ def pack_again(store: Store, value: Any, path: str, known: Collection[bytes], me
     data = codec.encode(value, path)
     if memo is not None and memo.packed == INLINE + data:
         return Tree(memo.packed, (), frozenset()), memo
-    # The keys do not tell bytes from other buffers: only of what has none in it.
+    # Fingerprints do not distinguish bytes from other buffers, so they need a value without any.
     if type(value) is not list or len(data) <= INLINE_BYTES_MAX or not prints.is_exact(value):
         tree = tree_of(store, data, known)
         return tree, Memo((data,), tree.packed, len(data))
@@ -96,7 +96,7 @@ def pack_again(store: Store, value: Any, path: str, known: Collection[bytes], me
 def _grown(
     store: Store, added: bytes, count: int, known: Collection[bytes], memo: Memo, keys: tuple[bytes, ...]
 ) -> tuple[Tree, Memo]:
-    """The tree of a list to which elements were added."""
+    """Build the tree of a list to which elements were added."""
     split, rest = Split(store, known), memo.tail + added
     sizes = [len(memoryview(item)) for item in items_of(rest, count - memo.settled)]
     fixed = _settled_pieces(memo)
@@ -119,7 +119,7 @@ def _grown(
 
 
 def ids_of(memo: Memo) -> frozenset[bytes]:
-    """The objects that the tree of a list refers to, but for those within its large elements."""
+    """Return the objects that the tree of a list refers to, except those inside its large elements."""
     return frozenset(bytes(body.data) for level in memo.levels for _, body, _ in level.pieces if type(body) is Ext)
 
 
@@ -128,7 +128,7 @@ def _settled_pieces(memo: Memo) -> int:
 
 
 def _last_large(sizes: Sequence[int]) -> int:
-    """How many elements there are up to the last large one: what follows it may still be cut otherwise."""
+    """Return the number of elements up to the last large one. What follows may still be cut differently."""
     for number in range(len(sizes), 0, -1):
         if sizes[number - 1] >= ALONE_BYTES_MIN:
             return number
@@ -136,7 +136,7 @@ def _last_large(sizes: Sequence[int]) -> int:
 
 
 def _count_settled(pieces: list[SplitPiece], sizes: Sequence[int], large: int) -> int:
-    """How many pieces those elements are: all but the leaves of the small elements behind the last large one."""
+    """Return how many pieces these elements are: all but the leaves of small elements after the last large one."""
     small, place = len(sizes) - large, len(pieces)
     while small > 0:
         place -= 1
@@ -156,10 +156,10 @@ def _weight(piece: SplitPiece) -> int:
 
 
 def _regrouped(split: Split, pieces: list[SplitPiece], same: int, before: Level) -> tuple[Level, int]:
-    """The groups of pieces, of which so many are the same as before; and how many groups are."""
+    """Group pieces, of which the first `same` are unchanged. Returns the level and how many groups are unchanged."""
     sure = _unmoved(pieces, same, before.sure)
     begin, kept = sure[-1] if sure else (0, 0)
-    start = max(begin - 1, 0)  # with the piece before the cut, which says that there is none near behind it
+    start = max(begin - 1, 0)  # include the piece before the cut, which shows that no other cut is near
     some = pieces[start:]
     edges = list(accumulate(map(_weight, some), initial=0))
     marks = [mark for _, _, mark in some]
@@ -181,7 +181,7 @@ def _regrouped(split: Split, pieces: list[SplitPiece], same: int, before: Level)
 
 
 def _unmoved(pieces: list[SplitPiece], same: int, sure: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The cuts that no change behind the first pieces can move: nothing new is within their reach."""
+    """Return the cuts that no change after the first pieces can move: nothing new is within their reach."""
     weight, place = 0, same
     while weight < NODE_REACH:
         if not place:

@@ -1,15 +1,15 @@
-"""How a tree is written down, and how its bytes are read when nobody is trusted.
+"""The stored form of trees, and how to read it without trusting it.
 
-A tree is a rope over the bytes that `codec.encode` makes of a value: putting all of its pieces one after the other
-gives them back. A *node* is a list of pieces, each with the number of msgpack items that it holds (of a container's
-elements; parts of a text and the head of a container hold none). A piece is
+A tree is a rope over the bytes that `codec.encode` makes of a value: its pieces, joined, give these bytes. A *node* is
+a list of pieces, each with the number of msgpack items that it holds. These are elements of a container; parts of a
+text and the head of a container hold none. A piece is
 
 - bytes: the items themselves;
 - a LEAF: an object whose content is such bytes;
 - a GROUP: an object that is a node, with more items of the same container;
 - a WHOLE: an object that is a node, and one item: a container or a long text, beginning with its head.
 
-So who follows references needs to know nothing of the types in a value, and never opens a leaf.
+So following references needs no knowledge of the types in a value, and never opens a leaf.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ..objects import ID_BYTES
 
 
 class Ref(IntEnum):
-    """What a piece in an object of its own is. The numbers are forever."""
+    """The kind of a piece in an object of its own. The numbers are permanent."""
 
     LEAF = 1
     GROUP = 2
@@ -35,26 +35,26 @@ class Ref(IntEnum):
 
 
 class Link(NamedTuple):
-    """A piece in an object of its own."""
+    """A reference to a piece in an object of its own."""
 
     kind: int
     identity: bytes
 
 
 Piece: TypeAlias = tuple[int, bytes | Link]
-"""The number of items, and the bytes or where they are."""
+"""The number of items, and the bytes or a reference to them."""
 
 LINK_WEIGHT: Final = ID_BYTES + 5
-"""Bytes that a reference takes in a node, with its count."""
+"""The size of a reference in a node, with its count."""
 
 OBJECT_BYTES_MAX: Final = 16_384
-"""No leaf and no node is that large; a forged one must not be unpacked a thousand times."""
+"""The maximum size of a leaf or node. A forged larger one must not be decompressed a thousand times."""
 
 PIECES_MAX: Final = limits.VALUE_BYTES_MAX // 128
-"""Pieces of one value. Of ours each reference stands for 256 bytes or more."""
+"""The maximum number of pieces in one value. Each reference that we write stands for 256 bytes or more."""
 
 LEVELS_MAX: Final = 16 * limits.VALUE_DEPTH_MAX
-"""From the root down. A container of a billion elements takes nine or ten, and containers nest."""
+"""The maximum depth of a tree. A container of a billion elements needs nine or ten levels, and containers nest."""
 
 ENCODE: Final = Encoder().encode
 _NODE: Final = Decoder(list[int | bytes | Ext])
@@ -62,14 +62,14 @@ _ITEMS: Final = Decoder(list[Raw])
 
 
 def read_node(data: bytes) -> list[Piece]:
-    """The pieces of a node."""
+    """Parse the pieces of a node."""
     try:
         flat = _NODE.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise CorruptValue(f"a stored node is none: {error}") from None
+        raise CorruptValue(f"a stored node is invalid: {error}") from None
     counts, bodies = flat[::2], flat[1::2]
     if not flat or len(counts) != len(bodies):
-        raise CorruptValue("a stored node has a piece without a count, or none at all")
+        raise CorruptValue("a stored node has no pieces, or a piece without a count")
     return [_checked(count, body) for count, body in zip(counts, bodies, strict=True)]
 
 
@@ -81,7 +81,7 @@ def _checked(count: object, body: object) -> Piece:
             identity = bytes(body.data)
             if len(identity) == ID_BYTES:
                 return count, Link(body.code, identity)
-    raise CorruptValue("a stored node has a piece that is none")
+    raise CorruptValue("a stored node has an invalid piece")
 
 
 _REFS: Final = frozenset(map(int, Ref))
@@ -91,13 +91,13 @@ _REFS: Final = frozenset(map(int, Ref))
 
 
 class Head(msgspec.Struct, frozen=True, gc=False):
-    """The beginning of a msgpack item: how long it is, and the number of elements of a container."""
+    """The beginning of a msgpack item: its size, and the number of elements of a container."""
 
     size: int
     items: int = 0
-    """Of a map twice as many as it has keys."""
+    """For a map, twice the number of keys."""
     stride: int = 0
-    """1 for an array, 2 for a map, 0 for everything that is no container."""
+    """1 for an array, 2 for a map, 0 for anything else."""
 
 
 _SIZED: Final = {
@@ -110,7 +110,7 @@ _LONG_TEXT: Final = {0xD9: 2, 0xDA: 3, 0xDB: 5, 0xC7: 3, 0xC8: 4, 0xC9: 6}
 
 
 def head_of(data: bytes | memoryview) -> Head:
-    """The head of an item of any length; a number has one of its whole length."""
+    """Parse the head of an item of any size. A number is all head."""
     if not data:
         raise CorruptValue("a stored value has no bytes")
     first = data[0]
@@ -123,19 +123,19 @@ def head_of(data: bytes | memoryview) -> Head:
 
 
 def sizes_of(data: bytes | memoryview, head: Head) -> list[int]:
-    """How long the items of a container are that our own encoder has just written."""
+    """Return the sizes of the items of a container that our own encoder has just written."""
     items = _ITEMS.decode(data) if head.stride == 1 else items_of(memoryview(data)[head.size :], head.items)
     return [len(memoryview(item)) for item in items]
 
 
 def items_of(data: bytes | memoryview, count: int) -> list[Raw]:
-    """The items that follow one another in bytes. Each shares the memory of all."""
-    # Before msgspec believes the count.
+    """Split bytes into consecutive items, which share their memory."""
+    # Check the count before msgspec allocates memory for it.
     if count > len(data):
-        raise CorruptValue("a stored piece has fewer items than it says")
+        raise CorruptValue("a stored piece has fewer items than declared")
     try:
         return _ITEMS.decode(b"".join((b"\xdd", count.to_bytes(4, "big"), data)))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise CorruptValue(f"a stored piece has other items than it says: {error}") from None
+        raise CorruptValue(f"a stored piece has other items than declared: {error}") from None
     except RecursionError:
         raise ValueTooLarge(f"the stored value is nested more than {limits.VALUE_DEPTH_MAX} deep") from None

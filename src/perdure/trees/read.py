@@ -1,7 +1,7 @@
-"""From trees to values, and to the objects that they need.
+"""Reads trees: their values, and the objects that they need.
 
-Level by level, so that a store on a server can be asked once for each level and not once for each object. Nothing
-that is read is trusted; what a forged tree can cost is bounded by the number of its pieces, its levels and its bytes.
+Trees are read level by level, so a server gets one query per level, not one per object. Nothing that is read is
+trusted. The cost of a forged tree is bounded by limits on its pieces, levels and bytes.
 """
 
 from __future__ import annotations
@@ -16,34 +16,33 @@ from .nodes import LEVELS_MAX, OBJECT_BYTES_MAX, PIECES_MAX, Link, Piece, Ref, r
 from .split import TREE
 
 _ASKED_MAX: Final = 512
-"""Objects of one batch, so that a batch has a size."""
+"""Objects per batch."""
 
 
 def unpack(store: Store, packed: bytes) -> Any:
-    """The value again, as a copy that nobody else has."""
+    """Return a copy of the value."""
     if packed[:1] != TREE:
         return objects.unpack(store, packed)
     return codec.decode(content(store, packed))
 
 
 def content(store: Store, packed: bytes) -> bytes:
-    """The bytes of a value that is a tree."""
+    """Return the bytes of a value that is stored as a tree."""
     return join(store, read_node(packed[1:]))
 
 
 def references(store: Store, packed: bytes, seen: Container[bytes] = frozenset()) -> Iterator[bytes]:
-    """The ids of all objects that a packed value needs, each once; those of `seen` and what is below them left out."""
+    """Yield the ids of all objects that a packed value needs, each once, without `seen` and what is below them."""
     yield from read_through(store, reachable(store, [packed], seen))
 
 
 def reachable(
     store: Store, packed: Iterable[bytes], seen: Container[bytes] = frozenset(), opened: set[bytes] | None = None
 ) -> Script[set[bytes]]:
-    """The same for many values, as a part of a script: what a collector must keep.
+    """Return the objects that some values need, as part of a script: what a garbage collector must keep.
 
-    Leaves are not opened, and types are not looked at. A node that is missing or damaged is an error, and not
-    taken for one without references: who collects would remove what is below it. Nodes of `opened` were looked into
-    before, and are not again; those that are now join them.
+    Leaves are not opened, and types are not examined. A missing or damaged node is an error, because the collector
+    would otherwise remove what is below it. Nodes in `opened` are not read again; the ones read now are added to it.
     """
     found: set[bytes] = set()
     nodes: set[bytes] = set()
@@ -79,7 +78,7 @@ def fetch(store: Store, links: Collection[Link]) -> Mapping[Link, bytes]:
 
 
 def join(store: Store, pieces: list[Piece]) -> bytes:
-    """The bytes that pieces stand for."""
+    """Return the joined bytes of pieces."""
     for _ in range(LEVELS_MAX):
         wanted = {body for _, body in pieces if isinstance(body, Link)}
         if not wanted:
@@ -89,9 +88,9 @@ def join(store: Store, pieces: list[Piece]) -> bytes:
 
 
 def opened(pieces: list[Piece], contents: Mapping[Link, bytes]) -> list[Piece]:
-    """The pieces with those that have been fetched in place of their links.
+    """Replace links by the pieces that were fetched.
 
-    There are never more than a value can have: a small node, named again and again, stands for any length.
+    The number of pieces is limited: a small node that is referenced repeatedly could stand for any length.
     """
     nodes = {link: read_node(data) for link, data in contents.items() if link.kind != Ref.LEAF}
     out: list[Piece] = []
@@ -114,5 +113,5 @@ def _too_large() -> ValueTooLarge:
 
 
 def too_many_levels() -> ValueTooLarge:
-    """What is said of a forged tree that goes down and down."""
+    """Return the error for a forged tree with too many levels."""
     return ValueTooLarge(f"a stored tree has more than {LEVELS_MAX} levels")

@@ -1,8 +1,8 @@
-"""From values to trees.
+"""Splits values into trees.
 
-The tree depends on the value alone, and not on what was stored before. The sizes are a compromise between what a
-change costs (one leaf, and a node on each level above it) and what many small rows cost. With other sizes everything
-stays readable, and nothing is shared with what was stored before.
+The tree depends only on the value, not on what was stored before. The sizes are a compromise between the cost of a
+change (one leaf, and a node on each level above it) and the cost of many small rows. Other sizes would keep everything
+readable but share nothing with what is stored already.
 """
 
 from __future__ import annotations
@@ -23,36 +23,36 @@ from .nodes import ENCODE, LINK_WEIGHT, Ref, head_of, sizes_of
 
 INLINE: Final = b"\x00"
 TREE: Final = b"\x02"
-"""The first byte of a packed value; objects.py has the others."""
+"""The first byte of a packed value. The others are in objects.py."""
 
 INLINE_BYTES_MAX: Final = 1024
-"""Smaller values are not split. Less than for single values: one version follows another."""
+"""Smaller values are not split. The limit is lower than for single values because versions follow each other."""
 
 ALONE_BYTES_MIN: Final = 512
-"""Elements from this size on are a leaf each: a message."""
+"""Elements from this size on become a leaf each: a message."""
 
 SPLIT_BYTES_MIN: Final = 4096
-"""And larger ones are split themselves."""
+"""Elements from this size on are split themselves."""
 
 ROOT_BYTES_MAX: Final = 640
-"""What may be left of a container on top of its tree."""
+"""The maximum size of the root of a tree."""
 
 INLINE_PIECE_MAX: Final = 256
-"""Below it, bytes stay in their node."""
+"""Smaller bytes stay in their node."""
 
 GROUP_BYTES_MIN: Final = 192
-"""And pieces too."""
+"""Smaller groups of pieces stay in their node."""
 
 LEAF_REACH: Final = 384
 NODE_REACH: Final = 256
-"""How far on either side of a cut there is no other; pieces are two to three times as long. See cuts.py."""
+"""The distance on either side of a cut without another cut. Pieces are two to three times as long. See cuts.py."""
 
 
 class Tree(msgspec.Struct, frozen=True):
     """A value, ready to be stored."""
 
     packed: bytes
-    """What stands for it in an entry."""
+    """The packed form for a journal entry."""
     objects: tuple[Statement, ...]
     """What must be written in the same commit."""
     ids: frozenset[bytes]
@@ -62,21 +62,21 @@ class Tree(msgspec.Struct, frozen=True):
 def pack(
     store: Store, value: Any, path: str, known: Collection[bytes] = frozenset(), inline: int = INLINE_BYTES_MAX
 ) -> Tree:
-    """Split a value into objects, those of `known` left out of what is to be written.
+    """Split a value into objects. Objects in `known` are not written again.
 
-    The whole value is looked at each time, so no edit is missed, wherever it was made.
+    The whole value is examined each time, so no edit is missed.
 
-    `known` saves writes, and must not be more than a guess that is checked: a collector may take an object away as
-    soon as no entry refers to it. So give the `ids` of one tree (of the version before), and see to it that the
-    entry which holds that tree is still there in the transaction that stores this one, locked or read again there:
-    while an entry refers to a tree, no collector touches anything below it. When the entry is gone, pack again
-    without `known`. There is no cache of ids by process: nothing would tell it what another process collects.
+    `known` saves writes, but it must be verified: a garbage collector may remove an object as soon as no entry refers
+    to it. So pass the `ids` of one tree, that of the previous version. In the same transaction, check that the entry
+    with that tree still exists: lock it or read it again. While an entry refers to a tree, no collector touches
+    anything below it. If the entry is gone, pack again without `known`. Ids are not cached per process, because another
+    process may collect them.
     """
     return tree_of(store, codec.encode(value, path), known, inline)
 
 
 def tree_of(store: Store, data: bytes, known: Collection[bytes], inline: int = INLINE_BYTES_MAX) -> Tree:
-    """The same of a value's bytes."""
+    """Split the encoded bytes of a value."""
     if len(data) <= inline:
         return Tree(INLINE + data, (), frozenset())
     split = Split(store, known)
@@ -85,15 +85,15 @@ def tree_of(store: Store, data: bytes, known: Collection[bytes], inline: int = I
 
 
 SplitPiece: TypeAlias = tuple[int, bytes | Ext, int]
-"""A piece while the tree is made: how many items, the bytes or the reference to them as a node has it, and a mark that
-decides on a cut after it. That is the mark of its last element, so that a change before it moves no cut above.
+"""A piece during construction: number of items, bytes or reference, and a mark that decides on a cut after it.
 
-Plain tuples, here and below, because a conversation has thousands of them each time.
+The mark is that of its last element, so that a change before it moves no cut above. Plain tuples, here and below,
+because a conversation has thousands of them each time.
 """
 
 
 class Split:
-    """The tree of one value."""
+    """Builds the tree of one value."""
 
     def __init__(self, store: Store, known: Collection[bytes]) -> None:
         self._fresh = objects.hasher(store).copy
@@ -102,7 +102,7 @@ class Split:
         self.ids: list[bytes] = []
 
     def whole(self, data: bytes | memoryview) -> bytes:
-        """The node of one item, its head first."""
+        """Return the node of one item, its head first."""
         head = head_of(data)
         begun: SplitPiece = (0, bytes(data[: head.size]), 0)
         view = memoryview(data)[head.size :]
@@ -113,9 +113,9 @@ class Split:
         return written([begun, *self._reduced(pieces, head.stride)])
 
     def elements(self, view: memoryview, sizes: list[int], stride: int, before: int = 0) -> list[SplitPiece]:
-        """Elements (of a map: pairs): large ones alone, and leaves of the small ones between them.
+        """Split elements (for a map, pairs): large ones alone, and leaves of the small ones between them.
 
-        `before` are bytes that come before the first: they have a say in whether to cut behind it.
+        `before` is the number of bytes before the first element: they influence the cut after it.
         """
         units = sizes if stride == 1 else list(map(add, sizes[::2], sizes[1::2]))
         edges = list(accumulate(units, initial=before))
@@ -138,7 +138,7 @@ class Split:
         return out
 
     def _leaves(self, view: memoryview, edges: list[int], sizes: list[int], stride: int) -> Iterator[SplitPiece]:
-        """Small elements, which lie between one edge and the next."""
+        """Split small elements into leaves. Each lies between two consecutive edges."""
         if stride == 1:
             marks = [crc32(view[max(min(start, end - WINDOW), 0) : end]) for start, end in pairwise(edges)]
         else:
@@ -150,7 +150,7 @@ class Split:
             begin = cut
 
     def _parts(self, element: memoryview, sizes: list[int]) -> Iterator[SplitPiece]:
-        """A large element, or a pair of which one is large."""
+        """Split a large element, or a pair of which one is large."""
         at = 0
         mark = crc32(element[: sizes[0]]) if len(sizes) == 2 else None
         for size in sizes:
@@ -163,16 +163,16 @@ class Split:
                 yield 1, Ext(_WHOLE, identity), crc32(identity) if mark is None else mark
 
     def _some(self, items: int, data: memoryview, mark: int | None = None) -> SplitPiece:
-        """A leaf, or the bytes themselves when they are hardly more than a reference and a row."""
+        """Return a leaf, or the bytes themselves if a reference and a row would hardly be smaller."""
         if len(data) < INLINE_PIECE_MAX:
             return items, bytes(data), crc32(data) if mark is None else mark
         identity = self.put(data)
         return items, Ext(_LEAF, identity), crc32(identity) if mark is None else mark
 
     def _reduced(self, pieces: list[SplitPiece], stride: int) -> list[SplitPiece]:
-        """As many levels of groups as it takes for few pieces to be left."""
-        # It ends: only the first and the last group may be too light to become one link, and together they are
-        # lighter than this; all between them are longer than the reach.
+        """Add levels of groups until few pieces are left."""
+        # This terminates: only the first and the last group may be too light to become a link. Together they are
+        # lighter than the limit, and all between them are longer than the reach.
         while True:
             weights = [LINK_WEIGHT if type(body) is Ext else len(body) + 4 for _, body, _ in pieces]
             if sum(weights) <= ROOT_BYTES_MAX:
@@ -192,7 +192,7 @@ class Split:
         begin = 0
         for cut in cuts(marks, edges, NODE_REACH):
             group = pieces[bounds[begin] : bounds[cut]]
-            # A few at the end are written again with the next version in any case: they wait for the level above.
+            # A light group at the end changes with the next version anyway, so it is left to the level above.
             if edges[cut] - edges[begin] > GROUP_BYTES_MIN:
                 group = [(ends[cut] - ends[begin], Ext(_GROUP, self.put(written(group))), marks[cut - 1])]
             out += group
@@ -200,7 +200,7 @@ class Split:
         return out
 
     def put(self, data: bytes | memoryview) -> bytes:
-        """Keep an object, unless it is known; its id."""
+        """Add an object unless it is known. Returns its id."""
         hashed = self._fresh()
         hashed.update(data)
         identity = hashed.digest()
@@ -216,5 +216,5 @@ _LEAF, _GROUP, _WHOLE = map(int, (Ref.LEAF, Ref.GROUP, Ref.WHOLE))
 
 
 def written(pieces: list[SplitPiece]) -> bytes:
-    """A node."""
+    """Encode a node."""
     return ENCODE([part for items, body, _ in pieces for part in (items, body)])

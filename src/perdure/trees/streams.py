@@ -1,8 +1,8 @@
-"""Streams of bytes as trees: cut by content, written and read in constant memory.
+"""Stores byte streams as trees: chunked by content, written and read in constant memory.
 
-The nodes are those of `nodes.py`, so that whoever follows references needs to know nothing of it; the number of items
-of a piece is its length in bytes, which leads to any place. What is cut where depends on the bytes alone, and not on
-the blocks in which they come: two versions share all pieces away from their differences.
+The nodes are those of `nodes.py`, so following references works as for values. The item count of a piece is its length
+in bytes, which allows seeking. Cuts depend only on the bytes, not on the blocks in which they arrive: two versions
+share all pieces away from their differences.
 """
 
 from __future__ import annotations
@@ -22,42 +22,44 @@ from .split import TREE
 
 CHUNK_LEAST: Final = 8 * 1024
 CHUNK_MOST: Final = 128 * 1024
-"""Bytes of a chunk; usually 32 KB. A change adds one or two of them, and a row for each has its price."""
+"""Size limits of a chunk; usually 32 KB. A change adds one or two chunks, and each costs a row."""
 
 _CLASSES: Final = bytes((byte * 37 + (byte >> 4) * 37) % 256 >> 5 for byte in range(256))
 _CANDIDATE: Final = b"\x07\x04\x00"
-"""Three bytes of these classes, of eight, may be a cut: a table and a search that Python has in C, and looks at one
-place of 400 itself. The numbers were chosen so that it is about as many in text, JSON, digits, base64, integers and
-floating point numbers."""
+"""Three bytes of these classes, out of eight, may be a cut.
+
+The table and the search run in C, so Python examines one position in 400. The numbers were chosen to give similar rates
+in text, JSON, digits, base64, integers and floating point numbers.
+"""
 
 _WINDOW: Final = 48
 _CHANCE: Final = (400 << 32) // (24 * 1024)
-"""A candidate is a cut when the hash of the bytes before it is below this."""
+"""A candidate is a cut if the hash of the bytes before it is below this."""
 
 _GROUP_LEAST: Final = 16
 _GROUP_MOST: Final = 128
 _GROUP_CHANCE: Final = 8
-"""Pieces of a node: after the least, one of 32 is the last."""
+"""Size limits of a node in pieces: after the minimum, one in 32 is the last."""
 
 _ROOT_MOST: Final = 16
-"""Pieces that stand in the entry itself."""
+"""The maximum number of pieces in the entry itself."""
 
 _LEVELS_MAX: Final = 16
 _AHEAD_MAX: Final = 32
-"""Chunks that are fetched at once, by who reads one after the other."""
+"""The maximum number of chunks that a sequential read fetches at once."""
 
 Put: TypeAlias = Callable[[bytes, bytes], None]
-"""Takes the id and the content of an object."""
+"""Receives the id and the content of an object."""
 
 
 class Cutter:
-    """Blocks of any length in, chunks out."""
+    """Turns blocks of any length into chunks."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, block: bytes) -> Iterator[bytes]:
-        """The chunks that are certain by now."""
+        """Return the chunks that are certain so far."""
         data = self._rest + block if self._rest else block
         marks, begin = data.translate(_CLASSES), 0
         while (end := _cut(data, marks, begin)) or len(data) - begin > CHUNK_MOST:
@@ -67,14 +69,14 @@ class Cutter:
         self._rest = data[begin:]
 
     def finish(self) -> Iterator[bytes]:
-        """The last one, if anything is left."""
+        """Return the last chunk, if anything is left."""
         rest, self._rest = self._rest, b""
         if rest:
             yield rest
 
 
 def _cut(data: bytes, marks: bytes, begin: int) -> int:
-    """Where the chunk ends that begins there; 0 when these bytes do not tell."""
+    """Return the end of the chunk that starts at `begin`; 0 if these bytes do not determine it."""
     at, view = begin + CHUNK_LEAST, memoryview(data)
     while (at := marks.find(_CANDIDATE, at, begin + CHUNK_MOST)) >= 0:
         at += len(_CANDIDATE)
@@ -84,7 +86,7 @@ def _cut(data: bytes, marks: bytes, begin: int) -> int:
 
 
 class Growing:
-    """The tree of a stream, as far as it has come: a few pieces on each level."""
+    """The tree of a stream under construction: a few pieces on each level."""
 
     def __init__(self, store: Store, put: Put) -> None:
         self._store = store
@@ -92,11 +94,11 @@ class Growing:
         self._levels: list[list[tuple[int, Link]]] = [[]]
 
     def add(self, chunk: bytes) -> None:
-        """The next chunk."""
+        """Add a chunk."""
         self._link(0, len(chunk), Link(Ref.LEAF, self._object(chunk)))
 
     def finish(self) -> bytes:
-        """What stands for the whole, in an entry; nothing for no bytes."""
+        """Return the packed form of the whole for a journal entry; empty for no bytes."""
         level = 0
         while level < len(self._levels) - 1 or len(self._levels[level]) > _ROOT_MOST:
             if self._levels[level]:
@@ -129,19 +131,19 @@ def _node(pieces: Sequence[tuple[int, Link]]) -> bytes:
 
 
 class Stream:
-    """A stored stream, from any place on. Nothing that is read is trusted."""
+    """A stored stream, readable from any position. Nothing that is read is trusted."""
 
     def __init__(self, store: Store, packed: bytes, size: int) -> None:
         self._store = store
         self._pieces = read_node(packed[1:]) if packed else []
         if packed and packed[:1] != TREE:
-            raise CorruptValue("a stored stream is none")
+            raise CorruptValue("a stored stream is invalid")
         _must_be(self._pieces, size)
         self.at = 0
-        """Where it is reading: what a message says when that fails."""
+        """The current position, for error messages."""
 
     def chunks(self, start: int = 0) -> Iterator[tuple[int, bytes]]:
-        """Each chunk with its place, beginning with the one that holds `start`."""
+        """Yield each chunk with its position, beginning with the one that contains `start`."""
         leaves, ahead = self._leaves(self._pieces, 0, start, 0), 1
         while batch := list(islice(leaves, ahead)):
             yield from self._fetched(batch)
@@ -149,7 +151,7 @@ class Stream:
 
     def _leaves(self, pieces: Sequence[Piece], at: int, start: int, level: int) -> Iterator[tuple[int, Piece]]:
         if level > _LEVELS_MAX:
-            raise CorruptValue("a stored stream has more levels than any that Perdure writes")
+            raise CorruptValue("a stored stream has more levels than Perdure ever writes")
         for size, body in pieces:
             end = at + size
             if end > start:
@@ -159,7 +161,7 @@ class Stream:
                 else:
                     node = objects.fetch(self._store, body.identity)
                     if len(node) > OBJECT_BYTES_MAX:
-                        raise CorruptValue("a stored node is larger than any that Perdure writes")
+                        raise CorruptValue("a stored node is larger than Perdure ever writes")
                     inner = read_node(node)
                     _must_be(inner, size)
                     yield from self._leaves(inner, at, start, level + 1)
@@ -173,10 +175,10 @@ class Stream:
             if isinstance(body, Link):
                 body = objects.content(self._store, body.identity, found.get(body.identity, []), CHUNK_MOST)
             if len(body) != size:
-                raise CorruptValue(f"a chunk has {len(body)} bytes, and not {size}")
+                raise CorruptValue(f"a chunk has {len(body)} bytes instead of {size}")
             yield at, body
 
 
 def _must_be(pieces: Sequence[Piece], size: int) -> None:
     if sum(length for length, _ in pieces) != size or not all(length for length, _ in pieces):
-        raise CorruptValue("the pieces of a stored stream are not as long as it says")
+        raise CorruptValue("the pieces of a stored stream do not have the declared length")

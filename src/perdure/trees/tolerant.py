@@ -1,4 +1,4 @@
-"""Reading values whose types may be another program's: they are registered there, and not here."""
+"""Reads values whose types may be registered in another program and not here."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .read import unpack
 
 
 class Unreadable(str):
-    """Stands for a stored value that this process cannot decode, and says why."""
+    """Replaces a stored value that this process cannot decode, and says why."""
 
     __slots__ = ()
 
@@ -20,11 +20,11 @@ class Unreadable(str):
 
 
 def tolerant(store: Store) -> Callable[[bytes], Any]:
-    """Decodes values, and says of the others why not."""
+    """Return a decoder that replaces values it cannot decode by a reason."""
 
     def read(packed: bytes) -> Any:
         try:
-            return unpack(store, packed)  # which knows values that are no trees, too
+            return unpack(store, packed)  # it also handles values that are not trees
         except ValueProblem as error:
             return Unreadable(f"<{error.message}>")
 
