@@ -1,4 +1,4 @@
-"""The records of what models cost, and of folding, which carries it. `records.py` has all others."""
+"""Records of model costs, and of compaction, which carries them. All others are in `records.py`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from .plan_records import Record
 
 
 class Usage(Record, frozen=True):
-    """What calls of a model came to, as its provider reported it; one call, or the sum of several."""
+    """Token counts and cost of model calls as reported by the provider: one call, or the sum of several."""
 
     model: str
     provider: str = ""
@@ -14,14 +14,14 @@ class Usage(Record, frozen=True):
     """The step or effect that made the calls; empty outside of them."""
     calls: int = 1
     unpriced: int = 0
-    """Calls of which nobody knows the cost: they are not in `cost`."""
+    """Calls of unknown cost: they are not in `cost`."""
     input_tokens: int = 0
-    """All of them, those from the cache too."""
+    """All input tokens, including those from the cache."""
     output_tokens: int = 0
     cached_input_tokens: int = 0
     cache_write_tokens: int = 0
     cost: int = 0
-    """In billionths of a dollar, by the prices of the day when it was recorded."""
+    """In billionths of a dollar, at the prices of the day it was recorded."""
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -39,7 +39,7 @@ class Usage(Record, frozen=True):
 
 
 class Saved(Record, frozen=True):
-    """What was remembered and not done again: steps, their time, and their calls of one model."""
+    """Work that a resume did not repeat: steps, their time, and their calls of one model."""
 
     steps: int
     took_us: int
@@ -47,7 +47,7 @@ class Saved(Record, frozen=True):
 
 
 class Carried(Record, frozen=True):
-    """A key of a run's own state, as it was when the run was folded."""
+    """A key of a run's own state at the time the run was compacted."""
 
     key: str
     value: bytes
@@ -56,21 +56,21 @@ class Carried(Record, frozen=True):
 
 
 class CarriedUsage(Record, frozen=True):
-    """What a run spent on a model in a step on a day (since 1970, UTC), when it was folded."""
+    """What a run had spent on a model in a step on a day (since 1970, UTC) when it was compacted."""
 
     day: int
     usage: Usage
 
 
 class CarriedSavings(Record, frozen=True):
-    """What resuming a run had saved of a model on a day, when it was folded."""
+    """What resuming a run had saved of a model on a day when it was compacted."""
 
     day: int
     saved: Saved
 
 
 class Floor(Record, frozen=True):
-    """Before this revision and this time, changes of a namespace are missing."""
+    """The compaction floor of a namespace: changes before this revision and time are missing."""
 
     owner: int
     space: str
@@ -83,16 +83,16 @@ class Folded(Record, frozen=True):
 
     upto: int
     head: bytes
-    """The link of that entry: the next one is chained to it."""
+    """The chain link of that entry. The next entry is chained to it."""
     kept: bytes
-    """Those that were kept: the number in four bytes, and a mark of the entry in 32."""
+    """The entries that were kept: the number in four bytes, and a digest of the entry in 32."""
     archive: str
-    """The name of the file that has the last of them, and names the file with those before."""
+    """The archive file with the last of these entries. It names the file with the earlier ones."""
     digest: bytes
-    """Of what is in that file."""
+    """The digest of that file."""
     resumes: int = 0
     done: int = 0
-    """Steps and effects that were done."""
+    """How many steps and effects were done."""
     state: tuple[Carried, ...] = ()
     floors: tuple[Floor, ...] = ()
     usage: tuple[CarriedUsage, ...] = ()

@@ -1,8 +1,7 @@
-"""The records of memories: each an entry of its own, so that one can be erased and nothing else is lost.
+"""Records of memories: each is an entry of its own, so that one can be erased without losing others.
 
-Everything that is about a person lies in `MemoryKept` and `MemorySeen`. `forget` takes the body of such an entry away
-and leaves its digest, which begins with random bytes and tells nothing; the chain still verifies. What stays, the ids
-in other entries, is random too.
+All personal content is in `MemoryKept` and `MemorySeen`. `forget` removes the body of such an entry and leaves its
+digest, which is salted and reveals nothing; the chain still verifies. The ids in other entries are random too.
 """
 
 from __future__ import annotations
@@ -10,19 +9,19 @@ from __future__ import annotations
 from .plan_records import Record
 
 TRUSTED = 0.5
-"""From here on a memory is trusted; below it is shown as data, not as instructions."""
+"""From this value on a memory is trusted; below it is shown as data, not as instructions."""
 
 
 class Followed(Record, frozen=True):
-    """A memory that was there already, and goes on where a new one ends that was put before it."""
+    """An existing memory that succeeds a new one which was inserted before it in time."""
 
     id: str
     valid: int
-    """From when on it holds."""
+    """From when it is valid."""
 
 
 class MemoryKept(Record, frozen=True):
-    """Something that the agent knows from now on. Times are in milliseconds since 1970; 0 is never."""
+    """A new memory. Times are in milliseconds since 1970; 0 means never."""
 
     owner: int
     """The stream of the agent."""
@@ -42,32 +41,32 @@ class MemoryKept(Record, frozen=True):
     expires: int = 0
     supersedes: tuple[str, ...] = ()
     contradicts: tuple[str, ...] = ()
-    """Others that may say the opposite, found when it was kept."""
+    """Memories that may say the opposite, found when this one was stored."""
     derived: tuple[str, ...] = ()
-    """What it was made of: it is trusted no more than they are."""
+    """The memories it was derived from: it is trusted no more than they are."""
     meta: bytes = b""
     """Packed."""
     run: str = ""
     step: str = ""
-    """The step that it landed with, by its name."""
+    """The name of the step that it was written with."""
     writer: str = ""
     thread: str = ""
-    """What was said together."""
+    """The conversation or group it belongs to."""
     place: int = 0
     """Its number within the thread."""
     sketch: bytes = b""
-    """A keyed hash of its words in their order of the alphabet: those that say the same have the same one."""
+    """A keyed hash of its sorted words: memories that say the same have the same one."""
     followed: tuple[Followed, ...] = ()
-    """What takes its place, of what was there already."""
+    """Existing memories that supersede it."""
 
 
 class MemorySeen(Record, frozen=True):
-    """The same was to be kept once more: the first one is counted again, and found by the second id too."""
+    """A memory that was stored again: the first one is counted again, and also found by the second id."""
 
     owner: int
     id: str
     again: str
-    """The id that the second one was given when it was asked for."""
+    """The id that the second one was given when it was requested."""
     source: str = ""
     trust: float = 1.0
     run: str = ""
@@ -76,29 +75,29 @@ class MemorySeen(Record, frozen=True):
 
 
 class Bridged(Record, frozen=True):
-    """A memory whose successor was withdrawn: what had taken the place of that one takes its place."""
+    """A memory whose successor was retracted: the successor's own successor now supersedes it."""
 
     id: str
     by: str
     valid: int
-    """From when on."""
+    """From when."""
 
 
 class MemoryWithdrawn(Record, frozen=True):
-    """Memories that do not count any more, because of where they came from. They can still be read."""
+    """Memories that were retracted because of their source. They can still be read."""
 
     owner: int
     ids: tuple[str, ...]
     reason: str
     by: str
     touched: tuple[str, ...] = ()
-    """Others that count again, or otherwise, because of it."""
+    """Other memories whose validity changes because of it."""
     bridged: tuple[Bridged, ...] = ()
-    """Those of them that something else had replaced by then."""
+    """Those of them that something else had superseded by then."""
 
 
 class Ended(Record, frozen=True):
-    """Of a memory whose successor was erased: it stays replaced, as of these times."""
+    """A memory whose successor was erased: it stays superseded, as of these times."""
 
     id: str
     at: int
@@ -106,7 +105,7 @@ class Ended(Record, frozen=True):
 
 
 class MemoryForgotten(Record, frozen=True):
-    """Memories that were erased: from the journal, the views and the index, by this very commit."""
+    """Memories that this commit erased from the journal, the views and the index."""
 
     owner: int
     ids: tuple[str, ...]
@@ -115,5 +114,5 @@ class MemoryForgotten(Record, frozen=True):
     reason: str
     by: str
     touched: tuple[str, ...] = ()
-    """Others of which an erased entry said something."""
+    """Other memories that an erased entry referred to."""
     ended: tuple[Ended, ...] = ()

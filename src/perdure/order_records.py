@@ -1,6 +1,6 @@
-"""The records of orders: what somebody has told a run, and that it was obeyed; and where a run is.
+"""Records of orders: what a run was told to do and that it obeyed, and the status of a run.
 
-`records.py` has all others.
+All others are in `records.py`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from .plan_records import Record
 
 
 class Status(StrEnum):
-    """Where a run is. `QUEUED` and `CRASHED` are never stored: of the first there is no run yet, the holder of the
-    second is dead.
+    """The status of a run.
+
+    `QUEUED` and `CRASHED` are never stored: a queued run does not exist yet, and the holder of a crashed run is dead.
     """
 
     QUEUED = "queued"
@@ -28,12 +29,12 @@ class Status(StrEnum):
 
     @property
     def over(self) -> bool:
-        """Whether nothing will happen in it any more."""
+        """Whether the run has ended for good."""
         return self in (Status.FINISHED, Status.CANCELLED)
 
 
 class Order(StrEnum):
-    """What a run may be told."""
+    """What a run can be told."""
 
     CANCEL = "cancel"
     PAUSE = "pause"
@@ -41,12 +42,12 @@ class Order(StrEnum):
 
 
 class OrderGiven(Record, frozen=True, tag=65):
-    """A run that is open somewhere is told something; it obeys at its next boundary. Numbered for each run."""
+    """An order to a run that is open somewhere. It obeys at its next step. Orders are numbered per run."""
 
     stream: int
     number: int
     fence: int
-    """Of the holder that is told: who takes the run over finds out whether it has obeyed."""
+    """The fencing token of the holder that is told: after a takeover, this shows whether it obeyed."""
     order: Order
     reason: str
     by: str
@@ -58,11 +59,11 @@ class RunCancelled(Record, frozen=True):
     reason: str
     by: str
     order: int = 0
-    """The number of the order that was obeyed; 0 when nobody had the run open, so that it took effect at once."""
+    """The number of the order that was obeyed; 0 if no process had the run open, so that it took effect at once."""
 
 
 class RunPaused(Record, frozen=True):
-    """The run is not opened until somebody resumes it."""
+    """The run is not opened until it is resumed."""
 
     reason: str
     by: str
@@ -77,7 +78,10 @@ class RunReleased(Record, frozen=True):
 
 
 class CleanupBegan(Record, frozen=True):
-    """A cancelled run cleans up: until that has ended it may be opened again, to go on with it and nothing else."""
+    """The cleanup of a cancelled run has started.
+
+    Until it ends, the run may be opened again, but only to continue it.
+    """
 
     reason: str
     by: str

@@ -1,4 +1,4 @@
-"""The records of workflows, with what every record has in common. `records.py` has all others."""
+"""Records of workflows, and the base class of all records. All others are in `records.py`."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import msgspec
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=True):
-    """An entry's content.
+    """The content of a journal entry.
 
-    What a later version has added is refused, and not left out: who leaves it out would make views without it, and
-    collect the objects that only it refers to.
+    Unknown fields of a later version are refused, not ignored: ignoring them would build incomplete views, and collect
+    objects that only they refer to.
     """
 
 
 class StepStatus(StrEnum):
-    """Where a step of a workflow is."""
+    """The status of a workflow step."""
 
     PENDING = "pending"
     IN_PROGRESS = "in_progress"
@@ -27,26 +27,26 @@ class StepStatus(StrEnum):
 
     @property
     def over(self) -> bool:
-        """Whether nothing is left to do, so that what depends on it may begin."""
+        """Whether nothing is left to do, so that steps depending on it may start."""
         return self in (StepStatus.COMPLETED, StepStatus.SKIPPED)
 
 
 class Standing(Record, frozen=True):
-    """How far a step of a workflow is, and who is at it."""
+    """The progress of a workflow step, and who has claimed it."""
 
     status: StepStatus = StepStatus.PENDING
     result: bytes = b""
     note: str = ""
     holder: int = 0
-    """The process that has claimed it; 0 when nobody is at it."""
+    """The process that has claimed it; 0 if none has."""
     by: str = ""
-    """The agent that has changed it last."""
+    """The agent that changed it last."""
     claim: int = 0
-    """The revision of the workflow at which it was last claimed: what a fence is to a stream."""
+    """The revision of the workflow at which it was last claimed. It works like a fencing token."""
     attempt: int = 0
-    """Counts how often it was opened again after its end: each time it is worked at in another run."""
+    """How often it was reopened after its end. Each attempt executes in another run."""
     run: str = ""
-    """The run in which it is worked at, once `resume` has begun it."""
+    """The run that executes it, once `resume` has started it."""
 
 
 class PlannedStep(Record, frozen=True):
@@ -54,19 +54,19 @@ class PlannedStep(Record, frozen=True):
 
     step: str
     numbered: bool
-    """Whether people call it by a number."""
+    """Whether it is identified by a number."""
     action: str
     arguments: bytes
     digest: bytes
-    """Of the action and its arguments: what makes it the same work."""
+    """A digest of the action and its arguments, which identify the work."""
     depends_on: tuple[str, ...]
     title: str = ""
     standing: Standing = Standing()
-    """Where it begins."""
+    """The initial progress."""
 
 
 class WorkflowMade(Record, frozen=True, tag=11):
-    """A workflow, or the next version of one. Revisions count all changes of a workflow of that name."""
+    """A workflow or its next version. Revisions count all changes of a workflow of that name."""
 
     owner: int
     name: str
@@ -76,7 +76,7 @@ class WorkflowMade(Record, frozen=True, tag=11):
 
 
 class WorkflowMoved(Record, frozen=True, tag=12):
-    """A step of a workflow has got somewhere."""
+    """A workflow step changed its status."""
 
     owner: int
     name: str
@@ -91,15 +91,15 @@ _STANDING = msgspec.msgpack.Decoder(Standing)
 
 
 def encode_part(part: Standing | tuple[PlannedStep, ...]) -> bytes:
-    """A part of a record, as a view keeps it."""
+    """Encode a part of a record for a view."""
     return msgspec.msgpack.encode(part)
 
 
 def decode_steps(data: bytes) -> tuple[PlannedStep, ...]:
-    """The steps of a workflow out of its view."""
+    """Decode the steps of a workflow from its view."""
     return _STEPS.decode(data)
 
 
 def decode_standing(data: bytes) -> Standing:
-    """How far a step is, out of its view."""
+    """Decode the progress of a step from its view."""
     return _STANDING.decode(data)

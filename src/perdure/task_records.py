@@ -1,4 +1,4 @@
-"""The records of tasks: runs that workers take from queues. `records.py` has all others."""
+"""Records of tasks: runs that workers take from queues. All others are in `records.py`."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from .limits import NAME_CHARACTERS_MAX
 from .plan_records import Record
 
 NEVER = 1 << 62
-"""A time that does not come: what waits for it is woken by something else."""
+"""A time that never comes: only something else wakes the waiter."""
 
 _IDENT_BYTES_MAX = 8 * NAME_CHARACTERS_MAX + 1
 """Two names and a space. A longer one was forged: to look for the space would take very long."""
 
 
 class TaskQueued(Record, frozen=True, tag=60):
-    """A run is to be done by whichever worker takes it."""
+    """A run was queued for any worker."""
 
     owner: int
     """The stream of the agent."""
@@ -24,24 +24,24 @@ class TaskQueued(Record, frozen=True, tag=60):
     input: bytes
     digest: bytes
     parent: int = 0
-    """The stream of the run that has queued it, if any."""
+    """The stream of the run that queued it, if any."""
     priority: int = 0
     key: str = ""
-    """Runs of one key may be limited together."""
+    """Runs with the same key can be limited together."""
     not_before: int = 0
-    """In milliseconds since 1970; 0 is at once."""
+    """In milliseconds since 1970; 0 means at once."""
     again: int = 0
     """The number of the failure, if the run had failed before it was queued."""
 
 
 class TaskAgain(Record, frozen=True, tag=61):
-    """A run that is dead is to be tried again."""
+    """A dead-lettered run was queued again."""
 
     owner: int
     agent: str
     run: str
     after: int
-    """The number of the failure that it is dead by."""
+    """The number of the failure that made it dead."""
     by: str
 
 
@@ -50,16 +50,16 @@ class Want(Record, frozen=True):
 
     kind: str
     number: int = 0
-    """What the answer is about; the number of the event."""
+    """What the answer is about, or the number of the event."""
     stream: int = 0
-    """Of the run that asks; of the agent of the run, whose end is waited for or that gets the event."""
+    """The stream of the asking run, or of the agent whose run is awaited or receives the event."""
     agent: str = ""
     run: str = ""
     name: str = ""
 
     @property
     def what(self) -> str:
-        """By which the view finds who waits for it."""
+        """The key by which the view finds the waiters."""
         if self.kind == "answer":
             return f"answer {self.stream} {self.number}"
         if self.kind == "run":
@@ -68,12 +68,12 @@ class Want(Record, frozen=True):
 
 
 def event_wanted(owner: int, run: str, name: str, number: int) -> str:
-    """The same of an event that was sent; names may hold spaces, so their lengths go along."""
+    """Return the key of an event. Names may contain spaces, so the key includes their lengths."""
     return f"event {owner} {number} {len(run)} {run} {name}"
 
 
 def run_awaited(agent: str, run: str) -> tuple[bytes, str]:
-    """How a wait for the end of a run is recorded: what it is known by, and what it says."""
+    """Return how a wait for the end of a run is recorded: its identity and its text."""
     return f"{agent} {run}".encode(), f"run {run!r}"
 
 
@@ -90,7 +90,7 @@ def awaited_run(ident: bytes, text: str) -> tuple[str, str] | None:
 
 
 class TaskParked(Record, frozen=True):
-    """A worker has left a run that waits: it is taken again when something of this comes, or at a time."""
+    """A worker has released a waiting run. It is taken again when a wanted thing arrives, or at a time."""
 
     until: int
     """In milliseconds since 1970; `NEVER` if only what it waits for wakes it."""
@@ -98,4 +98,4 @@ class TaskParked(Record, frozen=True):
 
 
 class TaskTried(Record, frozen=True):
-    """A worker begins with a run in which others have died, and has no other of that kind under way meanwhile."""
+    """A worker executes a run that other workers died with, one such run at a time."""

@@ -1,7 +1,7 @@
-"""The records of threads: the states of a conversation, one after the other, as frameworks for agents keep them.
+"""Records of threads: the successive states of a conversation, as agent frameworks save them.
 
-A checkpoint of a thread is whole by itself: each of its channels is a packed value, and what two have in common is one
-object. So one is let go without a look at its neighbours, and a copy of a thread is a copy of its records.
+A checkpoint of a thread is self-contained: each channel is a packed value, and common parts are shared objects. So it
+can be dropped without reading its neighbours, and copying a thread means copying its records.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ class Channel(Record, frozen=True):
 
     name: str
     value: bytes
-    """Packed, as a tree."""
+    """Packed as a tree."""
     form: str = ""
-    """Empty: a value. Else bytes that somebody else's serializer wrote, and what it called them."""
+    """Empty for a value; otherwise the type name of bytes that a foreign serializer wrote."""
 
 
 class ThreadPut(Record, frozen=True, tag=80):
-    """A state of a thread. Ids grow with time; the same one again takes the place of the first."""
+    """A checkpoint of a thread. Ids grow with time; the same id again replaces the first."""
 
     owner: int
     """The stream of the agent."""
@@ -29,33 +29,33 @@ class ThreadPut(Record, frozen=True, tag=80):
     id: str
     parent: str
     life: int
-    """How often something of the thread had been dropped before: what is dropped later has a higher number."""
+    """How often something of the thread had been dropped before. Later drops have a higher number."""
     heading: bytes
-    """Packed: which versions the channels have, and whatever else the framework needs to go on."""
+    """Packed: the channel versions, and whatever else the framework needs to continue."""
     meta: bytes
     channels: tuple[Channel, ...] = ()
     run: str = ""
-    """What it was made by, as the framework calls it."""
+    """The framework's run that made it."""
     form: str = ""
-    """Of heading and meta, as in a channel."""
+    """The form of heading and meta, as in a channel."""
     since: tuple[str, ...] = ()
-    """Channels that are not in it: what they hold is the nearest value before it, and what was written since."""
+    """Omitted channels: their value follows from an earlier checkpoint and the writes since."""
 
 
 class ThreadWrite(Record, frozen=True):
-    """What a task has written to a channel."""
+    """A write of a task to a channel."""
 
     idx: int
-    """From 0 the first word counts, below it the last one."""
+    """From 0 on, the first write counts; below 0, the last one."""
     channel: str
     value: bytes
     form: str = ""
     alone: bool = False
-    """What is packed is a list, and this its one element: so it is the same object as in the channel's list later."""
+    """The packed value is a list with this one element, so that the channel's list can share the object later."""
 
 
 class ThreadWrote(Record, frozen=True, tag=81):
-    """Writes of one task that go on from a checkpoint, which may come later than they do."""
+    """Writes of one task after a checkpoint, which may be stored later than they are."""
 
     owner: int
     thread: str
@@ -68,13 +68,13 @@ class ThreadWrote(Record, frozen=True, tag=81):
 
 
 class ThreadDropped(Record, frozen=True, tag=82):
-    """Checkpoints of a thread, with their writes, that are not wanted any more; without any, the whole thread."""
+    """Checkpoints of a thread that were dropped with their writes; without points, the whole thread."""
 
     owner: int
     thread: str
     life: int
-    """What was put with a lower number goes."""
+    """Everything stored with a lower number is dropped."""
     points: tuple[tuple[str, str], ...] = ()
     """By namespace and id."""
     floor: str = ""
-    """Of a whole thread: the newest id that goes, so that who comes late is known."""
+    """For a whole thread: the highest id that was dropped, so that late writes are recognized."""

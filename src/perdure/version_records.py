@@ -1,4 +1,4 @@
-"""The records of what has named versions: checkpoints and artifacts."""
+"""Records of things with named versions: checkpoints and artifacts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from .plan_records import Record
 
 
 class CheckpointMade(Record, frozen=True, tag=2):
-    """A named snapshot; `value` is a packed tree. Versions are counted for each name."""
+    """A named snapshot. `value` is a packed tree. Versions are counted per name."""
 
     owner: int
     name: str
@@ -17,7 +17,7 @@ class CheckpointMade(Record, frozen=True, tag=2):
 
 
 class CheckpointDropped(Record, frozen=True, tag=3):
-    """It is not wanted any more, and what only it refers to may be collected."""
+    """A deleted checkpoint version. Objects that only it refers to may be collected."""
 
     owner: int
     name: str
@@ -25,7 +25,7 @@ class CheckpointDropped(Record, frozen=True, tag=3):
 
 
 class ArtifactSaved(Record, frozen=True, tag=4):
-    """A version of an artifact; `value` is the packed tree of its bytes. Versions are counted for each name."""
+    """A version of an artifact. `value` is the packed tree of its bytes. Versions are counted per name."""
 
     owner: int
     name: str
@@ -35,13 +35,13 @@ class ArtifactSaved(Record, frozen=True, tag=4):
     digest: bytes
     """SHA-256 of all bytes."""
     kind: str
-    """What it is read back as: `bytes`, `file`, `array` or `arrays`."""
+    """What `load` returns: `bytes`, `file`, `array` or `arrays`."""
     labels: tuple[str, ...] = ()
     note: str = ""
 
 
 class ArtifactDropped(Record, frozen=True, tag=5):
-    """It is not wanted any more, and what only it refers to may be collected."""
+    """A deleted artifact version. Objects that only it refers to may be collected."""
 
     owner: int
     name: str

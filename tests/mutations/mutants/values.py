@@ -61,8 +61,8 @@ VALUES = (
         "an entry that a later version has written is read without what it does not know",
         LATER,
         "plan_records.py",
-        ', gc=False, forbid_unknown_fields=True):\n    """An entry\'s content.\n',
-        ', gc=False):\n    """An entry\'s content.\n',
+        ', gc=False, forbid_unknown_fields=True):\n    """The content of a journal entry.\n',
+        ', gc=False):\n    """The content of a journal entry.\n',
     ),
     mutant(
         "later-entries-called-damage",
