@@ -1,4 +1,4 @@
-"""Does a program survive? It is killed at every place that it passes, started again, and compared with itself.
+"""Tests whether a program survives crashes: kills it at every point, restarts it, and compares the outcome.
 
 from perdure.testing.crashtest import crashtest
 

@@ -1,4 +1,4 @@
-"""Why a person is asked about an effect, for each effect: whether that could be otherwise, and where it was seen."""
+"""Explains why a person is asked about an effect, whether that can be avoided, and where it was seen."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from .snapshot import EffectSeen
 from .sources import Sources
 
 SHOWN_MAX = 3
-"""Places of one effect."""
+"""How many places are shown per effect."""
 
 
 def about_asked(asked: Iterable[tuple[str, EffectSeen]], sources: Sources) -> Iterator[str]:
-    """A note for each effect and reason; `asked` has the place of each try."""
+    """Yield a note for each effect and reason. `asked` has the place of each try."""
     found: dict[str, list[str]] = defaultdict(list)
     for place, effect in asked:
         found[_reason(place, effect, sources)].append(place)
@@ -26,13 +26,13 @@ def about_asked(asked: Iterable[tuple[str, EffectSeen]], sources: Sources) -> It
 
 def _reason(place: str, effect: EffectSeen, sources: Sources) -> str:
     name = effect.name
-    waits = f"nobody could know whether {name} had happened, so the run waits for a person (`perdure answer`). "
+    waits = f"the outcome of {name} is unknown, so the run waits for a person (`perdure answer`). "
     if name not in sources.checks:
-        return f"{waits}Nothing is lost or repeated. With check= at @agent.effect it finds out by itself"
+        return f"{waits}Nothing is lost or repeated. Add check= to @agent.effect to settle it without a person"
     if Manner.STOP not in map(manner_of, place.split(",")):
-        return f"{waits}Its check could not say: it returned Unknown, or raised"
-    still = f"the check of {name} says NotDone, but the process that has begun it is only paused, and may still do it. "
+        return f"{waits}Its check did not decide: it returned Unknown, or raised"
+    still = f"the check of {name} says NotDone, but the process that started it is only paused and may still do it. "
     if not effect.timeout_ms:
-        return f"{still}With timeout= at @agent.effect that is believed when it can be no more"
+        return f"{still}Add timeout= to @agent.effect: after it, the check is believed"
     seconds = (effect.timeout_ms + LEASE_MS) / 1000
-    return f"{still}That is as it should be: after {seconds:g} s (its timeout and a lease) its check is believed"
+    return f"{still}This is expected: after {seconds:g} s (its timeout and a lease) its check is believed"

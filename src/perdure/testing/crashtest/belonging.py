@@ -1,4 +1,4 @@
-"""Which call a line of the outside world belongs to: only who was asked about that call can be wrong about it."""
+"""Attributes a line of the outside world to a call, so that only the check of that call is blamed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ KEY = "KEY"
 
 
 def done_again(learned: Learned, done: Round, line: str, name: str) -> EffectSeen | None:
-    """The call that has left a line twice, because its body was started again; `name`, if it is known who writes it."""
+    """Return the call that left a line twice because its body ran again. `name` is its writer, if known."""
     again = [one for one in done.snapshot.effects if one.again and name in ("", one.name)]
     if all(_before_a_body(place) for place in done.places):
         return None  # then nothing had happened
@@ -22,7 +22,7 @@ def done_again(learned: Learned, done: Round, line: str, name: str) -> EffectSee
         return next((one for one in again if sum(one.key in text for text in left) > 1), None)
     if name:
         return next(iter(again), None)
-    # Who leaves its key in lines of its own has not written this one.
+    # A call that leaves its key in its lines has not written this one.
     return next((one for one in again if not any(one.key in text for text in done.outside)), None)
 
 
@@ -31,11 +31,11 @@ def _before_a_body(place: str) -> bool:
 
 
 def never_done(learned: Learned, done: Round, missing: list[str]) -> EffectSeen | None:
-    """The call that its check has called done, and whose line is missing."""
+    """Return the call that its check called done although its line is missing."""
     begun = Counter(one.name for one in done.snapshot.effects)
     for one in done.snapshot.effects:
         if not one.adopted or begun[one.name] < learned.effects[one.name]:
-            continue  # a line that is missing is of a call that was never begun, about which no check was asked
+            continue  # the missing line belongs to a call that never started, so no check was asked about it
         for line in missing:
             by = learned.written_by.get(line)
             mine = by is None or by.inside == f"effect {one.name}"

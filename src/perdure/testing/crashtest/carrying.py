@@ -1,4 +1,7 @@
-"""Variables that live from item to item of `run.each`: done items are skipped after a crash, and their changes too."""
+"""Finds variables that carry a value between items of `run.each`.
+
+A resumed run skips finished items and their changes.
+"""
 
 from __future__ import annotations
 
@@ -12,43 +15,43 @@ import msgspec
 CHANGING_METHODS = frozenset(
     "append extend insert remove pop clear add discard update setdefault popitem sort reverse appendleft".split()
 )
-"""Of lists, sets and dicts."""
+"""Methods of lists, sets and dicts that change them."""
 
 PASSES = 4
-"""Through a function, until what flows where has settled: more would need longer detours than anybody writes."""
+"""How often data flow through a function is propagated: enough for any realistic chain of assignments."""
 
 WRITTEN = frozenset("state messages event events checkpoint result artifacts workflows".split())
-"""What a run or an agent remembers, by its name there."""
+"""Attributes of a run or an agent that are durable."""
 
 OWNERS = frozenset({"run", "agent"})
 
 TELLS = frozenset({"print", "debug", "info", "warning", "error", "exception", "log"})
-"""Calls that only tell somebody: what they are given decides nothing."""
+"""Calls that only report: their arguments decide nothing."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Loop = ast.For | ast.AsyncFor
 
 
 class Carried(msgspec.Struct, frozen=True):
-    """A variable that is changed in the body of `run.each`, and what its value comes to."""
+    """A variable that is changed in the body of `run.each`, and what depends on its value."""
 
     variable: str
     at: str
     decides: bool
-    """Some `if`, `while` or `for` depends on it."""
+    """Whether an `if`, `while` or `for` depends on it."""
     kept: bool
-    """It is written to the run or elsewhere, or returned."""
+    """Whether it is written to the run or elsewhere, or returned."""
     into: frozenset[str]
-    """What is called with it."""
+    """The functions that are called with it."""
 
     @property
     def name(self) -> str:
-        """Without `self`."""
+        """The name without `self`."""
         return self.variable.rpartition(".")[2]
 
 
 def carried_in(file: str, tree: ast.Module) -> Iterator[Carried]:
-    """All in one file of a program."""
+    """Yield all such variables in one file of a program."""
     tree = _Flat().visit(copy.deepcopy(tree))
     functions = {node.name: node for node in ast.walk(tree) if isinstance(node, Function)}
     for scope in (tree, *functions.values()):
@@ -59,7 +62,7 @@ def carried_in(file: str, tree: ast.Module) -> Iterator[Carried]:
 
 
 class _Flat(ast.NodeTransformer):
-    """Makes `self.total` a variable as any other; not what is called by that name."""
+    """Rewrites `self.total` to a plain variable, except in calls."""
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         if isinstance(node.value, ast.Name) and node.value.id == "self":
@@ -95,7 +98,7 @@ def _of_loop(
 
 
 def _changes(loop: Loop) -> Iterator[tuple[str, int]]:
-    """Variables that get a value or are changed in the body of a loop, each with its line."""
+    """Yield variables that are set or changed in the body of a loop, with their lines."""
     for statement in loop.body:
         for node in ast.walk(statement):
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
@@ -105,7 +108,7 @@ def _changes(loop: Loop) -> Iterator[tuple[str, int]]:
 
 
 def _lives_on(variable: str, loop: Loop, scope: ast.AST) -> bool:
-    """Whether a later item or the code after the loop sees the value, and nothing brings it back after a crash."""
+    """Return whether a later item or the code after the loop sees the value, and nothing restores it after a crash."""
     if any(name == variable and _remembers(value) for node in ast.walk(scope) for name, value in assignments(node)):
         return False
     end = loop.end_lineno or loop.lineno
@@ -115,7 +118,7 @@ def _lives_on(variable: str, loop: Loop, scope: ast.AST) -> bool:
 
 
 def _uses(node: ast.AST) -> Iterator[tuple[ast.Name, bool]]:
-    """Names in the order in which a program comes to them, each with whether it is read there; not in functions."""
+    """Yield names in execution order, each with whether it is read. Functions are skipped."""
     if isinstance(node, ast.Name):
         yield node, isinstance(node.ctx, ast.Load)
         return
@@ -127,7 +130,7 @@ def _uses(node: ast.AST) -> Iterator[tuple[ast.Name, bool]]:
 
 
 def _turn(node: ast.AST, part: ast.AST) -> int:
-    """A value is there before its target; what a comprehension runs over, before what it makes of it."""
+    """Order evaluation: a value comes before its target, and the iterable of a comprehension before its result."""
     if isinstance(part, ast.comprehension):
         return 0
     value = node.iter if isinstance(node, Loop | ast.comprehension) else getattr(node, "value", None)
@@ -135,12 +138,12 @@ def _turn(node: ast.AST, part: ast.AST) -> int:
 
 
 def _remembers(value: ast.AST) -> bool:
-    """Whether a value comes from what the run or the agent remembers."""
+    """Return whether a value comes from durable data of the run or the agent."""
     return any(isinstance(node, ast.Attribute) and node.attr in WRITTEN for node in ast.walk(value))
 
 
 def _flowing(variable: str, at: str, scope: ast.AST) -> Carried:
-    """What depends on a variable, itself or by way of others."""
+    """Find what depends on a variable, directly or through others."""
     tainted = {variable}
     nodes = list(ast.walk(scope))
     for _ in range(PASSES):
@@ -159,7 +162,7 @@ def _flowing(variable: str, at: str, scope: ast.AST) -> Carried:
 
 
 def _keeps(node: ast.AST, variable: str) -> bool:
-    """Whether a value goes where others find it, and not only into the variable itself."""
+    """Return whether a value is stored where others can find it, not only in the variable itself."""
     targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
     places = [one for one in targets if isinstance(one, ast.Attribute | ast.Subscript)]
     return isinstance(node, ast.Return) or any(not _reads(one.value, {variable}) for one in places)
@@ -170,13 +173,13 @@ def _reads(value: ast.AST | None, names: AbstractSet[str]) -> bool:
 
 
 def is_made(function: Function, *makers: str) -> bool:
-    """Whether one of these methods of an agent decorates it."""
+    """Return whether one of these methods of an agent decorates the function."""
     names = [one.func if isinstance(one, ast.Call) else one for one in function.decorator_list]
     return any(isinstance(name, ast.Attribute) and name.attr in makers for name in names)
 
 
 def outer_changes(function: Function) -> Iterator[tuple[str, int]]:
-    """Variables of the code around that a body sets or changes, each with its line."""
+    """Yield variables of the enclosing code that a body sets or changes, with their lines."""
     nodes = list(ast.walk(function))
     declared = {name for node in nodes if isinstance(node, ast.Global | ast.Nonlocal) for name in node.names}
     stored = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
@@ -192,7 +195,7 @@ def outer_changes(function: Function) -> Iterator[tuple[str, int]]:
 
 
 def changed(node: ast.AST) -> ast.Name | None:
-    """The variable whose value is changed here. `run.result = ...` is remembered, and no such thing."""
+    """Return the variable whose value is changed here. `run.result = ...` is durable and does not count."""
     value: ast.expr | None = None
     if isinstance(node, ast.Subscript | ast.Attribute) and isinstance(node.ctx, ast.Store):
         value = node.value if getattr(node, "attr", "") != "result" else None
@@ -202,7 +205,7 @@ def changed(node: ast.AST) -> ast.Name | None:
 
 
 def changed_copies(tree: ast.Module) -> list[int]:
-    """Lines such as `run.state["names"].append(name)`: they change a copy, and drop it."""
+    """Return lines such as `run.state["names"].append(name)`, which change a copy and drop it."""
     found: set[int] = set()
     for node in ast.walk(tree):
         value: ast.expr | None = None
@@ -217,7 +220,7 @@ def changed_copies(tree: ast.Module) -> list[int]:
 
 
 def _is_copy(value: ast.expr) -> bool:
-    """Whether it is `run.state[...]`, or what `get` returns of a state."""
+    """Return whether an expression is `run.state[...]`, or a `get` on a state."""
     if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "get":
         state = value.func.value
     else:
@@ -227,7 +230,7 @@ def _is_copy(value: ast.expr) -> bool:
 
 
 def name_of(call: ast.Call) -> str:
-    """What is called, by its name or as a method."""
+    """Return the name of what is called, as a function or a method."""
     function = call.func
     if isinstance(function, ast.Call):
         return name_of(function)  # book.options(id="leg-1")(...)
@@ -242,7 +245,7 @@ def calls(node: ast.AST, called: str) -> bool:
 
 
 def assignments(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
-    """Names that get a value, and the value."""
+    """Yield the names that get a value, and the value."""
     targets: list[ast.expr] = []
     value: ast.AST | None = None
     if isinstance(node, ast.Assign):

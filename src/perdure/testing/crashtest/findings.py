@@ -1,4 +1,4 @@
-"""What went wrong in a round, what it comes from, and what to change where."""
+"""Judges a round: what went wrong, the likely cause, and what to change where."""
 
 from __future__ import annotations
 
@@ -19,36 +19,36 @@ from .sources import Change
 from .stage import Round
 
 SHOWN_MAX = 3
-"""Examples of one thing."""
+"""How many examples are shown of one finding."""
 
 SYMPTOMS = frozenset({"lost", "differs", "does not end well", "hangs"})
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """Something to change. The same one is found in many rounds."""
+    """Something to change. The same finding can occur in many rounds."""
 
     kind: str
     title: str
     change: str
     at: str = ""
-    """`agent.py:12`, if it is known."""
+    """`agent.py:12`, if known."""
     evidence: tuple[str, ...] = ()
     line: str = ""
-    """The text that stands there."""
+    """The source text of that line."""
 
     @property
     def identity(self) -> str:
-        """What is to be changed: one line is one thing, whatever comes of it."""
+        """The key of a finding: one line is one thing to change, whatever its effects."""
         return self.at or self.title
 
     @property
     def is_symptom(self) -> bool:
-        """Whether it says only what was seen, and not what it comes from."""
+        """Whether it only describes what was seen, not its cause."""
         return self.kind in SYMPTOMS
 
 
 def judge(learned: Learned, done: Round) -> list[Finding]:
-    """Everything that differs from the undisturbed runs, by its cause; nothing, if the program has survived."""
+    """Return all differences from the undisturbed runs, by cause; empty if the program survived."""
     found = _judged(learned, done)
     return [msgspec.structs.replace(one, line=learned.source_line(one.at)) if one.at else one for one in found]
 
@@ -59,21 +59,24 @@ def _judged(learned: Learned, done: Round) -> list[Finding]:
     if done.last.hung and not asked:
         found.append(_hangs(learned, done))
     if asked or _handled(done):
-        return found  # a person decides how it goes on; or the program, which has seen an error
+        return found  # a person decides how to continue, or the program itself, which has seen an error
     found += _states_in_the_open(learned, done)
     if found:
-        return found  # what else differs comes from that
+        return found  # other differences follow from these
     return list(_other_ways(learned, done))
 
 
 def _handled(done: Round) -> bool:
-    """Whether the program has seen an error, and gone on as it saw fit."""
+    """Return whether the program has seen an error and continued on its own terms."""
     manners = {manner_of(place) for place in done.places}
     return Manner.RAISE in manners or (Manner.FULL in manners and len(done.starts) == 1)
 
 
 def _repeated(learned: Learned, done: Round) -> Iterator[Finding]:
-    """Lines outside that are there more often than in peace. One that is never there in peace is no repetition."""
+    """Yield lines outside that occur more often than undisturbed.
+
+    A line that never occurs undisturbed is no repetition.
+    """
     counts = Counter(map(learned.reading, plain_lines(done)))
     for line, count in counts.items():
         if count > learned.outside[line] > 0:
@@ -87,12 +90,12 @@ def _why_repeated(learned: Learned, done: Round, line: str, evidence: tuple[str,
     if by is not None and kind in ("", "run"):
         who = "plain code" if by.function == "<module>" else f"{by.function}(), called by plain code,"
         return Finding(
-            "effect outside of a step", f"{who} changes the world, and runs again at every start",
+            "effect outside of a step", f"{who} changes the world and runs again at every start",
             "move it into a function with @agent.effect, so that it happens once", by.at, evidence,
         )  # fmt: skip
     if by is not None and kind == "step":
         return Finding(
-            "effect in a step", f"step {name} changes the world, and a step is done again if it was cut off",
+            "effect in a step", f"step {name} changes the world, but an interrupted step runs again",
             f"make {name}{learned.sources.place_of(name)} an effect: @agent.effect(check=..., timeout=...) instead of "
             "@agent.step; the check gets the same arguments and key=, and returns Done(result) or NotDone",
             by.at, evidence,
@@ -100,8 +103,8 @@ def _why_repeated(learned: Learned, done: Round, line: str, evidence: tuple[str,
     if name in learned.sources.not_done and any(manner_of(place) == Manner.RAISE for place in done.places):
         return Finding(
             "an error taken for proof",
-            f"{name} says by not_done= that nothing has happened, although an answer can be lost after it has",
-            "list only errors there that come before anything happens, such as ConnectionRefusedError",
+            f"not_done= of {name} lists an error that can also occur after it has happened",
+            "list only errors that occur before anything happens, such as ConnectionRefusedError",
             learned.sources.not_done[name], evidence,
         )  # fmt: skip
     if (again := done_again(learned, done, line, name)) is not None:
@@ -111,8 +114,9 @@ def _why_repeated(learned: Learned, done: Round, line: str, evidence: tuple[str,
     if runs_in(done.snapshot) > learned.runs:
         return _new_run(learned, done, evidence)
     return Finding(
-        "effect outside of a step", "something changes the world that is no effect, and happens again at every start",
-        "move it into a function with @agent.effect; with a FILE in --count-effects the line is found", "", evidence,
+        "effect outside of a step", "something that is not an effect changes the world again at every start",
+        "move it into a function with @agent.effect; with a file as --count-effects, the report names the line",
+        "", evidence,
     )  # fmt: skip
 
 
@@ -124,16 +128,16 @@ def _done_again(learned: Learned, name: str, reason: str, at: str, evidence: tup
             f"let {check} look for the key where {name} leaves it, and return Done when it is there", where, evidence,
         )  # fmt: skip
     return Finding(
-        "not safe to repeat", f'{name} says in_doubt="retry", and happens twice with the same key',
-        "pass the key on to a service that knows its keys, or give the effect a check instead", at, evidence,
+        "not safe to repeat", f'{name} has in_doubt="retry" and happens twice with the same key',
+        "pass the key to a service that deduplicates by key, or give the effect a check", at, evidence,
     )  # fmt: skip
 
 
 def _hangs(learned: Learned, done: Round) -> Finding:
     waits = f"; it waits for {done.snapshot.waits[0]}" if done.snapshot.waits else ""
     return Finding(
-        "hangs", f"started again, it did not end in {done.last.seconds:.0f} s{waits}",
-        "look at what it prints, or allow more with --timeout", "", last_lines(done),
+        "hangs", f"after the restart it did not end in {done.last.seconds:.0f} s{waits}",
+        "check its output, or allow more time with --timeout", "", last_lines(done),
     )  # fmt: skip
 
 
@@ -147,14 +151,14 @@ def _states_in_the_open(learned: Learned, done: Round) -> Iterator[Finding]:
         what = "agent.state" if ": state " in base else "an event"
         yield Finding(
             "state written in the open",
-            f"{what} {base.partition(': ')[2].removeprefix('state ')} is written in the open, at every start again",
-            "write it inside a step, an effect or the body of run.each: there it lands once",
+            f"{what} {base.partition(': ')[2].removeprefix('state ')} is written in plain code, again at every start",
+            "write it inside a step, an effect or the body of run.each, where it lands once",
             lines[0].at if lines else "", (evidence,),
         )  # fmt: skip
 
 
 def _other_ways(learned: Learned, done: Round) -> Iterator[Finding]:
-    """The program went another way than in peace, or did not end as it does in peace."""
+    """Find why the program took another path than undisturbed, or did not end as it does undisturbed."""
     evidence = tuple(text for _, text in differences(learned, done))[:SHOWN_MAX]
     effects = Counter(effect.name for effect in done.snapshot.effects)
     lost = {name: count - effects[name] for name, count in learned.effects.items() if effects[name] < count}
@@ -162,12 +166,12 @@ def _other_ways(learned: Learned, done: Round) -> Iterator[Finding]:
     missing = [line for line, count in learned.outside.items() if lines[line] < count]
     evidence += tuple(f"effect {name} is missing" for name in list(lost)[:SHOWN_MAX])
     evidence += tuple(
-        f"outside is missing: {line[:100]}" if line != ANY_LINE else f"outside has {lines[line]} lines, undisturbed "
-        f"{learned.outside[line]}; which is missing cannot be told, because they differ at every start"
+        f"missing outside: {line[:100]}" if line != ANY_LINE else f"{lines[line]} lines outside instead of "
+        f"{learned.outside[line]}; they differ at every start, so the missing one is unknown"
         for line in missing[:SHOWN_MAX]
     )  # fmt: skip
     new = list(lines - learned.outside)
-    evidence += tuple(f"outside is new: {line[:100]}" for line in new[:SHOWN_MAX])
+    evidence += tuple(f"new outside: {line[:100]}" for line in new[:SHOWN_MAX])
     if not evidence and done.last.code == learned.code:
         return
     yield (
@@ -180,7 +184,7 @@ def _other_ways(learned: Learned, done: Round) -> Iterator[Finding]:
 
 
 def _of_effects(learned: Learned, done: Round, missing: list[str], evidence: tuple[str, ...]) -> Finding | None:
-    """What the journal says of effects that ended in another way than by their bodies."""
+    """Check effects that ended in another way than by their bodies, according to the journal."""
     adopted = [effect for effect in done.snapshot.effects if effect.adopted]
     for effect in done.snapshot.effects:
         handler = learned.sources.passes_over(effect.name)
@@ -197,7 +201,7 @@ def _of_effects(learned: Learned, done: Round, missing: list[str], evidence: tup
 
 
 def _of_items(learned: Learned, done: Round, names: list[str], evidence: tuple[str, ...]) -> Finding | None:
-    """A variable that is not what it was, because items that are done are skipped."""
+    """Check for a variable with a wrong value because finished items are skipped."""
     if sum(map(is_item, done.trail)) >= learned.items:
         return None
     called = {name for name in names if name}
@@ -205,16 +209,16 @@ def _of_items(learned: Learned, done: Round, names: list[str], evidence: tuple[s
         if one.decides or called & one.into or not called:
             return Finding(
                 "variable carried from item to item",
-                f"`{one.variable}` is changed in the body of `run.each`; items that are done are skipped, so it is not "
+                f"`{one.variable}` is changed in the body of `run.each`; finished items are skipped, so it is not "
                 "changed again",
-                f'keep it in run.state, which is remembered with each item: run.state["{one.name}"] = ...',
+                f'keep it in run.state, which is stored with each item: run.state["{one.name}"] = ...',
                 one.at, evidence,
             )  # fmt: skip
     return None
 
 
 def _of_runs(learned: Learned, done: Round, evidence: tuple[str, ...]) -> Finding | None:
-    """What the journal says of calls and runs that are not those of before."""
+    """Check for calls and runs that differ from the earlier ones, according to the journal."""
     if "Diverged" in done.last.output or _more_effects(learned, done):
         return _changed(learned, done, evidence)
     if runs_in(done.snapshot) > learned.runs and len(done.snapshot.unfinished) > learned.unfinished:
@@ -223,29 +227,29 @@ def _of_runs(learned: Learned, done: Round, evidence: tuple[str, ...]) -> Findin
 
 
 def _symptom(learned: Learned, done: Round, missing: list[str], evidence: tuple[str, ...]) -> Finding:
-    """What is seen, where nobody knows what it comes from."""
+    """Describe what was seen when the cause is unknown."""
     turn = _turned_at(learned, done)
     if done.last.code != learned.code:
         return Finding(
-            "does not end well", f"started again, it ends with {done.last.code} instead of {learned.code}",
-            "let it find what it left behind", _raised_at(done) or turn, last_lines(done),
+            "does not end well", f"after the restart it ends with exit code {done.last.code} instead of {learned.code}",
+            "let it continue from what it had stored", _raised_at(done) or turn, last_lines(done),
         )  # fmt: skip
     if missing or any("effect" in text and "is missing" in text for text in evidence):
         by = [learned.written_by[line].at for line in missing if line in learned.written_by]
         return Finding(
-            "lost", "something that happens in peace does not happen after a crash",
-            "look at what makes it skip this when it starts again: what was noted before it was done?",
+            "lost", "something that happens undisturbed does not happen after a crash",
+            "find why it skips this after a restart: what was recorded before it was done?",
             turn or next(iter(by), ""), evidence,
         )  # fmt: skip
     return Finding(
         "differs", "the outcome differs from that of an undisturbed run",
-        "let steps return what later code needs: variables that they set are not set when they are remembered",
+        "let steps return what later code needs: a step that is not run again sets no variables",
         turn, evidence,
     )  # fmt: skip
 
 
 def _turned_at(learned: Learned, done: Round) -> str:
-    """The line of plain code after which it goes another way than in peace; only a thorough start tells."""
+    """Return the line of plain code after which the path differs. Only a thorough start records it."""
     path = plain_path(done.trail, learned.sources)
     for number, (here, there) in enumerate(zip(path, learned.path, strict=False)):
         if here != there:
@@ -254,7 +258,7 @@ def _turned_at(learned: Learned, done: Round) -> str:
 
 
 def _cause(learned: Learned, done: Round, evidence: tuple[str, ...]) -> Finding | None:
-    """What decides where it goes another way; if that is not known, the likeliest of what the program does."""
+    """Return what decides where the path differs; if unknown, the most likely cause."""
     turn = _turned_at(learned, done)
     reads = [*learned.live_reads(), *learned.world_reads()]
     deciding = [*reads, *learned.changing()]
@@ -271,50 +275,50 @@ def _cause(learned: Learned, done: Round, evidence: tuple[str, ...]) -> Finding 
 
 
 def _read(learned: Learned, seen: Seen, evidence: tuple[str, ...]) -> Finding:
-    """A value that may be another one after a crash decides how the run goes on."""
+    """Report a value that may differ after a crash and decides how the run continues."""
     at, name = learned.in_run(seen), seen.name
     if seen.name.startswith("agent."):
         return Finding(
             "live state read in a run",
-            f"{name} in the plain code of a run reads what is there now: started again, it goes another way",
-            "read it in a step, whose result is remembered, or keep it in run.state", at, evidence,
+            f"{name} in the plain code of a run reads the current value, which may differ after a restart",
+            "read it in a step, whose result is stored, or keep it in run.state", at, evidence,
         )  # fmt: skip
     if name in WORLD:
         return Finding(
             "world looked at in a run",
-            f"{name} in the plain code of a run looks at what is there now: started again, it goes another way",
-            "look in a step, whose result is remembered", at, evidence,
+            f"{name} in the plain code of a run reads the current world, which may differ after a restart",
+            "read it in a step, whose result is stored", at, evidence,
         )  # fmt: skip
     return Finding(
-        "time or chance decides", f"the way of the run depends on {name}, which says something else at every start",
-        "ask in a step, whose result is remembered", at, evidence,
+        "time or chance decides", f"the path of the run depends on {name}, which differs at every start",
+        "call it in a step, whose result is stored", at, evidence,
     )  # fmt: skip
 
 
 def _set_in_body(change: Change, evidence: tuple[str, ...]) -> Finding:
     return Finding(
         "variable changed in a body",
-        f"{change.function} changes {change.variable}, which is not changed when {change.function} is remembered",
-        f"let {change.function} return it, or keep it in run.state, which is remembered too", change.at, evidence,
+        f"{change.function} changes {change.variable}, but {change.function} does not run again once it is finished",
+        f"let {change.function} return it, or keep it in run.state", change.at, evidence,
     )  # fmt: skip
 
 
 def _passed_over(name: str, handler: str, evidence: tuple[str, ...]) -> Finding:
     return Finding(
-        "doubt passed over", f"nobody knows whether {name} has happened, and the program goes on as if it had not",
-        "let InDoubt through: catch only errors that prove that nothing has happened", handler, evidence,
+        "doubt passed over", f"the outcome of {name} is unknown, and the program continues as if it had not happened",
+        "let InDoubt through: catch only errors that prove that nothing happened", handler, evidence,
     )  # fmt: skip
 
 
 def _lost_write(learned: Learned, name: str, evidence: tuple[str, ...]) -> Finding:
     return Finding(
-        "write in the body of an effect", f"what {name} writes in its body is lost when only its check says Done",
+        "write in the body of an effect", f"writes in the body of {name} are lost if its check says Done after a crash",
         f"write it after {name} has returned, or in the item around it", learned.sources.write_in(name), evidence,
     )  # fmt: skip
 
 
 def _steps_again(learned: Learned, done: Round) -> list[str]:
-    """Steps that were done more often than in peace."""
+    """Return steps that ran more often than undisturbed."""
     found = []
     for path, text in done.snapshot.leaves.items():
         _, is_count, name = path.partition(TIMES_DONE)
@@ -327,14 +331,14 @@ def _step_again(learned: Learned, name: str, evidence: tuple[str, ...]) -> Findi
     seen = _flowing_into(learned, name, learned.changing())
     return Finding(
         "arguments change",
-        f"the arguments of step {name} come from {_told(seen)}: started again, it is another step",
-        "make the value in a step, which is remembered, and pass its result on",
+        f"the arguments of step {name} depend on {_told(seen)}, so a restart runs another step",
+        "compute the value in a step and pass its result on",
         learned.in_run(seen) if seen else learned.sources.call_of(name), evidence,
     )  # fmt: skip
 
 
 def _flowing_into(learned: Learned, called: str, among: list[Seen]) -> Seen | None:
-    """Where the arguments of a call come from, as far as they change."""
+    """Return the source of a call's arguments, if it changes between starts."""
     at = learned.sources.flowing_into(called, [seen.at for seen in among])
     return next((seen for seen in among if seen.at == at), None)
 
@@ -347,8 +351,8 @@ def _another_result(learned: Learned, name: str, evidence: tuple[str, ...]) -> F
     check, where = learned.sources.checks.get(name, (f"the check of {name}", ""))
     return Finding(
         "a check gives another result",
-        f"{check} says Done of {name}, and what {name} returned or wrote is lost",
-        f"let {check} return Done(result) with what {name} returns, and write state after the effect, not in it",
+        f"{check} says Done of {name}, but does not return the result of {name}",
+        f"let {check} return Done(result) with the result of {name}, and write state after the effect, not in it",
         where, evidence,
     )  # fmt: skip
 
@@ -362,7 +366,7 @@ def _said_done(learned: Learned, name: str, evidence: tuple[str, ...]) -> Findin
 
 
 def _more_effects(learned: Learned, done: Round) -> str:
-    """An effect that was begun more often than in peace."""
+    """Return an effect that was started more often than undisturbed."""
     counts = Counter(effect.name for effect in done.snapshot.effects)
     if runs_in(done.snapshot) > learned.runs:
         return ""
@@ -370,7 +374,7 @@ def _more_effects(learned: Learned, done: Round) -> str:
 
 
 def _changed(learned: Learned, done: Round, evidence: tuple[str, ...]) -> Finding:
-    """An effect was asked for with other arguments than recorded."""
+    """Report an effect that was requested with other arguments than recorded."""
     told = [line for line in done.last.output.splitlines() if "Diverged" in line][-1:]
     evidence = (*evidence, *(textwrap.shorten(line, 300, placeholder=" ...") for line in told))
     name = _more_effects(learned, done) or _diverged(told)
@@ -384,14 +388,14 @@ def _changed(learned: Learned, done: Round, evidence: tuple[str, ...]) -> Findin
         return cause
     seen = seen or next(iter(learned.changing()), None)
     return Finding(
-        "arguments change", f"the arguments of an effect come from {_told(seen)}: started again, it is another effect",
-        "make the value in a step, which is remembered, and pass its result on",
+        "arguments change", f"the arguments of an effect depend on {_told(seen)}, so a restart starts another effect",
+        "compute the value in a step and pass its result on",
         learned.in_run(seen) if seen else _turned_at(learned, done) or _raised_at(done), evidence,
     )  # fmt: skip
 
 
 def _diverged(told: list[str]) -> str:
-    """The name of the effect in the message of Diverged."""
+    """Return the name of the effect in a Diverged message."""
     found = re.search(r"Diverged: (\w+)", told[0]) if told else None
     return found[1] if found else ""
 
@@ -400,19 +404,19 @@ def _new_run(learned: Learned, done: Round, evidence: tuple[str, ...]) -> Findin
     left = f"left unfinished: {', '.join(done.snapshot.unfinished[:SHOWN_MAX])}"
     origin = learned.sources.flowing_into("run", [seen.at for seen in learned.changing()])
     return Finding(
-        "a new run at every start", "the id of the run differs from start to start, so that nothing is continued",
-        "give agent.run() an id that stays: of the task, not of the moment",
+        "a new run at every start", "the id of the run differs at every start, so no run is continued",
+        "derive the id of agent.run() from the task, not from the time",
         origin or learned.sources.call_of("run"), (*evidence, left),
     )  # fmt: skip
 
 
 def _raised_at(done: Round) -> str:
-    """The program's own line in the last traceback."""
+    """Return the program's own line in the last traceback."""
     found = re.findall(rf'File "{re.escape(done.folder)}/([^"]+)", line (\d+)', done.last.output)
     return ":".join(found[-1]) if found else ""
 
 
 def last_lines(done: Round, count: int = SHOWN_MAX) -> tuple[str, ...]:
-    """What it has printed last."""
+    """Return the last lines that the program printed."""
     lines = [line.replace(f"{done.folder}/", "") for line in done.last.output.splitlines() if line.strip()]
     return tuple(line[:200] for line in lines[-count:])

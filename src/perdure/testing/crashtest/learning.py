@@ -1,4 +1,4 @@
-"""What undisturbed runs are like, and how another one differs from them."""
+"""Records what undisturbed runs are like, and how another run differs from them."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ OPENED_TO_WRITE = re.compile(r"open\(.*['\"][rbt+]*[awx]")
 
 
 class Learned(msgspec.Struct, frozen=True):
-    """What the undisturbed runs were like: what every other one must come to."""
+    """The expected outcome, from the undisturbed runs."""
 
     code: int
     leaves: dict[str, str]
-    """Those that were the same in both of them."""
+    """Leaves that were equal in all of them."""
     volatile: frozenset[str]
-    """Those that were not."""
+    """Leaves that were not."""
     lists: dict[str, tuple[Counter[str], Reading]]
-    """What is in them, and how their parts are read."""
+    """List contents, and how their elements are normalized."""
     outside: Counter[str]
     reading: Reading
     written_by: dict[str, Seen]
@@ -36,34 +36,34 @@ class Learned(msgspec.Struct, frozen=True):
     writing: frozenset[str]
     """Effects that write to the run or the agent in their bodies."""
     results: dict[str, frozenset[str]]
-    """What effects return, by name."""
+    """The results of effects, by name."""
     items: int
     """How many items of `run.each` were done."""
     runs: int
     unfinished: int
     calls: tuple[Seen, ...]
     writes: tuple[Seen, ...]
-    """Where agent.state and events were written in the open."""
+    """Where agent.state and events were written outside of steps."""
     path: tuple[str, ...]
     """The lines of plain code in runs, in order."""
     sources: Sources
     source_line: Callable[[str], str]
 
     def changing(self) -> list[Seen]:
-        """Where plain code asks for what is different at every start."""
+        """Return where plain code calls something that differs at every start."""
         return [seen for seen in self._plain(("", "run")) if _sort(seen.name) == "changing"]
 
     def live_reads(self) -> list[Seen]:
-        """Where the plain code of a run reads what is there now in the store."""
+        """Return where the plain code of a run reads current values from the store."""
         return [seen for seen in self._plain(("run",)) if _sort(seen.name) == "live"]
 
     def world_reads(self) -> list[Seen]:
-        """Where the plain code of a run looks at files."""
+        """Return where the plain code of a run reads files."""
         found = [seen for seen in self._plain(("run",)) if _sort(seen.name) == "world"]
         return [seen for seen in found if not OPENED_TO_WRITE.search(self.source_line(seen.at))]
 
     def in_run(self, seen: Seen) -> str:
-        """The line of the code around a run that has led there: what is to be changed stands there."""
+        """Return the line in the code that opens the run which led to a call: the line to change."""
         steps = [(seen.at, seen.function), *seen.callers]
         return next((at for at, function in steps if function in self.sources.openers), seen.at)
 
@@ -79,7 +79,7 @@ def _sort(name: str) -> str:
 def learn(
     rest: Sequence[Round], other: Round, source: Callable[[str], str], source_line: Callable[[str], str]
 ) -> Learned:
-    """Compare undisturbed runs; `other` has left a trail."""
+    """Compare undisturbed runs. `other` recorded a trail."""
     every = [other, *rest]
     sources = Sources({seen.at.rpartition(":")[0] for seen in other.trail if seen.at}, source)
     all_leaves = [done.snapshot.leaves for done in every]
@@ -111,12 +111,12 @@ def learn(
 
 
 def is_item(seen: Seen) -> bool:
-    """Whether an item of `run.each` was done here."""
+    """Return whether an item of `run.each` was done here."""
     return seen.name == "item.done:before"
 
 
 def plain_path(trail: Iterable[Seen], sources: Sources) -> tuple[str, ...]:
-    """The lines of plain code in runs, in order: the same after a crash, if the program goes the same way."""
+    """Return the lines of plain code in runs, in order: the same after a crash if the path is the same."""
     checks = {name for name, _ in sources.checks.values()}
     return tuple(
         seen.at for seen in trail if seen.what == "line" and seen.inside == "run" and seen.function not in checks
@@ -124,7 +124,7 @@ def plain_path(trail: Iterable[Seen], sources: Sources) -> tuple[str, ...]:
 
 
 def _results(every: Sequence[Round]) -> dict[str, frozenset[str]]:
-    """Of effects that return the same in every run."""
+    """Return the results of effects that are equal in every run."""
     found: dict[str, list[frozenset[str]]] = {}
     for done in every:
         seen: dict[str, set[str]] = {}
@@ -149,7 +149,7 @@ def _parts(done: Round, path: str) -> list[str]:
 
 
 def plain_lines(done: Round) -> list[str]:
-    """The lines outside, without the keys of effects."""
+    """Return the lines outside, without the keys of effects."""
     return without_keys(done.outside, (effect.key for effect in done.snapshot.effects))
 
 
@@ -158,7 +158,10 @@ def runs_in(snapshot: Snapshot) -> int:
 
 
 def _written_by(done: Round, reading: Reading) -> dict[str, Seen]:
-    """Lines come in the order in which the file grew: each growth takes those that begin before its end."""
+    """Map lines outside to the program lines that wrote them.
+
+    Each growth of the file covers the lines before its end.
+    """
     growths = [seen for seen in done.trail if seen.what == "grew"]
     if not growths:
         return {}
@@ -175,7 +178,7 @@ def _written_by(done: Round, reading: Reading) -> dict[str, Seen]:
 
 
 def differences(learned: Learned, done: Round) -> Iterator[tuple[str, str]]:
-    """What the stores have, and should not; or have not, and should."""
+    """Yield leaves that the stores should not have, or should have and do not."""
     leaves = done.snapshot.leaves
     for path, text in learned.leaves.items():
         found = leaves.get(path)

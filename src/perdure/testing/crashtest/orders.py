@@ -1,4 +1,4 @@
-"""What passes between the crash test and the processes that it starts."""
+"""Messages between the crash test and the processes that it starts."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import msgspec
 from ...errors import PerdureError
 
 READY = -1
-"""The id in the news that the zygote itself is there."""
+"""The id of the message that the fork server is ready."""
 
 
 LEASE_MS = 600
-"""Of a program that will be paused: its lease must run out soon."""
+"""Lease duration of a program that will be paused: it must expire soon."""
 
 HEART_SECONDS = 0.002
-"""Between two beats of a heart that is to be caught beating."""
+"""The interval of a heartbeat that is to be interrupted."""
 
 
 class CrashtestProblem(PerdureError):
-    """The crash test itself cannot be done."""
+    """The crash test itself cannot be carried out."""
 
     code = "PD601"
 
@@ -31,9 +31,9 @@ class Manner(StrEnum):
     KILL = "kill"
     """SIGKILL."""
     BEAT = "beat"
-    """The same, while its heart beats much more often than in real life."""
+    """SIGKILL, with a much faster heartbeat than normal."""
     STOP = "stop"
-    """SIGSTOP until its lease has run out and another process has done its work, then SIGCONT."""
+    """SIGSTOP until its lease has expired and another process has finished its work, then SIGCONT."""
     TERM = "term"
     """SIGTERM."""
     INTERRUPT = "int"
@@ -47,19 +47,19 @@ class Manner(StrEnum):
 
 
 def manner_of(place: str) -> Manner:
-    """What is done there."""
+    """Return what is done at a place."""
     first = place.partition(":")[0]
     return Manner(first) if first in [manner.value for manner in Manner] else Manner.KILL
 
 
 def where_of(place: str) -> str:
-    """The place without what is done there."""
+    """Return the place without what is done there."""
     manner = manner_of(place)
     return place if manner in (Manner.KILL, Manner.RAISE) else place.removeprefix(f"{manner}:")
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """Start a program in a folder, and perhaps kill it at a place."""
+    """An order to start a program in a folder, and perhaps to disturb it at a place."""
 
     id: int
     program: str
@@ -67,23 +67,23 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     folder: str
     environment: dict[str, str]
     output: str
-    """The file that takes what it prints."""
+    """The file for its output."""
     place: str = ""
-    """Where something is done to it: `effect.outcome:before#1`, `term:line:agent.py:12#1`; nowhere, if empty."""
+    """Where it is disturbed: `effect.outcome:before#1`, `term:line:agent.py:12#1`; empty for nowhere."""
     reached: str = ""
-    """The file that is made when it comes there."""
+    """The file that is created when it gets there."""
     beating: bool = False
-    """Its heart beats all the time."""
+    """Whether the heartbeat runs all the time."""
     trail: str = ""
-    """The file that takes where it has been, a `Seen` per line; none, if empty."""
+    """The file that records where it has been, a `Seen` per line; empty for none."""
     thorough: bool = False
-    """Also note lines and calls in the trail."""
+    """Whether lines and calls are recorded too."""
     watched: str = ""
-    """A file of the outside world: which line of the program made it grow is noted too."""
+    """A file of the outside world: the program lines that make it grow are recorded."""
 
 
 class News(msgspec.Struct, frozen=True, kw_only=True):
-    """A process was started, was stopped, or has ended."""
+    """A status message: a process was started, stopped or ended."""
 
     id: int
     pid: int = 0
@@ -95,7 +95,7 @@ class Seen(msgspec.Struct, frozen=True, omit_defaults=True):
     """One thing that the program did, and where."""
 
     what: str
-    """`point`, `line`, `call`, `return` (of an effect's body), or `grew`: the watched file did."""
+    """`point`, `line`, `call`, `return` (from the body of an effect), or `grew` (the watched file)."""
     name: str
     """`site:moment`, `agent.py:12`, `random.random`, `raise:charge`, or the new size."""
     at: str = ""
@@ -103,6 +103,6 @@ class Seen(msgspec.Struct, frozen=True, omit_defaults=True):
     inside: str = ""
     """`run` in the plain code of a run, `step NAME` or `effect NAME` in a body; empty outside of runs."""
     function: str = ""
-    """The program's function around that line."""
+    """The program's function that contains the line."""
     callers: tuple[tuple[str, str], ...] = ()
-    """Of a call: the program's lines that led there, with their functions, the nearest first."""
+    """For a call: the program's lines that led there, with their functions, nearest first."""

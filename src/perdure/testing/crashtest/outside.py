@@ -1,4 +1,4 @@
-"""Counting what happened in the outside world: the lines of a file, or those that a command prints."""
+"""Counts what happened in the outside world: the lines of a file, or the output of a command."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 
 class Outside:
-    """Where effects can be counted without asking Perdure."""
+    """The place where effects are counted independently of Perdure."""
 
     def __init__(self, given: str | None) -> None:
         self.given = given
@@ -26,19 +26,19 @@ class Outside:
 
     @property
     def is_shared(self) -> bool:
-        """Whether two rounds at a time would count each other's effects."""
+        """Whether concurrent rounds would count each other's effects."""
         return self.is_command or bool(self.given and os.path.isabs(self.given))
 
     def file_in(self, folder: Path) -> str:
-        """The file to watch, empty if there is none."""
+        """Return the file to watch; empty if there is none."""
         return str(folder / self.given) if self.given and not self.is_command else ""
 
     def lines(self, folder: Path, environment: dict[str, str]) -> list[str]:
-        """What is there now."""
+        """Return the current lines."""
         if not self.given:
             return []
         if self.is_command:
-            # What it has to complain about before there is anything to count is nobody's concern.
+            # Errors of the command before there is anything to count do not matter.
             told = subprocess.run(
                 ["/bin/sh", "-c", self.given],
                 cwd=folder,
@@ -62,7 +62,7 @@ def _is_file(given: str | None) -> bool:
 
 
 def added(before: Iterable[str], after: Iterable[str]) -> list[str]:
-    """Lines that are new, in order."""
+    """Return the new lines, in order."""
     old, found = Counter(before), []
     for line in after:
         if old[line]:
@@ -73,7 +73,7 @@ def added(before: Iterable[str], after: Iterable[str]) -> list[str]:
 
 
 Reading = Callable[[str], str]
-"""How a line is read: without what differs from run to run."""
+"""Normalizes a line: removes what differs between runs."""
 
 ANY_LINE = "a line"
 
@@ -86,7 +86,7 @@ READINGS: tuple[Reading, ...] = (
 
 
 def without_keys(lines: Iterable[str], keys: Iterable[str]) -> list[str]:
-    """Keys of effects are new in every run."""
+    """Replace the keys of effects, which are new in every run."""
     known = [key for key in keys if key]
     if not known:
         return list(lines)
@@ -95,7 +95,7 @@ def without_keys(lines: Iterable[str], keys: Iterable[str]) -> list[str]:
 
 
 def reading_for(runs: Sequence[Iterable[str]]) -> Reading:
-    """The closest reading in which all undisturbed runs have done the same."""
+    """Return the most exact normalization under which all undisturbed runs are equal."""
     for reading in READINGS:
         first, *rest = [Counter(map(reading, lines)) for lines in runs]
         if all(one == first for one in rest):

@@ -1,4 +1,4 @@
-"""The people and programs that the tested one waits for: what they answer, and which events they send."""
+"""Stands in for the people and programs that the tested program waits for: answers questions and sends events."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ APPROVALS = {"yes": True, "true": True, "no": False, "false": False}
 WHO = "perdure crashtest"
 
 Heard = set[tuple[str, str, int]]
-"""What has been said in a round: to which run of which agent, and to which of its waits."""
+"""What was answered in a round: agent, run and wait."""
 
 
 class People(msgspec.Struct, frozen=True):
-    """What `--answer` and `--event` give."""
+    """The answers and events from `--answer` and `--event`."""
 
     answers: tuple[str, ...] = ()
     """`VALUE`, or `PART OF THE QUESTION=VALUE`."""
@@ -37,17 +37,17 @@ class People(msgspec.Struct, frozen=True):
         return bool(self.answers or self.events)
 
     def hint(self, waits: Sequence[str]) -> str:
-        """What to say to a program that waits for somebody."""
+        """Return a hint for a program that waits for somebody."""
         if not waits:
             return ""
         if ": event " in waits[0]:
-            return "send it what it waits for with --event NAME=JSON"
+            return "send the event with --event NAME=JSON"
         if ": until " in waits[0]:
-            return "a crash test sleeps as long as the program does: let it sleep for a shorter time, or --timeout"
+            return "a crash test sleeps as long as the program does: shorten the sleep, or raise --timeout"
         return "answer it with --answer VALUE (yes, no, JSON or text), or --answer 'PART OF THE QUESTION=VALUE'"
 
     def speak(self, urls: Sequence[str], heard: Heard) -> None:
-        """Answer whoever asks, each once; in a store that is busy, the next time."""
+        """Answer every open question once. If a store is busy, try again the next time."""
         with suppress(StoreBusy):
             for url in urls:
                 for run, question in _asked(url):
@@ -56,7 +56,7 @@ class People(msgspec.Struct, frozen=True):
                         heard.add(what)
 
     def _say(self, url: str, run: RunSummary, question: Question) -> bool:
-        """Whether there is something to say to that."""
+        """Answer a question if there is an answer for it. Returns whether there was."""
         if question.kind in ASKED:
             given = _for_question(self.answers, question.text)
         elif question.kind == "event":
@@ -90,11 +90,11 @@ def _asked(url: str) -> list[tuple[RunSummary, Question]]:
 
 
 def _nobody(agent: str) -> None:
-    """What is said here is not signed: the key is the program's."""
+    """Provide no key: answers are not signed, because the key belongs to the program."""
 
 
 def _for_question(answers: Sequence[str], text: str) -> tuple[str, Any] | None:
-    """The first answer that names this question, else the first that names none."""
+    """Return the first answer that names this question, else the first that names none."""
     for answer in answers:
         about, is_named, value = answer.partition("=")
         if is_named and about in text:
@@ -111,7 +111,7 @@ def _for_event(events: Sequence[str], text: str) -> tuple[str, Any] | None:
 
 
 def _value(text: str) -> Any:
-    """JSON, or else text as it stands."""
+    """Parse JSON, or return the text itself."""
     try:
         return json.loads(text)
     except json.JSONDecodeError:

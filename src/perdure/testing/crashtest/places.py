@@ -1,4 +1,4 @@
-"""Where a program can be disturbed, in words, and which places are tried when there are too many."""
+"""Describes where a program can be disturbed, and selects places when there are too many."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NOUNS = {
     "effect.doubt": "the doubt about an effect is recorded",
     "item.done": "an item of a loop is recorded",
     "run.write": "a write of the run is recorded",
-    "run.credit": "what was saved is recorded",
+    "run.credit": "savings are recorded",
     "run.question": "a question is recorded",
     "wait.begin": "a wait begins",
     "wait.end": "a wait ends",
@@ -36,7 +36,7 @@ NOUNS = {
     "state.write": "agent.state is written",
     "checkpoint.write": "a checkpoint is written",
     "artifact.write": "an artifact is written",
-    "event.append": "an event is noted",
+    "event.append": "an event is appended",
     "workflow.write": "a workflow is written",
 }
 SPECIAL = {
@@ -46,33 +46,33 @@ SPECIAL = {
 }
 DECISIVE = frozenset({"effect.intent:after", "effect.outcome:before"})
 OUTSIDE_OF_RUNS = "in code outside of any run"
-GIVING_BACK = "when the process ends and gives back its leases"
+GIVING_BACK = "when the process ends and releases its leases"
 SETTING_UP = "while the store and the agent are set up"
 
 AGAIN = "killed again while it recovers"
 GROUPS = {
     Manner.KILL: "killed (SIGKILL)",
     Manner.INSTANT: "killed at a random instant",
-    Manner.BEAT: "killed while its heart beats",
+    Manner.BEAT: "killed during a heartbeat",
     Manner.STOP: "paused, its run taken over, then woken up",
     Manner.TERM: "told to end (SIGTERM)",
     Manner.INTERRUPT: "interrupted (Ctrl-C)",
     Manner.FULL: "not killed: the disk was full for a moment",
     Manner.RAISE: "not killed: an effect raised after it happened",
 }
-"""What is done to a program, as the report says it, in the order of the report."""
+"""The kinds of disturbance as the report names them, in its order."""
 
 OF_A_RUN = frozenset(
     "step.done step.failed attempt.failed effect.intent effect.outcome effect.failed item.done run.write run.end "
     "wait.begin wait.end".split()
 )
-"""What only the holder of a run's lease may commit."""
+"""Commits that only the holder of a run's lease may make."""
 
 TELLING = (
     "effect.intent:after", "effect.outcome:before", "effect", "step.done:before", "effect.intent:before", "run",
     "item.done:before", "run.end:before", "step",
 )  # fmt: skip
-"""Places that find most, where only some are tried; `run` and so on are lines in there."""
+"""Places that find the most bugs, tried first. `run` and so on stand for lines inside."""
 
 _MOMENTS = {"before": "before", "begun": "while", "written": "while", "after": "after"}
 
@@ -87,7 +87,7 @@ class Place(msgspec.Struct, frozen=True):
     inside: str = ""
     """As in `Seen`."""
     nearest: str = ""
-    """Of a random instant: the place that the program had come to."""
+    """For a random instant: the place that the program had reached."""
 
     @property
     def manner(self) -> Manner:
@@ -95,13 +95,13 @@ class Place(msgspec.Struct, frozen=True):
         return manner_of(self.name)
 
     def told(self) -> str:
-        """What is done and where."""
+        """Return what is done, and where."""
         group = GROUPS[self.manner]
         return f"killed {self.words}" if self.manner == Manner.KILL else f"{group}: {self.words}".removesuffix(": ")
 
 
 def words_of(seen: Seen) -> str:
-    """What a newcomer understands."""
+    """Describe a place for newcomers."""
     if seen.what == "return":
         return f"{seen.name.partition(':')[2]}"
     if seen.what == "line":
@@ -117,7 +117,7 @@ def words_of(seen: Seen) -> str:
 
 
 def places_of(trail: Iterable[Seen]) -> list[Place]:
-    """Every place on a trail, in order."""
+    """Return every place on a trail, in order."""
     times: Counter[str] = Counter()
     found = []
     for seen in trail:
@@ -129,21 +129,21 @@ def places_of(trail: Iterable[Seen]) -> list[Place]:
 
 
 def beats_of(trail: Iterable[Seen], count: int) -> list[Place]:
-    """Moments of some beats of the heart, early enough that a quicker start comes there too."""
+    """Return some moments of heartbeats, early enough that a faster start reaches them too."""
     beats = [place for place in places_of(trail) if place.name.startswith(Site.HEARTBEAT)]
     early = [_made(place, Manner.BEAT, "") for place in beats[: len(beats) * 2 // 3]]
     return evenly(early, count)
 
 
 def instants(count: int, seconds: float, seed: int) -> list[Place]:
-    """Random moments within the time that the program takes."""
+    """Return random moments within the duration of the program."""
     dice = random.Random(seed)
     chosen = sorted(dice.uniform(0.02, max(0.05, seconds)) for _ in range(count))
     return [Place(f"after:{at:.3f}s", "") for at in chosen]
 
 
 def others(places: Sequence[Place], manner: Manner, count: int) -> list[Place]:
-    """Some places at which something else than a kill is done."""
+    """Return some places for a disturbance other than a kill."""
     fit = [place for place in places if place.manner == Manner.KILL and _fits(place, manner)]
     return [_made(place, manner, place.words) for place in _telling(fit, count)]
 
@@ -153,13 +153,13 @@ def _fits(place: Place, manner: Manner) -> bool:
     if manner == Manner.FULL:
         return site in NOUNS and moment == "written"
     if site == "line":
-        # What a paused process does in the body of an effect nobody can prevent: it had begun.
+        # Nobody can prevent what a paused process does in the body of an effect: it had already started.
         return place.inside != "" and (manner != Manner.STOP or not place.inside.startswith("effect"))
     return site in OF_A_RUN and moment in ("before", "after") and f"{site}:{moment}" != "run.end:after"
 
 
 def _telling(places: Sequence[Place], count: int) -> list[Place]:
-    """First those that find most, each kind once; then evenly."""
+    """Select first the places that find most, one of each kind, then evenly."""
     groups: dict[str, list[Place]] = {}
     for place in places:
         groups.setdefault(_sort_of(place), []).append(place)
@@ -180,7 +180,7 @@ def _made(place: Place, manner: Manner, words: str) -> Place:
 
 
 def chosen(places: Sequence[Place], limit: int) -> list[Place]:
-    """As many as allowed: around each effect, edges of commits, lines, insides of commits, each spread evenly."""
+    """Select up to `limit` places: around effects, edges of commits, lines, insides of commits, each spread evenly."""
     if not limit or len(places) <= limit:
         return list(places)
     classes: list[list[Place]] = [[], [], [], []]
@@ -201,13 +201,13 @@ def _class_of(place: Place) -> int:
         return 3 if place.words == OUTSIDE_OF_RUNS else 2
     name = place.name.partition("#")[0]
     if name in DECISIVE:
-        return 0  # whether its check is right shows here only, and for one call of many perhaps
+        return 0  # only these places show a wrong check, perhaps for one call of many
     site, _, moment = name.partition(":")
     return 1 if site in NOUNS and moment in ("before", "after") else 3
 
 
 def _spread(places: Sequence[Place], count: int) -> list[Place]:
-    """Of every line and moment one before of any a second, and evenly over the whole."""
+    """Select one of every line and moment before a second of any, spread evenly."""
     if count <= 0:
         return []
     buckets: dict[tuple[str, str], list[Place]] = {}
@@ -222,6 +222,6 @@ def _spread(places: Sequence[Place], count: int) -> list[Place]:
 
 
 def evenly(places: Sequence[Place], count: int) -> list[Place]:
-    """So many of them, from the first on."""
+    """Select this many, evenly from the first on."""
     count = max(0, min(count, len(places)))
     return [places[number * len(places) // count] for number in range(count)]

@@ -1,4 +1,4 @@
-"""Which rounds are played: what is done to the program where, and how many of each kind."""
+"""Plans the rounds: what is done to the program where, and how many of each kind."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from .orders import CrashtestProblem, Manner, Seen, manner_of, where_of
 from .places import Place, beats_of, chosen, evenly, instants, others
 
 SEED = 20
-"""Of the random instants: the same ones every time."""
+"""Seed of the random instants, so that they are the same every time."""
 
 ALL = 20
-"""Rounds of the kinds that are only sampled, when there is no limit."""
+"""Rounds of the sampled kinds when there is no limit."""
 
 INSTANT = re.compile(r"after:\d+(\.\d+)?s")
 BEAT = re.compile(r"beat:holder\.heartbeat:(before|begun|written|after)#\d+")
@@ -24,7 +24,7 @@ Rounds = list[tuple[Place, ...]]
 
 
 class Shares(msgspec.Struct, frozen=True, kw_only=True):
-    """How many rounds of which kind; kills at places get what is left."""
+    """How many rounds of each kind. Kills at places get the rest."""
 
     instants: int
     beats: int
@@ -37,7 +37,7 @@ class Shares(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def shares_of(limit: int, depth: int) -> Shares:
-    """Of a limit; the more there is, the more kinds."""
+    """Distribute a limit over the kinds: the larger it is, the more kinds."""
     most = limit or 10 * ALL
     again = most // 4 if depth > 1 else 0
     few = 6 if limit else ALL
@@ -54,7 +54,7 @@ def shares_of(limit: int, depth: int) -> Shares:
 
 
 def planned(places: Sequence[Place], beating: Sequence[Seen], seconds: float, limit: int, share: Shares) -> Rounds:
-    """Rounds with one disturbance each."""
+    """Return rounds with one disturbance each."""
     kinds = [
         *instants(share.instants, seconds, SEED),
         *beats_of(beating, share.beats),
@@ -70,7 +70,7 @@ def planned(places: Sequence[Place], beating: Sequence[Seen], seconds: float, li
 
 
 def twice(recoveries: Mapping[Place, Sequence[Place]], count: int) -> Rounds:
-    """First kills with a second one in the start that follows: where that has been is known by now."""
+    """Return rounds with a second kill in the restart, whose places are known by now."""
     options: Rounds = []
     for first, recovery in recoveries.items():
         kills = [place for place in recovery if place.manner == Manner.KILL]
@@ -81,7 +81,7 @@ def twice(recoveries: Mapping[Place, Sequence[Place]], count: int) -> Rounds:
 
 
 def named(only: str, places: Sequence[Place]) -> tuple[Place, ...]:
-    """What `--only` names: a place of the undisturbed run or an instant, and perhaps one of the start that follows."""
+    """Resolve `--only`: a place of the undisturbed run or an instant, and perhaps one of the restart."""
     known = {place.name: place for place in places}
     first, *more = only.split(",")
     manner, where = manner_of(first), where_of(first)
@@ -92,6 +92,6 @@ def named(only: str, places: Sequence[Place]) -> tuple[Place, ...]:
     elif first in known:
         begins = known[first]
     else:
-        hint = near(where, known) or "take a place from a report"
+        hint = near(where, known) or "use a place from a report"
         raise CrashtestProblem(f"--only {only}: the undisturbed run does not pass there", hint=hint)
     return (begins, *(Place(name, "") for name in more))

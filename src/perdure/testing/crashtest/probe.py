@@ -1,7 +1,7 @@
-"""Inside the program under test: notes where it has been, and kills it where it was told to.
+"""Runs inside the tested program: records where it has been, and disturbs it where ordered.
 
-Places are the failpoints of Perdure and the lines of the program's own files. Nothing of it is there when the program
-is started without a crash test.
+Places are the failpoints of Perdure and the lines of the program's own files. Without a crash test, none of this is
+loaded.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from ...store.base import open_stores
 from .orders import HEART_SECONDS, LEASE_MS, Manner, Order, Seen, manner_of, where_of
 
 SEEN_MAX = 20_000
-"""Notes in a trail: a program that does more is sampled from its beginning."""
+"""Limit of records in a trail. Of a longer program, only the beginning is recorded."""
 
 TIMES_PER_LINE = 3
-"""A line in a loop is a place only so often."""
+"""How often a line in a loop counts as a place."""
 
 REST_SECONDS_MAX = 2.0
-"""Until other threads have ended their commits, before a process is stopped."""
+"""How long to wait for commits of other threads before the process is stopped."""
 
 CALLERS_MAX = 8
-LOST_ANSWER = "perdure crashtest: the effect has happened, and its answer is lost"
+LOST_ANSWER = "perdure crashtest: the effect has happened, but its response is lost"
 
 CHANGING = frozenset(
     "time.time time.time_ns time.monotonic time.perf_counter datetime.now datetime.utcnow datetime.today date.today "
     "Random.random Random.getrandbits posix.urandom posix.getpid".split()
 )
-"""Built-in functions that say something else at every start."""
+"""Built-in functions that return something else at every start."""
 
 CHANGING_MODULES = frozenset({"random", "uuid", "secrets"})
 
@@ -49,7 +49,7 @@ RACES = {
     "concurrent.futures._base": frozenset({"wait", "as_completed", "done"}),
     "asyncio.tasks": frozenset({"wait", "as_completed"}),
 }
-"""Functions that say who is first."""
+"""Functions whose result depends on which task is first."""
 
 LIVE = {
     "perdure.sync.state": "agent.state",
@@ -60,18 +60,18 @@ LIVE = {
     "perdure.aio.artifacts": "agent.artifacts",
 }
 READS = frozenset({"get", "items", "version", "restore", "list", "load"})
-"""Methods that read what is there now, which a resumed run may find changed."""
+"""Methods that read current values, which a resumed run may find changed."""
 
 WORLD = frozenset(
     "pathlib.exists pathlib.is_file pathlib.is_dir pathlib.read_text pathlib.read_bytes pathlib.iterdir pathlib.glob "
     "genericpath.exists genericpath.isfile genericpath.isdir genericpath.getsize posix.stat posix.listdir "
     "posix.scandir io.open".split()
 )
-"""Functions that look at files, which the run may have changed itself."""
+"""Functions that read files, which the run may have changed itself."""
 
 
 class Probe:
-    """Counts, notes and kills, as an order says."""
+    """Counts, records and disturbs, as ordered."""
 
     def __init__(self, order: Order) -> None:
         self._order = order
@@ -87,7 +87,7 @@ class Probe:
         self._trail = os.open(order.trail, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600) if order.trail else -1
 
     def begin(self) -> None:
-        """From now on, in this thread and in all that it starts."""
+        """Start in this thread and all threads that it starts."""
         self._size = self._watched_size()
         self._set_times()
         failpoints.arm(self._point)
@@ -99,7 +99,7 @@ class Probe:
             sys.setprofile(self._profile)
 
     def _set_times(self) -> None:
-        """Nobody waits for half a minute until a lease runs out, nor for ten seconds until a heart beats."""
+        """Shorten leases and heartbeats, so that the test does not wait for them."""
         if self._manner == Manner.STOP:
             vars(leases).update(LEASE_MS=LEASE_MS, HEARTBEAT_SECONDS=LEASE_MS / 4000)
         elif self._order.beating or self._manner == Manner.BEAT:
@@ -121,16 +121,17 @@ class Probe:
                 raise _disk_full(self._order.environment.get("PERDURE_URL", ""))
             with ExitStack() as resting:
                 if self._manner == Manner.STOP:
-                    # Another thread may be in the middle of a commit: stopped there, it would keep everybody out.
+                    # Another thread may be inside a commit: stopped there, it would hold the write lock.
                     for store in open_stores():
                         resting.enter_context(store.at_rest(REST_SECONDS_MAX))
-                    # This very thread: told to the process, another one hears it, and this one goes on for a while.
+                    # Signal this very thread: a signal to the process may reach another one, and this one would
+                    # continue for a while.
                     signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
                 else:
                     os.kill(os.getpid(), SIGNALS[self._manner])
 
     def _is_here(self, name: str) -> bool:
-        """Whether this is the place."""
+        """Return whether this is the ordered place."""
         self._times[name] += 1
         if f"{name}#{self._times[name]}" != self._where:
             return False
@@ -153,7 +154,7 @@ class Probe:
         return self._line
 
     def _returns(self, frame: FrameType) -> None:
-        """The body of an effect has done its work: its answer may get lost."""
+        """Record the end of an effect's body: its response may get lost."""
         scope = current()
         if scope is None or scope.inside != "effect" or (frame.f_back is not None and self._own(frame.f_back)):
             return
@@ -162,7 +163,7 @@ class Probe:
         name = f"raise:{frame.f_code.co_name}"
         self._note(self._seen("return", name, frame))
         if self._is_here(name):
-            raise ConnectionError(LOST_ANSWER)  # in the program: at this very place
+            raise ConnectionError(LOST_ANSWER)  # raised inside the program, at this place
 
     def _profile(self, frame: FrameType, event: str, arg: Any) -> None:
         caller = frame if event == "c_call" else frame.f_back if event == "call" else None
@@ -176,11 +177,11 @@ class Probe:
                 self._note(seen)
 
     def _own(self, frame: FrameType) -> str:
-        """The file of the program's that this code is in, relative to its folder; empty for everybody else's."""
+        """Return the program's file that contains this code, relative to its folder; empty for other code."""
         path = frame.f_code.co_filename
         name = self._names.get(path)
         if name is None:
-            real = os.path.realpath(path) if os.path.isabs(path) else ""  # "<string>" is nobody's file
+            real = os.path.realpath(path) if os.path.isabs(path) else ""  # "<string>" is not a file
             own = real.startswith(self._folder) and f"{os.sep}site-packages{os.sep}" not in real
             name = self._names[path] = real[len(self._folder) :] if own else ""
         return name
@@ -207,7 +208,7 @@ class Probe:
         return f"{scope.inside} {frame.f_code.co_name}"
 
     def _look_outside(self) -> None:
-        """Whether the watched file has grown: then the program's line before this one has done it."""
+        """Record growth of the watched file: the program's previous line has caused it."""
         if self._order.watched and (size := self._watched_size()) != self._size:
             self._size = size
             self._note(msgspec.structs.replace(self._last, what="grew", name=str(size)))
@@ -233,7 +234,7 @@ SIGNALS = {
 
 
 def _disk_full(url: str) -> Exception:
-    """As the driver of the store would say it."""
+    """Return the error that the driver of the store would raise."""
     told = "perdure crashtest: the disk is full"
     if is_postgres(url):
         from ...store.postgres_errors import ServerError
@@ -245,7 +246,7 @@ def _disk_full(url: str) -> Exception:
 
 
 def _ends(frame: FrameType) -> bool:
-    """Whether a function is over: coroutines and generators come to a `return` whenever they pause, too."""
+    """Return whether a function has ended: coroutines and generators also reach a `return` event when they pause."""
     if not frame.f_code.co_flags & (inspect.CO_COROUTINE | inspect.CO_GENERATOR):
         return True
     return dis.opname[frame.f_code.co_code[frame.f_lasti]].startswith("RETURN")
@@ -265,5 +266,5 @@ def _called(frame: FrameType) -> str:
         return f"Future.{name}" if name == "done" else name
     if module in LIVE:
         return f"{LIVE[module]}.{name}" if name in READS else ""
-    looked = f"{module.partition('.')[0]}.{name}"  # pathlib is a package by now
+    looked = f"{module.partition('.')[0]}.{name}"  # pathlib is a package in newer versions
     return looked if looked in WORLD else ""

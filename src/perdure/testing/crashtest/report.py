@@ -1,4 +1,4 @@
-"""What a crash test has found: for people, for programs, for continuous integration."""
+"""The report of a crash test: for people, for programs, for continuous integration."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .places import AGAIN, GROUPS, Place
 ONLY_HERE = "{only}"
 
 WIDTH = 80
-"""Of what people read; a command is never broken."""
+"""The width of text for people. Commands are never broken."""
 
 
 class Verdict(StrEnum):
@@ -27,7 +27,7 @@ class Verdict(StrEnum):
 
     SURVIVED = "survived"
     ASKED = "asked"
-    """A person has to say what became of an effect: nothing is lost and nothing is repeated."""
+    """A person must settle an effect: nothing is lost and nothing is repeated."""
     FAILED = "FAILED"
 
 
@@ -41,7 +41,7 @@ class Trial(msgspec.Struct, frozen=True):
     seconds: float
     findings: tuple[Finding, ...] = ()
     folder: str = ""
-    """Where it can be looked at, if it was kept."""
+    """Where it can be inspected, if it was kept."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -49,12 +49,12 @@ class Trial(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """As `--only` takes it."""
+        """The name for `--only`."""
         return ",".join(self.names)
 
     @property
     def group(self) -> str:
-        """Its part of the matrix."""
+        """The row of the matrix."""
         return AGAIN if len(self.places) > 1 else GROUPS[self.places[0].manner]
 
     @property
@@ -64,16 +64,16 @@ class Trial(msgspec.Struct, frozen=True):
         return first.told() + "".join(f", and {AGAIN} ({place.name})" for place in more)
 
     def again(self) -> list[tuple[str, ...]]:
-        """What shows the same, the surest first: a random instant is never quite the same."""
+        """Return the places that reproduce it, surest first: a random instant is never exactly the same."""
         first, *_ = self.places
         return [*([(first.nearest,)] if first.nearest else []), self.names]
 
     def judged(self, verdict: Verdict, findings: tuple[Finding, ...]) -> Trial:
-        """The same round after another look."""
+        """Return the round with another verdict."""
         return msgspec.structs.replace(self, verdict=verdict, findings=findings)
 
     def closer(self, finding: Finding, seen: Finding) -> Trial:
-        """The same round with what a closer look has shown."""
+        """Return the round with the cause that a closer look has shown."""
         located = msgspec.structs.replace(seen, evidence=())
         findings = (
             msgspec.structs.replace(located, evidence=one.evidence) if one.identity == finding.identity else one
@@ -83,7 +83,7 @@ class Trial(msgspec.Struct, frozen=True):
 
 
 class Repeat(msgspec.Struct, frozen=True):
-    """A round that was played once more, to see whether it shows a finding again."""
+    """A round that was repeated, to see whether it shows a finding again."""
 
     only: str
     tries: int
@@ -100,7 +100,7 @@ class Report(msgspec.Struct, frozen=True):
 
     program: str
     command: str
-    """What was asked for, with `ONLY_HERE` in the place of `--only`: before the arguments of the program."""
+    """The command, with `ONLY_HERE` in the place of `--only`: before the arguments of the program."""
     seconds: float
     undisturbed_seconds: float
     places_in_all: int
@@ -110,9 +110,9 @@ class Report(msgspec.Struct, frozen=True):
     repeats: dict[str, Repeat] = {}
     """By the identity of a finding."""
     counted: bool = True
-    """Whether effects were counted outside, too."""
+    """Whether effects were counted outside too."""
     chosen: bool = False
-    """Whether only places were tried that somebody has named."""
+    """Whether only named places were tried."""
 
     @property
     def survived(self) -> bool:
@@ -125,12 +125,12 @@ class Report(msgspec.Struct, frozen=True):
         return sum(trial.verdict == Verdict.ASKED for trial in self.trials)
 
     def assert_survives(self) -> None:
-        """For tests: raises AssertionError with everything that was found."""
+        """Raise AssertionError with all findings. For tests."""
         if not self.survived:
             raise AssertionError("\n".join(self.lines()))
 
     def findings(self) -> list[tuple[Finding, list[Trial]]]:
-        """What to change, each with the rounds that show it, the most frequent first."""
+        """Return what to change, each with the rounds that show it, most frequent first."""
         found: dict[str, tuple[Finding, list[Trial]]] = {}
         for trial in self.trials:
             for finding in {one.identity: one for one in trial.findings}.values():
@@ -140,7 +140,7 @@ class Report(msgspec.Struct, frozen=True):
         return sorted(found.values(), key=lambda one: (one[0].is_symptom or not one[0].at, -len(one[1])))
 
     def matrix(self) -> list[tuple[str, int, int, int, int]]:
-        """What was done to the program: how often, survived, asked, failed. Kills are told by their places."""
+        """Return the rows: what was done, how often, survived, asked, failed. Kills are listed by place."""
         rows: dict[str, Counter[str]] = {}
         for trial in self.trials:
             kill = trial.group == GROUPS[Manner.KILL]
@@ -149,16 +149,16 @@ class Report(msgspec.Struct, frozen=True):
         return [(words, c.total(), c["survived"], c["asked"], c["FAILED"]) for words, c in rows.items()]
 
     def again(self, finding: Finding, trials: list[Trial]) -> str:
-        """The command that shows a finding again."""
+        """Return the command that reproduces a finding."""
         repeat = self.repeats.get(finding.identity)
         return self.repeating(repeat.only if repeat else trials[0].name)
 
     def repeating(self, only: str) -> str:
-        """The command that repeats one round."""
+        """Return the command that repeats one round."""
         return self.command.replace(ONLY_HERE, f"--only {shlex.quote(only)}")
 
     def lines(self) -> Iterator[str]:
-        """All of it, for people."""
+        """Yield the whole report for people."""
         yield f"{self.program} was disturbed {_counted(len(self.trials), 'time')} and started again until it ended"
         yield ""
         yield from self._table()
@@ -169,7 +169,7 @@ class Report(msgspec.Struct, frozen=True):
         if rest:
             seen = ", ".join(f"{finding.kind} in {_counted(len(trials), 'try', 'tries')}" for finding, trials in rest)
             yield from _wrapped(
-                f"{seen}. Most likely that comes from the same: mend it, and test again.", "also: ", "      "
+                f"{seen}. The cause is most likely the same: fix it, and test again.", "also: ", "      "
             )
             yield ""
         for note in self.notes:
@@ -177,7 +177,7 @@ class Report(msgspec.Struct, frozen=True):
         yield self.summary()
 
     def summary(self) -> str:
-        """One line."""
+        """Return the result in one line."""
         failed = sum(trial.verdict == Verdict.FAILED for trial in self.trials)
         tail = f" (in {self.asked} a person is asked about an effect)" if self.asked else ""
         if not self.trials:
@@ -191,7 +191,7 @@ class Report(msgspec.Struct, frozen=True):
         return f"{begun}survived: {tries}{by}{tail}"
 
     def _told_apart(self) -> tuple[list[tuple[Finding, list[Trial]]], list[tuple[Finding, list[Trial]]]]:
-        """What is told at length, and what most likely is only another sight of it."""
+        """Separate the findings to explain from those that are probably other symptoms of them."""
         found = self.findings()
         causes = [one for one in found if one[0].at and not one[0].is_symptom]
         return (causes, [one for one in found if one not in causes]) if causes else (found, [])
@@ -212,7 +212,7 @@ class Report(msgspec.Struct, frozen=True):
 
     def _told(self, number: int, finding: Finding, trials: list[Trial]) -> Iterator[str]:
         repeat = self.repeats.get(finding.identity)
-        # What is told is what `again` repeats.
+        # Show the example that `again` repeats.
         again = [one for one in trials if repeat and repeat.only in map(",".join, one.again())]
         example = (again or trials)[0]
         evidence = next(one.evidence for one in example.findings if one.identity == finding.identity)
@@ -227,13 +227,13 @@ class Report(msgspec.Struct, frozen=True):
         yield from _part("change", finding.change)
         yield f"   again    {self.again(finding, trials)}"
         if repeat is not None and not repeat.shown:
-            yield from _part("", f"(it did not show in {_counted(repeat.tries, 'more try', 'more tries')})")
+            yield from _part("", f"(it did not show again in {_counted(repeat.tries, 'more try', 'more tries')})")
         if example.folder:
             yield f"   kept     {example.folder}"
         yield ""
 
     def as_json(self) -> dict[str, Any]:
-        """For programs."""
+        """Return the report as JSON types."""
         return {
             "program": self.program,
             "survived": self.survived,
@@ -272,7 +272,7 @@ class Report(msgspec.Struct, frozen=True):
         }
 
     def as_junit(self) -> str:
-        """For continuous integration: a test case for each round."""
+        """Return a JUnit report with a test case for each round."""
         failed = sum(trial.verdict == Verdict.FAILED for trial in self.trials)
         counts = {"tests": str(len(self.trials)), "failures": str(failed), "errors": "0"}
         head = {"name": f"crashtest {self.program}", "time": f"{self.seconds:.3f}", **counts}
@@ -289,13 +289,13 @@ class Report(msgspec.Struct, frozen=True):
 
 
 def _part(title: str, text: str) -> Iterator[str]:
-    """A titled part of a finding."""
+    """Format a titled part of a finding."""
     first = f"   {title:9}"
     yield from _wrapped(text, first, " " * 12) or [first.rstrip()]
 
 
 def _wrapped(text: str, first: str, rest: str) -> list[str]:
-    """Lines that fit, in which no option and no name is broken."""
+    """Wrap text without breaking options and names."""
     return textwrap.wrap(
         text, WIDTH, initial_indent=first, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False
     )

@@ -1,4 +1,4 @@
-"""What a program has left in its stores, as leaves that can be compared one by one."""
+"""Reads what a program has left in its stores, as leaves that can be compared one by one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ UNREADABLE = "<a value of a type that is not known here>"
 
 
 class EffectSeen(msgspec.Struct, frozen=True):
-    """An effect in the journal of a run: an intent, and what became of it."""
+    """An effect in the journal of a run: an intent and its outcome."""
 
     run: str
     name: str
@@ -38,29 +38,29 @@ class EffectSeen(msgspec.Struct, frozen=True):
     """Why its body was started again, each time."""
     done: bool = False
     adopted: bool = False
-    """Its check says that it happened: what the body returned and wrote is gone with the process."""
+    """Its check says that it happened. What the body returned and wrote died with the process."""
     asked: bool = False
-    """Nobody knows how it ended, and the run says so."""
+    """The outcome is unknown, and the run says so."""
     failed: bool = False
-    """It is recorded that nothing has happened."""
+    """It is recorded that nothing happened."""
     wrote: bool = False
     """Its body wrote something that landed with it."""
     result: str = ""
     finished: bool = False
-    """Its run has come to its end."""
+    """Its run has ended."""
     timeout_ms: int = 0
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """The stores of a program."""
+    """The contents of the stores of a program."""
 
     leaves: dict[str, str]
-    """`run trip-42: result.price` and so on, each with the text of its value."""
+    """Leaves such as `run trip-42: result.price`, each with the text of its value."""
     lists: dict[str, tuple[str, ...]]
-    """Messages of a run, events of a kind: what is there counts, and how often, but not in which order."""
+    """Messages of a run and events of a kind: compared by content and count, not by order."""
     effects: tuple[EffectSeen, ...]
     open_writes: frozenset[str]
-    """Leaves that were written in the open, outside of steps, effects and items."""
+    """Leaves that were written outside of steps, effects and items."""
     unfinished: tuple[str, ...]
     """Runs that did not finish, with their status."""
     waits: tuple[str, ...]
@@ -73,7 +73,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 def stores_in(folder: Path) -> list[str]:
-    """The URLs of all stores in files of a folder."""
+    """Return the URLs of all stores in files of a folder."""
     found = []
     for top, folders, names in os.walk(folder):
         folders.sort()
@@ -92,7 +92,7 @@ def _is_store(path: str) -> bool:
 
 
 def looks_like_sqlite(path: str) -> bool:
-    """By its first bytes."""
+    """Return whether a file is an SQLite database, by its first bytes."""
     try:
         with open(path, "rb") as file:
             return file.read(16) == b"SQLite format 3\0"
@@ -101,7 +101,7 @@ def looks_like_sqlite(path: str) -> bool:
 
 
 def taken(urls: list[str]) -> Snapshot:
-    """Everything in these stores."""
+    """Read everything in these stores."""
     leaves: dict[str, str] = {}
     lists: dict[str, list[str]] = defaultdict(list)
     effects: list[EffectSeen] = []
@@ -132,8 +132,8 @@ def taken(urls: list[str]) -> Snapshot:
 
 
 def waiting_in_doubt(urls: list[str]) -> bool:
-    """Whether some run waits until a person says what became of an effect, as far as that can be seen now."""
-    with suppress(StoreBusy):  # then whoever looks next may see it
+    """Return whether some run visibly waits for a person to settle an effect."""
+    with suppress(StoreBusy):  # the next call may see it
         return any(map(_waits_in_doubt, urls))
     return False
 
@@ -145,7 +145,7 @@ def _waits_in_doubt(url: str) -> bool:
 
 
 def interrupted(urls: list[str]) -> bool:
-    """Whether some run was left by a signal, and has to be continued."""
+    """Return whether some run was interrupted by a signal and must be continued."""
     for url in urls:
         with closing(open_store(url, create=False)) as store:
             if list_runs(store, status=r.Status.INTERRUPTED):
@@ -189,7 +189,7 @@ def _agent_leaves(store: Store) -> Iterator[tuple[str, str]]:
 
 
 def _newest(store: Store, query: str, kind: type[Any]) -> dict[tuple[int, str], Any]:
-    """The last version of each name: a program that goes on from the one before may make it twice."""
+    """Return the last version of each name: a resumed program may make a version twice."""
     found = {}
     for owner, name, version, stream, seq, _, dropped in store.read(query):
         if not dropped:
@@ -239,14 +239,14 @@ def _effects(run: RunInfo, unpack: Any) -> list[EffectSeen]:
             )  # fmt: skip
         elif isinstance(record, r.EffectFailed):
             found[record.intent] = msgspec.structs.replace(found[record.intent], failed=True)
-    # A run that has crashed or failed otherwise asks nobody: it is only left behind.
+    # A run that has crashed or failed otherwise asks nobody.
     asks = run.status == r.Status.WAITING or (run.status == r.Status.FAILED and "InDoubt" in run.error)
     asked = {one.key for one in run.in_doubt if asks}
     return [msgspec.structs.replace(one, asked=one.key in asked, finished=run.finished) for one in found.values()]
 
 
 def _flat(path: str, value: Any, left: int = 6) -> Iterator[tuple[str, str]]:
-    """A value as leaves: what differs by itself from start to start is often only a part of it."""
+    """Split a value into leaves: often only a part of it differs between starts."""
     if left and isinstance(value, dict) and value:
         for key, item in list(value.items())[:LEAVES_MAX]:
             yield from _flat(f"{path}.{key}", item, left - 1)

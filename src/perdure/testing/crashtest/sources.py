@@ -1,4 +1,4 @@
-"""What the text of a program says: which check an effect has, what a step changes, where an argument comes from."""
+"""Analyses the source of a program: the check of an effect, what a step changes, where an argument comes from."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TAKES_ALL = frozenset({"Exception", "BaseException", "PerdureError", "InDoubt"})
 
 
 class Change(msgspec.Struct, frozen=True):
-    """A body changes a variable of the code around it, which a remembered call does not."""
+    """A body that changes a variable of the enclosing code, which does not happen when the call is not run again."""
 
     function: str
     variable: str
@@ -34,21 +34,21 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class Sources:
-    """The files of a program, parsed."""
+    """The parsed files of a program."""
 
     def __init__(self, files: Iterable[str], source: Callable[[str], str]) -> None:
         self._trees = {name: tree for name in sorted(files) if (tree := _parsed(source(name))) is not None}
         self.checks: dict[str, tuple[str, str]] = {}
-        """By the name of an effect: its check, and where that is."""
+        """The check of each effect, and where it is."""
         self.not_done: dict[str, str] = {}
-        """By the name of an effect: where it says which errors mean that nothing has happened."""
+        """Where each effect lists the errors that mean nothing happened."""
         self.changes: list[Change] = []
         self._defined: dict[str, str] = {}
         self.carried: list[Carried] = []
         self.changed_copies: list[str] = []
-        """Where a value that was got from a state is changed in place, and dropped."""
+        """Where a value from a state is changed in place and dropped."""
         self.openers: set[str] = set()
-        """Functions in which a run is opened."""
+        """Functions that open a run."""
         for name, tree in self._trees.items():
             functions = [node for node in ast.walk(tree) if isinstance(node, Function)]
             lines = {function.name: function.lineno for function in functions}
@@ -71,7 +71,7 @@ class Sources:
             self.changes += [Change(function.name, name, f"{file}:{line}") for name, line in outer_changes(function)]
 
     def flowing_into(self, called: str, origins: Sequence[str]) -> str:
-        """The first of some lines whose value comes to the arguments of a call; empty, if none does."""
+        """Return the first of some lines whose value reaches the arguments of a call; empty if none does."""
         for file, tree in self._trees.items():
             lines = {int(at.rpartition(":")[2]): at for at in origins if at.rpartition(":")[0] == file}
             makers = _makers(tree, lines, called)
@@ -81,7 +81,7 @@ class Sources:
         return ""
 
     def flowing_to(self, at: str, origins: Sequence[str]) -> str:
-        """The first of some lines whose value decides what happens in another one; empty, if none does."""
+        """Return the first of some lines whose value decides what happens in another line; empty if none does."""
         file, _, number = at.rpartition(":")
         tree = self._trees.get(file)
         if tree is None:
@@ -95,7 +95,7 @@ class Sources:
         return next((one for one in found if one), "")
 
     def passes_over(self, called: str) -> str:
-        """Where an `except` takes everything that a call raises."""
+        """Return where an `except` catches everything that a call raises."""
         for file, tree in self._trees.items():
             for node in ast.walk(tree):
                 if isinstance(node, ast.Try) and any(calls(part, called) for part in node.body):
@@ -105,7 +105,7 @@ class Sources:
         return ""
 
     def write_in(self, function: str) -> str:
-        """Where the body of an effect writes to the run or the agent."""
+        """Return where the body of an effect writes to the run or the agent."""
         for file, tree in self._trees.items():
             for node in ast.walk(tree):
                 if isinstance(node, Function) and node.name == function:
@@ -117,11 +117,11 @@ class Sources:
         return ""
 
     def place_of(self, function: str) -> str:
-        """Where a function is, in brackets; empty, if nobody knows."""
+        """Return the place of a function in brackets; empty if unknown."""
         return f" ({self._defined[function]})" if function in self._defined else ""
 
     def call_of(self, called: str) -> str:
-        """Where something is called first, by its name or as a method."""
+        """Return where something is first called, as a function or a method."""
         for file, tree in self._trees.items():
             lines = [node.lineno for node in ast.walk(tree) if isinstance(node, ast.Call) and name_of(node) == called]
             if lines:
@@ -142,12 +142,12 @@ def _options(function: Function) -> Iterator[ast.keyword]:
 
 
 def _last(node: ast.AST) -> str:
-    """The last part of a dotted name."""
+    """Return the last part of a dotted name."""
     return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
 
 
 def _opens(scope: ast.Module | Function) -> bool:
-    """Whether a run is opened in this very function."""
+    """Return whether a run is opened in this very function."""
     functions = [node for node in ast.walk(scope) if isinstance(node, Function) and node is not scope]
     inner = {part for function in functions for part in ast.walk(function)}
     return any(
@@ -158,7 +158,7 @@ def _opens(scope: ast.Module | Function) -> bool:
 
 
 def _makers(tree: ast.AST, lines: dict[int, str], called: str) -> dict[str, str]:
-    """Functions that have one of the lines in them: what they return comes from there."""
+    """Return functions that contain one of the lines: their results come from there."""
     return {
         node.name: lines[line]
         for node in ast.walk(tree)
@@ -169,7 +169,7 @@ def _makers(tree: ast.AST, lines: dict[int, str], called: str) -> dict[str, str]
 
 
 class _Flow:
-    """Where values come from, in one function."""
+    """Data flow within one function."""
 
     def __init__(self, scope: ast.AST, called: str, lines: dict[int, str], makers: dict[str, str]) -> None:
         self._called = called
@@ -184,7 +184,7 @@ class _Flow:
                         self._tainted.setdefault(target, found)
 
     def origin(self, value: ast.AST) -> str:
-        """The line that a value comes from."""
+        """Return the line that a value comes from."""
         for node in ast.walk(value):
             if isinstance(node, ast.Name) and node.id in self._tainted:
                 return self._tainted[node.id]
@@ -195,7 +195,7 @@ class _Flow:
         return ""
 
     def into_call(self) -> str:
-        """The line that some argument of the call comes from."""
+        """Return the line that some argument of the call comes from."""
         for node in self._body:
             if isinstance(node, ast.Call) and name_of(node) == self._called:
                 for value in (*node.args, *(word.value for word in node.keywords)):

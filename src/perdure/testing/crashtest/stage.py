@@ -1,4 +1,4 @@
-"""The stage of a crash test: a folder and a store for every round, in which a program is killed and started again."""
+"""Runs the rounds of a crash test: each has its own folder and store, in which a program is killed and restarted."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ from .starting import SLICE_SECONDS, Process, Zygote, zygote_of
 LEFT_OUT = frozenset(
     ".git .hg .venv venv node_modules __pycache__ .mypy_cache .ruff_cache .pytest_cache .tox .perdure".split()
 )
-"""Folders that a program under test does not need, or must not find."""
+"""Folders that a tested program does not need, or must not find."""
 
 FILES_MAX = 5_000
 BYTES_MAX = 200_000_000
-"""Of a folder that is copied for every round."""
+"""Limits of a folder that is copied for every round."""
 
 MEMORY_BYTES_MIN = 2_000_000_000
-"""Free in a file system in memory, before it is used."""
+"""Free space that a memory file system must have before it is used."""
 
 STARTS_MAX = 3
-"""After the last kill: a program that does not end well by then does not survive."""
+"""Restarts after the last kill: a program that has not ended well by then does not survive."""
 
 GROWN_BYTES_MAX = 1_000_000
 OUTPUT_CHARACTERS_MAX = 4_000
 KILLED = -9
 PAUSED = -19
 ANSWERED_SECONDS = 0.05
-"""How often somebody looks for questions, if there are answers."""
+"""The polling interval for questions, if there are answers."""
 DATABASE = "crashtest.db"
 SCRATCH = "perdure-crashtest-"
-"""Begins the name of the folder of all rounds, which may lie in the folder that is copied."""
+"""The prefix of the folder of all rounds, which may be inside the folder that is copied."""
 
 
 class Start(msgspec.Struct, frozen=True):
@@ -57,29 +57,29 @@ class Start(msgspec.Struct, frozen=True):
     seconds: float
     hung: bool = False
     asked: bool = False
-    """It waits until a person says what became of an effect."""
+    """Whether it waits for a person to settle an effect."""
     output: str = ""
 
 
 class Round(msgspec.Struct, frozen=True):
-    """The program killed at some places, started until it ended, and what it left."""
+    """The program disturbed at some places, restarted until it ended, and what it left."""
 
     places: tuple[str, ...]
     starts: tuple[Start, ...]
     reached: bool
-    """Whether it came to all places, and died there."""
+    """Whether it reached all places."""
     snapshot: Snapshot
     outside: tuple[str, ...]
-    """The lines that are new in the outside world."""
+    """The new lines in the outside world."""
     trail: tuple[Seen, ...]
-    """Of the start that had to note one: the only one of an undisturbed round, else the first after the kills."""
+    """The trail of the start that recorded one: of an undisturbed round, else the first restart after the kills."""
     folder: str
     instant: Place | None = None
-    """Where it was when a random instant came."""
+    """Where it was at a random instant."""
     before: int = 0
-    """How many lines were there outside when it began."""
+    """How many lines were outside at the beginning."""
     grown: tuple[str, ...] = ()
-    """Files that an undisturbed program has made longer: perhaps its world."""
+    """Files that an undisturbed program has made longer: candidates for --count-effects."""
 
     @property
     def last(self) -> Start:
@@ -87,7 +87,7 @@ class Round(msgspec.Struct, frozen=True):
 
 
 class Stage:
-    """Makes rounds, each in a copy of the folder, and clears them away."""
+    """Runs rounds, each in a copy of the folder, and cleans up."""
 
     def __init__(
         self, program: str, arguments: tuple[str, ...], folder: Path, outside: Outside, store: str, people: People
@@ -104,11 +104,11 @@ class Stage:
         self._stopped = threading.Event()
         self._kept: set[str] = set()
         _copy(folder, self._template)
-        # Two, so that a set of texts has another order when the program is started again, as in real life.
+        # Two seeds, so that sets of text have another order after a restart, as in reality.
         self._zygotes = (zygote_of(1), zygote_of(2))
 
     def stop(self) -> None:
-        """No more starts; rounds that are under way end early, and say nothing."""
+        """Start no more programs. Rounds in progress end early, without a verdict."""
         self._stopped.set()
 
     @property
@@ -116,7 +116,7 @@ class Stage:
         return self._stopped.is_set()
 
     def close(self) -> None:
-        """Leave nothing behind but what was kept."""
+        """Remove everything except what was kept."""
         shutil.rmtree(self._template, ignore_errors=True)
         for left in list(self._scratch.iterdir()):
             if left.is_file():
@@ -127,19 +127,19 @@ class Stage:
             self._scratch.rmdir()
 
     def keep(self, done: Round) -> None:
-        """Somebody wants to look at it."""
+        """Keep the folder of a round."""
         self._kept.add(done.folder)
 
     def undisturbed(self, seconds_max: float, *, thorough: bool = False, beating: bool = False) -> Round:
-        """Run it in peace."""
+        """Run the program undisturbed."""
         return self._play((), Patience(None, seconds_max, seconds_max), thorough, beating)
 
     def round(self, places: tuple[str, ...], patience: Patience, *, thorough: bool = False) -> Round:
-        """Disturb it at these places, one start each, and let it end."""
+        """Disturb the program at these places, one per start, and let it end."""
         return self._play(places, patience, thorough)
 
     def clear(self, done: Round) -> None:
-        """Nobody needs its folder any more."""
+        """Remove the folder of a round."""
         self._clear(Path(done.folder))
 
     def _clear(self, folder: Path) -> None:
@@ -149,7 +149,7 @@ class Stage:
             _drop(self._url(folder))
 
     def source_line(self, at: str) -> str:
-        """The text of `agent.py:12`."""
+        """Return the source text of `agent.py:12`."""
         name, _, number = at.rpartition(":")
         try:
             lines = (self._template / name).read_text("utf-8", "replace").splitlines()
@@ -158,7 +158,7 @@ class Stage:
         return lines[int(number) - 1].strip() if 0 < int(number or 0) <= len(lines) else ""
 
     def source(self, name: str) -> str:
-        """The text of a file of the program's."""
+        """Return the source text of a file of the program."""
         try:
             return (self._template / name).read_text("utf-8", "replace")
         except OSError:
@@ -185,7 +185,7 @@ class Stage:
         return made
 
     def _starts(self, order: Order, places: tuple[str, ...], patience: Patience) -> tuple[list[Start], int]:
-        """Start it until it ends; how often it came to the place that it was told."""
+        """Start the program until it ends. Returns the starts, and how often it reached its place."""
         starts: list[Start] = []
         reached = 0
         paused: list[Process] = []
@@ -209,7 +209,7 @@ class Stage:
         return starts, reached
 
     def _told(self, order: Order, place: str, *, last: bool, reached: str) -> Order:
-        """The order for one start: what is done to it, and what it has to note."""
+        """Return the order for one start: how it is disturbed, and what it records."""
         instant = manner_of(place) == Manner.INSTANT
         trail = f"{order.folder}.{'instant' if instant else 'trail'}" if instant or last else ""
         return msgspec.structs.replace(
@@ -233,7 +233,7 @@ class Stage:
 
         if manner == Manner.STOP and process.wait_until_stopped(patience.seconds_max):
             paused.append(process)
-            self._stopped.wait(LEASE_MS / 1000 * 1.1)  # until its lease has run out
+            self._stopped.wait(LEASE_MS / 1000 * 1.1)  # until its lease has expired
             return Start(PAUSED, time.monotonic() - began)
         every = ANSWERED_SECONDS if self.people else SLICE_SECONDS
         ended = process.wait(patience.seconds_max if instant is None else instant, give_up, every)
@@ -250,13 +250,13 @@ class Stage:
         if nth <= len(places) and last.code in (KILLED, PAUSED):
             return False
         if last.code == patience.code or (patience.code is None and last.code >= 0):
-            # A program may end well when it is told to end: then there is something left to do.
+            # A program may end well when told to end, with work left to do.
             told = nth <= len(places) and manner_of(places[nth - 1]) in (Manner.TERM, Manner.INTERRUPT)
             return not (told and interrupted(self._stores(folder)))
         return nth >= len(places) + STARTS_MAX
 
     def _grown(self, folder: Path) -> tuple[str, ...]:
-        """Small files that are longer than in the beginning, or new."""
+        """Return small files that are new or longer than in the beginning."""
         stores = tuple(url.removeprefix("sqlite:///") for url in stores_in(folder))
         found = []
         for path in sorted(folder.rglob("*")):
@@ -284,18 +284,21 @@ class Stage:
 
 
 class Patience(msgspec.Struct, frozen=True):
-    """How long to wait for what."""
+    """How long to wait."""
 
     code: int | None
-    """The exit code of an undisturbed start; None while nobody knows it."""
+    """The exit code of an undisturbed start; None while it is unknown."""
     seconds_max: float
-    """After that a start hangs."""
+    """After this time a start counts as hung."""
     before_looking: float
-    """After that somebody looks whether it waits for a person."""
+    """After this time, check whether it waits for a person."""
 
 
 def _quick_disk() -> str | None:
-    """What survives SIGKILL is in the page cache: a file system in memory is as good, and has quick fsyncs."""
+    """Return a memory file system if there is one.
+
+    Data that survives SIGKILL is in the page cache, and fsync is faster.
+    """
     memory = Path("/dev") / "shm"
     roomy = os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > MEMORY_BYTES_MIN
     return str(memory) if roomy and "TMPDIR" not in os.environ else None
@@ -310,7 +313,7 @@ def _read(trail: str) -> tuple[Seen, ...]:
 
 
 def _tail(path: str) -> str:
-    """What the program has printed last."""
+    """Return the end of the program's output."""
     try:
         return Path(path).read_text("utf-8", "replace")[-OUTPUT_CHARACTERS_MAX:]
     except FileNotFoundError:
@@ -318,7 +321,7 @@ def _tail(path: str) -> str:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """The folder without stores: what earlier runs have done must not count."""
+    """Copy the folder without stores: earlier runs must not count."""
     files = size = 0
 
     def left_out(top: str, names: list[str]) -> list[str]:
@@ -330,8 +333,8 @@ def _copy(source: Path, target: Path) -> None:
         size += sum(os.lstat(path).st_size for path in kept)
         if files > FILES_MAX or size > BYTES_MAX:
             raise CrashtestProblem(
-                f"{source} is too large to be copied for every round",
-                hint="say which folder the program needs with --folder, or start it in a smaller one",
+                f"{source} is too large to copy for every round",
+                hint="name the folder that the program needs with --folder, or start in a smaller one",
             )
         return out
 
@@ -343,7 +346,7 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _is_our_file(path: str) -> bool:
-    """Whether it is a store, or may be one whose first page is still in its log."""
+    """Return whether a file is a store, or may be one whose first page is still in its WAL."""
     if not looks_like_sqlite(path):
         return False
     with open(path, "rb") as file:
@@ -367,7 +370,7 @@ END $$
 
 
 def _drop(url: str) -> None:
-    """The schema of a round, which nobody else knows."""
+    """Drop the schema of a round."""
     import psycopg
 
     place = parse(url)

@@ -1,4 +1,4 @@
-"""Starting processes and waiting for them: the crash test's end of the zygotes."""
+"""Starts processes through a fork server and waits for them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import msgspec
 from .orders import READY, News, Order
 
 SLICE_SECONDS = 0.25
-"""How often somebody looks at a process that takes long."""
+"""The polling interval for a process that takes long."""
 
 READY_SECONDS_MAX = 60
 
@@ -34,7 +34,7 @@ class Process:
         self._ended = threading.Event()
 
     def hear(self, news: News) -> None:
-        """News from its nurse."""
+        """Handle a status message from the fork server."""
         if news.code is None:
             self._pid = news.pid
         else:
@@ -47,7 +47,7 @@ class Process:
     def wait(
         self, seconds: float, give_up: Callable[[float], bool] = lambda passed: False, every: float = SLICE_SECONDS
     ) -> bool:
-        """Whether it has ended by itself in that time; `give_up` is asked now and then."""
+        """Wait for the process to end by itself. `give_up` is polled. Returns whether it ended."""
         began = time.monotonic()
         while not self._ended.wait(min(every, max(0.0, seconds))):
             passed = time.monotonic() - began
@@ -56,16 +56,16 @@ class Process:
         return True
 
     def wait_until_stopped(self, seconds: float) -> bool:
-        """Whether it was paused in that time, and has not ended."""
+        """Wait for the process to be stopped. Returns whether it was, and has not ended."""
         return self._stopped.wait(seconds) and not self._ended.is_set()
 
     def go_on(self) -> None:
-        """After a pause."""
+        """Continue a stopped process."""
         with suppress(ProcessLookupError, PermissionError):
             os.kill(self._pid, signal.SIGCONT)
 
     def kill(self) -> None:
-        """Together with what it has started; too late is fine."""
+        """Kill the process group. It may already have ended."""
         self._started.wait(10)
         if not self._ended.is_set() and self._pid:
             with suppress(ProcessLookupError, PermissionError):
@@ -76,7 +76,7 @@ class Process:
 
 
 class Zygote:
-    """The other end of zygote.py. What sets and dicts of text look like is decided by `seed`, as in a real start."""
+    """A client of the fork server in zygote.py. `seed` sets the hash seed, as a real start would."""
 
     def __init__(self, seed: int) -> None:
         self._child = subprocess.Popen(
@@ -94,8 +94,8 @@ class Zygote:
         self._reader.start()
 
     def start(self, order: Order) -> Process:
-        """The program, in a new process."""
-        self._ready.wait(READY_SECONDS_MAX)  # so that its own time is measured, and not that of the imports
+        """Start a program in a new process."""
+        self._ready.wait(READY_SECONDS_MAX)  # so that the imports do not count as the program's time
         with self._lock:
             process, number = Process(), next(self._numbers)
             self._processes[number] = process
@@ -109,7 +109,7 @@ class Zygote:
         return self._child.poll() is None
 
     def close(self) -> None:
-        """Leave nobody behind."""
+        """Kill all processes and the fork server."""
         for process in list(self._processes.values()):
             process.kill()
         assert self._child.stdin is not None
@@ -136,7 +136,7 @@ _making = threading.Lock()
 
 
 def zygote_of(seed: int) -> Zygote:
-    """One for all crash tests of this process: a suite has many, and each would wait for the imports."""
+    """Return a fork server, shared by all crash tests of this process, so that imports are paid once."""
     key = (seed, os.environ.get("PYTHONPATH", ""))
     with _making:
         if key not in _zygotes or not _zygotes[key].alive:

@@ -1,4 +1,4 @@
-"""The crash test as a whole: learn the program, choose places, disturb it there, judge."""
+"""The crash test as a whole: observe the program, choose places, disturb it there, judge."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from .wish import BUDGET_SECONDS, LIMIT, Wish
 
 JOBS_MAX = 4
 FIRST_SECONDS_MAX = 120.0
-"""The program in peace must end in that time, unless --timeout says otherwise."""
+"""The time limit of an undisturbed run, unless --timeout sets another."""
 
 CONFIRMED_MAX = 12
-"""Findings whose round is played once more, to see whether its command shows it again."""
+"""How many findings are repeated, to see whether their command shows them again."""
 
 PRINTED_MAX = 8
-"""Lines that are shown of what a program has printed."""
+"""How many lines of a program's output are shown."""
 
 TRIES = 3
-"""Rounds of one finding that are played once more, until one shows it again."""
+"""How many rounds of one finding are repeated until one shows it again."""
 
 
 def crashtest(
@@ -53,7 +53,7 @@ def crashtest(
     keep: bool = False,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Report:
-    """Kill a program everywhere, start it again, and compare.
+    """Kill a program everywhere, restart it, and compare the outcome with undisturbed runs.
 
     >>> crashtest("agent.py", count_effects="outside.txt", limit=20).assert_survives()
     """
@@ -66,7 +66,7 @@ def crashtest(
 
 
 def perform(wish: Wish, progress: Callable[[int, int], None]) -> Report:
-    """The same, of a wish."""
+    """Carry out a crash test with these options."""
     folder, program = wish.located()
     people = People(wish.answers, wish.events)
     stage = Stage(program, wish.arguments, folder, Outside(wish.count_effects or None), wish.store, people)
@@ -85,14 +85,14 @@ class _Test:
         self._progress = progress
         self._trials: list[Trial] = []
         self._failed: dict[tuple[Place, ...], Round] = {}
-        """Rounds that may have to be judged once more."""
+        """Rounds that may have to be judged again."""
         self._recoveries: dict[Place, list[Place]] = {}
         self._repeats: dict[str, Repeat] = {}
         self._lock = threading.Lock()
         self._notes: list[str] = []
         self._left_out = 0
         self._asked: list[tuple[str, EffectSeen]] = []
-        """Places where it stayed open whether an effect had happened."""
+        """Places where the outcome of an effect stayed unknown."""
         self._began = time.monotonic()
 
     def perform(self) -> Report:
@@ -126,18 +126,18 @@ class _Test:
         printed = "\n".join(last_lines(done, PRINTED_MAX))
         if done.last.hung:
             raise CrashtestProblem(
-                f"undisturbed, {self._stage.program} does not end in {done.last.seconds:.0f} s"
+                f"{self._stage.program} does not end in {done.last.seconds:.0f} s, without any disturbance"
                 + "".join(f"; it waits: {wait}" for wait in done.snapshot.waits[:1])
                 + f"\n{printed}",
                 hint=self._stage.people.hint(done.snapshot.waits)
-                or "a crash test needs a program that ends by itself; allow more with --timeout",
+                or "a crash test needs a program that ends by itself; allow more time with --timeout",
             )
         if not done.snapshot.leaves:
             raise CrashtestProblem(
-                f"{self._stage.program} ended with {done.last.code}, and has left nothing in a store\n{printed}",
-                hint="it fails without any disturbance: let it run well by itself first"
+                f"{self._stage.program} ended with exit code {done.last.code} and left nothing in a store\n{printed}",
+                hint="it fails without any disturbance: make it run first"
                 if done.last.code
-                else 'let it use the store of PERDURE_URL, as Agent("name") does, or a file in its working folder',
+                else 'use the store of PERDURE_URL, as Agent("name") does, or a file in the working folder',
             )
         return done
 
@@ -148,36 +148,38 @@ class _Test:
     def _note_outside(self, one: Round) -> None:
         if not self._wish.count_effects:
             grown = f" {one.grown[0]}" if one.grown else ""
-            grown += f", or {', '.join(one.grown[1:3])}, which grew too" if len(one.grown) > 1 else ""
-            self._notes.append(f"the world outside was not counted: say where effects show with --count-effects{grown}")
+            grown += f", or {', '.join(one.grown[1:3])}, which also grew" if len(one.grown) > 1 else ""
+            self._notes.append(f"the outside world was not counted: name it with --count-effects{grown}")
         elif not self._learned.outside:
             raise CrashtestProblem(
-                f"--count-effects {self._wish.count_effects}: undisturbed, nothing was counted there",
+                f"--count-effects {self._wish.count_effects}: nothing was counted there in an undisturbed run",
                 hint=near(self._wish.count_effects, one.grown)
-                or "name the file that gets a line for each effect, or a command that prints one; without any effect, "
-                "leave it out",
+                or "name a file that gets a line for each effect, or a command that prints one; without effects, "
+                "omit it",
             )
 
     def _note_program(self, one: Round) -> None:
         for at in self._learned.sources.changed_copies:
             self._notes.append(
-                f"{at} changes a copy: `{self._stage.source_line(at)}` is lost, crash or not. Write the value back: "
+                f"{at} changes a copy: `{self._stage.source_line(at)}` is lost even without a crash. Write it back: "
                 'run.state["names"] = [*run.state["names"], name]'
             )
         if one.before and not self._stage.outside.is_shared:
             self._notes.append(
-                f"{self._wish.count_effects} has lines before the program starts: they are not counted, but the "
+                f"{self._wish.count_effects} has lines before the program starts; they are not counted, but the "
                 "program sees them"
             )
         if self._learned.code:
-            self._notes.append(f"undisturbed, it ends with {self._learned.code}; so it must after a crash")
+            self._notes.append(
+                f"undisturbed, it ends with exit code {self._learned.code}; it must do so after a crash too"
+            )
 
     def _bounds(self, places: int) -> list[str]:
         found: list[str] = []
         found += about_asked(self._asked, self._learned.sources) if self._asked else ()
         if missed := sum(not trial.reached for trial in self._trials):
             found.append(
-                f"{missed} of these tries came too late (it had ended, or went another way): their ok says little"
+                f"{missed} of these tries came too late (it had ended, or took another path): their ok says little"
             )
         killed = sum(len(t.places) == 1 and t.places[0].manner in (Manner.KILL, Manner.RAISE) for t in self._trials)
         if killed < places and not self._wish.only:
@@ -228,7 +230,7 @@ class _Test:
                 self._left_out += 1
             return
         began = time.monotonic()
-        # Who asks for one place wants to know what happens there: the closer look at once.
+        # Whoever names one place wants to know what happens there: take the closer look at once.
         names = tuple(place.name for place in places)
         done = self._stage.round(names, self._patience, thorough=bool(self._wish.only))
         if self._stage.stopped:
@@ -255,7 +257,7 @@ class _Test:
                 self._recoveries[places[0]] = places_of(done.trail)
 
     def _look_again(self) -> None:
-        """Before anybody is blamed: more undisturbed runs, and what differs among them does not count."""
+        """Before anything is blamed, run undisturbed again and ignore what differs there."""
         if not self._failed or self._is_spent():
             return
         self._peaceful += [self._in_peace(), self._in_peace(beating=True)]
@@ -266,7 +268,7 @@ class _Test:
                 self._trials[number] = trial.judged(_verdict(findings, done), findings)
 
     def _confirm(self) -> None:
-        """Whether the command that is shown with a finding shows it again; a closer look may tell its cause."""
+        """Check that the command shown with a finding reproduces it. A closer look may reveal the cause."""
         report = Report(self._stage.program, "", 0, 0, 0, tuple(self._trials))
         for finding, trials in report.findings()[:CONFIRMED_MAX]:
             tries = [name for trial in trials[:TRIES] for name in trial.again()][:TRIES]
@@ -284,7 +286,10 @@ class _Test:
 
 
 def _closest(finding: Finding, found: Sequence[Finding]) -> Finding | None:
-    """What a closer look says of a finding: the same, or what it comes from. A symptom alone does not show a cause."""
+    """Return what a closer look says about a finding: the same, or its cause.
+
+    A symptom alone does not confirm a cause.
+    """
     same = [one for one in found if one.kind == finding.kind]
     causes = [one for one in found if not one.is_symptom]
     order = [*same, *causes] if not finding.is_symptom else [*causes, *same, *found]
@@ -292,7 +297,7 @@ def _closest(finding: Finding, found: Sequence[Finding]) -> Finding | None:
 
 
 def _noticed(places: tuple[Place, ...], done: Round) -> tuple[Place, ...]:
-    """A random instant is at some place too."""
+    """Add the place that a random instant hit."""
     first, *more = places
     if first.manner != Manner.INSTANT or done.instant is None or not done.reached:
         return places
@@ -305,6 +310,6 @@ def _verdict(findings: Sequence[Finding], done: Round) -> Verdict:
 
 
 def _patience(wish: Wish, peaceful: Sequence[Round]) -> Patience:
-    """A start takes what it takes in peace, and much more if the machine is busy."""
+    """Derive time limits from the undisturbed runs, with a margin for a busy machine."""
     longest = max(start.seconds for done in peaceful for start in done.starts)
     return Patience(peaceful[1].last.code, wish.timeout or max(20.0, 10 * longest), 0.5 + 1.5 * longest)

@@ -1,4 +1,4 @@
-"""What somebody wants to have tested, and how."""
+"""The options of a crash test."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from .orders import CrashtestProblem
 from .report import ONLY_HERE
 
 LIMIT = 80
-"""Tries, unless somebody wants more."""
+"""The default number of tries."""
 
 BUDGET_SECONDS = 600.0
-"""For all of them, unless somebody has more time."""
+"""The default time for all tries."""
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,7 +37,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     keep: bool = False
 
     def said(self) -> str:
-        """The command that asks for the same, without a password, and with a mark where --only belongs."""
+        """Return the equivalent command, without passwords, and with a mark where --only belongs."""
         words = ["perdure", "crashtest", self.program]
         store = without_password(self.store) if is_postgres(self.store) else self.store
         for option, value in (("--folder", self.folder), ("--store", store), ("--count-effects", self.count_effects)):
@@ -49,15 +49,17 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
         return f"{shlex.join(words)} {ONLY_HERE} {rest}".rstrip()
 
     def located(self) -> tuple[Path, str]:
-        """The folder to copy, and the program in it."""
+        """Return the folder to copy, and the program in it."""
         program = Path(self.program).resolve()
         if not program.is_file():
             raise CrashtestProblem(
-                f"there is no program {self.program}", hint="give the path of a Python file, without `python` before it"
+                f"no program {self.program}", hint="pass the path of a Python file, without `python` before it"
             )
         here = Path(self.folder).resolve() if self.folder else Path.cwd()
         if not program.is_relative_to(here):
             if self.folder:
-                raise CrashtestProblem(f"{self.program} is not in {self.folder}", hint="--folder must hold the program")
+                raise CrashtestProblem(
+                    f"{self.program} is not in {self.folder}", hint="--folder must contain the program"
+                )
             here = program.parent
         return here, program.relative_to(here).as_posix()

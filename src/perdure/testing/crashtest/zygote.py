@@ -1,7 +1,7 @@
-"""A process that has imported Perdure and opened nothing: a fork of it is a fresh process in a millisecond.
+"""A fork server that has imported Perdure and opened nothing: its forks are fresh processes in a millisecond.
 
 A crash test starts a program a hundred times, and starting an interpreter each time would take most of the time. The
-zygote reads one order per line and forks; its child starts the program, waits for it, and tells both.
+server reads one order per line and forks. The child starts the program, waits for it, and reports its start and end.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PRELOADED = (aio, sync, sqlite)
 def main() -> int:
     """Serve orders until the crash test closes its end. Forks return from here too, to end as interpreters end."""
     gc.freeze()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how a nurse has ended
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the children
     _tell(News(id=READY, pid=os.getpid()))
     for line in sys.stdin.buffer:
         order = msgspec.json.decode(line, type=Order)
@@ -37,7 +37,7 @@ def main() -> int:
 
 
 def _nurse(order: Order) -> int:
-    """Start the program, and wait for it: the zygote itself has to be there for the next order."""
+    """Start the program and wait for it, so that the server is free for the next order."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     pid = os.fork()
     if pid == 0:
@@ -56,7 +56,7 @@ def _tell(news: News) -> None:
 
 
 def _perform(order: Order) -> int:
-    """What a new interpreter would do with `python PROGRAM ARGUMENTS`."""
+    """Do what a new interpreter would do with `python PROGRAM ARGUMENTS`."""
     os.setpgid(0, 0)
     os.chdir(order.folder)
     os.environ.clear()
@@ -79,14 +79,15 @@ def _run(order: Order) -> int:
             return (leaving.code or 0) & 0xFF
         print(leaving.code, file=sys.stderr)
         return 1
-    except BaseException as error:  # the user's program: as an interpreter does it, shown and told by the exit code
+    # The user's program: print the error and return an exit code, as an interpreter does.
+    except BaseException as error:
         traceback.print_exception(error.with_traceback(_own_part(error.__traceback__)))
         return 1
     return 0
 
 
 def _own_part(trace: TracebackType | None) -> TracebackType | None:
-    """Without how it was started."""
+    """Strip the frames of the fork server from a traceback."""
     while trace is not None and trace.tb_frame.f_code.co_filename in (__file__, "<frozen runpy>"):
         trace = trace.tb_next
     return trace
