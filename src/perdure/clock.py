@@ -1,4 +1,4 @@
-"""Time, keys and randomness as one parameter, so that tests own them."""
+"""Time, keys and randomness as one parameter, so that tests control them."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Everything in the world that two executions of the same code would see differently."""
+    """Everything in the environment that two executions of the same code would see differently."""
 
     def wall_ms(self) -> int:
-        """Milliseconds since 1970, for people: never compared to decide who may write."""
+        """Return milliseconds since 1970, for people. Never used to decide who may write."""
         ...
 
     def boot_ms(self) -> int:
-        """Milliseconds since the machine started, running on through suspend and clock changes."""
+        """Return milliseconds since boot, unaffected by suspend and clock changes."""
         ...
 
     def salt(self) -> bytes:
-        """Sixteen unpredictable bytes that make a payload's hash say nothing about the payload."""
+        """Return 16 random bytes that salt a payload's hash, so that it reveals nothing about the payload."""
         ...
 
     def key(self) -> str:
-        """A new idempotency key."""
+        """Return a new idempotency key."""
         ...
 
     def sleep(self, seconds: float) -> None:
@@ -33,13 +33,13 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The real one."""
+    """The real clock."""
 
     def wall_ms(self) -> int:
         return time.time_ns() // 1_000_000
 
     def boot_ms(self) -> int:
-        # CLOCK_BOOTTIME counts suspended time too: a laptop that slept past its lease has lost it.
+        # CLOCK_BOOTTIME includes suspended time: a laptop that slept past its lease has lost it.
         return time.clock_gettime_ns(_BOOT_CLOCK) // 1_000_000
 
     def salt(self) -> bytes:
@@ -53,12 +53,12 @@ class SystemClock:
 
 
 def moment(wall_ms: int) -> datetime:
-    """A stored time as users get it."""
+    """Convert a stored time for users."""
     return datetime.fromtimestamp(wall_ms / 1000, UTC)
 
 
 def moment_text(wall_ms: int) -> str:
-    """The same in a message."""
+    """Format a stored time for messages."""
     return moment(wall_ms).isoformat(sep=" ", timespec="seconds")
 
 

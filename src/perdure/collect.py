@@ -1,8 +1,8 @@
-"""Taking away large values that no entry refers to any more.
+"""Garbage collection of large values that no journal entry refers to any more.
 
-First everything that is referred to is marked, beside whoever is at work. Then the rest goes, piece by piece, each in a
-short transaction which first looks at what was appended since the marks were made: an object that a commit has begun to
-refer to meanwhile stays.
+First it marks everything that is referenced, while agents continue to work. Then it removes the rest in batches. Each
+batch is a short transaction that first marks what was appended since: an object that a commit has started to reference
+in the meantime stays.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from .records import decode
 from .store.base import Row, Script, Statement, Store, Unit, read_through
 
 Progress = Callable[[int, int], None]
-"""Told now and then how much is done, and of how much."""
+"""Called now and then with the amount done and the total."""
 
 Forgotten = Callable[[int, int], bool]
-"""Whether an entry, by stream and number, is looked past."""
+"""Whether an entry, by stream and number, is skipped."""
 
 PAGE_ENTRIES = 500
 _WORDS = 4
@@ -32,16 +32,16 @@ _BITS_PER_OBJECT = 32
 
 
 class Collected(msgspec.Struct, frozen=True):
-    """How many objects went, and the bytes that they took."""
+    """How many objects were removed, and their stored bytes."""
 
     objects: int = 0
     bytes: int = 0
 
 
 class Filter:
-    """Remembers ids in four bytes each; may take one for known that is not, and never the other way round.
+    """A Bloom filter of ids, four bytes each. It may report false positives, never false negatives.
 
-    An id is a hash already, so that its own words say which bits are set.
+    An id is already a hash, so its own words select the bits.
     """
 
     def __init__(self, ids: int) -> None:
@@ -52,7 +52,7 @@ class Filter:
         self._bits = bytearray(bits // 8)
 
     def add(self, identity: bytes) -> None:
-        """Remember it."""
+        """Add an id."""
         for place in self._places(identity):
             self._bits[place >> 3] |= 1 << (place & 7)
 
@@ -65,14 +65,14 @@ class Filter:
 
 
 class Watched:
-    """Remembers some ids, exactly; others are nobody's concern."""
+    """An exact set of ids from a given selection; all others are ignored."""
 
     def __init__(self, ids: Iterable[bytes]) -> None:
         self._watched = frozenset(ids)
         self._seen: set[bytes] = set()
 
     def add(self, identity: bytes) -> None:
-        """Remember it, if it is one of them."""
+        """Add an id, if it is in the selection."""
         if identity in self._watched:
             self._seen.add(identity)
 
@@ -81,17 +81,17 @@ class Watched:
 
 
 class Marks:
-    """What is referred to, and how far the streams were read to know that."""
+    """The referenced objects, and how far each stream was read to find them."""
 
     def __init__(self, store: Store, dropped: Iterable[Dropped], grace: float, watched: Watched | None = None) -> None:
         self._store = store
         self._used = watched or Filter(store.read("count_objects")[0][0])
         self._opened: set[bytes] = set()
-        """Nodes of trees that were looked into: exact, because what is below a node is marked through it alone."""
+        """Tree nodes that were opened. Exact, because what is below a node is marked only through it."""
         self._heads: dict[int, int] = {}
         self._dropped = Drops(store, dropped)
         self._pending = {identity for (identity,) in store.read("all_pending", _given_up(store, grace))}
-        """What uploads have written, and no entry refers to yet."""
+        """Objects that uploads have written and no entry refers to yet."""
 
     def __contains__(self, identity: bytes) -> bool:
         return identity in self._used or identity in self._pending
@@ -102,7 +102,7 @@ class Marks:
         forgotten: Forgotten | None = None,
         progress: Progress | None = None,
     ) -> Script[None]:
-        """Mark what was appended since the last time. `forgotten` are entries to be looked past."""
+        """Mark what was appended since the last call. Entries in `forgotten` are skipped."""
         [kept] = yield [Statement("all_replays")]
         yield from self._refer({packed for (packed,) in kept if reference(packed)})
         for number, (stream, head) in enumerate(heads):
@@ -138,14 +138,14 @@ def marked(
     grace: float = UPLOAD_GRACE_SECONDS,
     watched: Watched | None = None,
 ) -> Marks:
-    """Everything that is referred to now; without some checkpoints and entries, for who asks what would be if."""
+    """Mark everything that is referenced now. For a dry run, some checkpoints and entries can be left out."""
     marks = Marks(store, dropped, grace, watched)
     read_through(store, marks.catch_up(store.read("stream_heads"), forgotten, progress))
     return marks
 
 
 def unused(store: Store, marks: Marks) -> Iterator[list[Row]]:
-    """The objects that are not marked, with what each takes, in pieces."""
+    """Yield the unmarked objects with their sizes, in batches."""
     after = b""
     while page := store.read("objects_page", (after, GC_BATCH)):
         after = page[-1][0]
@@ -155,7 +155,7 @@ def unused(store: Store, marks: Marks) -> Iterator[list[Row]]:
 
 
 def collect(store: Store, progress: Progress | None = None, *, grace: float = UPLOAD_GRACE_SECONDS) -> Collected:
-    """Remove every object that no entry refers to. Interrupted, it has removed some of them."""
+    """Remove every object that no entry refers to. It can be interrupted at any time."""
     store.submit(_Forget(store, grace))
     marks = marked(store, progress, grace=grace)
     objects = taken = 0
@@ -166,7 +166,7 @@ def collect(store: Store, progress: Progress | None = None, *, grace: float = UP
 
 
 class _Forget(Unit[None]):
-    """Uploads that nobody has gone on with for long, and whose process is gone: what they have written may go."""
+    """Drops stale uploads whose process is gone, so that their objects can be collected."""
 
     site = Site.COLLECT
 
@@ -178,12 +178,12 @@ class _Forget(Unit[None]):
 
 
 def _given_up(store: Store, grace: float) -> tuple[int, str, int]:
-    """Uploads that were last heard of before the first are given up, unless their holder lives: by boot and time."""
+    """Return the limits for stale uploads: last activity before a time, and a holder that is not alive."""
     return store.clock.wall_ms() - int(grace * 1000), this_process().boot, store.clock.boot_ms()
 
 
 class Sweep(Unit[Collected]):
-    """Remove objects, unless somebody has begun to refer to them. What is gone is gone, however often it is done."""
+    """Removes objects, unless a commit has started to refer to them. Idempotent."""
 
     site = Site.COLLECT
     erases = long = True
@@ -200,12 +200,12 @@ class Sweep(Unit[Collected]):
 
 
 def still_unused(marks: Marks, ids: Sequence[bytes]) -> Script[list[bytes]]:
-    """Those of some objects that nobody refers to, locked until the end of the transaction."""
-    # The locks first, then the look at what is new: a commit that has written one of these objects again has either
-    # ended, and is seen; or has it locked, and we leave it alone; or waits for us, and writes it anew.
+    """Return the objects among `ids` that nothing refers to, locked until the end of the transaction."""
+    # Lock first, then read what is new. A commit that writes one of these objects again has then either ended, and is
+    # visible; or holds its lock, and the object stays; or waits for this transaction and writes it anew.
     joined = b"".join(ids)
     [rows] = yield [Statement("lock_objects", (joined,))]
-    # Uploads before the journal: what leaves the first goes to the second.
+    # Uploads before the journal: objects move from the former to the latter.
     [pending, heads] = yield [Statement("pending_among", (joined,)), Statement("stream_heads")]
     yield from marks.catch_up(heads)
     ours = {bytes(identity) for (identity,) in rows} - {bytes(identity) for (identity,) in pending}

@@ -1,4 +1,4 @@
-"""Lengths of time as people give them: seconds, a timedelta, or a text such as "90s", "5m", "2h" or "7d"."""
+"""Durations as users write them: seconds, a timedelta, or text such as "90s", "5m", "2h" or "7d"."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TEXT = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)")
 
 
 def seconds_of(duration: Duration, what: str) -> float:
-    """How many seconds, which is more than none.
+    """Convert a duration to seconds, more than 0.
 
     >>> seconds_of("2h", "ttl")
     7200.0
@@ -24,14 +24,12 @@ def seconds_of(duration: Duration, what: str) -> float:
     elif isinstance(duration, str):
         found = _TEXT.fullmatch(duration.strip())
         if found is None:
-            raise ValueError(
-                f'{what}={duration!r}: give seconds, a timedelta, or a text such as "90s", "5m", "2h", "7d"'
-            )
+            raise ValueError(f'{what}={duration!r}: use seconds, a timedelta, or text such as "90s", "5m", "2h", "7d"')
         seconds = float(found[1]) * _SECONDS[found[2]]
     elif type(duration) in (int, float):
-        seconds = min(duration, 2 * DURATION_SECONDS_MAX)  # not every int is a float
+        seconds = min(duration, 2 * DURATION_SECONDS_MAX)  # a huge int cannot be converted to float
     else:
-        raise TypeError(f"{what}={duration!r}: give seconds, a timedelta or a text")
+        raise TypeError(f"{what}={duration!r}: use seconds, a timedelta or text")
     if not 0 < seconds <= DURATION_SECONDS_MAX:
-        raise ValueError(f"{what}={duration!r}: it must be longer than nothing, and at most 1,000 years")
+        raise ValueError(f"{what}={duration!r}: must be more than 0 and at most 1,000 years")
     return float(seconds)

@@ -1,4 +1,4 @@
-"""What was meant by a name that is not there."""
+"""Hints for names that do not exist."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Iterable
 
 
 def near(given: object, there: Iterable[str]) -> str:
-    """A question about what is nearest to a mistyped name; empty when nothing is near."""
-    import difflib  # only for who has mistyped
+    """Return a "did you mean" question for a mistyped name; empty if no name is close."""
+    import difflib  # imported only on errors
 
     close = difflib.get_close_matches(str(given), list(there), n=1)
     return f"did you mean {close[0]!r}?" if close else ""
 
 
 def meant(given: object, there: Iterable[str], nothing: str = "") -> str:
-    """A hint for somebody who has mistyped a name: what is nearest to it, else some that there are; or `nothing`."""
+    """Return a hint for a mistyped name: the closest name, else some existing ones; or `nothing`."""
     names = list(there)
     if question := near(given, names):
         return question
-    return f"there is {', '.join(map(repr, names[:10]))}" if names else nothing
+    return f"known: {', '.join(map(repr, names[:10]))}" if names else nothing

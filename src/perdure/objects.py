@@ -1,7 +1,7 @@
-"""Packed values: small ones inline, large ones as objects, content-addressed, compressed and stored once.
+"""Packed values: small ones inline, large ones as objects that are content-addressed, compressed and stored once.
 
-A packed value begins with a byte that says which. An object's id is a keyed hash of its content, so that an id
-does not betray the content to somebody who can guess it.
+The first byte of a packed value says which. The id of an object is a keyed hash of its content, so an id does not
+reveal the content to somebody who can guess it.
 """
 
 from __future__ import annotations
@@ -23,32 +23,34 @@ _INLINE, _REFERENCE = b"\x00", b"\x01"
 _RAW, _ZSTD = b"\x00", b"\x01"
 ID_BYTES = 32
 _ASKED_MAX = 512
-"""Objects of one query, so that an answer has a size."""
+"""Objects per query."""
 _SUSPECTS_MAX = 10_000
 _suspects: set[bytes] = set()
-"""Objects that could not be read in this process. Nobody leaves one out because it was there before: see `trusted`.
-An id has the secret of its store in it, so that those of several stores are not mixed up."""
+"""Objects that could not be read in this process. They are always written again: see `trusted`.
+
+An id depends on the secret of its store, so ids of several stores do not collide.
+"""
 
 
 def pack(store: Store, value: Any, path: str) -> tuple[bytes, Sequence[Statement]]:
-    """Encode a value: the packed form, and what must be written beside it."""
+    """Encode a value. Returns the packed form, and the statements that must be part of the same commit."""
     data = codec.encode(value, path)
     if len(data) <= INLINE_BYTES_MAX:
         return _INLINE + data, ()
-    # Written even when it is there already: a collector may remove it before this commit refers to it.
+    # Write the object even if it exists: a garbage collector may remove it before this commit refers to it.
     identity = identify(store, data)
     return _REFERENCE + identity, (Statement("put_object", (identity, len(data), compress(data))),)
 
 
 def unpack(store: Store, packed: bytes) -> Any:
-    """The value again, as a copy that nobody else has."""
+    """Return a copy of the value."""
     if packed[:1] == _INLINE:
         return codec.decode(packed[1:])
     return codec.decode(fetch(store, reference(packed)))
 
 
 def opened(packed: bytes, made: Sequence[Statement]) -> Any:
-    """A value that has just been packed, and is not stored yet."""
+    """Decode a value that was just packed and is not stored yet."""
     if not reference(packed):
         return codec.decode(packed[1:])
     size, stored = made[0].args[1:]
@@ -56,7 +58,7 @@ def opened(packed: bytes, made: Sequence[Statement]) -> Any:
 
 
 def reference(packed: bytes) -> bytes:
-    """The id of the object that a packed value refers to; empty for an inline one."""
+    """Return the id of the object that a packed value refers to; empty for an inline value."""
     if packed[:1] == _INLINE:
         return b""
     if packed[:1] != _REFERENCE or len(packed) != 1 + ID_BYTES:
@@ -65,23 +67,23 @@ def reference(packed: bytes) -> bytes:
 
 
 def identify(store: Store, data: bytes | memoryview) -> bytes:
-    """The id of an object with this content."""
+    """Return the id of an object with this content."""
     return blake2b(data, key=store.secret, digest_size=ID_BYTES).digest()
 
 
 def hasher(store: Store) -> blake2b:
-    """What begins an id, for many objects: a copy of it goes on with a content. See `identify`."""
+    """Return a keyed hasher; copy it for each object. See `identify`."""
     return blake2b(key=store.secret, digest_size=ID_BYTES)
 
 
 def compress(data: bytes) -> bytes:
-    """The form in which an object with this content is kept."""
+    """Return the stored form of an object's content."""
     small = _zstd().by.compress(data)
     return _ZSTD + small if len(small) < len(data) else _RAW + data
 
 
 def fetch(store: Store, identity: bytes) -> bytes:
-    """The content of an object."""
+    """Return the content of an object."""
     return content(store, identity, store.read("get_object", (identity,)))
 
 
@@ -92,7 +94,7 @@ def fetch_many(store: Store, identities: Collection[bytes], most: int = VALUE_BY
 
 
 def rows_of(store: Store, identities: Collection[bytes]) -> dict[bytes, Rows]:
-    """The same, as they are stored, and without those that are missing."""
+    """Return the stored rows of objects, without those that are missing."""
     found: dict[bytes, Rows] = {}
     wanted = list(identities)
     for start in range(0, len(wanted), _ASKED_MAX):
@@ -102,7 +104,7 @@ def rows_of(store: Store, identities: Collection[bytes]) -> dict[bytes, Rows]:
 
 
 def unpack_within(store: Store, packed: bytes) -> Script[Any]:
-    """The same as `unpack` inside a transaction, which sees what it has written itself."""
+    """Unpack a value inside a transaction, which sees its own writes."""
     identity = reference(packed)
     if not identity:
         return codec.decode(packed[1:])
@@ -141,7 +143,7 @@ _HINT = "run `perdure verify` to see what else is damaged, and restore from a ba
 
 
 def is_sound(rows: Rows, data: bytes) -> bool:
-    """Whether a row of `get_object` can be read as this content; for who has that, and need not make an id of it."""
+    """Return whether a `get_object` row holds this content. Cheaper than computing the id."""
     size, stored = rows[0]
     try:
         return type(size) is int and type(stored) is bytes and _decompress(stored, size) == data
@@ -150,20 +152,20 @@ def is_sound(rows: Rows, data: bytes) -> bool:
 
 
 def trusted(known: Collection[bytes]) -> Collection[bytes]:
-    """Of the objects of a version that should be in the store, those that need not be written again.
+    """Return the known objects that need not be written again.
 
-    None, when one of them was found damaged: whoever read it has stopped there, and not seen the others.
+    If one of them was found damaged, none is trusted: the reader stopped there and has not seen the others.
     """
     return known if not _suspects or _suspects.isdisjoint(known) else frozenset()
 
 
 def some_are_suspect() -> bool:
-    """Whether damage was met in this process, and has not been mended since."""
+    """Return whether this process has met damage that is not repaired yet."""
     return bool(_suspects)
 
 
 def restored(size: int, stored: bytes) -> bytes:
-    """The content of an object, from a row of `get_object` or an archive; whether it is the right one is not asked."""
+    """Return the content of an object from a row or an archive, without verifying its id."""
     return _decompress(stored, size)
 
 
@@ -188,10 +190,10 @@ def pieces(size: int, stored: bytes) -> Iterator[bytes]:
 
 
 class _Zstd(threading.local):
-    """A compressor and its reverse for each thread: making them takes longer than to use them on something small."""
+    """A compressor and decompressor per thread: creating them takes longer than using them on a small value."""
 
     def __init__(self) -> None:
-        import zstandard  # by who has large values only
+        import zstandard  # needed only for large values
 
         self.by = zstandard.ZstdCompressor(level=3)
         self.back = zstandard.ZstdDecompressor()
@@ -204,7 +206,7 @@ def _decompress(stored: bytes, size: int) -> bytes:
     if stored[:1] == _RAW and len(stored) == 1 + size:
         return stored[1:]
     if stored[:1] != _ZSTD:
-        raise CorruptValue(f"an object of {size} bytes is stored in no known form")
+        raise CorruptValue(f"an object of {size} bytes is stored in an unknown form")
     import zstandard
 
     try:
@@ -234,12 +236,14 @@ PACKED_FIELDS = frozenset({"input", "result", "error", "arguments", "value", "me
 
 
 Dropped = tuple[str | int, ...]
-"""A version of something that was dropped: the name of its record, whose it is, its name and its number; of a thread
-its id, and of a checkpoint of it the namespace and the id too."""
+"""Identifies a dropped version: its record type, owner, name and number.
+
+For a thread it has the id, and for a checkpoint of a thread the namespace and the id too.
+"""
 
 
 class Drops:
-    """What was dropped, by the rows of the views. Ask it of the record of something, by what `Dropped` is."""
+    """The dropped versions according to the views. Test records or `Dropped` tuples with `in`."""
 
     def __init__(self, store: Store, also: Iterable[Dropped] = ()) -> None:
         self._versions = set(also)
@@ -264,7 +268,7 @@ class Drops:
 
 
 def is_dropped(record: Record, dropped: Container[object]) -> bool:
-    """Whether a record has a version of something that was dropped."""
+    """Return whether a record belongs to a dropped version."""
     if isinstance(record, ThreadPut | ThreadWrote):
         return record in dropped
     if isinstance(record, CheckpointMade | ArtifactSaved):
@@ -273,7 +277,7 @@ def is_dropped(record: Record, dropped: Container[object]) -> bool:
 
 
 def packed_in(record: Record, dropped: Container[object] = frozenset()) -> Iterator[bytes]:
-    """Every packed value in an entry that stands for objects; but not that of a version which was dropped."""
+    """Yield every packed value in a record that refers to objects, except those of a dropped version."""
     if is_dropped(record, dropped):
         return
     for name in record.__struct_fields__:

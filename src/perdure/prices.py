@@ -1,7 +1,6 @@
-"""What a call of a model costs, by the price list of `genai-prices`, which comes with that package.
+"""Prices of model calls, from the price list in the `genai-prices` package.
 
-Nothing here asks the network. Who does not have the package, or uses a model that it does not know, gets no price
-and not the price 0.
+It makes no network requests. Without the package, or for a model that it does not list, the price is unknown, not 0.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ from .clock import moment
 from .records import Usage
 
 NANOS = 1_000_000_000
-"""Of a dollar."""
+"""Billionths per dollar."""
 
 
 def priced(usage: Usage, at: int) -> Usage:
-    """The same with its cost, at a time in milliseconds since 1970; as it is when nobody knows it."""
+    """Return usage with its cost at a time in milliseconds since 1970; unchanged if the price is unknown."""
     for model, provider in _readings(usage):
         found = _price(usage, model, provider, at)
         if found is not None:
@@ -28,7 +27,7 @@ def priced(usage: Usage, at: int) -> Usage:
 
 
 def _readings(usage: Usage) -> list[tuple[str, str | None]]:
-    """What a name may mean: "openai:gpt-4o" and "openai/gpt-4o" name the provider too."""
+    """Return possible meanings of a name: "openai:gpt-4o" and "openai/gpt-4o" include the provider."""
     readings: list[tuple[str, str | None]] = [(usage.model, usage.provider or None)]
     for mark in ":/":
         provider, found, model = usage.model.partition(mark)
@@ -59,12 +58,12 @@ def _price(usage: Usage, model: str, provider: str | None, at: int) -> Usage | N
 
 
 def _covers(price: Any, usage: Usage) -> bool:
-    """Whether it is a price of tokens: some are listed without one, and would come out as 0."""
+    """Return whether a price covers the tokens. Some entries have none and would cost 0."""
     no_input = usage.input_tokens > 0 and getattr(price, "input_mtok", None) is None
     no_output = usage.output_tokens > 0 and getattr(price, "output_mtok", None) is None
     return not no_input and not no_output and (usage.input_tokens > 0 or usage.output_tokens > 0)
 
 
 def nanos_of(dollars: float | Decimal) -> int:
-    """Dollars as whole billionths, as they are written: 0.1 is 100,000,000 of them."""
+    """Convert dollars to whole billionths, by their decimal text: 0.1 is exactly 100,000,000."""
     return int((Decimal(str(dollars)) * NANOS).to_integral_value())

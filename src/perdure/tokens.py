@@ -1,4 +1,4 @@
-"""How many tokens a text has: by a tokeniser that was given, by one that is installed, else by an estimate."""
+"""Counts the tokens of a text: with a given tokenizer, an installed one, or an estimate."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from importlib.util import find_spec
 from pathlib import Path
 
 Tokens = Callable[[str], int]
-"""Counts the tokens of a text: a provider's tokeniser, or `estimated`."""
+"""Counts the tokens of a text: a provider's tokenizer, or `estimated`."""
 
 ENCODING = "o200k_base"
-"""The vocabulary of OpenAI's models of today. Other providers do not publish theirs; their counts are near to it."""
+"""The vocabulary of OpenAI's current models. Other providers do not publish theirs; their counts are close to it."""
 
 _BLOB = f"https://openaipublic.blob.core.windows.net/encodings/{ENCODING}.tiktoken"
-"""Where tiktoken has it from; it keeps it under a digest of this name, and nothing is fetched here."""
+"""The source of tiktoken's vocabulary. tiktoken caches it under a digest of this name; nothing is fetched here."""
 
 
 _PIECES = re.compile(
@@ -27,26 +27,26 @@ _PIECES = re.compile(
     r"|([^\w\s\u1100-\U0010ffff]+|_+)|(\w)|([\u2500-\u259f]+)|([\u2800-\u28ff])|([^\w\s])"
 )
 _LETTERS, _OTHER_LETTERS, _DIGITS, _SIGNS, _LINES = 9, 3, 3, 4, 2
-"""So many of each make a token, on the average. Between words there is no token: the blank belongs to the word."""
+"""How many characters of each class make a token on average. A space counts with the following word."""
 
 _SECRETS = 0.6
-"""Tokens of each character of what is no word, but a key, a hash or an image in base64."""
+"""Tokens per character of text that is not words: keys, hashes, images in base64."""
 _BRAILLE, _EMOJI = 3, 2
-"""Tokens of one: of what turns in a terminal while something is loaded, and of what has no place in 16 bits."""
+"""Tokens per character for terminal spinners (braille), and for characters outside of 16 bits."""
 
 
 def counter(given: Tokens | None) -> tuple[Tokens, bool]:
-    """What counts the tokens of a text, and whether it only estimates."""
+    """Return the function that counts tokens, and whether it only estimates."""
     if given is not None:
         if not callable(given):
-            raise TypeError(f"tokens= is a function that counts the tokens of a text, not {given!r}")
+            raise TypeError(f"tokens= must be a function that counts the tokens of a text, not {given!r}")
         return _remembering(given), given is estimated or getattr(given, "counts", None) is estimated
     found = installed()
     return (_remembering(found), False) if found is not None else (_remembering(estimated), True)
 
 
 class Remembering:
-    """A counter that counts a long text once: a context shows the same documents, and cuts them the same, each turn."""
+    """A counter with a cache for long texts: a context contains the same documents, cut the same way, in every turn."""
 
     def __init__(self, counts: Tokens) -> None:
         self.counts = counts
@@ -54,7 +54,7 @@ class Remembering:
         self._lock = threading.Lock()
 
     def __call__(self, text: str) -> int:
-        """The tokens of a text."""
+        """Count the tokens of a text."""
         if len(text) <= _REMEMBERED:
             return self.counts(text)
         which = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
@@ -73,16 +73,16 @@ def _remembering(count: Tokens) -> Tokens:
     try:
         return count if isinstance(count, Remembering) else _remembered_by(count)
     except TypeError:
-        return count  # an object that cannot be told from others by its hash
+        return count  # the object is not hashable
 
 
 _remembered_by = lru_cache(maxsize=16)(Remembering)
-"""The same for the same function: what was counted with another one is not worth anything."""
+"""One cache per function: counts of another function must not be reused."""
 
 
 @cache
 def installed() -> Tokens | None:
-    """The tokeniser of a package that is there, with its vocabulary."""
+    """Return the tokenizer of an installed package that has its vocabulary."""
     return _rs_bpe() or _tiktoken()
 
 
@@ -105,17 +105,17 @@ def _tiktoken() -> Tokens | None:
 
 
 def _is_cached() -> bool:
-    """Whether tiktoken has its vocabulary already: it would fetch it from the network otherwise."""
+    """Return whether tiktoken has cached its vocabulary. Otherwise it would fetch it from the network."""
     folder = os.environ.get("TIKTOKEN_CACHE_DIR") or os.environ.get("DATA_GYM_CACHE_DIR")
     where = Path(folder) if folder else Path(tempfile.gettempdir()) / "data-gym-cache"
     return (where / hashlib.sha1(_BLOB.encode()).hexdigest()).is_file()
 
 
 def estimated(text: str) -> int:
-    """About as many tokens as the models of today make of a text.
+    """Estimate how many tokens current models make of a text.
 
-    Measured against the vocabularies cl100k and o200k of OpenAI on pages of documentation, Python, JSON, logs and
-    conversations: see `docs/workspace.md`. It is an estimate: leave a margin, or give a tokeniser.
+    Measured against OpenAI's vocabularies cl100k and o200k on documentation, Python, JSON, logs and conversations: see
+    `docs/workspace.md`. Leave a margin, or pass a tokenizer.
     """
     return _again(text) if len(text) <= _REMEMBERED else _counted(text)
 
@@ -125,9 +125,9 @@ def _counted(text: str) -> int:
 
 
 _REMEMBERED, _LONG_ONES = 2000, 4096
-"""Characters of a short text; and how many long ones are known, by their digests."""
+"""The maximum length of a short text, and how many long texts are cached by digest."""
 _again = lru_cache(maxsize=4096)(_counted)
-"""Contexts count the same lines and messages again and again; long texts would fill the memory."""
+"""Contexts count the same lines and messages repeatedly. Long texts would fill the memory."""
 
 
 def _tokens_of(piece: re.Match[str]) -> int:
@@ -145,4 +145,4 @@ def _tokens_of(piece: re.Match[str]) -> int:
 
 _PER = {2: _LETTERS, 3: _OTHER_LETTERS, 4: _DIGITS, 6: _SIGNS, 8: _LINES}
 _LONG, _DOTS, _SYMBOL = 1, 9, 10
-"""Which part of the pattern has found something."""
+"""Group numbers of the pattern."""

@@ -1,4 +1,4 @@
-"""What models have cost, and what resuming has saved: recorded by `run.usage`, added up for people."""
+"""Model costs and the savings of resuming: recorded by `run.usage`, summed up for reports."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .store.base import Store, holds
 
 
 def record(run: RunCore, usage: r.Usage, cost_usd: float | Decimal | None) -> Protocol[None]:
-    """`run.usage`: a recorded operation of the run, which is not counted again when the run is resumed."""
+    """`run.usage`: an operation recorded by the run, so a resumed run does not count it again."""
     frame = frame_of(run)
     if frame.buffer is None:
         nth = frame.count(f"\0write {r.Op.USAGE}", usage.model.encode())
@@ -56,42 +56,42 @@ def reported(
     cached_input_tokens: int,
     cache_write_tokens: int,
 ) -> r.Usage:
-    """What a caller says about one call, looked at; its cost is not known yet."""
+    """Check the reported numbers of one call. Its cost is not known yet."""
     for what, name in (("model", model), ("provider", provider)):
         if not isinstance(name, str):
-            raise TypeError(f"usage({what}=) is a str, not {name!r}")
+            raise TypeError(f"usage({what}=) must be a str, not {name!r}")
         if len(name) > NAME_CHARACTERS_MAX or not holds(name) or (what == "model" and not name):
-            raise ValueError(f"usage({what}=) is a name of up to {NAME_CHARACTERS_MAX} characters, unlike {name!r}")
+            raise ValueError(f"usage({what}=) must be a name of up to {NAME_CHARACTERS_MAX} characters, not {name!r}")
     counts = (input_tokens, output_tokens, cached_input_tokens, cache_write_tokens)
     for what, count in zip(("input", "output", "cached_input", "cache_write"), counts, strict=True):
         if type(count) is not int:
-            raise TypeError(f"usage({what}_tokens=) is a whole number, not {count!r}")
+            raise TypeError(f"usage({what}_tokens=) must be an int, not {count!r}")
         if not 0 <= count <= TOKENS_MAX:
-            raise ValueError(f"usage({what}_tokens={count}): from 0 to {TOKENS_MAX:,}")
+            raise ValueError(f"usage({what}_tokens={count}): must be from 0 to {TOKENS_MAX:,}")
     if cached_input_tokens + cache_write_tokens > input_tokens:
         raise ValueError(
-            f"usage(): {cached_input_tokens + cache_write_tokens} tokens from and to the cache, of {input_tokens} in "
-            "all: input_tokens counts those too. Where a provider counts them apart, add them up"
+            f"usage(): {cached_input_tokens + cache_write_tokens} cached tokens exceed {input_tokens} "
+            "input tokens. input_tokens includes cached ones: if the provider counts them separately, add them"
         )
     return r.Usage(str(model), str(provider), "", 1, 1, *counts)
 
 
 def dollars(what: str, given: object) -> float | Decimal:
-    """An amount of money, looked at."""
+    """Check an amount of money."""
     if isinstance(given, bool) or not isinstance(given, int | float | Decimal):
-        raise TypeError(f"{what} is a number of dollars, not {given!r}")
+        raise TypeError(f"{what} must be a number of dollars, not {given!r}")
     if not math.isfinite(given) or not 0 <= given <= COST_USD_MAX:
-        raise ValueError(f"{what}={given}: from 0 to {COST_USD_MAX:,} dollars")
+        raise ValueError(f"{what}={given}: must be from 0 to {COST_USD_MAX:,} dollars")
     return Decimal(given) if isinstance(given, int) else given
 
 
 def budget_of(given: object) -> int | None:
-    """A budget in billionths of a dollar."""
+    """Return a budget in billionths of a dollar."""
     if given is None:
         return None
     budget = prices.nanos_of(dollars("budget_usd", given))
     if budget <= 0:
-        raise ValueError(f"budget_usd={given}: a run that may spend nothing cannot begin; give more than 0")
+        raise ValueError(f"budget_usd={given}: must be more than 0, or the run could not start")
     return budget
 
 
@@ -99,29 +99,29 @@ def budget_of(given: object) -> int | None:
 
 
 class Totals(msgspec.Struct, frozen=True, kw_only=True):
-    """Calls of models, their tokens and their cost.
+    """Model calls, their tokens and their cost.
 
-    `cost_usd` is the sum of what is known: `unpriced_calls` says how many calls are not in it, and it is None when
-    nobody knows the cost of any of them.
+    `cost_usd` sums the known costs. `unpriced_calls` counts the calls that it does not include. It is None if no cost
+    is known at all.
     """
 
     calls: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
     cached_input_tokens: int = 0
-    """Of the input tokens, those that came from the provider's cache."""
+    """The part of the input tokens that came from the provider's cache."""
     cache_write_tokens: int = 0
     cost_usd: float | None = 0.0
     unpriced_calls: int = 0
 
     @property
     def tokens(self) -> int:
-        """In and out."""
+        """Input and output tokens."""
         return self.input_tokens + self.output_tokens
 
     @property
     def money(self) -> str:
-        """The cost in words, which say what is not known of it."""
+        """The cost as text, including what is unknown."""
         if self.cost_usd is None:
             return "cost unknown"
         unknown = f" + {self.unpriced_calls:,} of unknown cost" if self.unpriced_calls else ""
@@ -136,7 +136,7 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SavedTotals(Totals, frozen=True, kw_only=True):
-    """What was not done again: steps and effects, and the calls of models in them."""
+    """Steps, effects and their model calls that were not repeated."""
 
     steps: int = 0
     seconds: float = 0.0
@@ -147,7 +147,7 @@ class SavedTotals(Totals, frozen=True, kw_only=True):
 
 
 class Usage(Totals, frozen=True, kw_only=True):
-    """What `agent.usage()` returns: the totals, and the same by run, model, day (UTC) and step.
+    """The result of `agent.usage()`: totals, and the same by run, model, day (UTC) and step.
 
     >>> agent.usage().by_model["gpt-4o"].cost_usd
     """
@@ -159,7 +159,7 @@ class Usage(Totals, frozen=True, kw_only=True):
 
 
 class Savings(SavedTotals, frozen=True, kw_only=True):
-    """What `agent.savings()` returns: the totals, and the same by run, model and day (UTC).
+    """The result of `agent.savings()`: totals, and the same by run, model and day (UTC).
 
     >>> agent.savings().by_run["trip-42"].seconds
     """
@@ -170,7 +170,7 @@ class Savings(SavedTotals, frozen=True, kw_only=True):
 
 
 class Line(msgspec.Struct, frozen=True):
-    """One row of a view: what belongs to one run, step, model and day."""
+    """One row of a view: one run, step, model and day."""
 
     agent: str
     run: str
@@ -186,7 +186,7 @@ T = TypeVar("T", bound=Totals)
 
 
 def grouped(kind: Callable[[Sequence[Line]], T], lines: Iterable[Line], by: str) -> dict[str, T]:
-    """The totals for each run, model, day, step or agent; the days in their order, the others by their names."""
+    """Return the totals for each run, model, day, step or agent, sorted by name."""
     groups: dict[str, list[Line]] = {}
     for line in lines:
         groups.setdefault(getattr(line, by), []).append(line)
@@ -210,24 +210,24 @@ def _summed(lines: Sequence[Line]) -> dict[str, Any]:
 
 
 def totals_of(lines: Sequence[Line]) -> Totals:
-    """What they come to."""
+    """Sum up usage."""
     return Totals(**_summed(lines))
 
 
 def saved_of(lines: Sequence[Line]) -> SavedTotals:
-    """What they come to."""
+    """Sum up savings."""
     seconds = sum(line.took_us for line in lines) / 1e6
     return SavedTotals(**_summed(lines), steps=sum(line.steps for line in lines), seconds=seconds)
 
 
 def usage_of(lines: Sequence[Line]) -> Usage:
-    """The whole answer of `agent.usage()`."""
+    """Return the result of `agent.usage()`."""
     by = partial(grouped, totals_of, lines)
     return Usage(**_summed(lines), by_run=by("run"), by_model=by("model"), by_day=by("day"), by_step=by("step"))
 
 
 def savings_of(lines: Sequence[Line]) -> Savings:
-    """The whole answer of `agent.savings()`."""
+    """Return the result of `agent.savings()`."""
     by, whole = partial(grouped, saved_of, lines), msgspec.structs.asdict(saved_of(lines))
     return Savings(**whole, by_run=by("run"), by_model=by("model"), by_day=by("day"))
 
@@ -236,7 +236,7 @@ def savings_of(lines: Sequence[Line]) -> Savings:
 
 
 def usage_lines(store: Store, agent: str = "", run: str = "") -> list[Line]:
-    """What is recorded; of one agent, of one run."""
+    """Return the recorded usage of all agents, one agent, or one run."""
     return [
         Line(whose, of, step, model, _day(day), r.Usage(model, provider, step, *counts))
         for whose, of, step, model, provider, day, *counts in store.read("usage_of", (agent, run))
@@ -244,7 +244,7 @@ def usage_lines(store: Store, agent: str = "", run: str = "") -> list[Line]:
 
 
 def savings_lines(store: Store, agent: str = "", run: str = "") -> list[Line]:
-    """What was saved; of one agent, of one run."""
+    """Return the recorded savings of all agents, one agent, or one run."""
     return [
         Line(whose, of, "", model, _day(day), r.Usage(model, provider, "", *counts), steps, took_us)
         for whose, of, model, provider, day, steps, took_us, *counts in store.read("savings_of", (agent, run))
@@ -256,7 +256,7 @@ def _day(number: int) -> str:
 
 
 def in_dollars(amount: float) -> str:
-    """Money for people: cents, and more where there are less than a dollar's worth of them.
+    """Format an amount of money: with cents, and four digits below a dollar.
 
     >>> in_dollars(1234.5), in_dollars(0.0123), in_dollars(0.00001)
     ('$1,234.50', '$0.0123', '<$0.0001')
@@ -267,7 +267,7 @@ def in_dollars(amount: float) -> str:
 
 
 def in_time(seconds: float) -> str:
-    """A time for people.
+    """Format a duration.
 
     >>> in_time(0.25), in_time(75), in_time(7325)
     ('0.2 s', '1 min 15 s', '2 h 2 min')

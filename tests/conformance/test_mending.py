@@ -62,7 +62,7 @@ def test_written_again_over_damage_it_can_be_read(
     write(agent)
     hurt(store_url)
     if not anew:
-        with pytest.raises(PerdureError, match=r"again$|changed|corrupt|no known form"):
+        with pytest.raises(PerdureError, match=r"again$|changed|corrupt|unknown form"):
             read(agent)
     else:
         agent.close()

@@ -54,7 +54,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"provider": 1}, TypeError, "provider"),
     ({"input_tokens": -1}, ValueError, "input_tokens=-1"),
     ({"output_tokens": 1.5}, TypeError, "output_tokens"),
-    ({"input_tokens": 5, "cached_input_tokens": 6}, ValueError, "add them up"),
+    ({"input_tokens": 5, "cached_input_tokens": 6}, ValueError, "add them"),
     ({"cost_usd": -0.1}, ValueError, "cost_usd"),
     ({"cost_usd": float("nan")}, ValueError, "cost_usd"),
     ({"cost_usd": "1"}, TypeError, "cost_usd"),
