@@ -24,6 +24,7 @@ from perdure.workspace.layout import MARKER
 
 from .kit import agent_at, in_child, killed_at
 from .test_events import in_order
+from .test_moving import KEY, OPEN
 
 
 @pytest.fixture
@@ -398,12 +399,12 @@ def test_the_log_goes_on_in_another_store(store_url: str, tmp_path: Path) -> Non
     Agent("noise", store=tmp_path / "old.db").log("so that streams have other numbers")
     old.workspace(home, git=False)
     old.log("before")
-    old.export(tmp_path / "there.perdure", move=True)
-    there = Agent.import_from(tmp_path / "there.perdure", store=store_url)
+    old.export(tmp_path / "there.perdure", move=True, **KEY)
+    there = Agent.import_from(tmp_path / "there.perdure", store=store_url, **OPEN)
     there.workspace(home, git=False)
     there.log("there")
-    there.export(tmp_path / "back.perdure", move=True)
-    back = Agent.import_from(tmp_path / "back.perdure", store=tmp_path / "back.db")
+    there.export(tmp_path / "back.perdure", move=True, **KEY)
+    back = Agent.import_from(tmp_path / "back.perdure", store=tmp_path / "back.db", **OPEN)
     back.workspace(home, git=False)
     back.log("back")
     assert [the_log(home).count(said) for said in ("before", "there", "back")] == [1, 1, 1]
