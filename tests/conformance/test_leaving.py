@@ -16,6 +16,7 @@ from perdure import AsyncAgent, InDoubt, RunWaiting, failpoints
 from perdure.errors import Abandoned
 from perdure.failpoints import Moment, Site
 from perdure.records import EffectDone
+from perdure.run import doubt, leaving
 
 from .kit import World, agent_at, in_child, killed_at
 from .outside import PATIENCE, Broken, Outside, by_world, until
@@ -88,6 +89,44 @@ async def test_a_charge_under_way_is_not_begun_again_by_a_worker(store_url: str,
         worker.drain()
         await working
     assert shop.tries == 2
+    assert len(world.all()) == 1
+
+
+async def test_a_worker_parks_a_run_until_the_body_of_its_effect_has_ended(
+    store_url: str, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The block was left, and the worker retries the task: the thread of the first try is still at work."""
+    monkeypatch.setattr(leaving, "LEAVE_SECONDS", 0.2)
+    monkeypatch.setattr(doubt, "PARKED_BODY_SECONDS", 0.5)
+    agent, outside, tries = AsyncAgent("tester", store=store_url), Outside(world), list[int]()
+
+    @agent.effect(check=by_world(world))
+    async def charge(*, key: str) -> str:
+        await asyncio.to_thread(outside.post, key)
+        return "paid"
+
+    @agent.task(retries=3, backoff=0)
+    async def sell() -> str:
+        charging = asyncio.create_task(charge())
+        if not tries:
+            await asyncio.to_thread(outside.begun.wait, PATIENCE)
+            tries.append(1)
+            raise Broken
+        return await charging
+
+    await sell.start("order-1")
+    worker = agent.worker()
+    working = asyncio.create_task(worker.run())
+    try:
+        while not tries or (await agent.runs.get("order-1")).status != "waiting":
+            await asyncio.sleep(0.05)
+        assert world.all() == []
+        outside.go_on.set()
+        assert await sell.result("order-1", timeout=PATIENCE) == "paid"
+    finally:
+        outside.go_on.set()
+        worker.drain()
+        await working
     assert len(world.all()) == 1
 
 

@@ -156,7 +156,9 @@ def settle(it: EffectCall, recorded: Recorded) -> Protocol[Verdict]:
     if answered := (yield _answer_to(it, recorded)):
         return (yield from _apply_answer(it, recorded, question, answered[0]))
     if recorded.keyless:
-        return (yield from _ask_a_person(it, recorded, question, _why(it, recorded, NOTHING_KNOWN, None), None))
+        why = _why(it, recorded, NOTHING_KNOWN, None)
+        return (yield from _ask_a_person(it, recorded, question, why, _Ended(it, recorded), None))
+    ended = _Ended(it, recorded)  # before the check is asked: a body that ends after that must be noticed
     verdict, child = yield from _ask_again(it, recorded)
     if verdict.done or verdict.absent:
         yield from _apply_check(it, recorded, verdict, question)
@@ -167,7 +169,7 @@ def settle(it: EffectCall, recorded: Recorded) -> Protocol[Verdict]:
         return verdict
     if it.options.in_doubt == "fail":
         raise InDoubt(f"nobody knows whether {recorded.name} happened (key {recorded.key})")
-    return (yield from _ask_a_person(it, recorded, question, _why(it, recorded, verdict, child), child))
+    return (yield from _ask_a_person(it, recorded, question, _why(it, recorded, verdict, child), ended, child))
 
 
 def _why(it: EffectCall, recorded: Recorded, verdict: Verdict, child: Descendant | None) -> str:
@@ -223,7 +225,7 @@ def _close(it: EffectCall, recorded: Recorded, question: int, verdict: str) -> P
 
 
 def _ask_a_person(
-    it: EffectCall, recorded: Recorded, question: int, why: str, child: Descendant | None
+    it: EffectCall, recorded: Recorded, question: int, why: str, ended: _Ended, child: Descendant | None
 ) -> Protocol[Verdict]:
     """Wait, visibly and durably, until somebody answers or the check comes to know."""
     run = it.run
@@ -239,7 +241,6 @@ def _ask_a_person(
     began = run.clock.boot_ms()
     check_every, check_at = CHECK_AGAIN_SECONDS, began + CHECK_AGAIN_SECONDS * 1000
     may_be_answered = run.store.watch(run.head.stream)
-    ended = _Ended(it, recorded)
     while True:
         if may_be_answered():
             if answered := (yield _answer_to(it, recorded)):
@@ -267,7 +268,7 @@ def _ask_a_person(
             believable_at = _old_holder_gone_at(it, recorded)
             if now < believable_at < check_at:
                 check_at = believable_at
-        yield from _let_time_pass(it, recorded, child)
+        yield from _let_time_pass(it, recorded, ended, child)
 
 
 class _Ended:
@@ -276,19 +277,20 @@ class _Ended:
     def __init__(self, it: EffectCall, recorded: Recorded) -> None:
         self._bodies = it.run.bodies
         self._intent = recorded.seq
-        self._at_work = self._bodies.at_work(self._intent)
+        self.at_work = self._bodies.at_work(self._intent)
+        """As of the last look."""
         self._look_at = 0
 
     def just_now(self, now: int) -> bool:
         """Whether it has ended since the last look."""
-        if not self._at_work or now < self._look_at:
+        if not self.at_work or now < self._look_at:
             return False
         self._look_at = now + BODY_LOOK_MS
-        self._at_work = self._bodies.at_work(self._intent)
-        return not self._at_work
+        self.at_work = self._bodies.at_work(self._intent)
+        return not self.at_work
 
 
-def _let_time_pass(it: EffectCall, recorded: Recorded, child: Descendant | None) -> Protocol[None]:
+def _let_time_pass(it: EffectCall, recorded: Recorded, ended: _Ended, child: Descendant | None) -> Protocol[None]:
     """A little of it; or a worker leaves the run, which is taken again for an answer, or to ask the check once more."""
     run, parking = it.run, it.run.parking
     if parking is None:
@@ -298,7 +300,7 @@ def _let_time_pass(it: EffectCall, recorded: Recorded, child: Descendant | None)
     if it.options.check is not None and not recorded.keyless:
         # As soon as its "no" is believed, if that is all that is missing.
         left = _old_holder_gone_at(it, recorded) - run.clock.boot_ms()
-        if run.bodies.at_work(recorded.seq):
+        if ended.at_work:  # its end may not have been noticed yet
             most = PARKED_BODY_SECONDS * 1000
         else:
             most = (PARKED_CHECK_SECONDS if child is None else PARKED_CHILD_SECONDS) * 1000
