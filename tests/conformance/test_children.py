@@ -21,7 +21,7 @@ import pytest
 from perdure import Agent, AsyncAgent, Done, InDoubt, NotDone, RunBusy, RunWaiting
 from perdure.clock import SYSTEM_CLOCK
 from perdure.descendants import living_descendant
-from perdure.process import Holder
+from perdure.process import Holder, read_stat
 from perdure.records import RunStarted
 from perdure.run import doubt
 
@@ -71,6 +71,10 @@ class Scene:
     @property
     def pid(self) -> int:
         return int(self.pid_file.read_text())
+
+    def has_ended(self) -> bool:
+        seen = read_stat(f"/proc/{self.pid}")
+        return seen is None or seen.ended
 
     @property
     def holder(self) -> Holder:
@@ -149,6 +153,8 @@ def scene(store_url: str, world: World, tmp_path: Path) -> Iterator[Scene]:
         yield made
     if not made.go.exists():
         made.call_off()
+    if made.pid_file.exists():
+        until(made.has_ended)  # or it would wait for ever, for a file in a folder that is gone
 
 
 def executed(scene: Scene, key: str) -> None:

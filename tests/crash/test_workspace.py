@@ -46,6 +46,7 @@ def folder() -> Iterator[Path]:
 def begun(folder: Path) -> Path:
     """A folder in which people and the agent have changed something since they were last in step."""
     store, home = folder / "begun/store.db", folder / "begun/home"
+    store.parent.mkdir()
     with closing(Agent("tester", store=store)) as agent:
         space = agent.workspace(home, git=False)
         space.write("memory/2025-12-31.md", "- an older one\n")

@@ -18,7 +18,7 @@ from perdure.cli.stores import acting_as
 from perdure.errors import StoreTampered, StoreUnavailable
 from perdure.limits import READ_STEPS_PER_BYTE
 from perdure.store import open_store, sql, sqlite_bounds
-from perdure.store.sqlite import copy_unopened
+from perdure.store.sqlite_copy import copy_unopened
 from perdure.store.sqlite_file import connect
 from perdure.store.sqlite_schema import SETTINGS
 

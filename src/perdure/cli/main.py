@@ -75,7 +75,7 @@ COMMANDS = {
     "backup": ("keeping", "Copy a store that is in use, and verify the copy."),
     "export": ("moving", "Write an agent into one file: to copy it, or to move it to another store."),
     "import": ("moving", "Bring the agent in a file into a store, of either kind."),
-    "adopt": ("keeping", "Go on with a store that was moved or copied."),
+    "adopt": ("keeping", "Go on with a store that was moved, copied or put back to an earlier state."),
     "demo": ("demo", "Watch an agent survive kill -9."),
     "completion": ("completion", "Print what makes your shell complete commands, options, runs and agents."),
 }
