@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -219,17 +218,17 @@ def _colliding_tuples(count: int) -> list[tuple[int, int]]:
     return found
 
 
+@pytest.mark.timeout(120)
 def test_keys_that_collide_cost_no_time() -> None:
-    """16,000 such keys would keep a dict busy for seconds, a million for hours."""
-    pairs = _colliding_tuples(50_000)
+    """16,000 such keys would keep a dict busy for seconds, these for much longer than the test may take."""
+    pairs = _colliding_tuples(300_000)
     assert len({hash(pair) for pair in pairs}) == 1
     native = b"\xdf" + len(pairs).to_bytes(4, "big") + b"".join(encode(pair) + b"\xc0" for pair in pairs)
     marked = [[STRUCTURES[Tag.TUPLE], *pair] for pair in pairs]
     as_set = node(Tag.SET, *sorted(marked, key=encode))
     as_map = node(Tag.MAP, *(part for pair in marked for part in (pair, None)))
-    big = [Ext(int(Tag.INTEGER), leaves.dump_integer(number * (2**61 - 1))) for number in range(10, 50_000)]
+    big = [Ext(int(Tag.INTEGER), leaves.dump_integer(number * (2**61 - 1))) for number in range(10, 300_000)]
     numbers = node(Tag.SET, *sorted(big, key=encode))
-    started = time.process_time()
     for data, expected in (
         (native, CorruptValue),
         (as_set, ValueTooLarge),
@@ -238,7 +237,6 @@ def test_keys_that_collide_cost_no_time() -> None:
     ):
         with pytest.raises(expected):
             codec.decode(data)
-    assert time.process_time() - started < 10
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from time import perf_counter
 
 import pytest
 from hypothesis import example, given, settings
@@ -170,10 +169,10 @@ def test_the_page_that_is_made_of_it_says_the_same(text: str) -> None:
     assert words(render([told])) >= words(render([it])) - {"x"}, "of a box that is there twice, one is not ticked"
 
 
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize(
     "piece", ["# a{} b", "## {}x", "Done:{}5{}x", "- {}- x", "5 {}5", "**{}**a", "-{}- x", "session 2{}."]
 )
 def test_a_long_line_takes_no_longer_than_others(piece: str) -> None:
-    begun = perf_counter()
-    parse("\n".join([piece.format(" " * 20_000, " " * 20_000)] * 5))
-    assert perf_counter() - begun < 2
+    """What reads such a line again and again for every space in it takes hours."""
+    parse("\n".join([piece.format(" " * 1_000_000, " " * 1_000_000)] * 5))
