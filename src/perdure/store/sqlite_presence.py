@@ -17,6 +17,7 @@ import fcntl
 import os
 import struct
 import sys
+import time
 from contextlib import suppress
 from enum import IntEnum
 
@@ -39,6 +40,12 @@ FileNumber = tuple[int, int]
 """Device and inode."""
 
 
+SECOND_NS = 1_000_000_000
+SETTLED_NS, SETTLED_COARSE_NS = SECOND_NS // 10, 3 * SECOND_NS
+"""File systems count time in steps, and a second change within a step does not show. A step is a hundredth of a second
+at most; two seconds where times are whole seconds."""
+
+
 class Sight(IntEnum):
     """What a look at the files has shown."""
 
@@ -52,7 +59,19 @@ class Sight(IntEnum):
 class Presence:
     """The database and its log, as this process opened them."""
 
-    __slots__ = ("_device", "_file", "_index", "_log", "_written", "index", "log", "path")
+    __slots__ = (
+        "_device",
+        "_file",
+        "_folder",
+        "_index",
+        "_log",
+        "_names",
+        "_settled",
+        "_written",
+        "index",
+        "log",
+        "path",
+    )
 
     def __init__(self, path: str) -> None:
         self.path, self.log, self.index = path, path + "-wal", path + "-shm"
@@ -60,14 +79,29 @@ class Presence:
         self._device, self._file, self._log = file.st_dev, file.st_ino, log.st_ino
         self._index = _number(self.index)
         self._written = file.st_mtime_ns
+        self._folder = os.path.dirname(path) or "."
+        self._names = (0, 0, 0)
+        """The folder and when a name in it last changed, as of the last look at the log."""
+        self._settled = False
+        """Whether that was so long before that any later change shows."""
 
     def look(self) -> Sight:
-        """Two calls of `stat`, after every commit."""
+        """Two calls of `stat`, after every commit.
+
+        Neither is of the log. On Linux from 6.13 on, a file whose times were asked for gets a new time with its next
+        write, and every sync of the log would have to write that as well. A log that is renamed or removed changes its
+        folder, whose times no commit changes.
+        """
         try:
-            file, log = os.stat(self.path), os.stat(self.log)
+            file, folder = os.stat(self.path), os.stat(self._folder)
+            names = (folder.st_mtime_ns, folder.st_ino, folder.st_dev)
+            if names != self._names or not self._settled:
+                self._names, self._settled = names, _is_settled(folder.st_mtime_ns)
+                if os.stat(self.log).st_ino != self._log:
+                    return Sight.GONE
         except OSError:
             return Sight.GONE
-        if file.st_ino != self._file or log.st_ino != self._log or file.st_dev != self._device:
+        if file.st_ino != self._file or file.st_dev != self._device:
             return Sight.GONE
         if file.st_mtime_ns != self._written:
             self._written = file.st_mtime_ns
@@ -96,6 +130,11 @@ class Presence:
             return os.stat(self.log).st_size == 0
         except FileNotFoundError:
             return True
+
+
+def _is_settled(changed_ns: int) -> bool:
+    """Whether a change of a folder is so old that the next one gets another time."""
+    return time.time_ns() - changed_ns > (SETTLED_NS if changed_ns % SECOND_NS else SETTLED_COARSE_NS)
 
 
 def _number(path: str) -> FileNumber | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutations.mutant import mutant
+from tests.mutations.mutant import Edit, mutant
 
 GAPS = "conformance/test_gaps.py::"
 JOURNAL_GAPS = "conformance/test_gaps_journal.py::"
@@ -28,6 +28,7 @@ STORE = (
         "store/forking.py",
         "        if not quiet or not _closed_quietly(connection):\n",
         "        if not quiet:\n",
+        Edit("store/sqlite_watch.py", "self._guard: Guard | None = guard(path)", "self._guard: Guard | None = None"),
     ),
     mutant(
         "torn-child-goes-on",
