@@ -13,7 +13,7 @@ from . import keys
 from . import records as r
 from .clock import SYSTEM_CLOCK, Clock
 from .descendants import mark_descendants
-from .errors import PerdureError, StoreMoved, StoreMovedWarning
+from .errors import PerdureError, StoreMoved, StoreMovedWarning, StoreUnavailable
 from .failpoints import Site
 from .journal.append import Append, Head
 from .journal.departures import departure, refuse_departed
@@ -450,7 +450,11 @@ def _check_home(store: Store, single_home: bool) -> None:
     path = file_of(store.url)
     if path is None or store.read_only:
         return  # in memory, or on a server, which has its own ways to be copied
-    host, file = home_of(path)
+    try:
+        host, file = home_of(path)
+    except FileNotFoundError as error:
+        hint = "close every agent of this process that uses it, then open it again"
+        raise StoreUnavailable(f"{path} was removed while this process has it open", hint=hint) from error
     rows = store.read("last_home")
     if rows and rows[0] == (host, file):
         return

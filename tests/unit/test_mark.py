@@ -266,3 +266,26 @@ def test_readers_go_on_when_the_log_was_taken_away(path: Path) -> None:
             thread.join()
     with closing(Agent("clerk", store=path)) as agent:
         assert len([event for event in agent.runs.get("first").events if isinstance(event.record, StepDone)]) == 6
+
+
+def test_no_new_store_is_made_beside_the_mark_of_one_that_is_gone(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    with Agent("tester", store=path) as agent:
+        agent.state.set("a", "b", 1)
+    path.unlink()
+    with pytest.raises(StoreUnavailable, match="is gone, and .*-mark says that work in it was acknowledged"):
+        Agent("tester", store=path).state.get("a", "b")
+    assert not path.exists()
+    (tmp_path / "s.db-mark").unlink()
+    with Agent("tester", store=path) as agent:
+        assert agent.state.get("a", "b") is None
+
+
+def test_files_that_are_removed_under_an_open_agent_are_told_to_the_next_one(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    with Agent("tester", store=path) as first:
+        first.state.set("a", "b", 1)
+        for suffix in ("", "-wal", "-shm", "-mark"):
+            (tmp_path / f"s.db{suffix}").unlink()
+        with pytest.raises(StoreUnavailable, match="was removed while this process has it open"):
+            Agent("other", store=path).state.get("a", "b")

@@ -191,6 +191,8 @@ def _why(it: EffectCall, recorded: Recorded, verdict: Verdict, child: Descendant
         rest = f"{child} of {holder} may still be at work"
         return f"the check of {recorded.name} says that it did not happen, but {rest}{child.advice}"
     seconds = (_old_holder_gone_at(it, recorded) - it.run.clock.boot_ms()) / 1000
+    if seconds <= 0:
+        return f"the check of {recorded.name} says that it did not happen, and is asked once more"
     rest = f"believed in {seconds:.0f} s" if seconds < NEVER else "believed if the effect has a timeout"
     return f"the check of {recorded.name} says that it did not happen, but {holder} may still be at it ({rest})"
 

@@ -59,11 +59,13 @@ def open_store(
     from .sqlite import SqliteStore
     from .sqlite_file import prepare_file
     from .sqlite_reading import reading_of
+    from .sqlite_watch import refuse_lost_database
 
     reading = None
     if path == ":memory:":
         _warn_about_memory()
     elif (reading := reading_of(path)) is None:
+        refuse_lost_database(path)
         prepare_file(path, own_folder=os.path.dirname(path) == default_folder())
     return SqliteStore(path, clock=clock, durability=durability, vfs=vfs, wary=wary, reading=reading)
 

@@ -127,6 +127,11 @@ def forget_marked(path: str, texts: Sequence[bytes], *, everything: bool) -> Non
             os.close(fd)
 
 
+def is_marked(path: str) -> bool:
+    """Whether a store of this name has acknowledged anything."""
+    return bool(lines(_read(path + SUFFIX, -TAIL_BYTES, TAIL_BYTES)))
+
+
 def remove_mark(path: str) -> None:
     """A new file has got this name: what was marked of another one does not hold for it."""
     with suppress(FileNotFoundError):

@@ -14,7 +14,7 @@ from ..errors import StorageFull, StoreFenced, StoreRolledBack, StoreUnavailable
 from ..house_records import Lost
 from .base import LOST, Statement
 from .forking import disconnect_collected
-from .sqlite_mark import Entry, LostEntries, Mark, Read, all_there, in_words, losses
+from .sqlite_mark import SUFFIX, Entry, LostEntries, Mark, Read, all_there, in_words, is_marked, losses
 from .sqlite_presence import Guard, Presence, Sight, backfilled, guard, has_log, is_settled
 
 Fresh = Callable[[], AbstractContextManager[Read]]
@@ -43,6 +43,16 @@ def _refuse_links(path: str) -> None:
         raise StoreUnavailable(
             f"{path} has {links} names (hard links), and a log under each of them could hold half of the store",
             hint=f"remove the others (`find . -samefile {shlex.quote(path)}` names them), or use a copy of the file",
+        )
+
+
+def refuse_lost_database(path: str) -> None:
+    """A new store beside the mark of another one would do again what that one has done."""
+    if not (os.path.exists(path) and os.path.getsize(path)) and is_marked(path):
+        name = shlex.quote(path)
+        raise StoreUnavailable(
+            f"{path} is gone, and {path}{SUFFIX} says that work in it was acknowledged; nothing was made",
+            hint=f"put the file back (from a backup: then run `perdure adopt`), or begin anew with `rm {name}-*`",
         )
 
 
