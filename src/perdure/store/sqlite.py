@@ -33,7 +33,7 @@ from .sqlite_file import (
 )
 from .sqlite_functions import teller
 from .sqlite_mark import Entry, LostEntries, Mark, Read, remove_mark
-from .sqlite_readers import SqliteReaders
+from .sqlite_readers import TEXT, SqliteReaders
 from .sqlite_reading import Reading
 from .sqlite_scrub import OWED, left_behind, owing, scrub, shrink
 from .sqlite_watch import ADOPTIONS, Watch, refuse_bad_files, release_collected
@@ -41,12 +41,11 @@ from .turnstile import Turnstile
 
 T = TypeVar("T")
 
-_TEXT = {name: sql.numbered(named, "?") for name, named in sql.load("sqlite").items()}
 _RETURNS = {name for name, named in sql.load("sqlite").items() if named.returns}
 
 
 MAKE_GOOD_SECONDS = 1.0
-"""How long who opens a file waits for his turn to do what others have left behind; if it takes longer, it is left."""
+"""How long opening a store waits for its turn to finish an interrupted scrub; the next opener tries again."""
 
 
 class SqliteStore(SqliteReaders):
@@ -285,7 +284,7 @@ class SqliteStore(SqliteReaders):
 
     def _statement(self, statement: Statement) -> Rows:
         name, told = statement.name, self._told
-        text = _TEXT[name]
+        text = TEXT[name]
         if not text:
             return []
         told.clear()
@@ -341,7 +340,7 @@ class SqliteStore(SqliteReaders):
         return rows[0][0]
 
     def _facts(self, key: str) -> Rows:
-        return within(lambda: self._writer.execute(_TEXT["get_meta"], (key,)).fetchall())
+        return within(lambda: self._writer.execute(TEXT["get_meta"], (key,)).fetchall())
 
     def _owed(self) -> Rows:
         return self._like(OWED)
@@ -373,14 +372,14 @@ class SqliteStore(SqliteReaders):
         self.rolled_back = self._watches[0].rolled_back(self._by_writer)
 
     def _by_writer(self, name: str, args: tuple[Any, ...]) -> Rows:
-        return within(lambda: self._writer.execute(_TEXT[name], args).fetchall())
+        return within(lambda: self._writer.execute(TEXT[name], args).fetchall())
 
     @contextmanager
     def _fresh(self) -> Iterator[Read]:
         """Reads with a connection that remembers no page of the file."""
         connection = connect(self.path, self.durability, self._vfs)
         try:
-            yield lambda name, args: connection.execute(_TEXT[name], args).fetchall()
+            yield lambda name, args: connection.execute(TEXT[name], args).fetchall()
         finally:
             disconnect(connection)
 

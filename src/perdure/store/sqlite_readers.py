@@ -18,15 +18,20 @@ from .sqlite_reading import Reading
 
 T = TypeVar("T")
 
-_TEXT = {name: sql.numbered(named, "?") for name, named in sql.load("sqlite").items()}
+TEXT = {name: sql.numbered(named, "?") for name, named in sql.load("sqlite").items()}
+"""Every statement, with its parameters numbered as SQLite wants them."""
+
 READER_CACHE_PAGES = 64
-"""Readers read a page once, in order: a large cache would only be memory to be made, which takes its time."""
+"""A reader reads most pages once, in order: a larger cache would only cost memory."""
+
 BUSY_CACHE_PAGES, BUSY_READS = 512, 200
-"""Until they have read so often: then pages are read again, and every one that is not in memory is a system call."""
+"""After this many reads, pages are likely to be read again, and each cache miss is a system call."""
+
 WARM_CACHE_PAGES = 16_000
-"""Unless the same ones are read again and again, all over the file: 64 MB at most, for each thread that does."""
+"""For readers that visit the whole file again and again: at most 64 MB per thread."""
+
 REOPEN_SECONDS_MAX = 5.0
-"""How long readers are waited for when the files have to be opened anew."""
+"""How long to wait for readers before the files are opened anew."""
 
 
 class SqliteReaders(Store):
@@ -56,7 +61,7 @@ class SqliteReaders(Store):
     def scan(self, name: str, args: tuple[Any, ...], consume: Callable[[Iterable[Row]], T]) -> T:
         self._must_be_open()
         try:  # by hand: `with translate(...)` is a tenth of the time of a small read
-            return within(self._scan, _TEXT[name], args, consume)
+            return within(self._scan, TEXT[name], args, consume)
         except DRIVER_ERRORS as error:
             raise translated(error, self.path) from error
 
