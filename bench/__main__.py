@@ -148,8 +148,8 @@ def _told(finding: Found) -> str:
     if isinstance(finding, SaverStanding):
         return f"{finding.entry.saver} on {finding.entry.store}: {finding.loop.ms:.2f} ms for a step of a graph"
     if isinstance(finding, Standing):
-        it = finding.entrant
-        return f"{it.title} on {it.store}: {finding.speed.per_second:,.0f} per second"
+        entrant = finding.entrant
+        return f"{entrant.title} on {entrant.store}: {finding.speed.per_second:,.0f} per second"
     return f"{finding.system} on {finding.store}, {finding.cell}: happened {finding.times}"
 
 

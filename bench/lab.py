@@ -17,7 +17,7 @@ from typing import Any
 
 import apsw
 
-from perdure.store.sqlite_file import file_system_of
+from perdure.store.sqlite.file import file_system_of
 
 from .failures import Killed, MeasurementFailed
 from .server import Server

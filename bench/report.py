@@ -136,11 +136,11 @@ def _rows(rows: list[Row]) -> Table:
     return table
 
 
-def _plain(it: tables.Figures) -> Table:
-    table = Table(title=it.title, title_justify="left")
-    for place, heading in enumerate(it.headings):
+def _plain(figures: tables.Figures) -> Table:
+    table = Table(title=figures.title, title_justify="left")
+    for place, heading in enumerate(figures.headings):
         table.add_column(heading, justify="right" if place else "left", no_wrap=True)
-    for row in it.rows:
+    for row in figures.rows:
         table.add_row(*row)
     return table
 

@@ -57,37 +57,39 @@ def effect(lab: Lab) -> Iterator[Row]:
 
 
 def _chain(lab: Lab, kind: str, bar: Bar, commits: int, cpu_ms: float) -> Iterator[Row]:
-    it = lab.measure("chain", kind=kind, pairs=lab.pairs, size=20)
-    ratio, *times = chain_rows(kind, kind, it, bar)
+    measured = lab.measure("chain", kind=kind, pairs=lab.pairs, size=20)
+    ratio, *times = chain_rows(kind, kind, measured, bar)
     yield ratio
-    beyond = it["cpu_extra_ms"] - (commits - 1) * it["cpu_floor_ms"]
-    note = f"a bare commit takes {it['cpu_floor_ms']:.3f} ms of processor time"
+    beyond = measured["cpu_extra_ms"] - (commits - 1) * measured["cpu_floor_ms"]
+    note = f"a bare commit takes {measured['cpu_floor_ms']:.3f} ms of processor time"
     if commits == 2:
-        note += f"; beyond one of them it is {it['cpu_extra_ms']:.3f} ms"
+        note += f"; beyond one of them it is {measured['cpu_extra_ms']:.3f} ms"
     what = "its 2 bare commits" if commits == 2 else "a bare commit"
     yield Row(kind, f"processor time beyond {what}", beyond, "ms", at_most(cpu_ms), False, note)
     yield from times
 
 
-def chain_rows(section: str, kind: str, it: dict[str, Any], bar: Bar) -> Iterator[Row]:
+def chain_rows(section: str, kind: str, measured: dict[str, Any], bar: Bar) -> Iterator[Row]:
     """The ratio to the floor, and the times, of a chain on either store."""
-    spread = it["ratio_spread"]
+    spread = measured["ratio_spread"]
     quartiles = f"middle half of {len(spread)} pairs: {spread[len(spread) // 4]:.2f} to {spread[-len(spread) // 4]:.2f}"
-    yield Row(section, f"{kind} in a chain, in bare commits", it["ratio"], "", bar, False, quartiles)
+    yield Row(section, f"{kind} in a chain, in bare commits", measured["ratio"], "", bar, False, quartiles)
     of = "" if section == kind else f"{kind}: "
-    yield Row(section, f"{of}{kind}s per second", it["per_second"])
-    yield Row(section, f"{of}p50", it["p50_ms"], "ms", note=f"bare commit {it['floor_p50_ms']:.3f} ms")
-    yield Row(section, f"{of}p99", it["p99_ms"], "ms", note=f"bare commit {it['floor_p99_ms']:.3f} ms")
+    yield Row(section, f"{of}{kind}s per second", measured["per_second"])
+    yield Row(section, f"{of}p50", measured["p50_ms"], "ms", note=f"bare commit {measured['floor_p50_ms']:.3f} ms")
+    yield Row(section, f"{of}p99", measured["p99_ms"], "ms", note=f"bare commit {measured['floor_p99_ms']:.3f} ms")
 
 
 def concurrent(lab: Lab) -> Iterator[Row]:
     """64 runs at once in one process, beside one plain run alone."""
     for kind, wanted in (("asyncio", 1.5), ("threads", 1.2)):
         size = {"runs": RUNS, "steps": 10, "alone": 40, "pairs": lab.pairs}
-        it = lab.measure("concurrent", kind=kind, **size)
-        yield _shared_syncs(kind, it["syncs_per_step"])
-        note = f"{it['per_second']:,.0f} steps per second; one run {it['alone_per_second']:,.0f}"
-        yield Row("64 runs", f"{kind}: times the steps/s of one run", it["ratio"], "", at_least(wanted), False, note)
+        measured = lab.measure("concurrent", kind=kind, **size)
+        yield _shared_syncs(kind, measured["syncs_per_step"])
+        note = f"{measured['per_second']:,.0f} steps per second; one run {measured['alone_per_second']:,.0f}"
+        yield Row(
+            "64 runs", f"{kind}: times the steps/s of one run", measured["ratio"], "", at_least(wanted), False, note
+        )
         if not lab.probe.name:
             yield Row("64 runs", f"{kind}: the same, each sync 2 ms slower", None, note="needs a C compiler or strace")
             continue
@@ -109,21 +111,21 @@ def resume(lab: Lab) -> Iterator[Row]:
     lab.measure_in(folder, "prepare", steps=1000)
     attempts = range(3 if lab.quick else 21)
     found = [lab.measure_in(folder, "resume", steps=1000, attempt=attempt) for attempt in attempts]
-    it: dict[str, Any] = {name: median(one[name] for one in found) for name in found[0]}
-    note = f"takeover included; {it['load_cpu_ms']:.1f} ms of processor time"
-    yield Row("resume", "load of a run with 1,000 steps", it["load_ms"], "ms", at_most(10), False, note)
-    note = f"replaying the 1,000 finished ones took {it['replay_ms']:.1f} ms"
-    yield Row("resume", "first new step after process start", it["first_new_ms"], "ms", at_most(50), False, note)
+    measured: dict[str, Any] = {name: median(one[name] for one in found) for name in found[0]}
+    note = f"takeover included; {measured['load_cpu_ms']:.1f} ms of processor time"
+    yield Row("resume", "load of a run with 1,000 steps", measured["load_ms"], "ms", at_most(10), False, note)
+    note = f"replaying the 1,000 finished ones took {measured['replay_ms']:.1f} ms"
+    yield Row("resume", "first new step after process start", measured["first_new_ms"], "ms", at_most(50), False, note)
 
 
 def conversation(lab: Lab) -> Iterator[Row]:
     """The cost of a message does not depend on how many there are; what values cost."""
     size = {"length": 200 if lab.quick else 1000, "pairs": max(lab.pairs - 4, 5), "size": 20}
     for kind in ("message", "step", "effect"):
-        it = lab.measure("growth", kind=kind, **size)
+        measured = lab.measure("growth", kind=kind, **size)
         # In processor time: on a slow disk a cost that grows would hide behind the syncs until it is too late.
-        what, note = f"1,000th {kind}, in times of the 10th", f"by the clock {it['ratio']:.2f}; 1 is flat"
-        yield Row("growth", what, it["cpu_ratio"], "", at_most(1.15, 1.5), False, note)
+        what, note = f"1,000th {kind}, in times of the 10th", f"by the clock {measured['ratio']:.2f}; 1 is flat"
+        yield Row("growth", what, measured["cpu_ratio"], "", at_most(1.15, 1.5), False, note)
     cost = lab.measure("values", rounds=5 if lab.quick else 40)
     for name, of in (("plain", "JSON-like"), ("mixed", "dataclasses, tuples and dates")):
         note = f"{of}; decoding {cost[f'{name}_decode_ns']:,.0f} ns"
@@ -136,13 +138,13 @@ def conversation(lab: Lab) -> Iterator[Row]:
 def state(lab: Lab) -> Iterator[Row]:
     """`agent.state` in the open."""
     keys = 2000 if lab.quick else 20_000
-    it = lab.measure("state", pairs=lab.pairs, size=20, keys=keys, reads=40_000)
-    spread = it["ratio_spread"]
+    measured = lab.measure("state", pairs=lab.pairs, size=20, keys=keys, reads=40_000)
+    spread = measured["ratio_spread"]
     note = f"middle half of {len(spread)} pairs: {spread[len(spread) // 4]:.2f} to {spread[-len(spread) // 4]:.2f}"
-    yield Row("state", "set in the open, in bare commits", it["ratio"], "", at_most(1.3, 1.6), False, note)
-    yield Row("state", "sets per second in one transaction", it["sets_per_second"], "", at_least(20_000), False)
+    yield Row("state", "set in the open, in bare commits", measured["ratio"], "", at_most(1.3, 1.6), False, note)
+    yield Row("state", "sets per second in one transaction", measured["sets_per_second"], "", at_least(20_000), False)
     yield _many_sets(lab, keys)
-    yield Row("state", "get", it["get_us"], "µs", at_most(30), False, "one of 20,000 keys")
+    yield Row("state", "get", measured["get_us"], "µs", at_most(30), False, "one of 20,000 keys")
 
 
 def _many_sets(lab: Lab, keys: int) -> Row:
@@ -158,12 +160,14 @@ def _many_sets(lab: Lab, keys: int) -> Row:
 def checkpoints(lab: Lab) -> Iterator[Row]:
     """1,000 checkpoints of a conversation that grows by 1 KB each."""
     count = 100 if lab.quick else 1000
-    it = lab.measure("checkpoints", count=count)
+    measured = lab.measure("checkpoints", count=count)
     what = f"{count:,} checkpoints of a conversation growing by 1 KB: bytes in the file"
-    yield Row("checkpoints", what, it["bytes"], "B", at_most(3 * 1024 * 1024), not lab.quick, "1 MB of text in all")
-    per, note = it["us_per_element"], "the median of the second half"
+    yield Row(
+        "checkpoints", what, measured["bytes"], "B", at_most(3 * 1024 * 1024), not lab.quick, "1 MB of text in all"
+    )
+    per, note = measured["us_per_element"], "the median of the second half"
     yield Row("checkpoints", "time beyond a bare commit, per element", per, "µs", at_most(5), False, note)
-    yield Row("checkpoints", "restore of any of them", it["restore_ms"], "ms", note="on average")
+    yield Row("checkpoints", "restore of any of them", measured["restore_ms"], "ms", note="on average")
 
 
 def flat(lab: Lab) -> Iterator[Row]:
@@ -178,37 +182,37 @@ def flat(lab: Lab) -> Iterator[Row]:
     yield from _flat("PostgreSQL", lab.measure("flat", url=url, **size), size["large"])
 
 
-def _flat(store: str, it: dict[str, Any], keys: int) -> Iterator[Row]:
-    for name, ratio in it["ratios"].items():
+def _flat(store: str, measured: dict[str, Any], keys: int) -> Iterator[Row]:
+    for name, ratio in measured["ratios"].items():
         what = f"{store}: {name} with {keys:,} keys, in times of 10,000"
-        yield Row("flat", what, ratio, "", at_most(1.5, 2), False, f"{it['us'][name]:,.0f} µs; 1 is flat")
-    yield Row("flat", f"{store}: keys per second on the way there", it["sets_per_second"])
+        yield Row("flat", what, ratio, "", at_most(1.5, 2), False, f"{measured['us'][name]:,.0f} µs; 1 is flat")
+    yield Row("flat", f"{store}: keys per second on the way there", measured["sets_per_second"])
 
 
 def events(lab: Lab) -> Iterator[Row]:
     """`agent.events` in the open, with few events in the store and with many."""
     few, many = (3000, 30_000) if lab.quick else (10_000, 200_000)
-    it = lab.measure("events", pairs=lab.pairs, size=20, few=few, many=many, reads=50)
-    spread = it["ratio_spread"]
+    measured = lab.measure("events", pairs=lab.pairs, size=20, few=few, many=many, reads=50)
+    spread = measured["ratio_spread"]
     note = f"middle half of {len(spread)} pairs: {spread[len(spread) // 4]:.2f} to {spread[-len(spread) // 4]:.2f}"
-    yield Row("events", "append in the open, in bare commits", it["ratio"], "", note=note)
-    yield Row("events", "events per second, 5,000 in one commit", it["per_second"])
-    yield Row("events", "reading the last 100", it["page_ms"], "ms", note="processor time")
+    yield Row("events", "append in the open, in bare commits", measured["ratio"], "", note=note)
+    yield Row("events", "events per second, 5,000 in one commit", measured["per_second"])
+    yield Row("events", "reading the last 100", measured["page_ms"], "ms", note="processor time")
     for name, of in (("append", "append"), ("limit", "read(limit=100)"), ("kind", "read(kind=)"), ("follow", "follow")):
         what = f"{of}: processor time with {many:,} events, as a multiple of that with {few:,}"
-        yield Row("events", what, it["growth"][name], "", at_most(1.3, 2), False)
+        yield Row("events", what, measured["growth"][name], "", at_most(1.3, 2), False)
 
 
 def artifacts(lab: Lab) -> Iterator[Row]:
     """A large file as an artifact, in and out."""
-    it = lab.measure("artifacts", megabytes=16 if lab.quick else 256)
+    measured = lab.measure("artifacts", megabytes=16 if lab.quick else 256)
     whats = {"in": "saved", "again": "saved again, as after a crash", "out": "loaded into a file, verified and synced"}
     for key, what in whats.items():
-        rate, by_processor = it[key]
-        note = f"a plain copy with one sync: {it['plain'][0]:,.0f}; by processor time {by_processor:,.0f}"
+        rate, by_processor = measured[key]
+        note = f"a plain copy with one sync: {measured['plain'][0]:,.0f}; by processor time {by_processor:,.0f}"
         yield Row("artifacts", what, rate, "MB/s", note=note)
     note = "16 bytes inserted in the middle"
-    yield Row("artifacts", "bytes that a small edit adds", it["added"], "B", at_most(150_000), False, note)
+    yield Row("artifacts", "bytes that a small edit adds", measured["added"], "B", at_most(150_000), False, note)
 
 
 def context(lab: Lab) -> Iterator[Row]:
@@ -224,14 +228,14 @@ def context(lab: Lab) -> Iterator[Row]:
     more = list(_context("PostgreSQL", lab.measure("context", url=url, **size), size["turns"]))
     yield from more
     if not lab.quick:
-        write(ROOT / "docs" / "context.md", [*rows, *more])
+        write(ROOT / "docs" / "reference" / "context.md", [*rows, *more])
 
 
-def _context(store: str, it: dict[str, Any], turns: int) -> Iterator[Row]:
+def _context(store: str, measured: dict[str, Any], turns: int) -> Iterator[Row]:
     what = f"{store}, {turns:,} turns with outputs of 50 KB: a context"
-    yield Row("context", f"{what}, p50", it["p50"], "ms", at_most(20), False, f"p95 {it['p95']:.1f} ms")
+    yield Row("context", f"{what}, p50", measured["p50"], "ms", at_most(20), False, f"p95 {measured['p95']:.1f} ms")
     note = "each message is counted once"
-    yield Row("context", f"{what}, the first of a process", it["first"] / 1000, "s", note=note)
+    yield Row("context", f"{what}, the first of a process", measured["first"] / 1000, "s", note=note)
 
 
 def startup(lab: Lab) -> Iterator[Row]:
@@ -241,7 +245,9 @@ def startup(lab: Lab) -> Iterator[Row]:
     note = f"beside {median(bare):.0f} ms for Python itself"
     yield Row("startup", "import perdure", _import_ms("perdure", rounds), "ms", at_most(120), False, note)
     note = "what the first use of a store imports is included"
-    yield Row("startup", "import of perdure and its store", _import_ms("perdure.store.sqlite", rounds), "ms", note=note)
+    yield Row(
+        "startup", "import of perdure and its store", _import_ms("perdure.store.sqlite.store", rounds), "ms", note=note
+    )
     try:
         told = [_milliseconds(_perdure("--help")) for _ in range(rounds + 1)][1:]
     except (OSError, MeasurementFailed) as error:

@@ -1,6 +1,6 @@
 """A coding agent that reviews a pull request and ships it: 50 tool calls, offline, in three seconds.
 
-Kill it at any moment with Ctrl-C or kill -9 and start it again: it goes on where it was.
+Kill it at any moment with Ctrl-C or kill -9 and start it again: it continues where it was.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ agent = Agent("coder", store=os.environ.get("PERDURE_URL", "coder.db"))
 OUTSIDE = Path("outside.txt")  # stands for the world that the agent changes: comments, registry, servers
 
 
-def use(tool: str, task: str) -> None:  # a call that is remembered does not come here again
+def use(tool: str, task: str) -> None:  # a recorded call does not come here again
     with open("calls.txt", "a") as calls:
         calls.write(f"{os.uname().nodename} {os.getpid()} {tool} {task}\n")
     print(f"{tool:7} {task}", flush=True)
     time.sleep(0.06)
 
 
-@agent.step  # safe to repeat; done once, then remembered
+@agent.step  # safe to repeat; executed once, then its result is recorded
 def model(task: str) -> str:
     use("model", task)
     return "a name is unclear" if task.endswith(("2.py", "4.py", "7.py", "9.py", "30.py")) else "fine"
@@ -34,7 +34,7 @@ def shell(command: str) -> list[str]:
     return [f"part_{n:02}.py" for n in range(1, 31)] if command.startswith("git diff") else ["ok"]
 
 
-def is_published(what: str, *, key: str) -> Done | type[NotDone]:  # asked when a crash leaves it in doubt
+def is_published(what: str, *, key: str) -> Done | type[NotDone]:  # called when a crash leaves it in doubt
     return Done() if OUTSIDE.exists() and key in OUTSIDE.read_text() else NotDone
 
 

@@ -66,4 +66,4 @@ if __name__ == "__main__":
     thread: Any = {"configurable": {"thread_id": "invoice-7"}}
     asked: Any = {"messages": [{"role": "user", "content": "Pay invoice 7, please."}]}
     given = None if graph.get_state(thread).values else asked  # None goes on where the thread was
-    print(graph.invoke(given, thread)["messages"][-1].content)
+    print(graph.invoke(given, thread, durability="sync")["messages"][-1].content)

@@ -8,7 +8,6 @@ Hypothesis profiles, by PERDURE_HYPOTHESIS:
 
 from __future__ import annotations
 
-import atexit
 import os
 import shutil
 import signal
@@ -22,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import budget
+from tests import budget, session
 
 if TYPE_CHECKING:
     from tests.postgres.cluster import Cluster
@@ -36,12 +35,14 @@ STRACE_MISSING = os.environ.get("PERDURE_STRACE_MISSING", "")
 
 def pytest_configure(config: pytest.Config) -> None:
     """Time budgets, stores and Hypothesis; profiles have no deadline, because other processes share the machine."""
+    session.install(config)
     budget.install(config)
     # A shell that starts the tests in the background makes them, and all their children, ignore Ctrl-C.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    from perdure.testing.plugin import STORES  # not before: pytest imports it as a plugin first
+    from perdure.testing.plugin import SESSION_END, STORES  # not before: pytest imports it as a plugin first
 
+    SESSION_END.callback(_end_cluster)
     STORES.update({kind: partial(new_store, kind) for kind in WANTED if kind})
     # Said in full each time: Hypothesis changes its own defaults when it sees CI.
     same: dict[str, Any] = {"deadline": None, "print_blob": True}
@@ -104,11 +105,10 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
         _end_cluster()
 
 
-@atexit.register
 def _end_cluster() -> None:
     global _cluster
     if _cluster is not None:
-        from perdure import engine
+        from perdure.kernel import engine
 
         engine._close_all()  # what tests have left open says goodbye while there is somebody to say it to
         _cluster.close()

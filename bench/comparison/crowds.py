@@ -55,7 +55,7 @@ def crowds(arena: Arena, runs: int, rounds: int, say: Callable[[str], None]) -> 
     entrants = [Entrant(system, store, way) for store, system in there for way in WAYS]
     with ExitStack() as stack:
         companions = [stack.enter_context(_companion(arena, entrant)) for entrant in entrants]
-        scores = [Score(one, it.hear(), [], runs) for one, it in zip(entrants, companions, strict=True)]
+        scores = [Score(one, entrant.hear(), [], runs) for one, entrant in zip(entrants, companions, strict=True)]
         for turn in range(rounds + 1):
             for number in order_of(len(entrants), turn):
                 say(f"round {turn} of {rounds}: {entrants[number].title}, {entrants[number].store}")

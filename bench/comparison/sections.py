@@ -33,8 +33,8 @@ def postgres(lab: Lab) -> Iterator[Finding]:
         yield _trips(arena, Entrant("perdure", POSTGRES, kind), trips)
     for kind, most in (("step", 1.6), ("effect", 3)):
         url = server.url(server.new_database())
-        it = lab.measure("chain", kind=kind, pairs=lab.pairs, size=20, url=url)
-        yield from chain_rows("PostgreSQL", kind, it, at_most(most))
+        measured = lab.measure("chain", kind=kind, pairs=lab.pairs, size=20, url=url)
+        yield from chain_rows("PostgreSQL", kind, measured, at_most(most))
 
 
 def _trips(arena: Arena, entrant: Entrant, wanted: int) -> Row:

@@ -7,11 +7,11 @@ from pathlib import Path
 from time import perf_counter, process_time
 
 from perdure import Agent
-from perdure.store import sqlite
+from perdure.store.sqlite import store
 
 from ..workload import Texts
 
-LOADED_EARLY = sqlite
+LOADED_EARLY = store
 """Perdure imports it when a store is opened; here it belongs to the imports, which have a row of their own."""
 
 

@@ -10,7 +10,8 @@ from statistics import median
 from time import perf_counter_ns
 from typing import Any
 
-from perdure import codec, stored
+from perdure import stored
+from perdure.values import codec
 
 from ..workload import text
 

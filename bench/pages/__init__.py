@@ -12,17 +12,17 @@ DOCS = ROOT / "docs"
 
 
 def write_pages(report: Report | None, docs: Path = DOCS, savers: Report | None = None) -> list[Path]:
-    """docs/performance.md, docs/comparison.md, docs/langgraph.md and their plots; says what it wrote."""
+    """Write the pages on performance, comparison and LangGraph with their plots; return their paths."""
     written: dict[Path, str] = {}
     if report is not None:
-        written[docs / "performance.md"] = performance.page(report)
+        written[docs / "about" / "performance.md"] = performance.page(report)
     if report is not None and report.standings:
-        written[docs / "comparison.md"] = comparison.page(report)
+        written[docs / "about" / "comparison.md"] = comparison.page(report)
         images = docs / "img"
-        images.mkdir(exist_ok=True)
         written |= {images / f"{name}.svg": picture for name, picture in plots.pictures(report.standings).items()}
     if savers is not None:
-        written[docs / "langgraph.md"] = langgraph.page(savers)
+        written[docs / "guides" / "langgraph.md"] = langgraph.page(savers)
     for path, text in written.items():
+        path.parent.mkdir(exist_ok=True)
         path.write_text(text, encoding="utf-8")
     return list(written)

@@ -1,4 +1,4 @@
-"""docs/comparison.md: Perdure beside its peers, as measured, and where they are better."""
+"""docs/about/comparison.md: Perdure beside its peers, as measured, and where they are better."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ..comparison.crashes import CELLS
 from ..comparison.standings import POSTGRES, SQLITE, Crash, Standing
 from ..report import COMPARED, Report, compared
-from .words import filled, measured_on
+from .words import filled, measured_on, wrapped
 
 TOLD = {
     "finished": "finished",
@@ -32,8 +32,8 @@ def _settings(standings: Sequence[Standing]) -> list[str]:
     lines = ["| system | version | store | how it makes a commit survive |", "|---|---|---|---|"]
     for one in standings:
         if one.entrant.kind == "step":
-            it = one.entrant
-            lines.append(f"| {it.title} | {one.version} | {it.store} | `{one.durability}` |")
+            entrant = one.entrant
+            lines.append(f"| {entrant.title} | {one.version} | {entrant.store} | `{one.durability}` |")
     return lines
 
 
@@ -54,7 +54,7 @@ def _losses(standings: Sequence[Standing]) -> list[str]:
     if not found:
         return ["No call that had returned before its process was killed ran again.", ""]
     names = ", ".join(f"{one.entrant.title} on {one.entrant.store} ({one.back.repeated})" for one in found if one.back)
-    return [f"Calls that had returned before their process was killed, and ran again: {names}.", ""]
+    return [wrapped(f"Calls that had returned before their process was killed, and ran again: {names}."), ""]
 
 
 def _matrix(crashes: Sequence[Crash]) -> list[str]:

@@ -1,4 +1,4 @@
-"""docs/langgraph.md: the saver for LangGraph, and what was measured beside those that LangGraph ships."""
+"""docs/guides/langgraph.md: the saver for LangGraph, and what was measured beside those that LangGraph ships."""
 
 from __future__ import annotations
 
@@ -26,6 +26,11 @@ def _bars(report: Report) -> list[str]:
     return [*lines, *("| " + " | ".join(row) + " |" for row in rows)]
 
 
-def _table(it: tables.Figures) -> list[str]:
-    lines = [f"### {it.title}", "", "| " + " | ".join(it.headings) + " |", "|---|" + "---:|" * (len(it.headings) - 1)]
-    return [*lines, *("| " + " | ".join(row) + " |" for row in it.rows), ""]
+def _table(figures: tables.Figures) -> list[str]:
+    lines = [
+        f"### {figures.title}",
+        "",
+        "| " + " | ".join(figures.headings) + " |",
+        "|---|" + "---:|" * (len(figures.headings) - 1),
+    ]
+    return [*lines, *("| " + " | ".join(row) + " |" for row in figures.rows), ""]

@@ -1,4 +1,4 @@
-"""docs/performance.md: what durability costs, beside the floor."""
+"""docs/about/performance.md: what durability costs, beside the floor."""
 
 from __future__ import annotations
 

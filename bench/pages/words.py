@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -21,11 +22,16 @@ def filled(name: str, slots: Mapping[str, Sequence[str]]) -> str:
 
 def measured_on(report: Report) -> str:
     """When, on what, and how busy it was."""
-    it = report.machine
-    server = f", {it['postgres']}" if it.get("postgres") else ""
+    measured = report.machine
+    server = f", {measured['postgres']}" if measured.get("postgres") else ""
     again = f" Measured once more on that day: {', '.join(report.again)}." if report.again else ""
-    return (
-        f"Measured on {report.date} with {it['cores']} cores of {it['processor']}, {it['system']}, "
-        f"{it['file_system']}, Python {it['python']}, SQLite {it['sqlite']}{server}; load average "
+    return wrapped(
+        f"Measured on {report.date} with {measured['cores']} cores of {measured['processor']}, {measured['system']}, "
+        f"{measured['file_system']}, Python {measured['python']}, SQLite {measured['sqlite']}{server}; load average "
         f"{report.load_before:.1f} before and {report.load_after:.1f} after.{again}"
     )
+
+
+def wrapped(paragraph: str) -> str:
+    """Break a paragraph into lines of at most 120 characters."""
+    return textwrap.fill(paragraph, 120, break_long_words=False, break_on_hyphens=False)

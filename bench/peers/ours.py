@@ -47,7 +47,7 @@ class Perdure:
 def contender(url: str, outside: Path | None = None) -> Contender:
     """The module's door. What the store will need is imported here: imports are told apart from opening."""
     if on_postgres(url):
-        importlib.import_module("perdure.store.postgres")
+        importlib.import_module("perdure.store.postgres.store")
     else:
-        importlib.import_module("perdure.store.sqlite")
+        importlib.import_module("perdure.store.sqlite.store")
     return Perdure(url, outside)

@@ -26,7 +26,7 @@ def main() -> None:
     parser.add_argument("-k", type=int, default=10)
     given = parser.parse_args()
     sets = [corpus for path in given.files for corpus in corpora.read(path, given.shape)]
-    memories, questions = sum(len(it.memories) for it in sets), sum(len(it.questions) for it in sets)
+    memories, questions = sum(len(corpus.memories) for corpus in sets), sum(len(corpus.questions) for corpus in sets)
     print(f"{len(sets)} sets, {memories} memories, {questions} questions")
     for name, system in chosen(given.only).items():
         print(f"{name:28} {measure(system, sets, given.k)}", flush=True)

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from bench.recall.corpus import Corpus, conversations
 from perdure import Agent
-from perdure.memory.found import Recalled
+from perdure.memory.results import Recalled
 
 BARS = (0.3, 0.4, 0.5, 0.6, 0.7)
 
@@ -26,13 +26,18 @@ BARS = (0.3, 0.4, 0.5, 0.6, 0.7)
 def auc(more: Sequence[float], less: Sequence[float]) -> float:
     """How often the first are larger than the second; the same counts half."""
     low = sorted(less)
-    wins = sum(bisect.bisect_left(low, it) + bisect.bisect_right(low, it) for it in more) / 2
+    wins = sum(bisect.bisect_left(low, value) + bisect.bisect_right(low, value) for value in more) / 2
     return wins / (len(more) * len(less))
 
 
 def foreign(here: Corpus, all_of_them: Sequence[Corpus], chance: random.Random) -> list[str]:
     """Questions that have no answer here."""
-    texts = [_renamed(it.text, there, here) for there in all_of_them if there is not here for it in there.questions]
+    texts = [
+        _renamed(question.text, there, here)
+        for there in all_of_them
+        if there is not here
+        for question in there.questions
+    ]
     return chance.sample(texts, len(here.questions))
 
 
@@ -43,16 +48,20 @@ def _renamed(text: str, there: Corpus, here: Corpus) -> str:
 
 
 def _names(corpus: Corpus) -> list[str]:
-    return sorted({it.text.partition(":")[0] for it in corpus.memories})
+    return sorted({memory.text.partition(":")[0] for memory in corpus.memories})
 
 
 def _agent(corpus: Corpus, folder: str, embedder: str) -> Agent:
     agent = Agent(corpus.name, store=f"sqlite:///{folder}/{corpus.name}.db", embedder=embedder)
     said = [
-        {"text": it.text, "valid_from": datetime.combine(it.day, datetime.min.time(), UTC), "thread": f"s{it.thread}"}
-        for it in corpus.memories
+        {
+            "text": memory.text,
+            "valid_from": datetime.combine(memory.day, datetime.min.time(), UTC),
+            "thread": f"s{memory.thread}",
+        }
+        for memory in corpus.memories
     ]
-    agent.memory.remember_all([{**it, "meta": {"at": at}} for at, it in enumerate(said)], kind="episodic")
+    agent.memory.remember_all([{**item, "meta": {"at": at}} for at, item in enumerate(said)], kind="episodic")
     return agent
 
 
@@ -63,19 +72,21 @@ def measure(corpora: Sequence[Corpus], embedder: str) -> None:
         for corpus in corpora:
             agent = _agent(corpus, folder, embedder)
             for asked in corpus.questions:
-                for it in agent.memory.recall(asked.text, k=1):
-                    with_answer.append(it)
-                    right.append(it.meta["at"] in asked.evidence)
+                for memory in agent.memory.recall(asked.text, k=1):
+                    with_answer.append(memory)
+                    right.append(memory.meta["at"] in asked.evidence)
             for text in foreign(corpus, corpora, chance):
                 without += agent.memory.recall(text, k=1)
             agent.close()
     for name in ("score", "confidence"):
-        there, none = ([float(getattr(it, name)) for it in found] for found in (with_answer, without))
+        there, none = ([float(getattr(recalled, name)) for recalled in found] for found in (with_answer, without))
         good = [value for value, is_right in zip(there, right, strict=True) if is_right]
         bad = [value for value, is_right in zip(there, right, strict=True) if not is_right]
         print(f"{embedder:7} {name:10}  an answer or none {auc(there, none):.3f}  right or wrong {auc(good, bad):.3f}")
     for bar in BARS:
-        passed = [sum(it.confidence >= bar for it in found) / len(found) for found in (with_answer, without)]
+        passed = [
+            sum(recalled.confidence >= bar for recalled in found) / len(found) for found in (with_answer, without)
+        ]
         print(f"        at least {bar:.1f}: {passed[0]:.0%} with an answer, {passed[1]:.0%} without")
 
 

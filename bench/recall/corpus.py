@@ -56,8 +56,10 @@ def _conversation(entry: dict[str, Any], shape: str) -> Corpus:
     place = {turn["id"]: at for at, turn in enumerate(turns)}
     memories = [Memory(SHAPES[shape](turn), _day(turn["at"]), turn["session"]) for turn in turns]
     questions = [
-        Asked(it["question"], frozenset(place[evidence] for evidence in it["evidence"]), it["category"])
-        for it in entry["questions"]
+        Asked(
+            question["question"], frozenset(place[evidence] for evidence in question["evidence"]), question["category"]
+        )
+        for question in entry["questions"]
     ]
     # Whoever asks does so later; a question that says "last week" means the week before it.
     return Corpus(entry["id"], memories, questions, max(memory.day for memory in memories))
@@ -71,8 +73,13 @@ def plain(path: Path) -> list[Corpus]:
     """Any other: [{name, today, memories: [{text, day, thread}], questions: [{text, evidence, kind}]}], in JSON."""
     made = []
     for entry in json.loads(path.read_text()):
-        memories = [Memory(it["text"], date.fromisoformat(it["day"]), it["thread"]) for it in entry["memories"]]
-        questions = [Asked(it["text"], frozenset(it["evidence"]), it.get("kind", "")) for it in entry["questions"]]
+        memories = [
+            Memory(memory["text"], date.fromisoformat(memory["day"]), memory["thread"]) for memory in entry["memories"]
+        ]
+        questions = [
+            Asked(question["text"], frozenset(question["evidence"]), question.get("kind", ""))
+            for question in entry["questions"]
+        ]
         made.append(Corpus(entry["name"], memories, questions, date.fromisoformat(entry["today"])))
     return made
 

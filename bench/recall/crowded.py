@@ -22,7 +22,7 @@ from unittest.mock import patch
 from bench.recall import corpus as corpora
 from bench.recall.scale import PEOPLE, sentences
 from perdure import Agent
-from perdure.memory import candidates
+from perdure.memory.recall import candidates
 
 EVERYTHING = 1 << 30
 BATCH = 500
@@ -33,10 +33,10 @@ Found = Callable[[str], list[str]]
 def talk(sets: Sequence[corpora.Corpus]) -> Iterator[dict[str, Any]]:
     """What was said, each with its set and place."""
     for one in sets:
-        for at, it in enumerate(one.memories):
-            day = datetime.combine(it.day, datetime.min.time(), UTC)
-            where = {"meta": {"at": f"{one.name} {at}"}, "thread": f"{one.name} {it.thread}", "user": THE_USER}
-            yield {"text": it.text, "valid_from": day, **where}
+        for at, memory in enumerate(one.memories):
+            day = datetime.combine(memory.day, datetime.min.time(), UTC)
+            where = {"meta": {"at": f"{one.name} {at}"}, "thread": f"{one.name} {memory.thread}", "user": THE_USER}
+            yield {"text": memory.text, "valid_from": day, **where}
 
 
 def others(count: int, seed: int = 5) -> Iterator[dict[str, Any]]:
@@ -80,7 +80,7 @@ def measure(sets: Sequence[corpora.Corpus], level: str, count: int, every: int) 
         remember(agent, [*others(count // 2), *talk(sets), *others(count - count // 2, seed=6)])
 
         def ask(question: str, **narrowed: Any) -> list[str]:
-            return [str(it.meta["at"]) for it in agent.memory.recall(question, k=10, **narrowed)]
+            return [str(memory.meta["at"]) for memory in agent.memory.recall(question, k=10, **narrowed)]
 
         def of_user(question: str) -> list[str]:
             return ask(question, user=THE_USER)

@@ -23,8 +23,8 @@ from statistics import quantiles
 from typing import Any
 
 from perdure import Agent
-from perdure.memory import terms
-from perdure.memory.embedders import Embedder, table
+from perdure.memory.recall import terms
+from perdure.memory.recall.embedders import Embedder, table
 
 ROOT = Path(__file__).resolve().parents[2]
 PEOPLE = "Caroline Melanie John Maria Tim James Evan Sam Ann Bo".split()
@@ -66,9 +66,11 @@ class Timed:
 def sentences() -> list[str]:
     """What our own pages say."""
     found: list[str] = []
-    for page in sorted([*ROOT.glob("docs/*.md"), *ROOT.glob("*.md")]):
+    for page in sorted([*ROOT.glob("docs/**/*.md"), *ROOT.glob("*.md")]):
         text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
-        found += [it for it in terms.sentences(text) if 4 <= len(it.split()) <= 40 and "|" not in it]
+        found += [
+            sentence for sentence in terms.sentences(text) if 4 <= len(sentence.split()) <= 40 and "|" not in sentence
+        ]
     return found
 
 

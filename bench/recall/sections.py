@@ -21,7 +21,7 @@ from .systems import CHROMA, Chroma, System, chosen
 DATA = "BENCH_RECALL"
 """In the environment: the file with the conversations. They may not be a part of this repository."""
 
-PAGE = ROOT / "docs" / "memory-recall.md"
+PAGE = ROOT / "docs" / "reference" / "recall.md"
 BARS = {"Perdure, words alone": 0.68, "Perdure[memory]": 0.74, "Perdure[embed]": 0.76}
 MEMORIES, MEMORIES_QUICK = 100_000, 5_000
 SECONDS_MAX = 2 * 3600

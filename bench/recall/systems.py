@@ -14,7 +14,7 @@ from pathlib import Path
 from bench.lab import run
 from bench.recall.corpus import Corpus
 from perdure import Agent
-from perdure.memory.meaning import Local
+from perdure.memory.recall.embedding import LocalEmbedder
 
 Search = Callable[[str], list[int]]
 System = Callable[[Corpus, int], Search]
@@ -47,7 +47,7 @@ class Chroma:
         self.version = ""
 
     def __call__(self, corpus: Corpus, k: int) -> Search:
-        texts, questions = [it.text for it in corpus.memories], [it.text for it in corpus.questions]
+        texts, questions = [memory.text for memory in corpus.memories], [question.text for question in corpus.questions]
         vectors, asked = (_local().embed(part).tolist() for part in (texts, questions))
         given = {"texts": texts, "vectors": vectors, "questions": asked, "count": k}
         self._file.write_text(json.dumps(given), encoding="utf-8")
@@ -84,25 +84,25 @@ class Product:
         agent.memory.remember_all(
             [
                 {
-                    "text": it.text,
-                    "valid_from": datetime.combine(it.day, datetime.min.time(), UTC),
+                    "text": memory.text,
+                    "valid_from": datetime.combine(memory.day, datetime.min.time(), UTC),
                     "meta": {"at": at},
-                    "thread": f"session {it.thread}",
+                    "thread": f"session {memory.thread}",
                 }
-                for at, it in enumerate(corpus.memories)
+                for at, memory in enumerate(corpus.memories)
             ],
             kind="episodic",
         )
 
         def search(question: str, kept: object = folder) -> list[int]:
-            return [int(it.meta["at"]) for it in agent.memory.recall(question, k=k)]
+            return [int(memory.meta["at"]) for memory in agent.memory.recall(question, k=k)]
 
         return search
 
 
 @cache
-def _local() -> Local:
-    return Local()
+def _local() -> LocalEmbedder:
+    return LocalEmbedder()
 
 
 CHROMA = "Chroma, MiniLM"
@@ -118,4 +118,4 @@ SYSTEMS: dict[str, System] = {
 
 def chosen(names: Sequence[str]) -> dict[str, System]:
     """Those that are asked for, by their names; all when nothing is."""
-    return {name: it for name, it in SYSTEMS.items() if not names or name in names}
+    return {name: system for name, system in SYSTEMS.items() if not names or name in names}

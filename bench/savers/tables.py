@@ -36,9 +36,20 @@ def talked(standings: Sequence[SaverStanding], kind: str) -> Figures:
     return Figures(f"A conversation of {steps(standings):,} steps, {KINDS[kind]} of 1 KB (ms)", headings, rows)
 
 
-def _times(it: Talked) -> list[str]:
-    found = [it.put.p50, it.put.p99, it.writes.p50, it.writes.p99, it.first.p50, it.last.p50, it.get.p50, it.get.p99]
-    return [number(one) for one in found] + [number(it.fresh_get_ms) if it.fresh_get_ms is not None else ""]
+def _times(conversation: Talked) -> list[str]:
+    found = [
+        conversation.put.p50,
+        conversation.put.p99,
+        conversation.writes.p50,
+        conversation.writes.p99,
+        conversation.first.p50,
+        conversation.last.p50,
+        conversation.get.p50,
+        conversation.get.p99,
+    ]
+    return [number(one) for one in found] + [
+        number(conversation.fresh_get_ms) if conversation.fresh_get_ms is not None else ""
+    ]
 
 
 def stored(standings: Sequence[SaverStanding]) -> Figures:
@@ -53,8 +64,8 @@ def stored(standings: Sequence[SaverStanding]) -> Figures:
     return Figures("Stored after so many steps (MB)", headings, rows)
 
 
-def _megabytes(it: Talked | None, mark: int) -> str:
-    return number(it.bytes[mark] / MEGABYTE) if it is not None else ""
+def _megabytes(item: Talked | None, mark: int) -> str:
+    return number(item.bytes[mark] / MEGABYTE) if item is not None else ""
 
 
 def graphs(standings: Sequence[SaverStanding]) -> Figures:
@@ -64,9 +75,9 @@ def graphs(standings: Sequence[SaverStanding]) -> Figures:
     rows = []
     for one in standings:
         cells = [name(one), number(one.loop.ms), number(one.loop.get_ms)]
-        for it in (one.delta, one.plain):
-            megabytes = it.bytes / MEGABYTE if it is not None and it.bytes is not None else 0
-            cells += [number(it.ms), number(it.get_ms), number(megabytes)] if it is not None else ["", "", ""]
+        for loop in (one.delta, one.plain):
+            megabytes = loop.bytes / MEGABYTE if loop is not None and loop.bytes is not None else 0
+            cells += [number(loop.ms), number(loop.get_ms), number(megabytes)] if loop is not None else ["", "", ""]
         rows.append(cells)
     return Figures("A graph that waits for each checkpoint (durability=sync)", headings, rows)
 

@@ -131,11 +131,11 @@ class Client:
 @contextmanager
 def client(url: str, folder: Path) -> Iterator[Client]:
     """Closed at the end."""
-    it = Client(url, folder)
+    made = Client(url, folder)
     try:
-        yield it
+        yield made
     finally:
-        it.agent.close()
+        made.agent.close()
 
 
 @contextmanager

@@ -42,19 +42,19 @@ class Idle(msgspec.Struct, frozen=True):
 
 def rate(url: str, folder: Path, *, count: int, concurrency: int, runs: int, rounds: int, loop: bool = False) -> Rate:
     """Runs of ten steps that are queued while nobody works; from the first worker's turn to the end of the last run."""
-    with client(url, folder) as it, workers(count, url, folder, concurrency, loop=loop) as crew:
-        found = [_round(it, crew, runs) for _ in range(rounds + 1)][1:]
+    with client(url, folder) as made, workers(count, url, folder, concurrency, loop=loop) as crew:
+        found = [_round(made, crew, runs) for _ in range(rounds + 1)][1:]
     return Rate(median(one.runs for one in found), median(one.cpu_ms for one in found))
 
 
-def _round(it: Client, crew: list[Worker], runs: int) -> Rate:
-    it.agent.queues.pause("default")
+def _round(made: Client, crew: list[Worker], runs: int) -> Rate:
+    made.agent.queues.pause("default")
     name = time_ns()
-    it.feed(runs, lambda number: it.tasks.chain.start(f"{name}-{number}", STEPS))
-    assert it.left() == runs
+    made.feed(runs, lambda number: made.tasks.chain.start(f"{name}-{number}", STEPS))
+    assert made.left() == runs
     cpu, begun = sum(worker.cpu_ns() for worker in crew), perf_counter()
-    it.agent.queues.resume("default")
-    it.until(lambda: not it.left(), "the runs")
+    made.agent.queues.resume("default")
+    made.until(lambda: not made.left(), "the runs")
     seconds, used = perf_counter() - begun, sum(worker.cpu_ns() for worker in crew) - cpu
     return Rate(runs / seconds, used / runs / 1e6)
 
@@ -62,69 +62,69 @@ def _round(it: Client, crew: list[Worker], runs: int) -> Rate:
 def takeovers(url: str, folder: Path, times: int) -> list[float]:
     """From SIGKILL of a worker to the first resumed step in another one, which was waiting, in milliseconds."""
     found = []
-    with client(url, folder) as it, ExitStack() as stack:
+    with client(url, folder) as made, ExitStack() as stack:
         crew = [stack.enter_context(Worker(url, folder, 1))]
         for number in range(times):
             name = f"dies-{number}"
-            it.tasks.dies.start(name, name, STEPS)
-            it.until(partial(it.notes.when, "begun", name), "the first worker")
+            made.tasks.dies.start(name, name, STEPS)
+            made.until(partial(made.notes.when, "begun", name), "the first worker")
             crew.append(stack.enter_context(Worker(url, folder, 1)))
             sleep(QUIET_SECONDS)
             at = crew[-2].kill()
-            it.until(partial(it.notes.when, "resumed", name), "the second worker")
-            found.append((it.notes.when("resumed", name) - at) / 1e6)
-            it.until(lambda: not it.left(), "its end")
+            made.until(partial(made.notes.when, "resumed", name), "the second worker")
+            found.append((made.notes.when("resumed", name) - at) / 1e6)
+            made.until(lambda: not made.left(), "its end")
     return found
 
 
 def wakings(url: str, folder: Path, times: int) -> list[float]:
     """From the call that answers a parked run to its next line of code, in milliseconds."""
     found = []
-    with client(url, folder) as it, Worker(url, folder, 4):
+    with client(url, folder) as made, Worker(url, folder, 4):
         for number in range(times):
             name = f"asks-{number}"
-            it.tasks.asks.start(name, name)
-            it.until(lambda: parked(it) == 1, "the run to be parked")
+            made.tasks.asks.start(name, name)
+            made.until(lambda: parked(made) == 1, "the run to be parked")
             at = time_ns()
-            it.agent.runs.answer(name, "yes")
-            it.until(partial(it.notes.when, "woken", name), "the run to be woken")
-            found.append((it.notes.when("woken", name) - at) / 1e6)
-            it.until(lambda: not it.left() and not parked(it), "its end")
+            made.agent.runs.answer(name, "yes")
+            made.until(partial(made.notes.when, "woken", name), "the run to be woken")
+            found.append((made.notes.when("woken", name) - at) / 1e6)
+            made.until(lambda: not made.left() and not parked(made), "its end")
     return found
 
 
-def parked(it: Client) -> int:
+def parked(made: Client) -> int:
     """Runs that wait and are in nobody's memory."""
-    return sum(queue.parked for queue in it.agent.queues.list())
+    return sum(queue.parked for queue in made.agent.queues.list())
 
 
 def park(url: str, folder: Path, runs: int) -> float:
     """Leave so many runs parked; how many a second."""
-    with client(url, folder) as it, workers(2, url, folder, 32):
+    with client(url, folder) as made, workers(2, url, folder, 32):
         begun = perf_counter()
-        it.feed(runs, lambda n: it.tasks.asks.start(f"parked-{n}", f"parked-{n}"))
+        made.feed(runs, lambda n: made.tasks.asks.start(f"parked-{n}", f"parked-{n}"))
         # Counting them takes its time, too: not too often.
-        it.until(lambda: parked(it) == runs, "all to be parked", PARKING_SECONDS_MAX, every=0.5)
+        made.until(lambda: parked(made) == runs, "all to be parked", PARKING_SECONDS_MAX, every=0.5)
         return runs / (perf_counter() - begun)
 
 
 def wakings_among(url: str, folder: Path, runs: int, times: int) -> list[float]:
     """The same for some of those that `park` has left, all over them."""
     found = []
-    with client(url, folder) as it, Worker(url, folder, 4):
+    with client(url, folder) as made, Worker(url, folder, 4):
         sleep(QUIET_SECONDS)
         for number in range(0, runs, -(-runs // times)):
             name = f"parked-{number}"
             at = time_ns()
-            it.agent.runs.answer(name, "yes")
-            it.until(partial(it.notes.when, "woken", name), "the run to be woken")
-            found.append((it.notes.when("woken", name) - at) / 1e6)
-            it.until(partial(_is_over, it, name), "its end")
+            made.agent.runs.answer(name, "yes")
+            made.until(partial(made.notes.when, "woken", name), "the run to be woken")
+            found.append((made.notes.when("woken", name) - at) / 1e6)
+            made.until(partial(_is_over, made, name), "its end")
     return found
 
 
-def _is_over(it: Client, run: str) -> bool:
-    return it.agent.runs.get(run).finished
+def _is_over(made: Client, run: str) -> bool:
+    return made.agent.runs.get(run).finished
 
 
 def idle(url: str, folder: Path, seconds: float, statements: Callable[[], int] | None = None) -> Idle:

@@ -63,12 +63,12 @@ def _throughput(lab: Lab, store: Store) -> Iterator[Row]:
     cases += [(count, 16, False) for count in (1, 2, 3, 4)]
     for count, at_once, loop in cases:
         lab.say(f"{name}: {count} x {at_once}")
-        it = measures.rate(url, folder, count=count, concurrency=at_once, runs=runs, rounds=rounds, loop=loop)
+        rate = measures.rate(url, folder, count=count, concurrency=at_once, runs=runs, rounds=rounds, loop=loop)
         kind = " under asyncio" if loop else ""
         processes = "1 process" if count == 1 else f"{count} processes"
         what = f"{name}: runs per second, {processes}{kind}, {at_once} at a time{' each' if count > 1 else ''}"
-        note = f"{it.steps:,.0f} steps per second; {it.cpu_ms:.2f} ms of the workers' processor time for a run"
-        yield Row("workers", what, it.runs, note=note)
+        note = f"{rate.steps:,.0f} steps per second; {rate.cpu_ms:.2f} ms of the workers' processor time for a run"
+        yield Row("workers", what, rate.runs, note=note)
 
 
 def takeover(lab: Lab) -> Iterator[Row]:

@@ -15,225 +15,35 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from . import errors
-from .codec import stored, upcaster
-from .errors import (
-    Abandoned,
-    AgentExists,
-    AgentMoved,
-    AgentNotFound,
-    AgentProblem,
-    AgentRetired,
-    AlreadyAnswered,
-    ArchiveDamaged,
-    ArtifactDamaged,
-    ArtifactNotFound,
-    BadEmbedder,
-    BudgetExceeded,
-    CallProblem,
-    CheckpointNotFound,
-    ContextTooSmall,
-    CorruptValue,
-    Diverged,
-    EffectInsideStep,
-    EventInvalid,
-    EventsFolded,
-    ExportDamaged,
-    ExportUnsigned,
-    HistoryFolded,
-    InDoubt,
-    InputChanged,
-    JournalDamaged,
-    LeaseLost,
-    MemoryNotFound,
-    NotAwaited,
-    NotDone,
-    NotDurable,
-    NotDurableWarning,
-    NothingCompacted,
-    NothingToAnswer,
-    NothingToRetry,
-    NotStorable,
-    PathRefused,
-    PerdureError,
-    PointNotFound,
-    RefNotFound,
-    ResultErased,
-    RunBusy,
-    RunCancelled,
-    RunExists,
-    RunFinished,
-    RunFolded,
-    RunNotFinished,
-    RunNotFound,
-    RunNotPaused,
-    RunPaused,
-    RunPoisoned,
-    RunProblem,
-    RunStopped,
-    RunWaiting,
-    RunWasCancelled,
-    RunWasPaused,
-    StepClaimed,
-    StepFailed,
-    StepNotReady,
-    StepTimeout,
-    StorageFull,
-    StoreBusy,
-    StoreClosed,
-    StoreFenced,
-    StoreForked,
-    StoreMoved,
-    StoreMovedWarning,
-    StoreProblem,
-    StoreReadOnly,
-    StoreRolledBack,
-    StoreTampered,
-    StoreTooNew,
-    StoreTypeInvalid,
-    StoreUnavailable,
-    StoreUrlInvalid,
-    TaskFailed,
-    TaskNotFound,
-    ThreadConflict,
-    ThreadDeleted,
-    ThreadNotFound,
-    UnknownAction,
-    UnknownType,
-    ValueProblem,
-    ValueTooLarge,
-    VersionConflict,
-    WaitTimeout,
-    WorkflowBlocked,
-    WorkflowChanged,
-    WorkflowInvalid,
-    WorkflowNotFound,
-    WorkflowProblem,
-    WorkspaceNotFound,
-    WorkspaceProblem,
-    WriteInsideUpdate,
-    WrongAgent,
-    WrongPassphrase,
-    WrongStore,
-)
-from .run.doubt import Done, Unknown
-from .run.functions import Fence, Key
-from .sync import Agent, Run
+from perdure import errors
+from perdure.api.sync import Agent, Run
+from perdure.errors import InDoubt, NotDone, PerdureError, RunBusy, RunWaiting
+from perdure.run.doubt import Done, Unknown
+from perdure.run.function import Fence, Key
+from perdure.values.codec import stored, upcaster
 
 if TYPE_CHECKING:
-    from . import kinds
-    from .aio import AsyncAgent, AsyncRun
-    from .events.reading import Event
+    from perdure import kinds
+    from perdure.api.aio import AsyncAgent, AsyncRun
+    from perdure.data.events.read import Event
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "Abandoned",
     "Agent",
-    "AgentExists",
-    "AgentMoved",
-    "AgentNotFound",
-    "AgentProblem",
-    "AgentRetired",
-    "AlreadyAnswered",
-    "ArchiveDamaged",
-    "ArtifactDamaged",
-    "ArtifactNotFound",
     "AsyncAgent",
     "AsyncRun",
-    "BadEmbedder",
-    "BudgetExceeded",
-    "CallProblem",
-    "CheckpointNotFound",
-    "ContextTooSmall",
-    "CorruptValue",
-    "Diverged",
     "Done",
-    "EffectInsideStep",
     "Event",
-    "EventInvalid",
-    "EventsFolded",
-    "ExportDamaged",
-    "ExportUnsigned",
     "Fence",
-    "HistoryFolded",
     "InDoubt",
-    "InputChanged",
-    "JournalDamaged",
     "Key",
-    "LeaseLost",
-    "MemoryNotFound",
-    "NotAwaited",
     "NotDone",
-    "NotDurable",
-    "NotDurableWarning",
-    "NotStorable",
-    "NothingCompacted",
-    "NothingToAnswer",
-    "NothingToRetry",
-    "PathRefused",
     "PerdureError",
-    "PointNotFound",
-    "RefNotFound",
-    "ResultErased",
     "Run",
     "RunBusy",
-    "RunCancelled",
-    "RunExists",
-    "RunFinished",
-    "RunFolded",
-    "RunNotFinished",
-    "RunNotFound",
-    "RunNotPaused",
-    "RunPaused",
-    "RunPoisoned",
-    "RunProblem",
-    "RunStopped",
     "RunWaiting",
-    "RunWasCancelled",
-    "RunWasPaused",
-    "StepClaimed",
-    "StepFailed",
-    "StepNotReady",
-    "StepTimeout",
-    "StorageFull",
-    "StoreBusy",
-    "StoreClosed",
-    "StoreFenced",
-    "StoreForked",
-    "StoreMoved",
-    "StoreMovedWarning",
-    "StoreProblem",
-    "StoreReadOnly",
-    "StoreRolledBack",
-    "StoreTampered",
-    "StoreTooNew",
-    "StoreTypeInvalid",
-    "StoreUnavailable",
-    "StoreUrlInvalid",
-    "TaskFailed",
-    "TaskNotFound",
-    "ThreadConflict",
-    "ThreadDeleted",
-    "ThreadNotFound",
     "Unknown",
-    "UnknownAction",
-    "UnknownType",
-    "ValueProblem",
-    "ValueTooLarge",
-    "VersionConflict",
-    "WaitTimeout",
-    "WorkflowBlocked",
-    "WorkflowChanged",
-    "WorkflowInvalid",
-    "WorkflowNotFound",
-    "WorkflowProblem",
-    "WorkspaceNotFound",
-    "WorkspaceProblem",
-    "WriteInsideUpdate",
-    "WrongAgent",
-    "WrongPassphrase",
-    "WrongStore",
     "errors",
     "kinds",
     "stored",
@@ -246,15 +56,19 @@ if not TYPE_CHECKING:  # for type checkers every name would be there, also a mis
     def __getattr__(name: str) -> Any:
         # What most scripts never use is loaded when it is asked for.
         if name in ("AsyncAgent", "AsyncRun"):
-            from . import aio
+            from perdure.api import aio
 
             return getattr(aio, name)
         if name == "Event":
-            from .events.reading import Event
+            from perdure.data.events.read import Event
 
             return Event
         if name == "kinds":
             import perdure.kinds as found  # `from . import` would ask here again
 
             return found
+        if isinstance(getattr(errors, name, None), type):
+            return getattr(
+                errors, name
+            )  # every error can be imported from here too; documentation names perdure.errors
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,14 +2,14 @@
 
     PerdureError
     ├── ValueProblem                 a value and its stored bytes
-    │   ├── NotStorable              PD101  refused at the call, with the path to it
-    │   ├── CorruptValue             PD102  stored bytes that no encoder of ours wrote
-    │   ├── UnknownType              PD103  a stored type that nobody registered here
-    │   ├── ValueTooLarge            PD104  over a limit of perdure.limits
+    │   ├── NotStorable              PD101  refused at the call; the message names the path inside the value
+    │   ├── CorruptValue             PD102  stored bytes that Perdure did not write
+    │   ├── UnknownType              PD103  a stored type that is not registered in this process
+    │   ├── ValueTooLarge            PD104  over a limit of perdure.values.limits
     │   └── EventInvalid             PD105  an event does not fit the schema of its kind
-    ├── StoreProblem                 the place where everything lives
+    ├── StoreProblem                 the database
     │   ├── StoreUnavailable         PD201  cannot be opened here
-    │   ├── StoreBusy                PD202  another process kept the write lock too long
+    │   ├── StoreBusy                PD202  another process held the write lock too long
     │   ├── StorageFull              PD203  no space left; nothing acknowledged is lost
     │   ├── StoreFenced              PD204  an I/O error: this process must reopen
     │   ├── StoreTooNew              PD205  written by a later version of Perdure
@@ -17,87 +17,96 @@
     │   ├── StoreForked              PD207  used in a child made by os.fork()
     │   ├── StoreClosed              PD208  used after close()
     │   ├── JournalDamaged           PD209  an entry does not fit its chain
-    │   ├── WrongStore               PD210  an anchor of another store
-    │   ├── StoreTampered            PD221  also a StoreUnavailable: its schema is not as Perdure made it
-    │   ├── StoreReadOnly            PD222  on read-only media, or without the permission to write
+    │   ├── WrongStore               PD210  the anchor belongs to another store
+    │   ├── StoreTampered            PD221  also a StoreUnavailable: the schema differs from Perdure's
+    │   ├── StoreReadOnly            PD222  read-only media, or no permission to write
     │   ├── StoreUrlInvalid          PD223  also a StoreUnavailable and a ValueError: names no store
     │   ├── StoreTypeInvalid         PD224  also a StoreUnavailable and a TypeError: neither text nor path
-    │   ├── StoreRolledBack          PD212  entries are gone that were acknowledged
-    │   ├── ArchiveDamaged           PD220  a file of folded entries is not as it was written
+    │   ├── StoreRolledBack          PD212  acknowledged entries are missing
+    │   ├── ArchiveDamaged           PD220  a file of compacted entries has changed since it was written
     │   └── ArtifactDamaged          PD211  a chunk of an artifact is missing or changed
     ├── RunProblem                   the life of a run
     │   ├── RunBusy                  PD301  open elsewhere, and its holder is alive
     │   ├── RunFinished              PD302  a finished run is replayed read-only
-    │   │   └── RunFolded            PD320  its steps are in an archive
-    │   ├── RunNotFound              PD303  no run of that id
+    │   │   └── RunCompacted         PD320  its steps are in an archive
+    │   ├── RunNotFound              PD303  no run has that id
     │   ├── RunWaiting               PD304  waits for a person or an event
     │   ├── InputChanged             PD305  the same id with another input
-    │   ├── LeaseLost                PD306  another process has taken the run over
-    │   ├── Diverged                 PD307  the code asks for another effect than recorded
-    │   ├── NothingToAnswer          PD308  no open question under that run
-    │   ├── AlreadyAnswered          PD309  somebody else was first
+    │   ├── LeaseLost                PD306  another process has taken over the run
+    │   ├── Diverged                 PD307  the code does something else than recorded
+    │   ├── NothingToAnswer          PD308  the run has no open question
+    │   ├── AlreadyAnswered          PD309  the first answer counts
     │   ├── RunNotFinished           PD310  there is no result yet
-    │   ├── BudgetExceeded           PD311  the run has spent what it may
-    │   ├── WaitTimeout              PD312  nobody answered in time; also a TimeoutError
-    │   ├── RunWasCancelled          PD313  also a RunCancelled: somebody has ended it for good
-    │   ├── RunWasPaused             PD314  also a RunPaused: goes on when somebody resumes it
+    │   ├── BudgetExceeded           PD311  the run has spent its budget
+    │   ├── WaitTimeout              PD312  no answer or event arrived in time; also a TimeoutError
+    │   ├── RunWasCancelled          PD313  also a RunCancelled: the run was cancelled for good
+    │   ├── RunWasPaused             PD314  also a RunPaused: the run is paused until it is resumed
     │   ├── RunNotPaused             PD315  there is nothing to resume
-    │   ├── ResultErased             PD316  the result had a text that was forgotten everywhere
-    │   ├── PointNotFound            PD330  a run has no such entry, step or checkpoint
-    │   ├── RunExists                PD331  a fork needs an id that no run has
-    │   ├── TaskFailed               PD340  the run whose result was wanted has failed
-    │   ├── RunPoisoned              PD341  its workers die at the same place, again and again
-    │   ├── NothingToRetry           PD342  only a run that is dead is queued again
-    │   ├── ContextTooSmall          PD350  what must be shown takes more than the budget
-    │   ├── RefNotFound              PD351  a pointer to a message that is not there
-    │   └── NothingCompacted         PD352  there is no compaction to take back
+    │   ├── ResultErased             PD316  the result contained text that was forgotten everywhere
+    │   ├── PointNotFound            PD330  the run has no such entry, step or checkpoint
+    │   ├── RunExists                PD331  the id of a fork must be new
+    │   ├── TaskFailed               PD340  the awaited run has failed
+    │   ├── RunPoisoned              PD341  workers died repeatedly at the same place of the run
+    │   ├── NothingToRetry           PD342  only a dead run can be queued again
+    │   ├── ContextTooSmall          PD350  the mandatory parts exceed the budget
+    │   ├── RefNotFound              PD351  the pointer refers to no message
+    │   ├── NothingCompacted         PD352  there is no compaction to undo
+    │   ├── TurnUnfinished           PD360  the last turn of the thread has not ended
+    │   ├── NoTurn                   PD361  the thread has no turn to resume, and none is queued
+    │   ├── ForeignThread            PD362  the thread belongs to another framework
+    │   └── AlreadyReplied           PD363  a turn has one reply
     ├── CallProblem                  steps and effects
-    │   ├── NotDurable               PD401  outside a run
-    │   ├── EffectInsideStep         PD402  an effect within something repeatable
+    │   ├── NotDurable               PD401  called outside a run
+    │   ├── EffectInsideStep         PD402  an effect inside a step or an effect
     │   ├── WrongAgent               PD403  a step of one agent in a run of another
-    │   ├── InDoubt                  PD404  nobody knows whether the effect happened
+    │   ├── InDoubt                  PD404  the outcome of an effect is unknown
     │   ├── StepFailed               PD405  a recorded exception of an unregistered type
     │   ├── StepTimeout              PD406  also a TimeoutError
     │   ├── Abandoned                PD407  a timed-out body tried to write
-    │   ├── VersionConflict          PD408  a key of the state has another version by now
-    │   ├── CheckpointNotFound       PD409  no checkpoint of that name
-    │   ├── ArtifactNotFound         PD410  no artifact of that name
-    │   ├── WriteInsideUpdate        PD411  the function given to update writes something else
-    │   ├── HistoryFolded            PD420  the state of that time is in an archive
-    │   ├── TaskNotFound             PD412  no task of that name is declared here
-    │   ├── ThreadNotFound           PD413  no thread of that id, or no such checkpoint of it
-    │   ├── ThreadConflict           PD414  another writer has gone on with the thread meanwhile
-    │   ├── ThreadDeleted            PD415  the thread was deleted while somebody was at work on it
+    │   ├── VersionConflict          PD408  the state key has another version
+    │   ├── CheckpointNotFound       PD409  no checkpoint has that name
+    │   ├── ArtifactNotFound         PD410  no artifact has that name
+    │   ├── WriteInsideUpdate        PD411  the function given to `update` tried to write
+    │   ├── HistoryCompacted         PD420  the state of that time is in an archive
+    │   ├── TaskNotFound             PD412  the agent declares no task of that name
+    │   ├── ThreadNotFound           PD413  no such thread, or no such checkpoint in it
+    │   ├── ThreadConflict           PD414  another writer has continued the thread
+    │   ├── ThreadDeleted            PD415  the thread was deleted while it was in use
     │   ├── NotAwaited               PD416  a synchronous run was given a coroutine; also a TypeError
-    │   ├── EventsFolded             PD421  the events of that time are in an archive
-    │   ├── MemoryNotFound           PD430  no memory of that id, or it was forgotten
+    │   ├── UnknownAttribute         PD417  a mistyped attribute of a run or an agent; also an AttributeError
+    │   ├── WrongValue               PD418  an argument has a wrong value; also a ValueError
+    │   ├── WrongType                PD419  an argument has a wrong type; also a TypeError
+    │   ├── ExtraMissing             PD422  a package that this part needs is not installed; also an ImportError
+    │   ├── EventsCompacted          PD421  the events of that time are in an archive
+    │   ├── MemoryNotFound           PD430  no memory has that id, or it was forgotten
     │   └── BadEmbedder              PD431  cannot turn texts into vectors
-    ├── WorkspaceProblem             the folder that people read
+    ├── WorkspaceProblem             the folder of files that people read and edit
     │   ├── WorkspaceNotFound        PD601  no workspace here
-    │   └── PathRefused              PD602  no file of a workspace, or a link out of it
-    ├── AgentProblem                 who an agent is, and where it lives
-    │   ├── AgentMoved               PD801  it has left this store, and lives elsewhere
-    │   ├── AgentRetired             PD802  it is not to work any more
-    │   ├── AgentExists              PD803  an agent of that name is there already
+    │   ├── WorkspaceReadOnly        PD603  the folder cannot be written; also an OSError
+    │   └── PathRefused              PD602  not a file of the workspace, or a link out of it
+    ├── AgentProblem                 identity, export and import of an agent
+    │   ├── AgentMoved               PD801  the agent has moved to another store
+    │   ├── AgentRetired             PD802  the agent is retired
+    │   ├── AgentExists              PD803  the store already has an agent of that name
     │   ├── AgentNotFound            PD804  the store has no agent of that name
-    │   ├── ExportDamaged            PD805  a file with an agent in it is not as it was written
-    │   ├── WrongPassphrase          PD806  the private key in the file does not open with it
-    │   └── ExportUnsigned           PD807  nothing proves that the agent wrote the file with it
+    │   ├── ExportDamaged            PD805  the export file has changed since it was written
+    │   ├── WrongPassphrase          PD806  the passphrase does not open the private key
+    │   └── ExportUnsigned           PD807  the export file has no signature of its agent
     └── WorkflowProblem              workflows and their steps
-        ├── WorkflowNotFound         PD501  no workflow, or no step, of that name
-        ├── WorkflowInvalid          PD502  steps that make no plan: a cycle, a name twice
-        ├── WorkflowChanged          PD503  the step is another one in a newer version
-        ├── StepClaimed              PD504  somebody who is alive is at it
+        ├── WorkflowNotFound         PD501  no workflow or step has that name
+        ├── WorkflowInvalid          PD502  the steps have a cycle, a duplicate name, ...
+        ├── WorkflowChanged          PD503  a newer version has changed the step
+        ├── StepClaimed              PD504  another live process has claimed the step
         ├── StepNotReady             PD505  waits for other steps, or is done
-        ├── UnknownAction            PD506  nothing is registered under that name
-        └── WorkflowBlocked          PD507  nothing that is left can be done now
+        ├── UnknownAction            PD506  no action is registered under that name
+        └── WorkflowBlocked          PD507  none of the remaining steps can run now
 
-    RunStopped                       no Exception: leaves a block although its code says `except Exception`
+    RunStopped                       not an Exception: passes through `except Exception` in user code
     ├── RunCancelled                 PD313  raised in the block of a run that is cancelled
     └── RunPaused                    PD314  raised in the block of a run that is paused
 
-`NotDone` is not an error of Perdure but a word of yours: raise it in an effect to say
-that nothing happened. Warnings: `NotDurableWarning`, `StoreMovedWarning`.
+`NotDone` is not an error of Perdure: raise it in an effect to report that nothing happened.
+Warnings: `NotDurableWarning`, `ReplayDiffers`, `StoreMovedWarning`.
 """
 
 from __future__ import annotations
@@ -151,7 +160,7 @@ class UnknownType(ValueProblem, LookupError):
 
 
 class ValueTooLarge(ValueProblem, ValueError):
-    """The value is over a limit."""
+    """The value exceeds a limit."""
 
     code = "PD104"
 
@@ -173,24 +182,21 @@ class StoreUnavailable(StoreProblem):
 
 
 class StoreTampered(StoreUnavailable):
-    """The schema of the store is not as Perdure made it; nothing in it was run or changed."""
+    """The schema of the store differs from the one that Perdure created; nothing in it was run or changed."""
 
     code = "PD221"
-    hint = (
-        "restore the store from a backup, or copy what you need from a file that you trust; a trigger, view or index "
-        "that you added yourself can be dropped with the sqlite3 shell"
-    )
+    hint = "restore the store from a backup; drop triggers, views and indexes that you added yourself"
 
 
 class StoreUrlInvalid(StoreUnavailable, ValueError):
-    """This text names no store."""
+    """The text is not the URL or path of a store."""
 
     code = "PD223"
     hint = "give a path, sqlite:///path or postgresql://user@host/database"
 
 
 class StoreTypeInvalid(StoreUnavailable, TypeError):
-    """A store is named by a str or a path."""
+    """A store must be given as a str or a path."""
 
     code = "PD224"
     hint = "give a str, a pathlib.Path, or None for the default"
@@ -200,49 +206,49 @@ class StoreReadOnly(StoreProblem, PermissionError):
     """The store cannot be written here; nothing was written."""
 
     code = "PD222"
-    hint = "reading works; to write, copy the store to a folder that you may write and use the copy"
+    hint = "reading works; to write, copy the store to a writable folder and use the copy"
 
 
 class StoreBusy(StoreProblem, TimeoutError):
-    """Another process kept the store's write lock for too long; nothing was written."""
+    """Another process held the store's write lock for too long; nothing was written."""
 
     code = "PD202"
-    hint = "look for a stopped process with `perdure doctor`, then try again"
+    hint = "find the process with `perdure doctor`, then try again"
 
 
 class StorageFull(StoreProblem, OSError):
     """No space is left for the store; nothing was written, nothing acknowledged is lost."""
 
     code = "PD203"
-    hint = "free some space and call again; reading goes on working"
+    hint = "free some space and call again; reading still works"
 
 
 class StoreFenced(StoreProblem, OSError):
-    """An I/O error makes it unknown what reached the disk, so this process writes no more."""
+    """After an I/O error it is unknown what reached the disk, so this process writes no more."""
 
     code = "PD204"
-    hint = "check the disk, then start again (or close the agent and open it): the store recovers"
+    hint = "check the disk, then restart the program, or close and reopen the agent: the store recovers"
 
 
 class StoreTooNew(StoreProblem):
     """The store was written by a later version of Perdure."""
 
     code = "PD205"
-    hint = "upgrade with `pip install -U perdure`, or open the copy from before the store was brought forward"
+    hint = "upgrade with `pip install -U perdure`, or open the copy made before the migration"
 
 
 class StoreMoved(StoreProblem):
-    """The store is on another host, or is another file, than when it was last used."""
+    """The store was last used on another host or as another file."""
 
     code = "PD206"
-    hint = "when this copy is the one to go on with, run `perdure adopt`"
+    hint = "to continue with this copy, run `perdure adopt`"
 
 
 class StoreForked(StoreProblem):
-    """This process was made by os.fork(); connections and leases belong to its parent."""
+    """This process was created by os.fork(); connections and leases belong to its parent."""
 
     code = "PD207"
-    hint = "make a new Agent in the child"
+    hint = "create a new Agent in the child"
 
 
 class StoreClosed(StoreProblem):
@@ -252,48 +258,48 @@ class StoreClosed(StoreProblem):
 
 
 class JournalDamaged(StoreProblem):
-    """An entry of the journal does not fit the chain before it."""
+    """A journal entry does not match the hash chain before it."""
 
     code = "PD209"
     hint = "run `perdure verify` to locate it, and restore from a backup"
 
 
 class WrongStore(StoreProblem):
-    """The anchor was made of another store."""
+    """The anchor belongs to another store."""
 
     code = "PD210"
-    hint = "say with --store which store it was made of, or compare with an anchor of this one"
+    hint = "name the anchor's store with --store, or compare with an anchor of this one"
 
 
 class ArtifactDamaged(StoreProblem, ValueError):
-    """A part of an artifact is missing, or is not what was saved."""
+    """A part of an artifact is missing or differs from what was saved."""
 
     code = "PD211"
-    hint = "run `perdure verify` to see what else is damaged, and restore from a backup, or save it again"
+    hint = "run `perdure verify` to see what else is damaged; restore from a backup, or save it again"
 
     def __init__(self, message: str = "", *, hint: str = "", name: str = "", version: int = 0, offset: int = 0) -> None:
         super().__init__(message, hint=hint)
         self.name = name
         self.version = version
         self.offset = offset
-        """Where the part begins that cannot be read; all before it is sound."""
+        """Where the unreadable part begins; everything before it is intact."""
 
 
 class StoreRolledBack(StoreProblem):
-    """The store has lost entries that were acknowledged. It can be read; nothing is written to it."""
+    """The store has lost acknowledged entries. It is open for reading only."""
 
     code = "PD212"
     hint = (
-        "put the newer database or its log back, if you have them; to go on without what is missing, run "
-        "`perdure adopt`: effects that may have happened in it are in doubt then"
+        "restore the newer database or its log if you have them; to continue without the lost entries, run "
+        "`perdure adopt`: effects that they may contain are then in doubt"
     )
 
 
 class ArchiveDamaged(StoreProblem):
-    """The archive is not as it was written."""
+    """The archive has changed since it was written."""
 
     code = "PD220"
-    hint = "take another copy of it, from a backup"
+    hint = "restore the archive from a backup"
 
 
 class RunProblem(PerdureError):
@@ -308,14 +314,14 @@ class RunBusy(RunProblem):
 
 
 class RunFinished(RunProblem):
-    """The run is finished: it is replayed, and does nothing new."""
+    """The run is finished: it is replayed and can do nothing new."""
 
     code = "PD302"
     hint = "start a run with a new id; agent.runs.result(id) reads the result without replay"
 
 
-class RunFolded(RunFinished):
-    """The run is finished and was folded: its steps are not in the store any more."""
+class RunCompacted(RunFinished):
+    """The run is finished and was compacted: its steps are no longer in the store."""
 
     code = "PD320"
     hint = "agent.runs.result(id) has its result; `perdure archive show` shows what it did"
@@ -343,38 +349,38 @@ class InputChanged(RunProblem, ValueError):
 
 
 class LeaseLost(RunProblem):
-    """Another process has taken this run over; nothing was written."""
+    """Another process has taken over this run; nothing was written."""
 
     code = "PD306"
     hint = "stop here: the new holder continues the run"
 
 
 class Diverged(RunProblem):
-    """The code asks for an effect that differs from the recorded one."""
+    """The code asks for another effect, or writes another value, than recorded."""
 
     code = "PD307"
-    hint = 'if the recorded one is not wanted any more, use on_change="rerun"'
+    hint = 'to run the new effect instead of the recorded one, use on_change="rerun"'
 
 
 class NothingToAnswer(RunProblem, LookupError):
     """The run has no open question."""
 
     code = "PD308"
-    hint = "`perdure show RUN` tells what it is doing"
+    hint = "`perdure show RUN` shows what it is doing"
 
 
 class AlreadyAnswered(RunProblem):
     """The question has been answered already; the first answer counts."""
 
     code = "PD309"
-    hint = "start the program again, if it does not run: it goes on with that answer, or asks anew if it does not fit"
+    hint = "if the program is not running, start it again: it uses that answer, or asks again if it is invalid"
 
 
 class ResultErased(RunProblem, LookupError):
     """The result of the run was erased."""
 
     code = "PD316"
-    hint = "it had a text that was forgotten with everywhere=True; a run with a new id makes another one"
+    hint = "it contained text that was forgotten with everywhere=True; start a run with a new id to compute it again"
 
 
 class RunNotFinished(RunProblem):
@@ -385,24 +391,24 @@ class RunNotFinished(RunProblem):
 
 
 class BudgetExceeded(RunProblem):
-    """The run has spent its budget, so nothing new is begun in it."""
+    """The run has spent its budget, so it starts nothing new."""
 
     code = "PD311"
-    hint = "what is done is kept: open the run again with a higher budget_usd= to go on"
+    hint = "finished work is kept: open the run again with a higher budget_usd= to continue"
 
 
 class WaitTimeout(RunProblem, TimeoutError):
-    """What the run waited for did not come in time."""
+    """The wait ended without an answer or event."""
 
     code = "PD312"
-    hint = "give default= to go on without it"
+    hint = "pass default= to continue without one"
 
 
 class RunStopped(BaseException):
-    """Somebody has told the run to stop."""
+    """The run was cancelled or paused."""
 
-    # No Exception: a program that says `except Exception` around a tool must not keep a cancelled run going. Outside of
-    # the block of the run, where that is no danger, what is raised is an Exception too: see RunWasCancelled.
+    # Not an Exception: `except Exception` around a tool must not keep a cancelled run going. Outside the run's block
+    # there is no such danger, so RunWasCancelled and RunWasPaused are Exceptions too.
 
     code: ClassVar[str] = ""
     hint: str = ""
@@ -414,10 +420,10 @@ class RunStopped(BaseException):
         """The id of the run."""
         self.reason = reason
         self.by = by
-        """Who has said so."""
+        """Who cancelled or paused it."""
 
     def __str__(self) -> str:
-        text = BaseException.__str__(self)  # a PerdureError beside it would say the hint too
+        text = BaseException.__str__(self)  # PerdureError.__str__, next in the MRO, would add the hint a second time
         return f"{text} ({self.hint})" if self.hint else text
 
     @property
@@ -427,21 +433,21 @@ class RunStopped(BaseException):
 
 
 class RunCancelled(RunStopped):
-    """The run was cancelled, for good."""
+    """The run was cancelled for good."""
 
     code = "PD313"
-    hint = "what it did is kept: `perdure show` tells; start a run with a new id"
+    hint = "its work is kept: see `perdure show RUN`; to start over, use a new id"
 
 
 class RunPaused(RunStopped):
     """The run is paused."""
 
     code = "PD314"
-    hint = "agent.runs.resume(id) or `perdure resume RUN`, then start it again"
+    hint = "call agent.runs.resume(id) or `perdure resume RUN`, then start it again"
 
 
 class RunWasCancelled(RunCancelled, RunProblem):
-    """The run was cancelled, for good."""
+    """The run was cancelled for good."""
 
 
 class RunWasPaused(RunPaused, RunProblem):
@@ -452,7 +458,7 @@ class RunNotPaused(RunProblem):
     """The run is not paused, so there is nothing to resume."""
 
     code = "PD315"
-    hint = "start its program again: a run goes on under the same id"
+    hint = "start its program again: the run continues under the same id"
 
 
 class PointNotFound(RunProblem, LookupError):
@@ -462,48 +468,76 @@ class PointNotFound(RunProblem, LookupError):
 
 
 class RunExists(RunProblem, ValueError):
-    """There is a run of that id already."""
+    """A run with that id already exists."""
 
     code = "PD331"
 
 
 class TaskFailed(RunProblem):
-    """The run whose result was wanted has failed."""
+    """The awaited run has failed."""
 
     code = "PD340"
-    hint = "`perdure show RUN` tells what happened; agent.runs.retry(id) or `perdure retry RUN` queues it again"
+    hint = "`perdure show RUN` shows what happened; agent.runs.retry(id) or `perdure retry RUN` queues it again"
 
 
 class RunPoisoned(RunProblem):
-    """The workers of this run die at the same place, again and again."""
+    """Workers died repeatedly at the same place of this run."""
 
     code = "PD341"
-    hint = "mend what kills the process, then agent.runs.retry(id) or `perdure retry RUN` queues it again"
+    hint = "fix what kills the process; then agent.runs.retry(id) or `perdure retry RUN` queues the run again"
 
 
 class NothingToRetry(RunProblem):
-    """The run is not dead, so there is nothing to try again."""
+    """The run is not dead, so there is nothing to retry."""
 
     code = "PD342"
-    hint = "`perdure queues` and `perdure show RUN` tell where it is"
+    hint = "`perdure queues` and `perdure show RUN` show its status"
 
 
 class ContextTooSmall(RunProblem, ValueError):
-    """What must be shown takes more tokens than the budget."""
+    """The mandatory parts of the context exceed the token budget."""
 
     code = "PD350"
-    hint = "give a larger budget=, or unpin messages with run.messages.unpin(index)"
+    hint = "pass a larger budget=, or unpin messages with run.messages.unpin(index)"
 
 
 class RefNotFound(RunProblem, LookupError):
-    """There is no message at this pointer."""
+    """The pointer refers to no message."""
 
     code = "PD351"
-    hint = "pointers look like perdure:RUN#17, and stand where something was shortened, and in context.dropped"
+    hint = "pointers look like perdure:RUN#17; shortened messages and context.dropped contain them"
+
+
+class TurnUnfinished(RunProblem):
+    """The last turn of the thread was killed or waits, so a new one cannot begin."""
+
+    code = "PD360"
+    hint = 'thread.turn() without input resumes it; on_unfinished="abandon" gives it up; @agent.turn finishes it first'
+
+
+class NoTurn(RunProblem, LookupError):
+    """The thread has no unfinished turn, and none is queued."""
+
+    code = "PD361"
+    hint = "give the user's message: thread.turn(text)"
+
+
+class ForeignThread(RunProblem):
+    """The thread belongs to another framework, which continues it."""
+
+    code = "PD362"
+    hint = "go on with it in that framework, or give the conversation another thread id"
+
+
+class AlreadyReplied(RunProblem):
+    """The turn has its reply already."""
+
+    code = "PD363"
+    hint = "a turn has one reply; use turn.messages.append(...) for further messages"
 
 
 class NothingCompacted(RunProblem):
-    """The conversation is not compacted, so there is nothing to take back."""
+    """The conversation is not compacted, so there is nothing to undo."""
 
     code = "PD352"
 
@@ -513,17 +547,17 @@ class CallProblem(PerdureError):
 
 
 class NotDurable(CallProblem):
-    """Called outside of a run, so nothing would be remembered."""
+    """Called outside a run, so nothing would be recorded."""
 
     code = "PD401"
     hint = "call it inside `with agent.run(id):`; in a thread, use run.executor() or run.bind(fn)"
 
 
 class EffectInsideStep(CallProblem):
-    """An effect cannot be inside a step or an effect, which may be repeated as a whole."""
+    """An effect cannot run inside a step or another effect, which may be repeated as a whole."""
 
     code = "PD402"
-    hint = "call the effect from the run, beside the step"
+    hint = "call the effect directly from the run, before or after the step"
 
 
 class WrongAgent(CallProblem):
@@ -533,17 +567,17 @@ class WrongAgent(CallProblem):
 
 
 class InDoubt(CallProblem):
-    """Nobody knows whether the effect happened."""
+    """The outcome of the effect is unknown."""
 
     code = "PD404"
-    hint = "find out, then `perdure answer RUN --done RESULT`, `--retry` or `--fail`"
+    hint = "find out whether it happened, then `perdure answer RUN --done RESULT`, `--retry` or `--fail`"
 
 
 class StepFailed(CallProblem):
-    """A recorded exception whose type is not registered."""
+    """The step failed with an exception of an unregistered type."""
 
     code = "PD405"
-    hint = "list the type in raises=(...) of the step to get it back as itself"
+    hint = "list the type in raises=(...) of the step to get the original exception back"
 
     def __init__(self, message: str = "", *, hint: str = "", type_name: str = "", args: Any = ()) -> None:
         super().__init__(message, hint=hint)
@@ -558,16 +592,16 @@ class StepTimeout(CallProblem, TimeoutError):
 
 
 class Abandoned(CallProblem):
-    """This body has timed out or its run has ended: it can write nothing any more."""
+    """This body has timed out or its run has ended, so it can no longer write."""
 
     code = "PD407"
 
 
 class VersionConflict(CallProblem):
-    """Somebody else has changed the key meanwhile: nothing was written."""
+    """Another writer has changed the key; nothing was written."""
 
     code = "PD408"
-    hint = "read it again and decide anew; `update` and `incr` cannot lose"
+    hint = "read the key again and retry; `update` and `incr` never conflict"
 
     def __init__(
         self,
@@ -581,27 +615,27 @@ class VersionConflict(CallProblem):
     ) -> None:
         super().__init__(message, hint=hint)
         self.expected = expected
-        """The version that was wanted; 0 is a key that is not there."""
+        """The version in `if_version`; 0 stands for a key that does not exist."""
         self.found = found
-        """The version that it has."""
+        """The version in the store."""
         self.yours = yours
-        """The value that was to be written."""
+        """The value that was not written."""
         self.theirs = theirs
-        """The value that is there."""
+        """The value in the store."""
 
 
-class HistoryFolded(CallProblem, LookupError):
-    """The state is not known any more as it was then."""
+class HistoryCompacted(CallProblem, LookupError):
+    """The state of that time is no longer in the store."""
 
     code = "PD420"
-    hint = "older changes were folded by `perdure gc --fold-before`, and are in its archives"
+    hint = "`perdure gc --compact-before` moved older changes to its archives"
 
 
-class EventsFolded(CallProblem, LookupError):
-    """Events that would be needed were folded, and are in archives."""
+class EventsCompacted(CallProblem, LookupError):
+    """The requested events were compacted and are in archives."""
 
     code = "PD421"
-    hint = "`perdure gc --events-before` has archived them; `perdure archive show` reads archives"
+    hint = "`perdure gc --events-before` archived them; `perdure archive show` reads archives"
 
 
 class CheckpointNotFound(CallProblem, LookupError):
@@ -611,44 +645,68 @@ class CheckpointNotFound(CallProblem, LookupError):
 
 
 class ThreadNotFound(CallProblem, LookupError):
-    """There is no thread of that id, or it has no such checkpoint."""
+    """There is no thread with that id, or it has no such checkpoint."""
 
     code = "PD413"
 
 
 class ThreadConflict(CallProblem):
-    """Another writer has gone on with the thread from the same checkpoint; nothing was written."""
+    """Another writer has continued the thread from the same checkpoint; nothing was written."""
 
     code = "PD414"
-    hint = "read the thread again and go on from its newest checkpoint; on_conflict='fork' lets both go on"
+    hint = "read the thread again and continue from its newest checkpoint; on_conflict='fork' lets both continue"
 
 
 class ThreadDeleted(CallProblem):
-    """The thread was deleted while this was at work on it; nothing was written."""
+    """The thread was deleted while it was in use; nothing was written."""
 
     code = "PD415"
-    hint = "start again without a checkpoint id: the thread begins anew"
+    hint = "start again without a checkpoint id to begin the thread anew"
 
 
 class NotAwaited(CallProblem, TypeError):
-    """A function returned a coroutine where nobody awaits it. The coroutine was closed and did nothing."""
+    """A synchronous run cannot await the coroutine that a function returned; it was closed and did nothing."""
 
     code = "PD416"
     hint = "use AsyncAgent, which awaits it, or return the value itself"
 
 
+class UnknownAttribute(CallProblem, AttributeError):
+    """There is no attribute of that name, so the assignment would be lost."""
+
+    code = "PD417"
+
+
+class WrongValue(CallProblem, ValueError):
+    """An argument has a value that cannot be used; nothing was done."""
+
+    code = "PD418"
+
+
+class WrongType(CallProblem, TypeError):
+    """An argument has a type that cannot be used; nothing was done."""
+
+    code = "PD419"
+
+
+class ExtraMissing(CallProblem, ImportError):
+    """A package that this part of Perdure needs is not installed."""
+
+    code = "PD422"
+
+
 class MemoryNotFound(CallProblem, LookupError):
-    """There is no memory of that id, or it was forgotten."""
+    """There is no memory with that id, or it was forgotten."""
 
     code = "PD430"
-    hint = "`perdure memory list` shows which there are; what was forgotten cannot be brought back"
+    hint = "`perdure memory list` lists memories; a forgotten memory cannot be restored"
 
 
 class BadEmbedder(CallProblem, ValueError):
-    """What was given as an embedder is none, or what it gave are no vectors; nothing was written."""
+    """The object is not an embedder, or its results are not vectors; nothing was written."""
 
     code = "PD431"
-    hint = "an embedder has an id, dims, and embed(texts), which gives a row of dims numbers for each text"
+    hint = "an embedder has an id, dims, and embed(texts), which returns a row of dims numbers for each text"
 
 
 class ArtifactNotFound(CallProblem, LookupError):
@@ -658,16 +716,16 @@ class ArtifactNotFound(CallProblem, LookupError):
 
 
 class TaskNotFound(CallProblem, LookupError):
-    """No task of that name is declared by this agent."""
+    """This agent declares no task of that name."""
 
     code = "PD412"
 
 
 class WriteInsideUpdate(CallProblem):
-    """The function given to `update` is called inside the commit: it cannot write anything itself."""
+    """The function given to `update` runs inside the commit, so it cannot write."""
 
     code = "PD411"
-    hint = "return the new value, and write the rest before or after it, or all of it in agent.state.transaction()"
+    hint = "return the new value and do other writes before or after, or use agent.state.transaction()"
 
 
 class AgentProblem(PerdureError):
@@ -675,24 +733,24 @@ class AgentProblem(PerdureError):
 
 
 class AgentMoved(AgentProblem):
-    """The agent has left this store, and goes on elsewhere."""
+    """The agent has moved from this store to another one."""
 
     code = "PD801"
     hint = "continue it there; if nobody has imported the file yet: `perdure import FILE --store URL`"
 
 
 class AgentRetired(AgentProblem):
-    """The agent is retired: nothing is written for it any more."""
+    """The agent is retired and can no longer write."""
 
     code = "PD802"
-    hint = "what it has done can still be read; agent.export makes a copy that may go on"
+    hint = "its data can still be read; agent.export makes a copy that can continue"
 
 
 class AgentExists(AgentProblem):
-    """The store has an agent of that name already."""
+    """The store already has an agent of that name."""
 
     code = "PD803"
-    hint = "give the one that arrives another name: `perdure import FILE --name NAME`, or name= in Python"
+    hint = "import it under another name: `perdure import FILE --name NAME`, or name= in Python"
 
 
 class AgentNotFound(AgentProblem, LookupError):
@@ -702,10 +760,10 @@ class AgentNotFound(AgentProblem, LookupError):
 
 
 class ExportDamaged(AgentProblem):
-    """The file is not as it was written; nothing was imported."""
+    """The export file has changed since it was written; nothing was imported."""
 
     code = "PD805"
-    hint = "take another copy of it, or export the agent again"
+    hint = "use another copy of the file, or export the agent again"
 
 
 class WrongPassphrase(AgentProblem):
@@ -715,43 +773,43 @@ class WrongPassphrase(AgentProblem):
 
 
 class ExportUnsigned(AgentProblem):
-    """The file is not signed by the agent that is in it, so anybody may have written it; nothing was imported."""
+    """The file is not signed by its agent, so anybody may have written it; nothing was imported."""
 
     code = "PD807"
     hint = (
-        "export the agent where its key is, which signs the file; "
+        "export the agent on the machine that has its key, which signs the file; "
         "if you know who wrote it: accept_unsigned=True, or `perdure import FILE --accept-unsigned`"
     )
 
 
 class WorkflowProblem(PerdureError):
-    """Something about a workflow or one of its steps."""
+    """The workflow or one of its steps cannot do this."""
 
 
 class WorkflowNotFound(WorkflowProblem, LookupError):
-    """There is no workflow, or no step, of that name."""
+    """There is no workflow or step of that name."""
 
     code = "PD501"
 
 
 class WorkflowInvalid(WorkflowProblem, ValueError):
-    """The steps do not make a workflow."""
+    """The steps do not form a valid workflow."""
 
     code = "PD502"
 
 
 class WorkflowChanged(WorkflowProblem):
-    """In the newest version of the workflow this step is another one."""
+    """The newest version of the workflow has changed this step."""
 
     code = "PD503"
-    hint = "get the workflow again and decide anew"
+    hint = "get the workflow again and retry"
 
 
 class StepClaimed(WorkflowProblem):
-    """Somebody who is alive is at this step."""
+    """Another live process has claimed this step."""
 
     code = "PD504"
-    hint = "take another of wf.ready_steps(), or wait; the step of a process that died is free at once"
+    hint = "take another of wf.ready_steps(), or wait; the step of a dead process is free at once"
 
 
 class StepNotReady(WorkflowProblem):
@@ -761,40 +819,51 @@ class StepNotReady(WorkflowProblem):
 
 
 class UnknownAction(WorkflowProblem, LookupError):
-    """Nothing is registered under the name of this action."""
+    """No action is registered under that name."""
 
     code = "PD506"
 
 
 class WorkflowBlocked(WorkflowProblem):
-    """Nothing that is left of the workflow can be done now."""
+    """None of the remaining steps can run now."""
 
     code = "PD507"
 
 
 class WorkspaceProblem(PerdureError):
-    """Something about a workspace or one of its files."""
+    """The workspace or one of its files cannot do this."""
 
 
 class WorkspaceNotFound(WorkspaceProblem, LookupError):
     """There is no workspace here."""
 
     code = "PD601"
-    hint = "make one with agent.workspace(path), or with `perdure workspace init PATH`"
+    hint = "create one with agent.workspace(path) or `perdure workspace init PATH`"
+
+
+class WorkspaceReadOnly(WorkspaceProblem, OSError):
+    """The folder of the workspace cannot be written. The journal has everything; no file was changed."""
+
+    code = "PD603"
+    hint = "make the folder writable for this user, or choose another: agent.workspace(PATH)"
 
 
 class PathRefused(WorkspaceProblem, ValueError):
-    """The path is not that of a file of the workspace."""
+    """The path is not a file of the workspace."""
 
     code = "PD602"
 
 
 class NotDone(Exception):
-    """Raised in an effect: nothing happened. Also what `check` returns for "it did not happen"."""
+    """Raise it in an effect, or return it from `check`, to report that nothing happened."""
 
 
 class NotDurableWarning(UserWarning):
-    """Something that looks durable is not."""
+    """A call looks durable but is not."""
+
+
+class ReplayDiffers(UserWarning):
+    """Replayed code reports another event, progress or usage than recorded; the recorded one stays."""
 
 
 class StoreMovedWarning(UserWarning):

@@ -1,4 +1,4 @@
-"""A vocabulary for what agents note: ready kinds of events, so that one program understands another's.
+"""Predefined kinds of events, so that programs understand each other's events.
 
 >>> from perdure import kinds
 >>> agent.events.append(kinds.Decision("take the 9am", why="cheapest", options=["9am", "11am"]))
@@ -6,7 +6,7 @@
 >>> [event.payload.what for event in agent.events.read(kind=kinds.Decision)]
 ['take the 9am']
 
-They are ordinary typed kinds. Under the same names, events with a payload of your own are stored as they are.
+They are ordinary typed kinds. An event of the same name with a payload of your own is stored unchecked.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["Decision", "Error", "Handoff", "Observation", "Plan", "ToolCall", "T
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What the agent is going to do. Kind `plan`."""
+    """The agent's plan. Kind `plan`."""
 
     goal: str
     steps: list[str] = []
@@ -27,25 +27,25 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """What was chosen, and why. Kind `decision`."""
+    """A choice and its reason. Kind `decision`."""
 
     what: str
     why: str = ""
     options: list[Any] = []
-    """Among what."""
+    """The alternatives."""
 
 
 class ToolCall(msgspec.Struct, frozen=True):
-    """A tool is called. Kind `tool_call`."""
+    """A call of a tool. Kind `tool_call`."""
 
     tool: str
     arguments: dict[str, Any] = {}
     id: str = ""
-    """The same as that of its result."""
+    """Links the call to its result, which has the same id."""
 
 
 class ToolResult(msgspec.Struct, frozen=True):
-    """What a tool gave back. Kind `tool_result`."""
+    """The result of a tool call. Kind `tool_result`."""
 
     tool: str
     result: Any = None
@@ -54,7 +54,7 @@ class ToolResult(msgspec.Struct, frozen=True):
 
 
 class Observation(msgspec.Struct, frozen=True):
-    """Something that was seen. Kind `observation`."""
+    """An observation. Kind `observation`."""
 
     what: str
     source: str = ""
@@ -62,7 +62,7 @@ class Observation(msgspec.Struct, frozen=True):
 
 
 class Error(msgspec.Struct, frozen=True):
-    """Something that went wrong. Kind `error`."""
+    """An error. Kind `error`."""
 
     what: str
     type: str = ""
@@ -70,12 +70,12 @@ class Error(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, error: BaseException, where: str = "") -> Error:
-        """One made of an exception."""
+        """Return the event for an exception."""
         return cls(str(error), type(error).__name__, where)
 
 
 class Handoff(msgspec.Struct, frozen=True):
-    """The work goes on elsewhere: with another agent, a model or a person. Kind `handoff`."""
+    """Another agent, a model or a person continues the work. Kind `handoff`."""
 
     to: str
     task: str = ""
@@ -91,4 +91,4 @@ VOCABULARY: dict[str, type[msgspec.Struct]] = {
     "error": Error,
     "handoff": Handoff,
 }
-"""By the name of the kind."""
+"""Kind name -> class."""

@@ -15,8 +15,9 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langgraph.checkpoint.memory import InMemorySaver
 
-from perdure import Agent, Done, NotDone, codec
+from perdure import Agent, Done, NotDone
 from perdure.adapters.langgraph import DurableTools, PerdureSaver, effect_key
+from perdure.values import codec
 from tests.conformance.kit import World, die, in_child
 
 USED = {"input_tokens": 100, "output_tokens": 10, "total_tokens": 110}

@@ -22,9 +22,10 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 from langgraph.types import Command, interrupt
 
-from perdure import Agent, Diverged, Done, InDoubt, NotDone, NotDurable, RunBusy, RunWaiting
+from perdure import Agent, Done, InDoubt, NotDone, RunBusy, RunWaiting
 from perdure.adapters.langgraph import DurableTools, PerdureSaver, PerdureStore, durable, effect_key
-from perdure.failpoints import Moment, Site
+from perdure.errors import Diverged, NotDurable
+from perdure.platform.failpoints import CommitMoment, Site
 from tests.adapters.bot import ASK, THREAD, FileSaver, asks, checking, killed, pay_then_tell, paying, payments, shop
 from tests.conformance.kit import World, die, forked, in_child, killed_at
 
@@ -77,17 +78,17 @@ SITES = [Site.STATE, Site.RUN_CLAIM, Site.STEP_DONE, Site.EFFECT_INTENT, Site.EF
 
 def test_killed_at_every_commit_of_its_own_it_pays_once(tmp_path: Path, store_url: str) -> None:
     for number, site in enumerate(SITES):
-        a_kill(tmp_path / str(number), store_url, site, Moment.AFTER, ["sync", "exit"][number % 2])
+        a_kill(tmp_path / str(number), store_url, site, CommitMoment.AFTER, ["sync", "exit"][number % 2])
 
 
 @pytest.mark.soak
 def test_killed_around_every_commit_in_every_mode(tmp_path: Path, store_url: str) -> None:
-    everywhere = product(SITES, [Moment.BEFORE, Moment.AFTER], ["sync", "async", "exit"])
+    everywhere = product(SITES, [CommitMoment.BEFORE, CommitMoment.AFTER], ["sync", "async", "exit"])
     for number, (site, moment, durability) in enumerate(everywhere):
         a_kill(tmp_path / str(number), store_url, site, moment, durability)
 
 
-def a_kill(folder: Path, store_url: str, site: Site, moment: Moment, durability: Any) -> None:
+def a_kill(folder: Path, store_url: str, site: Site, moment: CommitMoment, durability: Any) -> None:
     """Killed there, in the tool's own part, and resumed."""
     folder.mkdir()
     world, thread = World(folder), {"configurable": {"thread_id": folder.name}}
@@ -100,13 +101,13 @@ def a_kill(folder: Path, store_url: str, site: Site, moment: Moment, durability:
     killed_at(program, site, moment, nth)
     assert program()["messages"][-1].content.startswith("done: ")
     assert len(payments(world)) == 1, (site, moment)
-    assert world.count("model") == 2 + (site is Site.STEP_DONE and moment is not Moment.AFTER), (site, moment)
+    assert world.count("model") == 2 + (site is Site.STEP_DONE and moment is not CommitMoment.AFTER), (site, moment)
 
 
 def test_in_doubt_a_person_is_asked_and_then_the_graph_goes_on(tmp_path: Path, file_url: str, world: World) -> None:
     killed(lambda: shop(tmp_path, file_url, paying(world, dies="after")).invoke(ASK, THREAD, durability="sync"))
     graph, agent = shop(tmp_path, file_url, paying(world)), Agent("shop", store=file_url)
-    with pytest.raises(RunWaiting, match="nobody knows whether pay happened") as raised:
+    with pytest.raises(RunWaiting, match="the outcome of pay is unknown") as raised:
         graph.invoke(None, THREAD)
     [run] = [one.id for one in agent.runs.list() if one.id.startswith("t1/pay-")]
     assert f"perdure answer {run}" in raised.value.hint
@@ -127,7 +128,7 @@ def test_a_thread_that_was_deleted_begins_anew(tmp_path: Path, store_url: str, w
         return shop(tmp_path, store_url, paying(world, dies=dies)).invoke(ASK, THREAD, durability=durability)
 
     for again, durability in enumerate(["exit", "sync"], start=1):
-        killed_at(lambda: program("", durability), Site.EFFECT_OUTCOME, Moment.AFTER)  # noqa: B023 - called at once
+        killed_at(lambda: program("", durability), Site.EFFECT_OUTCOME, CommitMoment.AFTER)  # noqa: B023 - called at once
         agent.state.revert(datetime(2000, 1, 1, tzinfo=UTC))  # what was begun stays known, whatever the agent forgets
         assert len(agent.state.items("perdure:calls/t1")) == 2
         assert not PerdureStore(agent).list_namespaces()
@@ -136,7 +137,7 @@ def test_a_thread_that_was_deleted_begins_anew(tmp_path: Path, store_url: str, w
         assert (len(payments(world)), world.count("model")) == (again, again)
     killed(lambda: program("after", "sync"))
     PerdureSaver(agent).delete_thread("t1")
-    with pytest.raises(RunWaiting, match="nobody knows whether pay happened"):
+    with pytest.raises(RunWaiting, match="the outcome of pay is unknown"):
         program("", "sync")
     assert (len(payments(world)), world.count("model")) == (3, 4)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import make_dataclass
+from dataclasses import dataclass, make_dataclass
 from typing import Any
 
 import pytest
@@ -17,13 +17,16 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.types import Interrupt, Overwrite, Send
+from pydantic import BaseModel
 
-from perdure import Agent, CorruptValue, NotStorable, ThreadConflict, ThreadDeleted, UnknownType, codec, trees
+from perdure import Agent
 from perdure.adapters.langgraph import PerdureSaver
-from perdure.collect import collect
-from perdure.journal import rebuild
+from perdure.errors import CorruptValue, NotStorable, ThreadConflict, ThreadDeleted, UnknownType
+from perdure.journal import rebuild, trees
+from perdure.journal.object_gc import collect
 from perdure.journal.verify import verify
 from perdure.store.base import Store
+from perdure.values import codec
 
 
 def config(thread: str, point: str | None = None, ns: str = "") -> Any:
@@ -71,7 +74,7 @@ OPERATIONS = st.one_of(
 
 @settings(max_examples=12)
 @given(st.lists(OPERATIONS, max_size=14))
-def test_it_behaves_as_the_saver_in_memory(operations: list[Any]) -> None:
+def test_the_saver_behaves_as_the_saver_in_memory(operations: list[Any]) -> None:
     with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(1) as _:
         patch.setenv("PERDURE_URL", "")
         ours, theirs = PerdureSaver("sqlite:///:memory:"), InMemorySaver()
@@ -103,8 +106,8 @@ def _do(saver: Any, what: str, thread: str, life: int, number: int, rest: list[A
 
 def _seen(saver: Any, thread: str) -> list[Any]:
     return [
-        (it.config, it.checkpoint["channel_values"], it.metadata, it.parent_config, it.pending_writes)
-        for it in saver.list(config(thread))
+        (saved.config, saved.checkpoint["channel_values"], saved.metadata, saved.parent_config, saved.pending_writes)
+        for saved in saver.list(config(thread))
     ]
 
 
@@ -121,7 +124,7 @@ def test_order_does_not_matter_and_twice_is_once(store_url: str) -> None:
         found = saver.get_tuple(config("t"))
         assert found is not None
         assert found.pending_writes == [("task", "ch", 1)]
-        assert [it.config for it in saver.list(config("t"))] == [found.config]
+        assert [saved.config for saved in saver.list(config("t"))] == [found.config]
 
 
 def test_what_comes_late_does_not_bring_a_deleted_thread_back(store_url: str) -> None:
@@ -135,7 +138,7 @@ def test_what_comes_late_does_not_bring_a_deleted_thread_back(store_url: str) ->
         assert list(saver.list(None)) == []
         anew = put(saver, config("t"), {"ch": "anew"})
         assert values(other, config("t")) == {"ch": "anew"}
-        assert [it.config for it in saver.list(config("t"))] == [anew]
+        assert [saved.config for saved in saver.list(config("t"))] == [anew]
         collect(saver._engine.store)
         assert saver._engine.store.read("count_objects") == [(0,)]
         sound(saver._engine.store)
@@ -259,7 +262,7 @@ def test_pruning_keeps_what_delta_channels_need(store_url: str) -> None:
         assert [write[2] for write in before["log"]["writes"]] == ["w2", "w3", "w4"]
         saver.prune(["t"])
         assert saver.get_delta_channel_history(config=where, channels=["log"]) == before
-        assert [it.metadata["step"] for it in saver.list(config("t"))] == [5, 4, 3, 2]
+        assert [saved.metadata["step"] for saved in saver.list(config("t"))] == [5, 4, 3, 2]
         saver.prune(["t"], strategy="delete")
         assert list(saver.list(None)) == []
         with pytest.raises(ValueError, match="strategy="):
@@ -279,6 +282,24 @@ def test_filters_are_compared_and_never_pasted(store_url: str) -> None:
 
 
 # -- values ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Ticket:
+    seat: str
+
+
+class Booking(BaseModel):
+    tickets: list[Ticket]
+
+
+def test_data_classes_need_no_allow(store_url: str) -> None:
+    booking = Booking(tickets=[Ticket("4A")])
+    stop = (Interrupt(booking, id="i"),)
+    with PerdureSaver(store_url) as saver:
+        where = put(saver, config("t"), {"booking": booking, "stop": stop})
+        assert values(saver, where) == {"booking": booking, "stop": stop}
+        assert type(values(saver, where)["booking"].tickets[0]) is Ticket
 
 
 def test_values_come_back_exactly_or_are_refused_with_the_way_out(store_url: str) -> None:
@@ -339,4 +360,4 @@ def test_a_serializer_is_used_for_everything_and_nothing_is_taken_for_encrypted_
 
 
 def _entries(store: Store) -> list[Any]:
-    return [row for (stream, _) in store.read("stream_heads") for row in store.read("events_of", (stream, 0))]
+    return [row for (stream, _) in store.read("stream_heads") for row in store.read("journal_of", (stream, 0))]

@@ -19,8 +19,8 @@ import pytest
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.base.id import uuid6
 
-from perdure import ThreadConflict
-from perdure.failpoints import Moment, Site
+from perdure.errors import ThreadConflict
+from perdure.platform.failpoints import CommitMoment, Site
 from tests.adapters.journey import GIVEN, NODES, config, journey, points, travel, wanted
 from tests.adapters.savers import saver_at
 from tests.conformance.kit import Behind, World, in_child, in_children, killed_at
@@ -48,7 +48,7 @@ def _survives(url: str, world: World, thread: str, whole: list[Any]) -> None:
     assert all(1 <= world.count(node) <= 2 for node in NODES)
 
 
-def _killed_everywhere(url: str, folder: Path, whole: list[Any], kills: Iterable[tuple[int, Moment]]) -> None:
+def _killed_everywhere(url: str, folder: Path, whole: list[Any], kills: Iterable[tuple[int, CommitMoment]]) -> None:
     """Kill a journey at commit after commit, until one gets through; a thread each, all in one store."""
     for nth, moment in kills:
         thread = f"{nth}-{moment}"
@@ -70,14 +70,14 @@ def points_of(url: str, world: World, thread: str) -> list[Any]:
 
 
 def test_killed_at_some_commits_a_graph_goes_on(store_url: str, tmp_path: Path, whole: list[Any]) -> None:
-    kills = zip(range(1, COMMITS_MAX, 4), itertools.cycle(Moment), strict=False)
+    kills = zip(range(1, COMMITS_MAX, 4), itertools.cycle(CommitMoment), strict=False)
     _killed_everywhere(store_url, tmp_path, whole, kills)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(0)
 def test_killed_at_every_moment_of_every_commit(store_url: str, tmp_path: Path, whole: list[Any]) -> None:
-    _killed_everywhere(store_url, tmp_path, whole, itertools.product(range(1, COMMITS_MAX), Moment))
+    _killed_everywhere(store_url, tmp_path, whole, itertools.product(range(1, COMMITS_MAX), CommitMoment))
 
 
 def _killed_after(seconds: float, program: Callable[[], object]) -> None:
@@ -140,7 +140,7 @@ def _two_at_once(url: str, world: World, thread: str, on_conflict: str) -> list[
                 found = read(where)
                 if not first:
                     first.append(True)
-                    gate.wait(20)
+                    gate.wait(100)
                 return found
 
             saver.get_tuple = get_tuple
@@ -164,7 +164,7 @@ def _two_at_once(url: str, world: World, thread: str, on_conflict: str) -> list[
 def test_two_writers(store_url: str, tmp_path: Path, whole: list[Any], on_conflict: str, crashed: bool) -> None:
     world, thread = World(tmp_path), "contested"
     if crashed:
-        killed_at(partial(travel, store_url, world, thread), Site.THREAD, Moment.AFTER, 3)
+        killed_at(partial(travel, store_url, world, thread), Site.THREAD, CommitMoment.AFTER, 3)
     ended = _two_at_once(store_url, world, thread, on_conflict)
     with saver_at(store_url) as saver:
         graph = journey(saver, world)
@@ -216,7 +216,7 @@ def _put(saver: Any, place: Any, values: dict[str, Any], step: int) -> Any:
 def _stored(url: str) -> int:
     """Bytes of entries and objects."""
     with Behind(url) as store:
-        [[entries]] = store.execute("SELECT sum(length(body)) FROM events")
+        [[entries]] = store.execute("SELECT sum(length(body)) FROM journal")
         [[objects]] = store.execute("SELECT coalesce(sum(length(data)), 0) FROM objects")
     return int(entries) + int(objects)
 

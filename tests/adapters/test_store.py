@@ -19,14 +19,16 @@ from langgraph.store.base import GetOp, InvalidNamespaceError, ListNamespacesOp,
 from langgraph.store.memory import InMemoryStore
 from typing_extensions import TypedDict
 
-from perdure import Agent, AsyncAgent, VersionConflict, spaces, state
+from perdure import Agent, AsyncAgent
 from perdure.adapters.langgraph import PerdureStore
-from perdure.clock import SystemClock
-from perdure.engine import Engine
-from perdure.failpoints import Moment, Site
+from perdure.data import namespaces, state
+from perdure.data.search import vectors
+from perdure.errors import VersionConflict
 from perdure.journal import rebuild
-from perdure.run.requests import drive_sync
-from perdure.search import vectors
+from perdure.kernel.engine import Engine
+from perdure.kernel.protocol import drive_sync
+from perdure.platform.failpoints import CommitMoment, Site
+from perdure.values.clock import SystemClock
 from tests.conformance.kit import Behind, agent_at, killed_at
 
 ANIMALS = ("fish", "cat", "dog", "bird")
@@ -54,7 +56,7 @@ def in_order(agent: Agent) -> None:
     """The views are what the journal says, and what can be found is what is there."""
     store = agent._engine.store
     assert rebuild.check(store) == []
-    entries = {row[1:3]: row[4] for row in store.read("all_entries") if row[3]}
+    entries = {row[1:3]: row[4] for row in store.read("all_agent_state") if row[3]}
     documents = store.read("documents_page", (0, 1000))
     assert all(entries.get(tuple(row[3:5])) == row[6] for row in documents)
     with Behind(store.url if store.one_host else agent._engine.url) as behind:
@@ -90,15 +92,15 @@ FILTERS = st.none() | st.sampled_from(
     ]
 )
 CONDITIONS = st.tuples(st.sampled_from(["prefix", "suffix"]), st.lists(LABELS, max_size=2).map(tuple)).map(
-    lambda it: MatchCondition(*it)
+    lambda arguments: MatchCondition(*arguments)
 )
 LISTS = st.tuples(st.lists(CONDITIONS, max_size=2).map(tuple), st.none() | st.integers(1, 3), st.integers(0, 9))
 OPS = st.one_of(
-    st.tuples(NAMESPACES, KEYS, VALUES | st.none()).map(lambda it: PutOp(*it)),
-    st.tuples(NAMESPACES, KEYS, VALUES).map(lambda it: PutOp(*it)),
-    st.tuples(NAMESPACES, KEYS).map(lambda it: GetOp(*it)),
-    st.tuples(NAMESPACES | st.just(()), FILTERS, st.just(1000)).map(lambda it: SearchOp(*it)),
-    LISTS.map(lambda it: ListNamespacesOp(*it)),
+    st.tuples(NAMESPACES, KEYS, VALUES | st.none()).map(lambda arguments: PutOp(*arguments)),
+    st.tuples(NAMESPACES, KEYS, VALUES).map(lambda arguments: PutOp(*arguments)),
+    st.tuples(NAMESPACES, KEYS).map(lambda arguments: GetOp(*arguments)),
+    st.tuples(NAMESPACES | st.just(()), FILTERS, st.just(1000)).map(lambda arguments: SearchOp(*arguments)),
+    LISTS.map(lambda arguments: ListNamespacesOp(*arguments)),
 )
 _names = itertools.count()
 
@@ -130,7 +132,7 @@ def test_batches_do_what_they_do_in_langgraphs_own_store(store_url: str, batches
     assert without_times(store.batch([everything])) == without_times(model.batch([everything]))
 
 
-def test_it_is_the_state_of_the_agent(store_url: str) -> None:
+def test_the_langgraph_store_is_the_state_of_the_agent(store_url: str) -> None:
     agent = agent_at(store_url)
     store = PerdureStore(agent)
     store.put(("users", "ann"), "diet", {"text": "no fish", "since": (1, 2)})
@@ -145,7 +147,7 @@ def test_it_is_the_state_of_the_agent(store_url: str) -> None:
     store.batch([PutOp(("users", "ann"), str(n), {"n": n}) for n in range(5)])
     assert [item.key for item in store.search(("users",), limit=2)] == ["0", "1"]
     assert [item.key for item in store.search(("users",), limit=2, offset=5)] == ["diet"]
-    entries = {row[2:4] for row in agent._engine.store.read("all_history")}
+    entries = {row[2:4] for row in agent._engine.store.read("all_state_history")}
     assert agent.state.revision("users.ann") == before + 5 and len(entries) == 8
     agent.gc()  # what Perdure keeps for itself is nobody's memory
     agent.checkpoint.retain("c", keep_last=3)
@@ -178,7 +180,7 @@ def test_versions_history_and_compare_and_set(store_url: str) -> None:
     assert asyncio.run(store.aput_if(*at, {"who": "b"}, 1)) == 2
     store.delete(*at)
     assert store.version(*at) == 0 and store.put_if(*at, {"who": "c"}, 0) == 4
-    assert [(it.version, it.value, it.deleted) for it in store.history(*at)] == [
+    assert [(version.version, version.value, version.deleted) for version in store.history(*at)] == [
         (1, {"who": "a"}, False),
         (2, {"who": "b"}, False),
         (3, None, True),
@@ -264,8 +266,8 @@ def test_a_reader_takes_nothing_back(store_url: str) -> None:
     agent = agent_at(store_url)
     store = PerdureStore(agent)
     store.put(("a",), "k", {"n": 1}, ttl=60)
-    read = spaces.among(agent._engine, [("a", "k")])["a", "k"]
-    [ask] = spaces.prolonging(agent._engine, [msgspec.structs.replace(read, expires=read.expires - 10**6)])
+    read = namespaces.read_keys(agent._engine, [("a", "k")])["a", "k"]
+    [ask] = namespaces.prolonging(agent._engine, [msgspec.structs.replace(read, expires=read.expires - 10**6)])
     store.put(("a",), "k", {"n": 2}, ttl=60)
     assert drive_sync(agent._engine.store, state.change(agent._engine, [ask])) == []
     assert store.get(("a",), "k").value == {"n": 2} and store.version(("a",), "k") == 2
@@ -319,15 +321,15 @@ def test_words_alone_rank_by_rarity_and_survive_a_copy(store_url: str, tmp_path:
 
 @pytest.mark.stores("sqlite")
 def test_vectors_need_no_numpy(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vectors, "new_table", vectors.PlainTable)
+    monkeypatch.setattr(vectors, "new_table", vectors.PlainVectorTable)
     test_what_has_changed_is_found_by_what_it_is_now(store_url)
 
 
 @pytest.mark.parametrize(
     ("site", "moment"),
-    [(Site.STATE, Moment.WRITTEN), (Site.STATE, Moment.AFTER), (Site.STEP_DONE, Moment.WRITTEN)],
+    [(Site.STATE, CommitMoment.WRITTEN), (Site.STATE, CommitMoment.AFTER), (Site.STEP_DONE, CommitMoment.WRITTEN)],
 )
-def test_a_killed_put_leaves_value_and_index_together(store_url: str, site: Site, moment: Moment) -> None:
+def test_a_killed_put_leaves_value_and_index_together(store_url: str, site: Site, moment: CommitMoment) -> None:
     store = PerdureStore(agent_at(store_url), index=BY_MEANING)
     store.put(("a",), "k", {"text": "a fish"})
 
@@ -345,7 +347,7 @@ def test_a_killed_put_leaves_value_and_index_together(store_url: str, site: Site
     agent = agent_at(store_url)
     store = PerdureStore(agent, index=BY_MEANING)
     text = store.get(("a",), "k").value["text"]
-    assert text == ("a dog" if moment is Moment.AFTER else "a fish")
+    assert text == ("a dog" if moment is CommitMoment.AFTER else "a fish")
     for word in ("fish", "dog"):
         assert store.search((), query=word)[0].score == pytest.approx(1.0 if word in text else 0.0)
     in_order(agent)

@@ -1,6 +1,7 @@
 """Fixtures of the kit."""
 
-from .kit import file_url, world
+from .chat import program
+from .kit import clock, file_url, world
 from .replays import shop
 
-__all__ = ["file_url", "shop", "world"]
+__all__ = ["clock", "file_url", "program", "shop", "world"]

@@ -13,10 +13,10 @@ import zstandard
 from perdure import records as r
 from perdure.errors import PerdureError
 from perdure.journal import chain
-from perdure.keys import SigningKey, file_message
-from perdure.moving import lines
-from perdure.moving.contents import Contents, Digests
-from perdure.store.postgres_url import is_postgres
+from perdure.journal.keys import SigningKey, file_message
+from perdure.store.postgres.url import is_postgres
+from perdure.transfer import file_format
+from perdure.transfer.content_hash import ContentDigests, ContentHasher
 
 from .kit import Behind
 
@@ -28,20 +28,20 @@ class Forger:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self.header, *self.lines, self.end = list(lines.lines_of(path))
+        self.header, *self.lines, self.end = list(file_format.lines_of(path))
 
     @property
-    def key(self) -> lines.LockedKey | None:
+    def key(self) -> file_format.LockedKey | None:
         """The private key in the file."""
-        return next((line for line in self.lines if isinstance(line, lines.LockedKey)), None)
+        return next((line for line in self.lines if isinstance(line, file_format.LockedKey)), None)
 
-    def records(self) -> Iterator[tuple[int, lines.Stream, r.Record]]:
+    def records(self) -> Iterator[tuple[int, file_format.ExportStream, r.Record]]:
         """The entries, with the places of their lines and the streams that they are in."""
         stream = None
         for place, line in enumerate(self.lines):
-            if isinstance(line, lines.Stream):
+            if isinstance(line, file_format.ExportStream):
                 stream = line
-            elif isinstance(line, lines.Entry) and line.body is not None:
+            elif isinstance(line, file_format.ExportEntry) and line.body is not None:
                 assert stream is not None
                 yield place, stream, r.decode(line.kind, line.body)
 
@@ -65,7 +65,7 @@ class Forger:
     def written(self, name: str = "forged.perdure", *, signer: SigningKey | None = None, rechain: bool = True) -> Path:
         """The file, signed by a key, or by nobody; seals, which are signed too, are left out."""
         if rechain:
-            self.without(lines.Seal)
+            self.without(file_format.ExportSeal)
             self._rechain()
         if signer is not None:
             self._become(signer.public_key)
@@ -73,8 +73,11 @@ class Forger:
         digest = sha256(data).digest()
         contents = self._contents()
         signature = signer.sign(file_message(digest, contents.contents)) if signer is not None else b""
-        counts = [sum(isinstance(it, kind) for it in self.lines) for kind in (lines.Stream, lines.Entry, lines.Object)]
-        end = lines.End(*counts, digest, contents.contents, contents.index, signature)
+        counts = [
+            sum(isinstance(line, kind) for line in self.lines)
+            for kind in (file_format.ExportStream, file_format.ExportEntry, file_format.ExportObject)
+        ]
+        end = file_format.ExportEnd(*counts, digest, contents.contents, contents.index, signature)
         return self.as_file(name, data + _line(end))
 
     def as_file(self, name: str, data: bytes) -> Path:
@@ -86,13 +89,13 @@ class Forger:
     def _become(self, public_key: bytes) -> None:
         """Another agent of the same name."""
         self.header = replace(self.header, public_key=public_key)
-        self.change(r.AgentCreated, lambda it: replace(it, public_key=public_key))
+        self.change(r.AgentCreated, lambda record: replace(record, public_key=public_key))
         self._rechain()
 
     def _encoded(self) -> Iterator[bytes]:
         running = sha256()
         for line in (self.header, *self.lines):
-            if isinstance(line, lines.LockedKey):
+            if isinstance(line, file_format.LockedKey):
                 line = replace(line, digest=running.digest())
             data = _line(line)
             running.update(data)
@@ -101,23 +104,25 @@ class Forger:
     def _rechain(self) -> None:
         number, link = 0, b""
         for place, line in enumerate(self.lines):
-            if isinstance(line, lines.Stream):
+            if isinstance(line, file_format.ExportStream):
                 number, link = line.number, chain.genesis(self.header.store, line.number)
-                assert line.folded is None or not number, "this forger does not fold"
-            elif isinstance(line, lines.Entry) and number:
+                assert line.compaction is None or not number, "this forger does not compact"
+            elif isinstance(line, file_format.ExportEntry) and number:
                 digest = line.digest or chain.body_digest(line.body or b"")
                 link = chain.link(link, number, line.seq, line.kind, line.at, digest)
                 self.lines[place] = replace(line, chain=link)
 
     def _contents(self) -> Any:
-        streams = [line.number for line in self.lines if isinstance(line, lines.Stream)]
-        contents = Contents(self.header.agent, {number: place for place, number in enumerate(streams, 1) if number})
+        streams = [line.number for line in self.lines if isinstance(line, file_format.ExportStream)]
+        contents = ContentHasher(
+            self.header.agent, {number: place for place, number in enumerate(streams, 1) if number}
+        )
         try:
             for line in self.lines:
                 contents.take(line)
             return contents.digests()
         except PerdureError:  # what cannot be read has no hash; whoever imports it does not come that far
-            return Digests(bytes(32), bytes(32))
+            return ContentDigests(bytes(32), bytes(32))
         finally:
             contents.close()
 
@@ -145,4 +150,4 @@ def _tables(store: Behind, postgres: bool) -> list[str]:
         else "SELECT name FROM sqlite_schema WHERE type = 'table' AND sql NOT LIKE '%VIRTUAL%' "
         "AND name NOT LIKE 'sqlite_%' AND name NOT LIKE '%\\_words\\_%' ESCAPE '\\'"
     )
-    return [name for (name,) in store.execute(asked) if name not in ("holders", "homes", "meta")]
+    return [name for (name,) in store.execute(asked) if name not in ("holders", "store_locations", "meta")]

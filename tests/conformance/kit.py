@@ -5,9 +5,12 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import time
 import traceback
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +18,16 @@ import apsw
 import psycopg
 import pytest
 
-from perdure import Agent, failpoints
-from perdure.failpoints import Moment, Site
-from perdure.store.postgres_url import is_postgres, parse
+from perdure import Agent, AsyncAgent
+from perdure.journal import rebuild
+from perdure.journal.verify import verify
+from perdure.platform import failpoints
+from perdure.platform.failpoints import CommitMoment, Site
+from perdure.store.postgres.url import is_postgres, parse
+from perdure.values.clock import SYSTEM_CLOCK, SystemClock
+
+PATIENCE = 100.0
+"""Seconds. Nothing but a failing test waits that long."""
 
 
 class World:
@@ -66,9 +76,23 @@ def in_child(program: Callable[[], object]) -> int:
 
 
 def in_children(count: int, program: Callable[[], object]) -> list[int]:
-    """The same in several processes side by side."""
-    pids = [forked(program) for _ in range(count)]
-    return [os.waitpid(pid, 0)[1] for pid in pids]
+    """Run a program in several processes side by side; returns their wait statuses."""
+    with at_work(*[program] * count) as pids:
+        return [os.waitpid(pid, 0)[1] for pid in pids]
+
+
+@contextmanager
+def at_work(*programs: Callable[[], object]) -> Iterator[list[int]]:
+    """Run each program in a child process. Those that still run at the end of the block are killed."""
+    pids: list[int] = []
+    try:
+        pids.extend(forked(program) for program in programs)
+        yield pids
+    finally:
+        for pid in pids:
+            with suppress(ProcessLookupError, ChildProcessError):  # it has been waited for
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
 
 
 def forked(program: Callable[[], object]) -> int:
@@ -86,7 +110,7 @@ def forked(program: Callable[[], object]) -> int:
     return pid
 
 
-def killed_at(program: Callable[[], object], site: Site, moment: Moment, nth: int = 1) -> None:
+def killed_at(program: Callable[[], object], site: Site, moment: CommitMoment, nth: int = 1) -> None:
     """Run a program in a child that is killed at a failpoint."""
 
     def doomed() -> None:
@@ -95,6 +119,18 @@ def killed_at(program: Callable[[], object], site: Site, moment: Moment, nth: in
 
     status = in_child(doomed)
     assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL, f"it did not reach {site}:{moment}#{nth}"
+
+
+def killed_elsewhere(store_url: str, program: Callable[[], object]) -> None:
+    """Run a program that kills itself on a host that nobody can look at. Then its lease expires."""
+
+    def elsewhere() -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("perdure.platform.process._namespace", lambda pid: "pid:[elsewhere]")
+            program()
+
+    assert in_child(elsewhere) == signal.SIGKILL
+    expire_leases(store_url)
 
 
 class Behind:
@@ -132,7 +168,36 @@ class Behind:
         """Give an entry another number."""
         where, which = self.entry(stream, source)
         what, new = ("seq = ?", (target,)) if self._postgres else ("id = ?", ((stream << 32) | target,))
-        self.execute(f"UPDATE events SET {what} WHERE {where}", (*new, *which))
+        self.execute(f"UPDATE journal SET {what} WHERE {where}", (*new, *which))
+
+
+class WallClock:
+    """The wall clock of this process, which a test sets ahead instead of sleeping."""
+
+    def __init__(self) -> None:
+        self.ahead_ms = 0
+
+    def advance(self, seconds: float) -> None:
+        self.ahead_ms += int(seconds * 1000)
+
+    def now(self) -> datetime:
+        return datetime.fromtimestamp(SYSTEM_CLOCK.wall_ms() / 1000, UTC)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> WallClock:
+    """Stores of this process, and of its forks, follow the clock."""
+    clock, right = WallClock(), SystemClock.wall_ms
+    monkeypatch.setattr(SystemClock, "wall_ms", lambda self: right(self) + clock.ahead_ms)
+    return clock
+
+
+def until(ready: Callable[[], object]) -> None:
+    """Wait for something that another thread or process does."""
+    patience = time.monotonic() + PATIENCE
+    while not ready():
+        assert time.monotonic() < patience, "waited in vain"
+        time.sleep(0.002)
 
 
 def lose_lease(store_url: str, run_id: str) -> None:
@@ -143,6 +208,22 @@ def lose_lease(store_url: str, run_id: str) -> None:
         )
 
 
+def expire_leases(store_url: str) -> None:
+    """All leases have run out: their holders have not been heard of for long."""
+    with Behind(store_url) as store:
+        store.execute("UPDATE holders SET deadline = 0")
+
+
 def agent_at(store_url: str, name: str = "tester") -> Agent:
     """An agent of this process."""
     return Agent(name, store=store_url)
+
+
+def in_order(where: str | Agent | AsyncAgent) -> None:
+    """The views of a store are what its journal says, and the journal is whole."""
+    if isinstance(where, str):
+        with closing(agent_at(where)) as agent:
+            in_order(agent)
+        return
+    assert rebuild.check(where._engine.store) == []
+    assert [one for one in verify(where._engine.store).findings if one.severity == "damage"] == []

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from perdure import Agent
-from perdure.runs import RunSummary
+from perdure.run.listing import RunSummary
 
 QUESTION = "Where does Ann live?"
 
@@ -24,7 +24,7 @@ def everything(agent: Agent, folder: Path, spaces: tuple[str, ...]) -> dict[str,
         "workflows": workflows_of(agent),
         "threads": threads_of(agent),
         "memories": memories_of(agent),
-        "queues": sorted(agent.queues.list(), key=lambda it: it.name),
+        "queues": sorted(agent.queues.list(), key=lambda item: item.name),
         "money": (str(agent.usage()), agent.usage(), str(agent.savings()), agent.savings()),
         "workspace": workspace_of(agent, folder),
     }
@@ -32,25 +32,25 @@ def everything(agent: Agent, folder: Path, spaces: tuple[str, ...]) -> dict[str,
 
 def runs_of(agent: Agent) -> dict[str, Any]:
     listed = agent.runs.list()
-    names = {it.stream: it.id for it in listed}
-    return {it.id: (told(it, names), run_of(agent, it)) for it in listed}
+    names = {run.stream: run.id for run in listed}
+    return {run.id: (told(run, names), run_of(agent, run)) for run in listed}
 
 
-def told(it: RunSummary, names: dict[int, str]) -> Any:
+def told(run: RunSummary, names: dict[int, str]) -> Any:
     """A line of the list; runs that it refers to by their names."""
-    whose = (names.get(it.parent, ""), names.get(it.origin, ""))
-    return it.status, it.started_at, it.changed_at, it.resumes, it.error, it.cut, whose
+    whose = (names.get(run.parent, ""), names.get(run.origin, ""))
+    return run.status, run.started_at, run.changed_at, run.resumes, run.error, run.cut, whose
 
 
 def run_of(agent: Agent, summary: RunSummary) -> Any:
     if summary.status == "queued":
         return None
-    it = agent.runs.get(summary.id)
-    entries = [(event.seq, event.at, type(event.record).__name__) for event in it.events]
-    doubts = [(one.name, one.key, one.arguments) for one in it.in_doubt]
-    values = (it.input, it.result, it.state, it.messages, doubts, it.questions, entries)
-    past = [] if it.folded else [(at.state, at.messages) for at in _past(agent, summary.id, it.events)]
-    return *values, past, it.usage, it.savings, it.folded[-40:]
+    run = agent.runs.get(summary.id)
+    entries = [(event.seq, event.at, type(event.record).__name__) for event in run.events]
+    doubts = [(one.name, one.key, one.arguments) for one in run.in_doubt]
+    values = (run.input, run.result, run.state, run.messages, doubts, run.questions, entries)
+    past = [] if run.archive else [(at.state, at.messages) for at in _past(agent, summary.id, run.events)]
+    return *values, past, run.usage, run.savings, run.archive[-40:]
 
 
 def _past(agent: Agent, run: str, events: list[Any]) -> list[Any]:
@@ -65,35 +65,45 @@ def state_of(agent: Agent, space: str) -> Any:
 
 def checkpoints_of(agent: Agent) -> Any:
     listed = agent.checkpoint.list()
-    return [(it, agent.checkpoint.restore(it.name, it.version)) for it in listed], agent.checkpoint.retention()
+    return [
+        (checkpoint, agent.checkpoint.restore(checkpoint.name, checkpoint.version)) for checkpoint in listed
+    ], agent.checkpoint.retention()
 
 
 def artifacts_of(agent: Agent) -> Any:
-    versions = [one for it in agent.artifacts.list() for one in agent.artifacts.versions(it.name)]
-    shares = [it.info for it in agent.artifacts.usage()]  # how many bytes each added depends on the ids of a store
-    return [(it, agent.artifacts.load(it.name, it.version)) for it in versions], shares
+    versions = [one for artifact in agent.artifacts.list() for one in agent.artifacts.versions(artifact.name)]
+    shares = [
+        usage.info for usage in agent.artifacts.usage()
+    ]  # how many bytes each added depends on the ids of a store
+    return [(artifact, agent.artifacts.load(artifact.name, artifact.version)) for artifact in versions], shares
 
 
 def events_of(agent: Agent) -> Any:
-    noted = [msgspec.structs.replace(it, position="") for it in agent.events.read()]
-    replayed = agent.events.replay(lambda seen, event: [*seen, event.data], [], snapshot="all", every=1)
+    noted = [msgspec.structs.replace(event, position="") for event in agent.events.read()]
+    replayed = agent.events.replay(lambda seen, event: [*seen, event.data], [], snapshot="all", version=1, every=1)
     return noted, replayed
 
 
 def workflows_of(agent: Agent) -> Any:
-    every = [one for it in agent.workflows.list() for one in agent.workflows.versions(it.name)]
+    every = [one for workflow in agent.workflows.list() for one in agent.workflows.versions(workflow.name)]
     nobody = {"claimed_by": "", "ours": False}
     return [
-        (it.name, it.version, it.progress, [msgspec.structs.replace(step, **nobody) for step in it.steps], it.results)
-        for it in every
+        (
+            workflow.name,
+            workflow.version,
+            workflow.progress,
+            [msgspec.structs.replace(step, **nobody) for step in workflow.steps],
+            workflow.results,
+        )
+        for workflow in every
     ]
 
 
 def threads_of(agent: Agent) -> Any:
     found = []
-    for it in agent.threads.list():
-        points = agent.threads.history(it.id)
-        found.append((it, [(one, agent.threads.state(it.id, one.id, ns=one.ns)) for one in points]))
+    for thread in agent.threads.list():
+        points = agent.threads.history(thread.id)
+        found.append((thread, [(one, agent.threads.state(thread.id, one.id, ns=one.ns)) for one in points]))
     return found, agent.threads.retention()
 
 
@@ -101,17 +111,19 @@ def memories_of(agent: Agent) -> Any:
     memory = agent.memory
 
     def placeless(found: Any) -> list[Any]:
-        return [msgspec.structs.replace(it, entry=(0, 0)) for it in found]
+        return [msgspec.structs.replace(item, entry=(0, 0)) for item in found]
 
     every = placeless(memory.list(all=True))
-    abouts = sorted({it.about for it in every})
+    abouts = sorted({item.about for item in every})
     return {
         "all": every,
         "now": placeless(memory.list()),
         "then": {year: placeless(memory.list(as_of=f"{year}-06-01")) for year in (2019, 2021, 2024)},
         "history": {about: placeless(memory.history(about)) for about in abouts if about},
         "against": [placeless(pair) for pair in memory.contradictions()],
-        "found": [(it.id, round(it.score, 5), it.why.words) for it in memory.recall(QUESTION, k=9)],
+        "found": [
+            (recalled.id, round(recalled.score, 5), recalled.why.words) for recalled in memory.recall(QUESTION, k=9)
+        ],
         "kept": memory.retention(),
     }
 

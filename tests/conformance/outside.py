@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable
 
 from perdure import Done, NotDone
 
-from .kit import World
-
-PATIENCE = 60.0
+from .kit import PATIENCE, World
 
 
 class Broken(Exception):
@@ -21,13 +18,6 @@ class Broken(Exception):
 def by_world(world: World) -> Callable[..., object]:
     """A check that asks the world itself."""
     return lambda *_, key: Done("paid") if world.count(key) else NotDone
-
-
-def until(true: Callable[[], object]) -> None:
-    end = time.monotonic() + PATIENCE
-    while not true():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.01)
 
 
 class Outside:

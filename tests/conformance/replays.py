@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from perdure.cli.main import main
-from perdure.engine import close_left
+from perdure.kernel.engine import close_left
 
 from .kit import Behind, World
 
@@ -40,7 +40,18 @@ class Shop:
 
     def tables(self) -> dict[str, list[Any]]:
         """All that the store holds."""
-        names = ("events", "streams", "runs", "leases", "holders", "homes", "state", "questions", "entries", "objects")
+        names = (
+            "journal",
+            "streams",
+            "runs",
+            "leases",
+            "holders",
+            "store_locations",
+            "run_state",
+            "questions",
+            "agent_state",
+            "objects",
+        )
         with Behind(self.url) as behind:
             return {name: sorted(map(repr, behind.execute(f"SELECT * FROM {name}"))) for name in names}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import random
 import shutil
@@ -15,13 +14,15 @@ from pathlib import Path
 
 import apsw
 
-from perdure import Agent, InDoubt, Run, RunCancelled, RunWaiting, StoreMovedWarning, kinds
-from perdure.collect import collect
-from perdure.run.requests import drive_sync
+from perdure import Agent, InDoubt, Run, RunWaiting, kinds
+from perdure.errors import RunCancelled, StoreMovedWarning
+from perdure.journal.object_gc import collect
+from perdure.kernel.protocol import drive_sync
 from perdure.store import open_store
 from perdure.store.base import Store
-from perdure.threads import writing
-from perdure.threads.writing import Checkpoint, Written
+from perdure.testing.plugin import SESSION_END
+from perdure.work.threads import write as writing
+from perdure.work.threads.write import NewThreadCheckpoint, TaskWrite
 
 LARGE = "a page of text that repeats itself. " * 300
 NOISE = random.Random(7).randbytes(6000)  # does not compress: is stored raw
@@ -99,13 +100,13 @@ def fill(path: Path) -> None:
     agent.close()
 
 
-def fold(path: Path) -> None:
+def compact(path: Path) -> None:
     """More of an agent of its own: changes of state that others have replaced, in an archive."""
     keeper = Agent("keeper", store=path)
     for number in range(12):
         keeper.state.set("kept", "k", [number, LARGE[:200]])
     time.sleep(0.005)
-    assert keeper.gc(fold_before=0.001).events.count == 11
+    assert keeper.gc(compact_before=0.001).events.count == 11
     keeper.close()
 
 
@@ -136,7 +137,7 @@ def _keep(agent: Agent) -> None:
     agent.artifacts.save("page", [LARGE.encode()] * 200)
     agent.artifacts.delete("model", version=1)
     agent.events.append_many([("PAGE_SEEN", {"page": LARGE}), kinds.Decision("go on", why="it is cheap")])
-    agent.events.replay(lambda seen, event: [*seen, event.data], [], snapshot="all", every=1)
+    agent.events.replay(lambda seen, event: [*seen, event.data], [], snapshot="all", version=1, every=1)
     flow = agent.workflows.create("report", ["search", {"action": "write", "args": {"page": LARGE}}, "send"])
     flow.complete(1, result=NOISE)
     flow.start(2)
@@ -152,13 +153,13 @@ def _converse(agent: Agent) -> None:
     """Threads, as a framework saves them: large states, writes, a copy, and what was dropped."""
     engine, parent = agent._engine, ""
     for number in range(3):
-        point = Checkpoint(
+        point = NewThreadCheckpoint(
             *("talk", "", f"{number:08}", parent, {"v": 4}, {"step": number}),
             channels={"messages": [LARGE, NOISE][:number]},
             versions={"messages": number},
         )
         drive_sync(engine.store, writing.put(engine, point))
-        writes = [Written(0, "messages", [LARGE]), Written(-1, "__error__", NOISE)]
+        writes = [TaskWrite(0, "messages", [LARGE]), TaskWrite(-1, "__error__", NOISE)]
         drive_sync(engine.store, writing.write(engine, ("talk", "", point.id), "task", "", writes))
         parent = point.id
     agent.threads.copy("talk", "copy")
@@ -198,26 +199,26 @@ def _hand_over(agent: Agent) -> None:
 @cache
 def _made() -> Path:
     folder = tempfile.mkdtemp(prefix="perdure-rich-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    SESSION_END.callback(shutil.rmtree, folder)
     path = Path(folder) / "perdure.db"
     fill(path)
     return path
 
 
 @cache
-def _made_and_folded() -> Path:
-    path = _made().with_name("folded.db")
+def _made_and_compacted() -> Path:
+    path = _made().with_name("compacted.db")
     shutil.copy(_made(), path)
     shutil.copytree(f"{_made()}.keys", f"{path}.keys")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StoreMovedWarning)
-        fold(path)
+        compact(path)
     return path
 
 
-def copy_to(path: Path, *, folded: bool = False) -> Path:
+def copy_to(path: Path, *, compacted: bool = False) -> Path:
     """A filled store with its keys, for one test to do with as it likes. Made once, then copied."""
-    source = _made_and_folded() if folded else _made()
+    source = _made_and_compacted() if compacted else _made()
     shutil.copy(source, path)
     shutil.copytree(f"{source}.keys", f"{path}.keys")
     return path

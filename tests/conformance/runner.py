@@ -19,8 +19,9 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal
 
-from perdure import Agent, AsyncAgent, Done, NotDone, Unknown, failpoints
-from perdure.failpoints import Moment, Site
+from perdure import Agent, AsyncAgent, Done, NotDone, Unknown
+from perdure.platform import failpoints
+from perdure.platform.failpoints import CommitMoment, Site
 
 from ..model.ops import (
     CAUGHT,
@@ -146,13 +147,13 @@ class Player:
 
     # What befalls it.
 
-    def _commit_point(self, start: Start) -> Callable[[Site, Moment], None]:
+    def _commit_point(self, start: Start) -> Callable[[Site, CommitMoment], None]:
         """The model knows before and after; a crash inside of the transaction must do as one before it does."""
-        inside = (Moment.BEFORE, Moment.BEGUN, Moment.WRITTEN)[len(repr(start)) % 3]
+        inside = (CommitMoment.BEFORE, CommitMoment.BEGUN, CommitMoment.WRITTEN)[len(repr(start)) % 3]
 
-        def hook(site: Site, moment: Moment) -> None:
-            if moment in (inside, Moment.AFTER):
-                self._reach(f"{site}:{'after' if moment == Moment.AFTER else 'before'}")
+        def hook(site: Site, moment: CommitMoment) -> None:
+            if moment in (inside, CommitMoment.AFTER):
+                self._reach(f"{site}:{'after' if moment == CommitMoment.AFTER else 'before'}")
 
         return hook
 

@@ -15,12 +15,12 @@ from typing import Any, TextIO
 
 import cryptography.hazmat.primitives.asymmetric.ed25519  # noqa: F401  before the forks, not after each one
 
-import perdure.store.postgres
-import perdure.store.sqlite  # noqa: F401  likewise
+import perdure.store.postgres.store
+import perdure.store.sqlite.store  # noqa: F401  likewise
 from perdure import Agent
 from perdure import records as r
 from perdure.errors import AlreadyAnswered, NothingToAnswer
-from perdure.runs import RunInfo
+from perdure.run.listing import RunInfo
 
 from ..model import Model
 from ..model.ops import Answer, Move, Start
@@ -48,17 +48,17 @@ def expected(moves: Sequence[Move]) -> list[Told]:
 
 
 def _summary(model: Model) -> Told:
-    it = model.summary()
+    summary = model.summary()
     return {
-        "status": it.status,
-        "run_error": it.error or "",
-        "result": it.result,
-        "state": it.state,
-        "messages": it.messages,
-        "events": sorted(it.events),
-        "questions": it.questions,
-        "executions": sorted([*call, times] for call, times in it.executions.items()),
-        "outside": it.outside,
+        "status": summary.status,
+        "run_error": summary.error or "",
+        "result": summary.result,
+        "state": summary.state,
+        "messages": summary.messages,
+        "events": sorted(summary.events),
+        "questions": summary.questions,
+        "executions": sorted([*call, times] for call, times in summary.executions.items()),
+        "outside": summary.outside,
     }
 
 
@@ -156,16 +156,16 @@ def _look(agent: Agent, run_id: str) -> Told:
     info = agent.runs.get(run_id)
     return {
         "status": str(info.status),
-        "run_error": info.error.partition(":")[0] if info.status == r.Status.FAILED else "",
+        "run_error": info.error.partition(":")[0] if info.status == r.RunStatus.FAILED else "",
         "result": info.result,
         "state": info.state,
         "messages": info.messages,
-        "events": sorted(write.key for write in _writes(info) if write.op == r.Op.EVENT),
+        "events": sorted(write.key for write in _writes(info) if write.op == r.WriteOp.EVENT),
         "questions": len(info.questions),
     }
 
 
-def _writes(info: RunInfo) -> Iterator[r.Write]:
+def _writes(info: RunInfo) -> Iterator[r.RunWrite]:
     for event in info.events:
         match event.record:
             case r.StepDone() | r.EffectDone() | r.ItemDone():

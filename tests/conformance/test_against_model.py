@@ -21,8 +21,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis.strategies import SearchStrategy
 
-from perdure.run.ledger import Ledger, Recorded
-from perdure.run.scope import Buffer
+from perdure.kernel.scope import WriteBuffer
+from perdure.run.ledger import Ledger, RecordedCall
 from perdure.testing.plugin import STORES
 
 from ..model.ops import COMMITS, IN_A_BODY, IN_THE_CODE, Move, Start
@@ -117,9 +117,9 @@ def test_thousands_of_stories(scene: Stage) -> None:
 
 
 SABOTAGE = {
-    "program order wins": (Buffer, "supersede", lambda buffer, writes: None),
-    "a killed attempt did not go past its failure": (Ledger, "went_past", lambda ledger, failure: True),
-    "an id that is called twice writes once": (Recorded, "take_writes", lambda recorded: recorded.writes),
+    "program order wins": (WriteBuffer, "supersede", lambda buffer, writes: None),
+    "a killed attempt did not go past its failure": (Ledger, "continued_after", lambda ledger, failure: True),
+    "an id that is called twice writes once": (RecordedCall, "take_writes", lambda recorded: recorded.writes),
 }
 
 
@@ -151,4 +151,4 @@ def test_the_stories_are_compared_nearly_to_their_ends() -> None:
     look()
     assert seen["compared"] > 0.9 * seen["moves"]
     wanted = ("crashed", "failed", "finished", "interrupted", "waiting", "crash", "interrupt", "raise")
-    assert not [it for it in wanted if not seen[it]], seen
+    assert not [name for name in wanted if not seen[name]], seen

@@ -14,17 +14,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure import Agent, ArtifactDamaged, ArtifactNotFound, AsyncAgent, NotStorable, artifacts
-from perdure.artifacts.sources import source_of
-from perdure.collect import collect
-from perdure.failpoints import Moment, Site
-from perdure.journal.puts import UploadLost
-from perdure.objects import identify
-from perdure.run.requests import drive_sync
-from perdure.trees import references
+from perdure import Agent, AsyncAgent
+from perdure.data import artifacts
+from perdure.data.artifacts.sources import source_of
+from perdure.errors import ArtifactDamaged, ArtifactNotFound, NotStorable
+from perdure.journal.artifact_writes import UploadLost
+from perdure.journal.object_gc import collect
+from perdure.journal.objects import identify
+from perdure.journal.trees import references
+from perdure.kernel.protocol import drive_sync
+from perdure.platform.failpoints import CommitMoment, Site
 
-from .kit import Behind, agent_at, in_child, killed_at
-from .test_checkpoints import in_order, stored_bytes
+from .kit import Behind, agent_at, in_child, in_order, killed_at
+from .test_checkpoints import stored_bytes
 
 MB = 1024 * 1024
 EXPIRED = -60.0
@@ -53,8 +55,8 @@ def buried(store_url: str) -> None:
 
 def written(agent: Agent, name: str, data: bytes) -> int:
     """Save something, and say how many objects were not there."""
-    about = artifacts.About(name, (), "")
-    saving = artifacts.Saving(agent._engine, about, "bytes")
+    about = artifacts.ArtifactDetails(name, (), "")
+    saving = artifacts.ArtifactWrite(agent._engine, about, "bytes")
     drive_sync(agent._engine.store, saving.all_of(source_of(data)))
     return saving.written
 
@@ -62,7 +64,7 @@ def written(agent: Agent, name: str, data: bytes) -> int:
 # -- what goes in comes out -------------------------------------------------------------------------------------------
 
 
-def test_it_comes_back_in_another_process_as_what_it_was(store_url: str, tmp_path: Path) -> None:
+def test_an_artifact_is_read_unchanged_in_another_process(store_url: str, tmp_path: Path) -> None:
     data, path = noise(3 * MB), tmp_path / "model.bin"
     path.write_bytes(data)
 
@@ -98,15 +100,15 @@ def test_it_comes_back_in_another_process_as_what_it_was(store_url: str, tmp_pat
     agent.artifacts.load("file", to=tmp_path / "pipe")
     reading.join()
     assert poured == [data] and (tmp_path / "pipe").is_fifo()
-    assert [it.name for it in tmp_path.iterdir() if it.suffix == ".part"] == []
+    assert [item.name for item in tmp_path.iterdir() if item.suffix == ".part"] == []
     first, second = agent.artifacts.versions("file")
     assert (first.kind, first.size, first.note, first.labels) == ("file", len(data), "after epoch 3", ("best",))
     assert first.digest == second.digest
-    assert [it.name for it in agent.artifacts.list()] == [
+    assert [item.name for item in agent.artifacts.list()] == [
         "bytes", "every other", "file", "iterator", "nothing", "pieces", "stream",
     ]  # fmt: skip
-    assert [(it.name, it.version) for it in agent.artifacts.list(label="best")] == [("file", 1)]
-    assert sum(it.added for it in agent.artifacts.usage()) < 1.02 * len(data), "the same bytes are stored once"
+    assert [(item.name, item.version) for item in agent.artifacts.list(label="best")] == [("file", 1)]
+    assert sum(item.added for item in agent.artifacts.usage()) < 1.02 * len(data), "the same bytes are stored once"
     in_order(store_url)
 
 
@@ -138,7 +140,7 @@ def test_what_is_none_is_refused(store_url: str, tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), agent.artifacts.writer("wrong") as file:
         file.write(noise(6 * MB))
         raise ZeroDivisionError
-    assert [it.name for it in agent.artifacts.list()] == ["weights-7b"]
+    assert [artifact.name for artifact in agent.artifacts.list()] == ["weights-7b"]
     assert agent_at(store_url, "other").artifacts.list() == []
 
 
@@ -241,7 +243,7 @@ def test_after_its_block_a_writer_takes_nothing(store_url: str) -> None:
             over.write(b"two")
         with pytest.raises(ValueError, match="writer is closed"), over:
             pass
-    assert [it.name for it in agent.artifacts.list()] == ["log"]
+    assert [artifact.name for artifact in agent.artifacts.list()] == ["log"]
     assert agent.artifacts.load("log") == b"one"
 
 
@@ -273,7 +275,10 @@ def test_it_lands_with_the_step_or_the_item_or_not_at_all(store_url: str) -> Non
                 break
     with agent.run("r"):
         pass
-    assert [(it.name, it.version) for it in agent.artifacts.list()] == [("in an item", 1), ("weights", 1)]
+    assert [(artifact.name, artifact.version) for artifact in agent.artifacts.list()] == [
+        ("in an item", 1),
+        ("weights", 1),
+    ]
     assert agent.artifacts.load("in an item") == b"a"
     assert collected(agent, EXPIRED) < MB, "the failed attempt wrote the same chunks"
     in_order(store_url)
@@ -285,16 +290,16 @@ def test_killed_in_the_middle_it_goes_on(store_url: str) -> None:
     def program() -> None:
         agent_at(store_url).artifacts.save("a", data)
 
-    for moment in Moment:
+    for moment in CommitMoment:
         killed_at(program, Site.UPLOAD, moment, 2)
         agent = agent_at(store_url)
         assert agent.artifacts.list() == []
         collected(agent)
     there = len(agent._engine.store.read("object_ids", (b"", 10_000)))
     assert there > 200, "10 MB were committed before the kill, and are kept"
-    for number, moment in enumerate(Moment):
+    for number, moment in enumerate(CommitMoment):
         killed_at(program, Site.ARTIFACT, moment)
-        assert len(agent.artifacts.versions("a")) == (moment is Moment.AFTER), number
+        assert len(agent.artifacts.versions("a")) == (moment is CommitMoment.AFTER), number
     assert agent.artifacts.load("a") == data
     assert written(agent, "a", data) == 0, "what is there is not written again"
     assert collected(agent, EXPIRED) == 0
@@ -303,11 +308,11 @@ def test_killed_in_the_middle_it_goes_on(store_url: str) -> None:
 
 def test_what_a_killed_upload_has_written_is_found_and_later_collected(store_url: str) -> None:
     agent, data = agent_at(store_url), noise(14 * MB)
-    killed_at(lambda: agent_at(store_url).artifacts.save("a", data), Site.UPLOAD, Moment.BEFORE, 3)
+    killed_at(lambda: agent_at(store_url).artifacts.save("a", data), Site.UPLOAD, CommitMoment.BEFORE, 3)
     buried(store_url)
     assert collected(agent) == 0, "not so soon"
     assert collected(agent, EXPIRED) > 9 * MB
-    killed_at(lambda: agent_at(store_url).artifacts.save("a", data), Site.UPLOAD, Moment.BEFORE, 3)
+    killed_at(lambda: agent_at(store_url).artifacts.save("a", data), Site.UPLOAD, CommitMoment.BEFORE, 3)
     assert 0 < written(agent, "a", data) < 200
     assert agent.artifacts.load("a") == data
     in_order(store_url)
@@ -349,7 +354,7 @@ def test_an_upload_that_was_given_up_is_never_half_a_version(store_url: str) -> 
             buried(store_url)
             assert collected(agent, EXPIRED) > 9 * MB
 
-    with pytest.raises(UploadLost, match="save it again"):
+    with pytest.raises(UploadLost, match="save the artifact again"):
         agent.artifacts.save("a", slow())
     with pytest.raises(UploadLost), agent.run("r") as run:
         run.step(late, True, id="late")
@@ -450,8 +455,8 @@ async def test_the_asynchronous_side_is_the_same(store_url: str, tmp_path: Path)
     assert (await agent.artifacts.load("w", to=tmp_path / "w")).read_bytes() == b"abc"
     async with agent.run("r") as run:
         assert await run.step(agent.artifacts.save, "s", b"in a step", name="save") == 0
-    assert [it.name for it in await agent.artifacts.list()] == ["a", "s", "w"]
-    assert [it.added for it in await agent.artifacts.usage()][1] == 0
-    assert [it.note for it in await agent.artifacts.versions("a")] == ["streamed", ""]
+    assert [artifact.name for artifact in await agent.artifacts.list()] == ["a", "s", "w"]
+    assert [usage.added for usage in await agent.artifacts.usage()][1] == 0
+    assert [artifact.note for artifact in await agent.artifacts.versions("a")] == ["streamed", ""]
     assert await agent.artifacts.delete("a") == 2
     await agent.close()

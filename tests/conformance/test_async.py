@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, AsyncAgent, Done, InDoubt, NotDone, NotDurable, RunFinished, RunWaiting
-from perdure.errors import Abandoned, LeaseLost, StepTimeout
-from perdure.failpoints import Moment, Site
+from perdure import Agent, AsyncAgent, Done, InDoubt, NotDone, RunWaiting
+from perdure.errors import Abandoned, LeaseLost, NotDurable, RunFinished, StepTimeout
+from perdure.platform.failpoints import CommitMoment, Site
 
 from .kit import World, in_child, killed_at
 
@@ -109,7 +109,7 @@ async def test_a_plain_body_that_times_out_in_its_thread_cannot_write(store_url:
         go = threading.Event()
 
         def slow() -> None:
-            go.wait(10)
+            go.wait()
             try:
                 run.state["late"] = 1
             except Abandoned as error:
@@ -119,7 +119,7 @@ async def test_a_plain_body_that_times_out_in_its_thread_cannot_write(store_url:
         with pytest.raises(StepTimeout):
             await run.step(slow, timeout=0.02)
         go.set()
-        await asyncio.to_thread(over.wait, 10)
+        await asyncio.to_thread(over.wait)
     assert len(caught) == 1
     assert (await agent.runs.get("r")).state == {}
 
@@ -245,7 +245,7 @@ def test_killed_and_resumed(store_url: str, world: World, nth: int) -> None:
         async with agent.run("r") as run:
             run.result = await asyncio.gather(*[work(n) for n in range(8)])
 
-    killed_at(lambda: asyncio.run(program()), Site.STEP_DONE, Moment.AFTER, nth)
+    killed_at(lambda: asyncio.run(program()), Site.STEP_DONE, CommitMoment.AFTER, nth)
     asyncio.run(program())
     assert asyncio.run(agent_at(store_url).runs.result("r")) == list(range(8))
     # What had been recorded was not done again; what was under way may have been.

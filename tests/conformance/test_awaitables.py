@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from perdure import AsyncAgent, Done, InDoubt, NotAwaited, NotDone
-from perdure.errors import StepTimeout
+from perdure import AsyncAgent, Done, InDoubt, NotDone
+from perdure.errors import NotAwaited, StepTimeout
 from perdure.records import StepDone
 
 from .kit import World, agent_at
@@ -90,7 +90,7 @@ async def test_under_asyncio_whatever_can_be_awaited_is(
     assert len(world.all()) == 1
 
 
-async def test_it_is_awaited_in_the_frame_of_the_body_and_within_its_time(store_url: str) -> None:
+async def test_a_returned_awaitable_runs_in_the_frame_and_timeout_of_the_body(store_url: str) -> None:
     agent, cancelled = AsyncAgent("tester", store=store_url), list[int]()
 
     async def slow(run: Any) -> None:

@@ -11,33 +11,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from perdure import (
-    Agent,
-    AsyncAgent,
-    Done,
-    InDoubt,
-    InputChanged,
-    NotDone,
-    PointNotFound,
-    RunExists,
-    RunWaiting,
-)
+from perdure import Agent, AsyncAgent, Done, InDoubt, NotDone, RunWaiting
 from perdure import records as r
-from perdure.collect import collect
-from perdure.failpoints import Moment, Site
-from perdure.folding import foldable
-from perdure.journal import rebuild
-from perdure.journal.folding import Fold, Moved, plan
+from perdure.errors import InputChanged, PointNotFound, RunExists
+from perdure.journal.compaction import Compact, StreamMoved, plan
+from perdure.journal.object_gc import collect
 from perdure.journal.verify import verify
+from perdure.maintenance.compaction import compactable
+from perdure.platform.failpoints import CommitMoment, Site
 
-from .kit import Behind, World, agent_at, killed_at
+from .kit import Behind, World, agent_at, in_order, killed_at
 
 LARGE = "a large page " * 2000
-
-
-def in_order(agent: Agent) -> None:
-    assert rebuild.check(agent._engine.store) == []
-    assert [one for one in verify(agent._engine.store).findings if one.severity == "damage"] == []
 
 
 class Trip:
@@ -82,13 +67,13 @@ def test_a_fork_shares_its_beginning_and_goes_its_own_way(store_url: str, world:
     assert len(world.all()) == 3
     fork = agent.runs.fork("trip", at="search")
     assert (fork.id, fork.origin, fork.at) == ("trip-fork", "trip", 2)
-    assert {(it.kind, it.what.partition(",")[0]) for it in fork.stays} == {
+    assert {(remaining.kind, remaining.what.partition(",")[0]) for remaining in fork.stays} == {
         ("checkpoint", "found"), ("effect", "book"), ("state", "trips/booked"), ("event", "BOOKED"),
     }  # fmt: skip
     made = agent.runs.get(fork.id)
     assert made.state == {"city": "NYC"} and made.messages == ["look for NYC"] and made.input == {"to": "NYC"}
     assert made.status == "interrupted" and "forked from 'trip' at entry 2" in made.error
-    assert len(agent._engine.store.read("events_of", (made.summary.stream, 0))) == 1
+    assert len(agent._engine.store.read("journal_of", (made.summary.stream, 0))) == 1
     with pytest.raises(InputChanged, match="was started with {'to': 'NYC'}"):
         trip.go(fork.id, input={"to": "BOS"})
     assert trip.go(fork.id, input={"to": "NYC"}) == "booked NYC-9"
@@ -169,7 +154,7 @@ def test_an_effect_that_had_begun_is_not_repeated(store_url: str, world: World) 
     intent = next(e.seq for e in agent.runs.get("trip").events if isinstance(e.record, r.EffectIntended))
     fork = agent.runs.fork("trip", at=intent)
     assert fork.adopted == ("book",) and not fork.in_doubt
-    assert [it.kind for it in fork.stays] == ["event", "state"]  # the effect itself is the fork's too
+    assert [remaining.kind for remaining in fork.stays] == ["event", "state"]  # the effect itself is the fork's too
     assert trip.go(fork.id) == "booked NYC-9"
     assert len([line for line in world.all() if line.startswith("book")]) == 1
     assert agent.state.get("trips", "booked") == 1 and len(list(agent.events.read("BOOKED"))) == 1
@@ -198,7 +183,7 @@ def test_an_effect_in_doubt_is_not_believed_absent_in_a_fork(store_url: str, wor
         go("origin")
     first, second = agent.runs.fork("origin"), agent.runs.fork("origin")
     assert first.in_doubt == ("pay",) and first.id != second.id
-    with pytest.raises(RunWaiting, match="run 'origin' has begun it and may still do it"):
+    with pytest.raises(RunWaiting, match="run 'origin' has started it and may still execute it"):
         go(first.id)
     assert len(world.all()) == 1
     agent.runs.answer(first.id, retry=True)
@@ -239,7 +224,7 @@ def test_a_fork_waits_by_itself(store_url: str) -> None:
 
 
 def test_what_a_fork_shares_is_kept(store_url: str, world: World, tmp_path: Any) -> None:
-    """Neither folded nor collected; and if it is changed, that is found."""
+    """Neither compacted nor collected; and if it is changed, that is found."""
     agent = agent_at(store_url)
     trip, store = Trip(agent, world), agent._engine.store
     trip.go("trip")
@@ -251,22 +236,22 @@ def test_what_a_fork_shares_is_kept(store_url: str, world: World, tmp_path: Any)
     assert trip.go(fork.id) == "booked NYC-9"
     collect(store)
     assert agent.runs.get(fork.id, at="search").state == {"city": "NYC"}
-    assert foldable(agent._engine, 2**60) == []
+    assert compactable(agent._engine, 2**60) == []
     signer = agent._engine.signer
     assert late is not None and signer is not None
-    with pytest.raises(Moved):
-        store.submit(Fold(store, late, "file", b"", signer))
+    with pytest.raises(StreamMoved):
+        store.submit(Compact(store, late, "file", b"", signer))
     assert trip.go(fork.id) == "booked NYC-9"
     in_order(agent)
     with Behind(store_url) as behind:
         where, which = behind.entry(stream, 4)
-        behind.execute(f"UPDATE events SET at = at + 1 WHERE {where}", which)
+        behind.execute(f"UPDATE journal SET at = at + 1 WHERE {where}", which)
     texts = [one.text for one in verify(store).findings]
     assert any("does not fit the chain" in text for text in texts)
     with Behind(store_url) as behind:
         where, which = behind.entry(stream, agent.runs.fork("other").at)
         made = behind.entry(stream, 4)
-        behind.execute(f"UPDATE events SET chain = ? WHERE {made[0]}", (bytes(32), *made[1]))
+        behind.execute(f"UPDATE journal SET chain = ? WHERE {made[0]}", (bytes(32), *made[1]))
     assert any("forked at entry 4" in one.text for one in verify(store).findings)
 
 
@@ -310,7 +295,7 @@ def perform(agent: Agent, run_id: str, program: list[tuple[str, int]], ran: list
     return info.result, info.state, info.messages
 
 
-def left_after(events: list[r.Event], cut: int) -> list[str]:
+def left_after(events: list[r.JournalEntry], cut: int) -> list[str]:
     """What has to run again: steps that end, and effects that begin, after the cut."""
     return [
         event.record.call.name
@@ -340,8 +325,8 @@ def test_a_fork_anywhere_comes_to_the_same(store_url: str, program: list[tuple[s
     in_order(agent)
 
 
-@pytest.mark.parametrize("moment", [Moment.BEFORE, Moment.WRITTEN, Moment.AFTER])
-def test_a_fork_is_there_or_not(store_url: str, world: World, moment: Moment) -> None:
+@pytest.mark.parametrize("moment", [CommitMoment.BEFORE, CommitMoment.WRITTEN, CommitMoment.AFTER])
+def test_a_fork_is_there_or_not(store_url: str, world: World, moment: CommitMoment) -> None:
     agent = agent_at(store_url)
     Trip(agent, world).go("trip")
     agent.close()
@@ -354,7 +339,7 @@ def test_a_fork_is_there_or_not(store_url: str, world: World, moment: Moment) ->
 
     killed_at(fork_and_go, Site.FORK, moment)
     assert len(world.all()) == 3
-    assert (moment == Moment.AFTER) == ("branch" in [run.id for run in agent_at(store_url).runs.list()])
+    assert (moment == CommitMoment.AFTER) == ("branch" in [run.id for run in agent_at(store_url).runs.list()])
     killed_at(fork_and_go, Site.RUN_END, moment)
     fork_and_go()
     assert [line.split()[0] for line in world.all()] == ["search", "pick", "book", "book"]

@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 
-from perdure import AsyncAgent, CheckpointNotFound, NotStorable
-from perdure.collect import collect
-from perdure.failpoints import Moment, Site
-from perdure.journal import rebuild
-from perdure.journal.verify import verify
+from perdure import AsyncAgent
+from perdure.errors import CheckpointNotFound, NotStorable
+from perdure.journal.object_gc import collect
+from perdure.platform.failpoints import CommitMoment, Site
 
-from .kit import Behind, agent_at, die, in_child, killed_at
+from .kit import Behind, agent_at, die, in_child, in_order, killed_at
 
 
 def noise(number: int, size: int = 1024) -> str:
@@ -26,16 +25,9 @@ def noise(number: int, size: int = 1024) -> str:
 def stored_bytes(agent: Any) -> int:
     """What all objects and entries of a store take."""
     store = agent._engine.store
-    streams = [store.read("events_of", (stream, 0)) for stream, *_ in store.read("all_streams")]
+    streams = [store.read("journal_of", (stream, 0)) for stream, *_ in store.read("all_streams")]
     entries = sum(len(body or b"") + 80 for rows in streams for _, _, _, body, _, _ in rows)
     return entries + sum(size + 60 for _, _, size in store.read("all_objects"))
-
-
-def in_order(store_url: str) -> None:
-    agent = agent_at(store_url)
-    assert rebuild.check(agent._engine.store) == []
-    assert [one for one in verify(agent._engine.store).findings if one.severity == "damage"] == []
-    agent.close()
 
 
 def test_what_was_kept_comes_back_in_another_process(store_url: str) -> None:
@@ -87,17 +79,19 @@ def test_a_body_sees_what_it_has_made_and_deleted(store_url: str) -> None:
         data["n"] = 3
         assert agent.checkpoint.restore("c") == {**kept, "n": 2}, "a copy, as always"
         assert agent.checkpoint.restore("c", version=1) == kept and agent.checkpoint.restore("c", version=0).n == 2
-        assert [str(it) for it in agent.checkpoint.diff(("c", 1), "c")] == ["~ .n: 1 -> 2"]
+        assert [str(change) for change in agent.checkpoint.diff(("c", 1), "c")] == ["~ .n: 1 -> 2"]
         [found] = agent.checkpoint.list(label="new")
         assert (found.name, found.version, found.meta) == ("c", 0, {"by": "body"})
         agent.checkpoint.delete("c", version=1)
         with pytest.raises(CheckpointNotFound, match="'c'"):
             agent.checkpoint.restore("c", version=1)
-        return [[it.version for it in agent.checkpoint.list()], agent.checkpoint.restore("c").n]
+        return [[checkpoint.version for checkpoint in agent.checkpoint.list()], agent.checkpoint.restore("c").n]
 
     with agent.run("r") as run:
         assert run.step(body, name="body") == [[0], 2]
-    assert [(it.name, it.version, it.labels) for it in other.checkpoint.list()] == [("c", 2, ("new",))]
+    assert [(checkpoint.name, checkpoint.version, checkpoint.labels) for checkpoint in other.checkpoint.list()] == [
+        ("c", 2, ("new",))
+    ]
     with agent.run("s") as run:
         for _ in run.each([1]):
             agent.checkpoint.delete("c")
@@ -108,7 +102,7 @@ def test_a_body_sees_what_it_has_made_and_deleted(store_url: str) -> None:
                 agent.checkpoint.restore("c") == run.step(lambda: agent.checkpoint.restore("c"), name="in") == "again"
             )
             assert contextvars.Context().run(other.checkpoint.restore, "c").n == 2, "nobody else does"
-    assert [it.version for it in agent.checkpoint.list()] == [3]
+    assert [checkpoint.version for checkpoint in agent.checkpoint.list()] == [3]
     in_order(store_url)
 
 
@@ -134,8 +128,8 @@ def test_a_key_that_is_no_text_takes_nothing_from_the_others(store_url: str) -> 
         found.b  # noqa: B018
     del found[7]
     agent.checkpoint.create("m", found)
-    assert [str(it) for it in agent.checkpoint.diff(("m", 1), "m")] == ["- [7]: 'x'"]
-    assert [str(it) for it in agent.checkpoint.diff("m", ("m", 1))] == ["+ [7]: 'x'"]
+    assert [str(change) for change in agent.checkpoint.diff(("m", 1), "m")] == ["- [7]: 'x'"]
+    assert [str(change) for change in agent.checkpoint.diff("m", ("m", 1))] == ["+ [7]: 'x'"]
 
 
 def test_older_versions_are_not_touched(store_url: str) -> None:
@@ -170,12 +164,15 @@ def test_they_are_listed_with_labels_and_notes(store_url: str) -> None:
     agent.checkpoint.create("a", 1, labels=["good", "tested"], meta={"cost": 1.5})
     agent.checkpoint.create("b", 2)
     agent.checkpoint.create("a", 3, meta=list(range(9000)))
-    assert [(it.name, it.version, it.labels, it.meta) for it in agent.checkpoint.list()] == [
+    assert [
+        (checkpoint.name, checkpoint.version, checkpoint.labels, checkpoint.meta)
+        for checkpoint in agent.checkpoint.list()
+    ] == [
         ("a", 1, ("good", "tested"), {"cost": 1.5}),
         ("b", 1, (), None),
         ("a", 2, (), list(range(9000))),
     ]
-    assert [it.version for it in agent.checkpoint.list(label="good")] == [1]
+    assert [checkpoint.version for checkpoint in agent.checkpoint.list(label="good")] == [1]
     assert agent_at(store_url, "other").checkpoint.list() == []
     in_order(store_url)
 
@@ -226,7 +223,9 @@ def test_a_difference_is_told_path_by_path(store_url: str) -> None:
     value["pages"].insert(0, "new first page")
     del value["old"]
     agent.checkpoint.create("c", value)
-    found = {(it.path, it.kind): (it.before, it.after) for it in agent.checkpoint.diff(("c", 1), "c")}
+    found = {
+        (change.path, change.kind): (change.before, change.after) for change in agent.checkpoint.diff(("c", 1), "c")
+    }
     assert found == {
         (".status.done", "changed"): (3, 4),
         (".pages[0]", "added"): (None, "new first page"),
@@ -248,11 +247,11 @@ def test_in_a_run_it_is_made_once(store_url: str) -> None:
                 run.checkpoint("half", {"done": [noise(share)] * 10})
             run.step(lambda: None, name="after")
 
-    killed_at(program, Site.STEP_DONE, Moment.BEFORE)
+    killed_at(program, Site.STEP_DONE, CommitMoment.BEFORE)
     program()
     program()
     agent = agent_at(store_url)
-    assert [it.version for it in agent.checkpoint.list()] == [1, 2]
+    assert [checkpoint.version for checkpoint in agent.checkpoint.list()] == [1, 2]
     assert agent.checkpoint.restore("half", 2) == {"done": [noise(2)] * 10}
     in_order(store_url)
 
@@ -286,9 +285,9 @@ def test_killed_around_it_is_there_or_not(store_url: str) -> None:
         agent_at(store_url).checkpoint.create("c", [noise(n) for n in range(20)])
 
     expected = 0
-    for moment in Moment:
+    for moment in CommitMoment:
         killed_at(program, Site.CHECKPOINT, moment)
-        expected += moment is Moment.AFTER
+        expected += moment is CommitMoment.AFTER
         assert len(agent_at(store_url).checkpoint.list()) == expected
     in_order(store_url)
 
@@ -376,7 +375,7 @@ async def test_the_asynchronous_side_is_the_same(store_url: str) -> None:
     assert (await agent.checkpoint.restore("c")).a == 2
     assert [change.path for change in await agent.checkpoint.diff(("c", 1), "c")] == [".a"]
     assert await agent.checkpoint.delete("c", version=1) == 1
-    assert [it.version for it in await agent.checkpoint.list()] == [2]
+    assert [checkpoint.version for checkpoint in await agent.checkpoint.list()] == [2]
     await agent.close()
 
 
@@ -386,7 +385,7 @@ def test_checkpoints_of_one_millisecond_are_listed_in_the_order_that_they_were_m
         agent.checkpoint.create(name, 1)
     with Behind(store_url) as store:
         store.execute("UPDATE checkpoints SET at = 5")
-    assert [it.name for it in agent.checkpoint.list()] == ["analysis-90pct", "analysis-100pct"]
+    assert [checkpoint.name for checkpoint in agent.checkpoint.list()] == ["analysis-90pct", "analysis-100pct"]
     agent.close()
 
 

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
 
-from perdure import AsyncAgent, BudgetExceeded, NotDone, RunNotFound, VersionConflict
-from perdure.failpoints import Moment, Site
-from perdure.journal import rebuild
+from perdure import AsyncAgent, NotDone
+from perdure.errors import BudgetExceeded, RunNotFound, VersionConflict
+from perdure.platform.failpoints import CommitMoment, Site
 
-from .kit import World, agent_at, die, in_child, killed_at
-
-
-def counted(it: Any) -> tuple[int, int, float | None]:
-    return it.calls, it.input_tokens, it.cost_usd
+from .kit import World, agent_at, die, in_child, in_order, killed_at
 
 
-def in_order(agent: Any) -> None:
-    assert rebuild.check(agent._engine.store) == []
+def counted(item: Any) -> tuple[int, int, float | None]:
+    return item.calls, item.input_tokens, item.cost_usd
 
 
 def test_usage_is_counted_once_wherever_it_is_reported(store_url: str) -> None:
@@ -45,9 +42,12 @@ def test_usage_is_counted_once_wherever_it_is_reported(store_url: str) -> None:
     usage = agent.usage()
     assert counted(usage) == (6, 333, 1.3)
     assert (usage.output_tokens, usage.cached_input_tokens, usage.tokens, usage.unpriced_calls) == (14, 4, 347, 0)
-    assert {name: counted(it) for name, it in usage.by_model.items()} == {"big": (2, 30, 1.0), "small": (4, 303, 0.3)}
-    assert {name: it.calls for name, it in usage.by_step.items()} == {"": 4, "act": 1, "think": 1}
-    assert [(len(day), it.calls) for day, it in usage.by_day.items()] == [(len("2026-11-16"), 6)]
+    assert {name: counted(totals) for name, totals in usage.by_model.items()} == {
+        "big": (2, 30, 1.0),
+        "small": (4, 303, 0.3),
+    }
+    assert {name: totals.calls for name, totals in usage.by_step.items()} == {"": 4, "act": 1, "think": 1}
+    assert [(len(day), totals.calls) for day, totals in usage.by_day.items()] == [(len("2026-11-16"), 6)]
     assert agent.usage(run="r") == agent.runs.get("r").usage == usage
     assert counted(agent_at(store_url, "other").usage()) == (0, 0, 0.0)
     with pytest.raises(RunNotFound):
@@ -91,7 +91,7 @@ def test_what_a_failed_attempt_has_spent_is_kept_and_what_it_wrote_is_not(store_
             run.step(hopeless, 100000, "", name="cancelled")
     info = agent.runs.get("r")
     assert info.usage.cost_usd == pytest.approx(1110.23)
-    by_step = {name: it.cost_usd for name, it in info.usage.by_step.items()}
+    by_step = {name: totals.cost_usd for name, totals in info.usage.by_step.items()}
     assert by_step == {"": 100, "cancelled": 1000, "flaky": 0.03, "races": 10, "refused": 0.1, "declined": 0.1}
     assert info.state == {"dropped": 0}
     in_order(agent)
@@ -108,8 +108,8 @@ def test_a_killed_body_is_not_counted_and_its_next_try_is(store_url: str) -> Non
             run.step(think, name="first")
             run.step(think, name="second")
 
-    for moment in Moment:
-        killed_at(program, Site.STEP_DONE, moment, 2 if moment is Moment.BEFORE else 1)
+    for moment in CommitMoment:
+        killed_at(program, Site.STEP_DONE, moment, 2 if moment is CommitMoment.BEFORE else 1)
     program()
     agent = agent_at(store_url)
     assert counted(agent.usage()) == (2, 6, 2.0)
@@ -154,7 +154,68 @@ def test_a_child_that_goes_on_is_new_work_of_its_parent(store_url: str) -> None:
     for _ in range(3):
         assert in_child(program) != 0
     saved = agent_at(store_url).savings()
-    assert {name: it.steps for name, it in saved.by_run.items()} == {"parent": 2, "child": 2}
+    assert {name: totals.steps for name, totals in saved.by_run.items()} == {"parent": 2, "child": 2}
+
+
+def test_a_finished_child_is_credited_to_the_parent_that_resumes_past_it(store_url: str) -> None:
+    def program(fail: bool) -> None:
+        agent = agent_at(store_url)
+        with agent.run("parent") as run:
+            for _ in range(2):  # the second time it is only read
+                with agent.run("child") as child:
+                    child.step(lambda: 1, name="inside")
+                    for item in child.each("ab"):
+                        child.step(str, item)
+                    with agent.run("grandchild") as inner:
+                        inner.step(partial(inner.usage, model="m", input_tokens=10, cost_usd=0.5), name="deep")
+            run.step(die if fail else str, name="killed")
+
+    in_child(lambda: program(True))
+    assert agent_at(store_url).savings().steps == 0
+    in_child(lambda: program(True))
+    saved = agent_at(store_url).savings()
+    assert {name: totals.steps for name, totals in saved.by_run.items()} == {"parent": 4}
+    assert counted(saved.by_run["parent"]) == (1, 10, 0.5)
+    program(False)
+    assert agent_at(store_url).savings().steps == 8
+    program(False)
+    assert agent_at(store_url).savings().steps == 8, "reading a finished run saves nothing"
+    in_order(agent_at(store_url))
+
+
+def test_a_child_that_works_in_this_opening_is_not_credited(store_url: str) -> None:
+    agent = agent_at(store_url)
+    with pytest.raises(ConnectionError), agent.run("parent"):
+        raise ConnectionError
+    with agent.run("parent"):
+        for _ in range(2):
+            with agent.run("child") as child:
+                child.step(lambda: 1, name="inside")
+    assert agent.savings().steps == 0
+
+
+def test_finished_steps_of_a_workflow_are_credited_when_it_goes_on(store_url: str) -> None:
+    def program(fail: bool) -> None:
+        agent = agent_at(store_url)
+        agent.step(name="search")(lambda: 1)
+        steps = [{"step": n, "action": action} for n, action in ((1, "search"), (2, "plain"), (3, "last"))]
+        wf = agent.workflows.create("bill", steps=steps)
+        wf.resume(
+            handlers={
+                "plain": lambda run: run.usage(model="m", input_tokens=7, cost_usd=0.25),
+                "last": die if fail else int,
+            }
+        )
+
+    in_child(lambda: program(True))
+    assert agent_at(store_url).savings().steps == 0
+    program(False)
+    saved = agent_at(store_url).savings()
+    assert saved.steps == 2 and counted(saved) == counted(agent_at(store_url).usage()) == (1, 7, 0.25)
+    assert list(saved.by_run) == ["bill@1/3"]
+    program(False)
+    assert agent_at(store_url).savings().steps == 2, "nothing was left to do"
+    in_order(agent_at(store_url))
 
 
 # -- budgets ------------------------------------------------------------------------------------------------------

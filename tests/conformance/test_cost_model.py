@@ -16,9 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure import Agent, failpoints, records
-from perdure.failpoints import Moment, Site
+from perdure import Agent, records
 from perdure.journal import rebuild
+from perdure.platform import failpoints
+from perdure.platform.failpoints import CommitMoment, Site
 
 from .kit import agent_at, die, in_child
 
@@ -54,7 +55,7 @@ PLACES = (
 )
 ends = st.one_of(
     st.tuples(st.sampled_from(("die in", "raise in", "raise after")), st.integers(0, 12)),
-    st.tuples(st.sampled_from(PLACES), st.sampled_from(list(Moment)), st.integers(1, 3)),
+    st.tuples(st.sampled_from(PLACES), st.sampled_from(list(CommitMoment)), st.integers(1, 3)),
 )
 
 
@@ -92,11 +93,11 @@ class Story:
             failpoints.arm(None)
             agent.close()
 
-    def _hook(self, end: tuple[Any, ...]) -> failpoints.Hook:
+    def _hook(self, end: tuple[Any, ...]) -> failpoints.FailpointHook:
         kill = failpoints.kill_at(f"{end[0]}:{end[1]}#{end[2]}") if isinstance(end[0], Site) else None
 
-        def hook(site: Site, moment: Moment) -> None:
-            if moment is Moment.AFTER and site is not Site.RUN_CLAIM and site in PLACES:
+        def hook(site: Site, moment: CommitMoment) -> None:
+            if moment is CommitMoment.AFTER and site is not Site.RUN_CLAIM and site in PLACES:
                 self.note("durable")
             if kill is not None:
                 kill(site, moment)
@@ -161,27 +162,27 @@ def _worth(call: Call, took_us: int) -> list[tuple[str, dict[str, int]]]:
     return worth
 
 
-def times(events: list[records.Event]) -> dict[str, int]:
+def times(events: list[records.JournalEntry]) -> dict[str, int]:
     """How long each call took, as the journal has it."""
     intents = {e.seq: e.record.call.name for e in events if isinstance(e.record, records.EffectIntended)}
     took = {e.record.call.name: e.record.took_us for e in events if isinstance(e.record, records.StepDone)}
     done = [e.record for e in events if isinstance(e.record, records.EffectDone)]
-    return took | {intents[it.intent]: it.took_us for it in done}
+    return took | {intents[record.intent]: record.took_us for record in done}
 
 
 def credited(agent: Agent) -> dict[str, Counter[str]]:
     """What Perdure says."""
     return {
         model: +Counter(
-            steps=it.steps,
-            calls=it.calls,
-            input_tokens=it.input_tokens,
-            output_tokens=it.output_tokens,
-            unpriced_calls=it.unpriced_calls,
-            nanos=round((it.cost_usd or 0) * 10**9),
-            took_us=round(it.seconds * 10**6),
+            steps=totals.steps,
+            calls=totals.calls,
+            input_tokens=totals.input_tokens,
+            output_tokens=totals.output_tokens,
+            unpriced_calls=totals.unpriced_calls,
+            nanos=round((totals.cost_usd or 0) * 10**9),
+            took_us=round(totals.seconds * 10**6),
         )
-        for model, it in agent.savings().by_model.items()
+        for model, totals in agent.savings().by_model.items()
     }
 
 
@@ -193,16 +194,16 @@ def test_savings_equal_what_a_restart_from_zero_would_have_run_again(store_url: 
     @given(programs, st.lists(ends, max_size=3))
     def play(program: list[Any], story: list[tuple[Any, ...]]) -> None:
         name = f"agent {next(names)}"
-        it = Story(name, store_url, program, tmp_path / name)
+        item = Story(name, store_url, program, tmp_path / name)
         for end in story:
-            in_child(lambda end=end: it.open(end))  # it may die, fail, or even finish
-        it.open()
+            in_child(lambda end=end: item.open(end))  # it may die, fail, or even finish
+        item.open()
         agent = agent_at(store_url, name)
         info = agent.runs.get("r")
         assert info.finished
-        assert credited(agent) == it.expected(times(info.events))
+        assert credited(agent) == item.expected(times(info.events))
         before = agent.savings()
-        it.open()
+        item.open()
         assert agent.savings() == before, "reading a finished run saves nothing"
         agent.close()
 

@@ -1,4 +1,4 @@
-"""`agent.events`: noted once, with the work around it; read, folded and followed in one order by everybody."""
+"""`agent.events`: noted once, with the work around it; read, reduced and followed in one order by everybody."""
 
 from __future__ import annotations
 
@@ -12,24 +12,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from perdure import Agent, AsyncAgent, Event, NotDone, RunNotFound, kinds
-from perdure.collect import collect
-from perdure.errors import NotStorable, ValueTooLarge
-from perdure.failpoints import Moment, Site
+from perdure import Agent, AsyncAgent, Event, NotDone, kinds
+from perdure.errors import NotStorable, RunNotFound, ValueTooLarge
 from perdure.journal import rebuild
-from perdure.journal.verify import verify
-from perdure.limits import NUMBER_MAX
+from perdure.journal.object_gc import collect
+from perdure.platform.failpoints import CommitMoment, Site
+from perdure.values.limits import NUMBER_MAX
 
-from .kit import agent_at, in_child, killed_at
+from .kit import agent_at, in_child, in_order, killed_at
 
 LARGE = list(range(20_000))
-
-
-def in_order(store_url: str) -> None:
-    agent = agent_at(store_url)
-    assert rebuild.check(agent._engine.store) == []
-    assert [one for one in verify(agent._engine.store).findings if one.severity == "damage"] == []
-    agent.close()
 
 
 def payloads(agent: Agent, *args: Any, **options: Any) -> list[Any]:
@@ -174,7 +166,7 @@ EXPECTED += [("ITEM", "a"), ("ITEM", "A"), ("ITEM", "b"), ("ITEM", "B"), ("OPEN"
 def test_it_lands_with_the_work_once_wherever_it_is_killed(store_url: str) -> None:
     agent = agent_at(store_url)
     sites = (Site.WRITE, Site.STEP_DONE, Site.EFFECT_OUTCOME, Site.ITEM_DONE)
-    for site, moment in [(site, moment) for site in sites for moment in (Moment.WRITTEN, Moment.AFTER)]:
+    for site, moment in [(site, moment) for site in sites for moment in (CommitMoment.WRITTEN, CommitMoment.AFTER)]:
         killed_at(lambda: program(store_url), site, moment)
         found = [(event.kind, event.payload) for event in agent.events.read()]
         assert found == EXPECTED[: len(found)], f"killed at {site}, {moment}"
@@ -188,9 +180,9 @@ def test_it_lands_with_the_work_once_wherever_it_is_killed(store_url: str) -> No
 def test_killed_around_an_append_it_is_there_or_not(store_url: str) -> None:
     agent, expected = agent_at(store_url), 0
     agent.events.append("A")
-    for moment in Moment:
+    for moment in CommitMoment:
         killed_at(lambda: agent_at(store_url).events.append_many([("B", LARGE)] * 2), Site.EVENT, moment)
-        expected += 2 * (moment is Moment.AFTER)
+        expected += 2 * (moment is CommitMoment.AFTER)
         assert payloads(agent, "B") == [LARGE] * expected
     in_order(store_url)
 
@@ -215,7 +207,7 @@ def test_numbers_and_times_at_the_ends_are_understood_or_refused(store_url: str)
     assert payloads(agent, until=datetime(1, 1, 1)) == payloads(agent, since=datetime.max) == []
 
 
-# -- folding ----------------------------------------------------------------------------------------------------------
+# -- reducing --------------------------------------------------------------------------------------------------------
 
 
 def adding(state: dict[str, int], event: Event) -> dict[str, int]:
@@ -231,9 +223,9 @@ def seen_by(calls: list[Any]) -> Any:
     return remembering
 
 
-def test_they_are_folded_in_order(store_url: str) -> None:
+def test_they_are_compacted_in_order(store_url: str) -> None:
     agent, initial = agent_at(store_url), {"A": 5}
-    assert agent.events.replay(adding, initial, snapshot="none yet") == initial
+    assert agent.events.replay(adding, initial, snapshot="none yet", version=1) == initial
     agent.events.append_many([("A" if number % 2 else "B", number) for number in range(10)])
     events = list(agent.events.read())
     assert agent.events.replay(adding, initial) == {"A": 30, "B": 20}
@@ -245,109 +237,71 @@ def test_they_are_folded_in_order(store_url: str) -> None:
             agent.events.replay(adding, {}, every=wrong)
 
 
-def test_what_was_folded_is_not_folded_again(store_url: str) -> None:
+def test_what_was_compacted_is_not_compacted_again(store_url: str) -> None:
     agent = agent_at(store_url)
     agent.events.append_many([("N", number) for number in range(25)])
     calls: list[Any] = []
 
-    def fold(**more: Any) -> Any:
-        return agent.events.replay(seen_by(calls), [], snapshot="all", every=10, **more)
+    def reduced(**more: Any) -> Any:
+        return agent.events.replay(seen_by(calls), [], snapshot="all", version=1, every=10, **more)
 
-    assert fold() == list(range(25))
+    assert reduced() == list(range(25))
     calls.clear()
     agent.events.append("N", 25)
     store: Any = agent._engine.store
     collect(store)
-    assert fold() == list(range(26))
+    assert reduced() == list(range(26))
     assert calls == list(range(20, 26)), "it begins where the last kept result ends"
     calls.clear()
     events = list(agent.events.read())
-    assert fold(until=events[14]) == list(range(15))
+    assert reduced(until=events[14]) == list(range(15))
     assert calls == list(range(10, 15))
-    assert fold(until=events[4]) == list(range(5)), "before all that was kept"
-    assert fold(kind="M") == []
+    assert reduced(until=events[4]) == list(range(5)), "before all that was kept"
+    assert reduced(kind="M") == []
     calls.clear()
     rebuild.rebuild(store)
-    assert fold() == list(range(26))
+    assert reduced() == list(range(26))
     assert calls == list(range(26)), "numbers have changed: nothing that is bound to them is used"
 
 
-def test_a_changed_reducer_begins_anew(store_url: str) -> None:
+def test_another_version_of_a_reducer_starts_again(store_url: str) -> None:
     agent = agent_at(store_url)
     agent.events.append_many([("N", number) for number in range(5)])
 
-    def fold(by: int) -> int:
-        return int(agent.events.replay(lambda total, event: total + by, 0, snapshot="count", every=2))
+    def reduced(by: int, version: int | str, initial: int = 0) -> int:
+        add = lambda total, event: total + by  # noqa: E731
+        return int(agent.events.replay(add, initial, snapshot="count", version=version, every=2))
 
-    assert [fold(1), fold(1), fold(2)] == [5, 5, 10], "what a function is closed over is part of it"
-    assert agent.events.replay(lambda total, event: total - 1, 0, snapshot="count", every=2) == -5
-    assert agent.events.replay(lambda total, event: total + 1, 100, snapshot="count", every=2) == 105
+    assert [reduced(1, 1), reduced(1, 1), reduced(2, 2), reduced(3, "2")] == [5, 5, 10, 15]
+    assert reduced(9, 1) == 4 + 9, "the same version starts from the snapshot after four events"
+    assert reduced(1, 1, initial=100) == 105
     with pytest.raises(NotStorable, match="snapshot="):
-        agent.events.replay(lambda state, event: object(), 0, snapshot="count", every=1)
-    for moment in Moment:
+        agent.events.replay(lambda state, event: object(), 0, snapshot="count", version=1, every=1)
+    with pytest.raises(TypeError, match="version="):
+        agent.events.replay(adding, {}, snapshot="count", version=True)
+    for moment in CommitMoment:
 
-        def folding(name: str = f"killed {moment}") -> dict[str, int]:
-            found: dict[str, int] = agent_at(store_url).events.replay(adding, {}, snapshot=name, every=1)
+        def replaying(name: str = f"killed {moment}") -> dict[str, int]:
+            found: dict[str, int] = agent_at(store_url).events.replay(adding, {}, snapshot=name, version=1, every=1)
             return found
 
-        killed_at(folding, Site.REPLAY, moment)
-        assert folding() == {"N": 10}
+        killed_at(replaying, Site.REPLAY, moment)
+        assert replaying() == {"N": 10}
     in_order(store_url)
 
 
-class Weighted:
-    """A reducer with a state of its own."""
-
-    def __init__(self, by: int) -> None:
-        self.by = by
-
-    def __call__(self, total: int, event: Event) -> int:
-        return total + self.by
-
-    def fold(self, total: int, event: Event) -> int:
-        return total + self.by
-
-
-def closed_over(thing: Weighted) -> Any:
-    return lambda total, event: total + thing.by
-
-
-RATE = 1
-
-
-def rated(total: int, event: Event) -> int:
-    return total + RATE
-
-
-def test_a_reducer_is_what_it_uses_too(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    agent = agent_at(store_url)
+def test_without_a_version_nothing_is_saved(store_url: str) -> None:
+    agent, calls = agent_at(store_url), list[Any]()
     agent.events.append_many([("N", number) for number in range(5)])
-    ways = [Weighted, lambda by: Weighted(by).fold, lambda by: closed_over(Weighted(by))]
-    for number, way in enumerate(ways):
-        found = [agent.events.replay(way(by), 0, snapshot=f"way {number}", every=2) for by in (1, 5, 1)]
-        assert found == [5, 25, 5], number
-    assert agent.events.replay(rated, 0, snapshot="rated", every=2) == 5
-    monkeypatch.setitem(globals(), "RATE", 5)
-    assert agent.events.replay(rated, 0, snapshot="rated", every=2) == 25
-
-
-def test_of_a_reducer_that_cannot_be_told_nothing_is_kept(store_url: str) -> None:
-    agent, lock, calls = agent_at(store_url), threading.Lock(), list[int]()
-    agent.events.append_many([("N", number) for number in range(5)])
-
-    def careful(total: int, event: Event) -> int:
-        with lock:
-            calls.append(event.payload)
-            return total + 1
-
-    assert [agent.events.replay(careful, 0, snapshot="careful", every=2) for _ in range(2)] == [5, 5]
+    for _ in range(2):
+        assert agent.events.replay(seen_by(calls), [], snapshot="all", every=2) == list(range(5))
     assert calls == [*range(5), *range(5)]
 
 
 # -- following --------------------------------------------------------------------------------------------------------
 
 
-def test_it_is_followed_across_processes_from_where_one_was(store_url: str) -> None:
+def test_events_are_followed_across_processes_from_the_last_position(store_url: str) -> None:
     agent = agent_at(store_url)
     agent.events.append("OLD")
     new = agent.events.follow(timeout=0.1)
@@ -425,7 +379,10 @@ async def test_the_asynchronous_side_is_the_same(store_url: str) -> None:
         await agent.events.append_many([("NOTED", 2), ("NOTED", 3)])
     assert [event.payload async for event in agent.events.read("NOTED", run="r")] == [1, 2, 3]
     assert [event.kind async for event in agent.events.follow(since="", timeout=0)] == ["plan", *["NOTED"] * 3]
-    assert await agent.events.replay(lambda n, event: n + event.payload, 0, kind="NOTED", snapshot="n", every=2) == 6
+    assert (
+        await agent.events.replay(lambda n, event: n + event.payload, 0, kind="NOTED", snapshot="n", version=1, every=2)
+        == 6
+    )
     async for event in agent.events.follow(kind=kinds.Plan, since="", timeout=30):
         assert event.payload == kinds.Plan("go", ["a"])
         break
@@ -440,7 +397,7 @@ moves = st.lists(
 
 @settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 @given(moves=moves, cut=st.integers(0, 12))
-def test_it_is_what_a_list_would_be(store_url: str, moves: list[tuple[str, str]], cut: int) -> None:
+def test_events_are_what_a_list_would_be(store_url: str, moves: list[tuple[str, str]], cut: int) -> None:
     name = f"model {time.perf_counter_ns()}"
     agent, model = agent_at(store_url, name), list[tuple[str, int, bool]]()
 

@@ -12,7 +12,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure import Agent, EventInvalid, NotStorable, UnknownType, kinds, stored, upcaster
+from perdure import Agent, kinds, stored, upcaster
+from perdure.errors import EventInvalid, NotStorable, UnknownType
 
 from .kit import agent_at
 

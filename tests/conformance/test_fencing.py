@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from perdure import Agent, AsyncAgent, Diverged, Done, Fence, NotDone, PerdureError, RunBusy
+from perdure import Agent, AsyncAgent, Done, Fence, NotDone, PerdureError, RunBusy
+from perdure.errors import Diverged
 
-from .kit import World, agent_at, die, forked, in_child
-from .outside import until
+from .kit import World, agent_at, die, expire_leases, forked, in_child, until
 
 
 def paying(store_url: str, world: World, *, dies: bool) -> Any:
@@ -56,7 +57,7 @@ def test_an_outside_that_keeps_the_largest_number_refuses_a_late_call(store_url:
     assert accept(second) and not accept(first)
 
 
-def test_it_goes_where_it_is_asked_for_and_identifies_no_call(store_url: str) -> None:
+def test_the_fence_is_passed_where_asked_for_and_identifies_no_call(store_url: str) -> None:
     agent, seen = agent_at(store_url), list[Any]()
 
     @agent.effect
@@ -120,13 +121,12 @@ def test_a_process_that_was_stopped_in_a_body_acts_late_with_a_smaller_number(
 
     def stopped() -> None:
         # Elsewhere: nobody can look at this process, so its lease and the timeout decide.
-        monkeypatch.setattr("perdure.process._namespace", lambda pid: "pid:[elsewhere]")
-        monkeypatch.setattr("perdure.leases.LEASE_MS", 50)
+        monkeypatch.setattr("perdure.platform.process._namespace", lambda pid: "pid:[elsewhere]")
         agent = agent_at(store_url)
 
         @agent.effect(name="pay", timeout=0.5)
         def pay(*, key: str, fence: int) -> None:
-            os.kill(os.getpid(), signal.SIGSTOP)
+            signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)  # or the thread may act before it stops
             world.do(f"{key} {fence}")
 
         with suppress(PerdureError), agent.run("r"):
@@ -136,6 +136,7 @@ def test_a_process_that_was_stopped_in_a_body_acts_late_with_a_smaller_number(
     pid = forked(stopped)
     assert os.WIFSTOPPED(os.waitpid(pid, os.WUNTRACED)[1])
     try:
+        expire_leases(store_url)
         monkeypatch.setattr("perdure.run.doubt.LEASE_MS", 50)
         agent = agent_at(store_url)
 

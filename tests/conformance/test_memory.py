@@ -10,22 +10,13 @@ from typing import Any
 
 import pytest
 
-from perdure import AsyncAgent, MemoryNotFound
-from perdure.failpoints import Moment, Site
-from perdure.journal import rebuild
-from perdure.journal.verify import verify
+from perdure import AsyncAgent
+from perdure.errors import MemoryNotFound
+from perdure.platform.failpoints import CommitMoment, Site
 
-from .kit import agent_at, in_child, killed_at
+from .kit import agent_at, in_child, in_order, killed_at
 
 LARGE = " ".join(f"word{n}" for n in range(2000))
-
-
-def in_order(store_url: str) -> None:
-    """The views are what the journal says, and the journal is whole."""
-    agent = agent_at(store_url)
-    assert rebuild.check(agent._engine.store) == []
-    assert [one for one in verify(agent._engine.store).findings if one.severity == "damage"] == []
-    agent.close()
 
 
 def test_what_is_remembered_is_recalled_by_everybody(store_url: str) -> None:
@@ -50,7 +41,7 @@ def test_what_is_remembered_is_recalled_by_everybody(store_url: str) -> None:
         assert memory.get(made.id) == made
         assert memory.get(made).writer == "tester"
         assert memory.list(kind="procedural")[0].text == memory.list(min_trust=0.4, tags=())[0].text == LARGE
-        assert [it.text for it in memory.list(tags="seat")] == [made.text]
+        assert [recalled.text for recalled in memory.list(tags="seat")] == [made.text]
         assert memory.list(tags=["seat", "food"]) == memory.list(user="bob") == memory.list(source="web") == []
         assert memory.list(kind="procedural", min_trust=0.6) == []
 
@@ -63,18 +54,18 @@ def test_a_fact_that_was_replaced_is_readable_as_of_its_time(store_url: str) -> 
     paris = memory.remember("Alice lives in Paris", about="alice.city", valid_from="2020-01-01")
     time.sleep(0.002)  # recorded in another millisecond
     rome = memory.remember("Alice lives in Rome", about="alice.city", valid_from="2023-05-01", supersedes=paris)
-    assert [it.id for it in memory.recall("where does Alice live?")] == [rome.id]
-    assert [it.id for it in memory.recall("where does Alice live?", as_of="2021-06-01")] == [paris.id]
+    assert [recalled.id for recalled in memory.recall("where does Alice live?")] == [rome.id]
+    assert [recalled.id for recalled in memory.recall("where does Alice live?", as_of="2021-06-01")] == [paris.id]
     assert memory.recall("where does Alice live?", as_of="2019-06-01") == []
-    assert [it.id for it in memory.list(as_of=datetime(2023, 6, 1, tzinfo=UTC))] == [rome.id]
-    assert [it.id for it in memory.list(as_of="2023-06-01", known_at=paris.recorded)] == [paris.id]
+    assert [recalled.id for recalled in memory.list(as_of=datetime(2023, 6, 1, tzinfo=UTC))] == [rome.id]
+    assert [recalled.id for recalled in memory.list(as_of="2023-06-01", known_at=paris.recorded)] == [paris.id]
     was, now = memory.history("alice.city")
     assert (was.superseded_by, was.valid_to, was.current) == (rome.id, rome.valid_from, False)
     assert (now.supersedes, now.current) == ((paris.id,), True)
     # What holds from tomorrow on does not end today's.
     later = (datetime.now(UTC) + timedelta(days=1)).isoformat()
     memory.remember("Alice lives in Oslo", about="alice.city", valid_from=later, supersedes=rome.id)
-    assert rome.id in [it.id for it in memory.list(about="alice.city")]
+    assert rome.id in [recalled.id for recalled in memory.list(about="alice.city")]
     with pytest.raises(MemoryNotFound):
         memory.remember("Bob", supersedes="nothing")
     in_order(store_url)
@@ -99,7 +90,7 @@ def test_the_same_again_is_kept_when_it_adds_something(store_url: str) -> None:
     old = agent.memory.remember("Alice likes windows", about="alice")
     new = agent.memory.remember("Alice likes aisle seats", about="alice", supersedes=old)
     assert new.supersedes == (old.id,)
-    assert old.id not in {it.id for it in agent.memory.list()}
+    assert old.id not in {memory.id for memory in agent.memory.list()}
     over = agent.memory.remember("Bob is in Rome", about="bob", valid_from="2026-01-01", valid_to="2026-02-01")
     assert agent.memory.remember("Bob is in Rome", about="bob").id != over.id
     with pytest.raises(TypeError, match="give a list"):
@@ -124,7 +115,7 @@ def test_the_same_again_is_counted_and_the_opposite_is_surfaced(store_url: str) 
     assert memory.remember("Alice likes cocoa", about="alice").id != doubtful.id
     # What happened has happened as often as it did.
     many = memory.remember_all(["hello", "hello", {"text": "hello", "user": "bob"}], kind="episodic", thread="chat")
-    assert [it.place for it in many] == [1, 2, 3]
+    assert [recalled.place for recalled in many] == [1, 2, 3]
     assert memory.remember("tea time", derived_from=[doubtful, first]).trust == 0
     in_order(store_url)
 
@@ -147,21 +138,21 @@ def test_a_memory_lands_with_its_step_or_not_at_all(store_url: str) -> None:
         agent.close()
 
     for site, nth in ((Site.STEP_DONE, 1), (Site.MEMORY, 1)):
-        for moment in Moment:
+        for moment in CommitMoment:
             killed_at(program, site, moment, nth)
-            texts = sorted(it.text for it in agent_at(store_url).memory.list(all=True))
+            texts = sorted(recalled.text for recalled in agent_at(store_url).memory.list(all=True))
             whole = ["It rained", "Rain is wet"]
             assert texts in ([], whole, ["In the open", *whole])
             in_order(store_url)
-            if site == Site.STEP_DONE and moment == Moment.WRITTEN:
+            if site == Site.STEP_DONE and moment == CommitMoment.WRITTEN:
                 assert texts == []
     program()
     memory = agent_at(store_url).memory
-    assert sorted(it.text for it in memory.list()) == ["In the open", "It rained", "Rain is wet"]
+    assert sorted(recalled.text for recalled in memory.list()) == ["In the open", "It rained", "Rain is wet"]
     # The id that a body was given is that of the memory which was known already.
     fact = memory.get(agent_at(store_url).runs.result("weather"))
     assert (fact.text, fact.count, fact.run, fact.step) == ("Rain is wet", 2, "weather", "read")
-    assert [it.thread for it in memory.list(kind="episodic")] == ["run weather"]
+    assert [recalled.thread for recalled in memory.list(kind="episodic")] == ["run weather"]
 
 
 def test_the_other_face(store_url: str) -> None:
@@ -171,7 +162,7 @@ def test_the_other_face(store_url: str) -> None:
         assert (await agent.memory.get(made.id)).expires == made.expires
         [found] = await agent.memory.recall("what does Bob eat?", around=1)
         assert found.around == ()
-        assert [it.id for it in await agent.memory.list(limit=1)] == [made.id]
+        assert [memory.id for memory in await agent.memory.list(limit=1)] == [made.id]
         await agent.close()
 
     asyncio.run(main())

@@ -13,11 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perdure import Agent
-from perdure.clock import SystemClock
-from perdure.memory.found import Memory
+from perdure.memory.results import Memory
+from perdure.values.clock import SystemClock
 
-from .kit import agent_at
-from .test_memory import in_order
+from .kit import agent_at, in_order
 
 BEGIN = datetime(2020, 1, 1, tzinfo=UTC)
 NUMBERS = count()
@@ -37,7 +36,7 @@ class Story:
         self.expected: dict[int, Memory] = {}
 
     def held(self, day: float) -> list[str]:
-        return [it.id for it in self.memory.list(about=self.about, as_of=at(day))]
+        return [memory.id for memory in self.memory.list(about=self.about, as_of=at(day))]
 
     def put(self, day: int, **given: Any) -> None:
         text = f"It is {next(NUMBERS)}"
@@ -45,7 +44,7 @@ class Story:
 
     def comes(self, day: int) -> None:
         """In the place of what held then; before all others it says when it ended."""
-        before = [it for it in self.expected if it <= day]
+        before = [begin for begin in self.expected if begin <= day]
         if before or not self.expected:
             self.put(day, supersedes=[self.expected[max(before)]] if before else [])
         else:
@@ -54,13 +53,13 @@ class Story:
     def was_so_already(self, day: int, instead: int) -> None:
         """In the place of one that begins later: there never was one between."""
         wrong = self.expected[instead]
-        for gone in [it for it in self.expected if day <= it <= instead]:
+        for gone in [begin for begin in self.expected if day <= begin <= instead]:
             del self.expected[gone]
         self.put(day, supersedes=wrong)
 
     def check(self) -> None:
         for day in range(14):
-            begun = [it for it in self.expected if it <= day]
+            begun = [begin for begin in self.expected if begin <= day]
             right = [self.expected[max(begun)].id] if begun else []
             assert self.held(day) == self.held(day + 0.5) == right
 
@@ -97,7 +96,7 @@ def test_at_each_time_one_holds_in_whatever_order_they_come(store_url: str, insi
 
 def with_corrections(story: Story, moves: Sequence[tuple[int, bool]]) -> None:
     for day, wrong in moves:
-        later = [it for it in story.expected if it > day]
+        later = [begin for begin in story.expected if begin > day]
         if later and (wrong or len(later) == len(story.expected)):
             story.was_so_already(day, later[len(later) // 2])
         else:
@@ -123,9 +122,13 @@ def cities(agent: Agent) -> tuple[Memory, Memory, Memory]:
 def test_what_is_put_between_two_ends_where_the_next_begins(store_url: str) -> None:
     with closing(agent_at(store_url)) as agent:
         paris, rome, oslo = cities(agent)
-        assert [it.id for it in agent.memory.list()] == [oslo.id]
+        assert [memory.id for memory in agent.memory.list()] == [oslo.id]
         assert (rome.valid_to, rome.superseded_by, rome.contradicts) == (oslo.valid_from, oslo.id, ())
-        assert [it.valid_to for it in agent.memory.history("ann.city")] == [rome.valid_from, oslo.valid_from, None]
+        assert [memory.valid_to for memory in agent.memory.history("ann.city")] == [
+            rome.valid_from,
+            oslo.valid_from,
+            None,
+        ]
         assert agent.memory.get(oslo).supersedes == (paris.id, rome.id)
         for year, city in ((2021, paris), (2023, rome), (2025, oslo)):
             [found] = agent.memory.recall("where does Ann live?", as_of=f"{year}-06-01")
@@ -139,7 +142,7 @@ def test_when_the_next_is_undone_what_was_before_it_goes_on(store_url: str) -> N
         _, rome, oslo = cities(agent)
         report = agent.memory.rollback(source="web")
         assert rome.id in report.restored
-        assert [it.id for it in agent.memory.list()] == [rome.id]
+        assert [memory.id for memory in agent.memory.list()] == [rome.id]
         assert agent.memory.get(rome).valid_to is None
         later = agent.memory.remember("Ann lives in Bern", about="ann.city", valid_from="2023-01-01", supersedes=rome)
         assert (later.valid_to, agent.memory.get(oslo).withdrawn) == (None, True)
@@ -162,7 +165,7 @@ def test_only_what_is_about_the_same_follows(store_url: str) -> None:
         both = put("Ann and Bob live in Paris", about="home", valid_from="2020-01-01")
         ann = put("Ann lives in Oslo", about="ann", valid_from="2024-01-01", supersedes=both)
         bob = put("Bob lives in Rome", about="bob", valid_from="2022-01-01", supersedes=both)
-        assert {it.id for it in agent.memory.list()} == {ann.id, bob.id}
+        assert {memory.id for memory in agent.memory.list()} == {ann.id, bob.id}
         two = put("Carl lives in Bern", about="carl", valid_from="2020-01-01", trust="untrusted")
         rumour = put("Carl is at sea", about="carl", valid_from="2024-01-01", trust="untrusted", supersedes=two)
         known = put("Carl lives in Basel", about="carl", valid_from="2022-01-01", supersedes=two)
@@ -190,8 +193,10 @@ def test_a_fact_that_begins_later_is_not_told_as_if_it_was_so(store_url: str) ->
     with closing(agent_at(store_url)) as agent:
 
         def ask() -> list[set[str]]:
-            found = [{it.text for it in agent.memory.list(**given)} for given, _ in ASKED]
-            assert found == [{it.text for it in agent.memory.recall("Ann in Oslo", **given)} for given, _ in ASKED]
+            found = [{memory.text for memory in agent.memory.list(**given)} for given, _ in ASKED]
+            assert found == [
+                {memory.text for memory in agent.memory.recall("Ann in Oslo", **given)} for given, _ in ASKED
+            ]
             return found
 
         def plan() -> list[set[str]]:
@@ -213,7 +218,7 @@ def test_what_is_so_until_later_is_not_let_go_as_if_it_was_over(store_url: str) 
         agent.memory.remember("Ann has a bike", importance=0.1)
         agent.memory.retain("semantic", max_items=2)
         agent.gc()
-        assert {it.id for it in agent.memory.list(all=True)} == {now.id, later.id}
+        assert {memory.id for memory in agent.memory.list(all=True)} == {now.id, later.id}
     in_order(store_url)
 
 
@@ -223,8 +228,8 @@ def test_what_is_so_from_now_on_is_seen_by_whose_clock_is_behind(store_url: str,
         with monkeypatch.context() as patch:
             patch.setattr(SystemClock, "wall_ms", lambda self: now(self) + 60_000)
             made = agent.memory.remember("The door is open", about="door")
-        assert [it.id for it in agent.memory.list()] == [made.id]
-        assert [it.id for it in agent.memory.recall("is the door open?")] == [made.id]
+        assert [memory.id for memory in agent.memory.list()] == [made.id]
+        assert [memory.id for memory in agent.memory.recall("is the door open?")] == [made.id]
 
 
 @settings(max_examples=20)
@@ -242,8 +247,8 @@ def _undone(store_url: str, bad: list[bool], one_by_one: bool) -> None:
         for source in [f"web {day}" for day in range(len(bad))] if one_by_one else ["web"]:
             agent.memory.rollback(source=source)
         for day in range(len(bad) + 1):
-            there = [it for it in kept if it <= day]
-            held = [it.text for it in agent.memory.list(about=about, as_of=at(day + 0.5))]
+            there = [begin for begin in kept if begin <= day]
+            held = [memory.text for memory in agent.memory.list(about=about, as_of=at(day + 0.5))]
             assert held == ([kept[max(there)]] if there else []), (bad, day)
 
 
@@ -258,13 +263,13 @@ def test_what_is_undone_between_others_brings_nothing_back_beside_them(store_url
         third = agent.memory.remember("It is 3", about="q.v", source="hr", supersedes=second)
         done = agent.memory.rollback(source="web")
         assert (done.withdrawn, done.restored) == ((second.id,), ())
-        assert [it.id for it in agent.memory.list(about="q.v")] == [third.id]
+        assert [memory.id for memory in agent.memory.list(about="q.v")] == [third.id]
         assert agent.memory.get(first.id).superseded_by == third.id
         assert agent.memory.contradictions() == []
     in_order(store_url)
 
 
-def test_who_says_when_a_fact_is_over_ends_it(store_url: str) -> None:
+def test_a_stated_end_ends_a_fact(store_url: str) -> None:
     with closing(agent_at(store_url)) as agent:
         more = {"importance": 1.0, "meta": {"who": "gus"}, "tags": "hr"}
         first = agent.memory.remember("Gus is on leave", about="gus.status", valid_from=at(1), **more)
@@ -272,9 +277,9 @@ def test_who_says_when_a_fact_is_over_ends_it(store_url: str) -> None:
         assert (ended.supersedes, ended.valid_to) == ((first.id,), at(9))
         assert (ended.importance, ended.meta, ended.tags) == (1, {"who": "gus"}, ("hr",))
         assert agent.memory.list(about="gus.status") == []
-        assert [it.id for it in agent.memory.list(about="gus.status", as_of=at(5))] == [ended.id]
+        assert [memory.id for memory in agent.memory.list(about="gus.status", as_of=at(5))] == [ended.id]
         again = agent.memory.remember("Gus is on leave", about="gus.status", valid_from=at(1), valid_to=at(9))
-        assert [it.text for it in agent.memory.list(about="gus.status", as_of=at(5))] == [again.text]
+        assert [memory.text for memory in agent.memory.list(about="gus.status", as_of=at(5))] == [again.text]
     in_order(store_url)
 
 
@@ -282,7 +287,7 @@ def test_what_is_trusted_less_ends_nothing(store_url: str) -> None:
     with closing(agent_at(store_url)) as agent:
         agent.memory.remember("Gus is on leave", about="gus.status", valid_from=at(1))
         agent.memory.remember("Gus is on leave", about="gus.status", valid_from=at(1), valid_to=at(9), trust=0.1)
-        assert [it.valid_to for it in agent.memory.list(about="gus.status")] == [None]
+        assert [memory.valid_to for memory in agent.memory.list(about="gus.status")] == [None]
 
 
 def test_facts_of_different_times_are_not_against_each_other(store_url: str) -> None:

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from perdure import Agent, MemoryNotFound, objects
-from perdure.failpoints import Moment, Site
-from perdure.store.postgres_url import is_postgres
+from perdure import Agent
+from perdure.errors import MemoryNotFound
+from perdure.journal import objects
+from perdure.platform.failpoints import CommitMoment, Site
+from perdure.store.postgres.url import is_postgres
 
-from .kit import Behind, agent_at, killed_at
-from .test_memory import in_order
+from .kit import Behind, agent_at, in_order, killed_at
 
 WORDS = ("quetzalcoatl", "xylophage", "4711-0815")
 SECRET = "Quetzalcoatl keeps a xylophage under number 4711-0815"
@@ -78,7 +79,7 @@ def uncompressed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nothing_is_left_of_what_was_forgotten(store_url: str) -> None:
     agent = agent_at(store_url)
     fill(agent)
-    assert {"events", "memories", "objects"} <= found(store_url)
+    assert {"journal", "memories", "objects"} <= found(store_url)
     report = agent.memory.forget(user="quetzalcoatl", reason="asked for it", by="ann")
     assert (report.count, report.entries, report.elsewhere, report.erased) == (4, 5, (), ())
     assert report.objects > 0
@@ -109,7 +110,7 @@ def test_where_else_it_is_is_told_and_everywhere_erases_it(store_url: str) -> No
 
     @agent.step
     def recall() -> list[str]:
-        return [it.text for it in agent.memory.recall("xylophage")]
+        return [memory.text for memory in agent.memory.recall("xylophage")]
 
     with agent.run("over") as run:
         recall()
@@ -144,11 +145,11 @@ def test_what_a_step_wrote_beside_the_text_stays(store_url: str) -> None:
     def think() -> list[str]:
         agent.state.set("bank", "balance", 42)
         run.messages.append({"role": "assistant", "content": "innocent"})
-        return [it.text for it in agent.memory.recall("xylophage")]
+        return [memory.text for memory in agent.memory.recall("xylophage")]
 
     with agent.run("over") as run:
         think()
-        arguments = [json.dumps({"text": kept.text}, ensure_ascii=it) for it in (True, False)]
+        arguments = [json.dumps({"text": kept.text}, ensure_ascii=value) for value in (True, False)]
         run.messages.extend({"role": "tool", "content": one} for one in arguments)
     version = agent.state.version("bank", "balance")
     report = agent.memory.forget(kept, everywhere=True)
@@ -183,11 +184,11 @@ def test_what_was_replaced_stays_so_and_a_repetition_goes_with_its_source(store_
 def test_killed_while_it_forgets_all_of_it_is_there_or_nothing(store_url: str) -> None:
     fill(agent := agent_at(store_url))
     agent.close()
-    for moment in Moment:
+    for moment in CommitMoment:
         killed_at(lambda: agent_at(store_url).memory.forget(user="quetzalcoatl"), Site.FORGET, moment)
         with closing(agent_at(store_url)) as agent:
             left = len(agent.memory.list(user="quetzalcoatl", all=True))
-            assert left == (0 if moment == Moment.AFTER else 4)
+            assert left == (0 if moment == CommitMoment.AFTER else 4)
             # Who was killed did not come to empty the log: who has opened the store now has done it in his place.
             assert bool(found(store_url)) == bool(left)
         in_order(store_url)
@@ -199,7 +200,7 @@ def test_killed_before_views_are_made_anew_the_next_one_does_all_that_is_left(st
     with agent.run("over") as run:
         run.state["secret"] = SECRET
     agent.close()
-    killed_at(lambda: agent_at(store_url).memory.forget(kept, everywhere=True), Site.REBUILD, Moment.BEFORE)
+    killed_at(lambda: agent_at(store_url).memory.forget(kept, everywhere=True), Site.REBUILD, CommitMoment.BEFORE)
     with closing(agent_at(store_url)) as agent:
         assert agent.runs.get("over").state == {}
     assert found(store_url) == set()

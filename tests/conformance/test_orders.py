@@ -10,32 +10,14 @@ from typing import Any
 
 import pytest
 
-from perdure import (
-    Agent,
-    AsyncAgent,
-    Done,
-    NotDone,
-    PerdureError,
-    RunCancelled,
-    RunFinished,
-    RunNotFound,
-    RunNotPaused,
-    RunPaused,
-    RunWaiting,
-    failpoints,
-)
-from perdure.failpoints import Moment, Site
-from perdure.journal import rebuild
-from perdure.journal.verify import verify
+from perdure import Agent, AsyncAgent, Done, NotDone, PerdureError, RunWaiting
+from perdure.errors import RunCancelled, RunFinished, RunNotFound, RunNotPaused, RunPaused
+from perdure.platform import failpoints
+from perdure.platform.failpoints import CommitMoment, Site
 
-from .kit import World, agent_at, die, in_child, killed_at
+from .kit import World, agent_at, die, in_child, in_order, killed_at
 
 Act = Callable[[Any, World], object]
-
-
-def in_order(agent: Agent) -> None:
-    assert rebuild.check(agent._engine.store) == []
-    assert [one for one in verify(agent._engine.store).findings if one.severity == "damage"] == []
 
 
 def kinds(agent: Agent, run_id: str) -> list[str]:
@@ -218,21 +200,21 @@ def test_what_cannot_be_is_said(store_url: str) -> None:
             order("none")
 
 
-HEARD_ANEW = [(Site.ORDER, moment) for moment in (Moment.BEFORE, Moment.BEGUN, Moment.WRITTEN)]
+HEARD_ANEW = [(Site.ORDER, moment) for moment in (CommitMoment.BEFORE, CommitMoment.BEGUN, CommitMoment.WRITTEN)]
 """The order was not given: the next process gives it."""
 
 
 @pytest.mark.parametrize(
     ("site", "moment"),
     [
-        *((Site.ORDER, moment) for moment in Moment),
-        *((Site.RUN_END, moment) for moment in (Moment.BEFORE, Moment.WRITTEN, Moment.AFTER)),
-        *((Site.CLEANUP, moment) for moment in (Moment.WRITTEN, Moment.AFTER)),
-        (Site.EFFECT_OUTCOME, Moment.BEFORE),
+        *((Site.ORDER, moment) for moment in CommitMoment),
+        *((Site.RUN_END, moment) for moment in (CommitMoment.BEFORE, CommitMoment.WRITTEN, CommitMoment.AFTER)),
+        *((Site.CLEANUP, moment) for moment in (CommitMoment.WRITTEN, CommitMoment.AFTER)),
+        (Site.EFFECT_OUTCOME, CommitMoment.BEFORE),
     ],
 )
 def test_a_kill_at_any_moment_loses_no_order_and_doubles_nothing(
-    store_url: str, world: World, site: Site, moment: Moment
+    store_url: str, world: World, site: Site, moment: CommitMoment
 ) -> None:
     """The run is cancelled in its first step, and cleans up with an effect, whatever it takes."""
 
@@ -257,7 +239,7 @@ def test_a_kill_at_any_moment_loses_no_order_and_doubles_nothing(
         booking(agent)
     assert world.count("never") == 0
     # Once it has begun to clean up that is gone on with; before that, a run whose process died ends at once.
-    begun = site in (Site.RUN_END, Site.EFFECT_OUTCOME) or (site, moment) == (Site.CLEANUP, Moment.AFTER)
+    begun = site in (Site.RUN_END, Site.EFFECT_OUTCOME) or (site, moment) == (Site.CLEANUP, CommitMoment.AFTER)
     assert world.count("undo") == (1 if begun or (site, moment) in HEARD_ANEW else 0)
     assert kinds(agent, "r").count("RunCancelled") == 1 and agent.runs.get("r").status == "cancelled"
     in_order(agent)
@@ -275,7 +257,7 @@ def test_a_run_that_was_cancelled_after_its_last_step_does_not_end_well_when_it_
                 with run.cleanup():
                     run.state["undone"] = True
 
-    killed_at(lambda: booking(agent_at(store_url)), Site.RUN_END, Moment.BEFORE)
+    killed_at(lambda: booking(agent_at(store_url)), Site.RUN_END, CommitMoment.BEFORE)
     agent = agent_at(store_url)
     with pytest.raises(RunCancelled, match="too dear"):
         booking(agent)
@@ -284,10 +266,11 @@ def test_a_run_that_was_cancelled_after_its_last_step_does_not_end_well_when_it_
 
 
 @pytest.mark.parametrize(
-    ("nth", "moment"), [(1, Moment.WRITTEN), (1, Moment.AFTER), (2, Moment.WRITTEN), (2, Moment.AFTER)]
+    ("nth", "moment"),
+    [(1, CommitMoment.WRITTEN), (1, CommitMoment.AFTER), (2, CommitMoment.WRITTEN), (2, CommitMoment.AFTER)],
 )
 def test_a_kill_around_a_pause_leaves_it_paused_or_not_and_whole(
-    store_url: str, world: World, moment: Moment, nth: int
+    store_url: str, world: World, moment: CommitMoment, nth: int
 ) -> None:
     """The first order is for a run that is open, the second one for one that nobody has open."""
 
@@ -312,8 +295,8 @@ def test_a_kill_around_a_pause_leaves_it_paused_or_not_and_whole(
 def test_a_resume_that_comes_while_a_pause_is_written_need_not_be_said_again(store_url: str, world: World) -> None:
     agent = agent_at(store_url)
 
-    def resume(site: Site, moment: Moment) -> None:
-        if (site, moment) == (Site.RUN_END, Moment.BEFORE):
+    def resume(site: Site, moment: CommitMoment) -> None:
+        if (site, moment) == (Site.RUN_END, CommitMoment.BEFORE):
             failpoints.arm(None)
             assert not agent.runs.resume("r", by="ann").obeyed
 

@@ -9,7 +9,7 @@ import pytest
 
 from perdure import AsyncAgent, Done, NotDone
 from perdure.errors import EffectInsideStep
-from perdure.failpoints import Moment, Site
+from perdure.platform.failpoints import CommitMoment, Site
 
 from .kit import World, agent_at, die, in_child, killed_at
 
@@ -21,7 +21,7 @@ def test_results_come_in_the_order_of_the_items_and_are_remembered(store_url: st
     @agent.step
     def double(number: int) -> int:
         if number < 2:
-            both.wait(20)  # two are at work at once, or this breaks
+            both.wait(100)  # two are at work at once, or this breaks
         calls.append(number)
         return 2 * number
 
@@ -31,9 +31,11 @@ def test_results_come_in_the_order_of_the_items_and_are_remembered(store_url: st
     assert sorted(calls) == [0, 1, 2, 2, 3]
 
 
-@pytest.mark.parametrize("moment", list(Moment))
+@pytest.mark.parametrize("moment", list(CommitMoment))
 @pytest.mark.parametrize("site", [Site.EFFECT_INTENT, Site.EFFECT_OUTCOME])
-def test_killed_in_the_middle_no_effect_happens_twice(store_url: str, world: World, site: Site, moment: Moment) -> None:
+def test_killed_in_the_middle_no_effect_happens_twice(
+    store_url: str, world: World, site: Site, moment: CommitMoment
+) -> None:
     def program() -> None:
         agent = agent_at(store_url)
 

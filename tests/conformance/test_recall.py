@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from perdure import Agent
-from perdure.memory import candidates, drawing
-from perdure.memory.embedders import Function
+from perdure.memory.recall import candidates, draw
+from perdure.memory.recall.embedders import FunctionEmbedder
 
 TOWNS = "Porto Lisbon Oslo Rome Paris Turin Bern Kyiv Cork Graz Lund Ghent".split()
 THINGS = "train kitchen violin garden invoice harbour lantern bicycle novel sauna anchor parrot".split()
@@ -38,7 +38,7 @@ QUESTIONS = ["Where did you see the violin?", "Who was in Oslo?", "a lovely saun
 
 
 def found(agent: Agent, question: str, **narrowed: Any) -> list[tuple[str, float]]:
-    return [(it.text, round(it.score, 4)) for it in agent.memory.recall(question, k=6, **narrowed)]
+    return [(memory.text, round(memory.score, 4)) for memory in agent.memory.recall(question, k=6, **narrowed)]
 
 
 @pytest.mark.parametrize("embedder", [False, by_letters], ids=["words", "meaning"])
@@ -46,10 +46,10 @@ def test_a_filter_leaves_what_an_agent_would_find_that_knows_nothing_else(store_
     whole, half = (Agent(name, store=store_url, embedder=embedder) for name in ("whole", "half"))
     everything = said(120)
     whole.memory.remember_all(everything, kind="episodic")
-    half.memory.remember_all([it for it in everything if it["user"] == "ann"], kind="episodic")
+    half.memory.remember_all([item for item in everything if item["user"] == "ann"], kind="episodic")
     for question in QUESTIONS:
         assert found(whole, question, user="ann") == found(half, question) != []
-    assert {it.tags for it in whole.memory.recall("lovely", tags="sauna", k=9)} == {("sauna",)}
+    assert {memory.tags for memory in whole.memory.recall("lovely", tags="sauna", k=9)} == {("sauna",)}
     whole.close()
     half.close()
 
@@ -69,7 +69,9 @@ def test_of_many_the_likely_ones_are_compared_and_the_same_is_found(
             monkeypatch.setattr(candidates, "RECALL_WIDE", exact)
             some = [found(agent, question, user="ann") for question in QUESTIONS]
             # What a word is worth is seen from all that the agent knows then.
-            assert [[text for text, _ in it] for it in some] == [[text for text, _ in it] for it in narrowed]
+            assert [[text for text, _ in value] for value in some] == [
+                [text for text, _ in value] for value in narrowed
+            ]
 
 
 @pytest.mark.parametrize("exact", [1000, 12], ids=["listed", "asked one by one"])
@@ -81,9 +83,9 @@ def test_what_passes_a_filter_is_found_however_many_better_ones_do_not(
         (candidates, "RECALL_ALL", 10),
         (candidates, "RECALL_EXACT", exact),
         (candidates, "RECALL_WIDE", exact),
-        (drawing, "RECALL_WORDS", 4),
-        (drawing, "RECALL_MEANING", 3),
-        (drawing, "OF_DAYS", 3),
+        (draw, "RECALL_WORDS", 4),
+        (draw, "RECALL_MEANING", 3),
+        (draw, "OF_DAYS", 3),
     ):
         monkeypatch.setattr(module, name, value)
     better = [{"text": "violin uuuuuu", "user": "bo", "valid_from": "2026-05-02"} for _ in range(80)]
@@ -96,12 +98,14 @@ def test_what_passes_a_filter_is_found_however_many_better_ones_do_not(
     ]
     with closing(Agent("a", store=store_url, embedder=by_letters)) as agent:
         wishes = []
-        for number, it in enumerate([*better, *worse, *wanted]):
-            wishes.append({**it, "thread": str(number), "meta": {"n": number}})
+        for number, item in enumerate([*better, *worse, *wanted]):
+            wishes.append({**item, "thread": str(number), "meta": {"n": number}})
         agent.memory.remember_all(wishes, kind="episodic")
         for question, text in (("uuuuu", "uuuu tt"), ("violin?", "a violin nn")):
             assert agent.memory.recall(question, k=1, user="ann")[0].text == text
-        assert "sss rrr" in [it.text for it in agent.memory.recall("on 3 May 2026", user="ann") if it.why.time > 0.9]
+        assert "sss rrr" in [
+            memory.text for memory in agent.memory.recall("on 3 May 2026", user="ann") if memory.why.time > 0.9
+        ]
         assert agent.memory.recall("uuuuu violin?", k=1)[0].user == "bo"
 
 
@@ -111,10 +115,10 @@ def test_what_does_not_pass_lends_nothing_among_many_either(store_url: str, monk
         agent.memory.remember_all(said(40), kind="episodic", user="ann")
         for trust, text in ((0.1, "How did you travel to Ulm?"), (1.0, "By zeppelin."), (1.0, "It was cold.")):
             agent.memory.remember(text, trust=trust, kind="episodic", thread="one")
-        why = [it.why for it in agent.memory.recall("cold Ulm", min_trust=0.5)]
-        assert {word for it in why for word in it.words + it.neighbours} == {"cold"}
-        why = [it.why for it in agent.memory.recall("cold Ulm")]
-        assert {word for it in why for word in it.neighbours} == {"cold", "ulm"}
+        why = [memory.why for memory in agent.memory.recall("cold Ulm", min_trust=0.5)]
+        assert {word for reason in why for word in reason.words + reason.neighbours} == {"cold"}
+        why = [memory.why for memory in agent.memory.recall("cold Ulm")]
+        assert {word for reason in why for word in reason.neighbours} == {"cold", "ulm"}
 
 
 def test_it_says_why(store_url: str) -> None:
@@ -134,13 +138,13 @@ def test_what_others_have_forgotten_is_left_out_and_what_is_new_is_found(
     store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(candidates, "RECALL_ALL", 10)
-    monkeypatch.setattr(drawing, "RECALL_MEANING", 5)
+    monkeypatch.setattr(draw, "RECALL_MEANING", 5)
     with closing(Agent("a", store=store_url, embedder=by_letters)) as agent:
         agent.memory.remember_all(said(60), kind="episodic")
         agent.memory.remember_all([f"Zanzibar number {n}" for n in range(20)], user="zoe", kind="episodic")
-        assert {it.user for it in agent.memory.recall("Zanzibar number")} == {"zoe"}
+        assert {memory.user for memory in agent.memory.recall("Zanzibar number")} == {"zoe"}
         agent.memory.forget(user="zoe")
-        assert {it.user for it in agent.memory.recall("Zanzibar number 3")} <= {"ann", "bo"}
+        assert {memory.user for memory in agent.memory.recall("Zanzibar number 3")} <= {"ann", "bo"}
         agent.memory.remember("A word that nobody has said: quokka")
         assert agent.memory.recall("quokka")[0].why.words == ("quokka",)
 
@@ -160,7 +164,9 @@ def test_a_time_that_is_asked_for_is_no_word(store_url: str) -> None:
             agent.memory.remember(text, kind="episodic", valid_from=datetime.now(UTC) - timedelta(days))
         assert agent.memory.recall("what happened yesterday?")[0].text == "Lunch with Maria at the harbour"
         [first, *_] = agent.memory.recall("a trip on foot")
-        assert (first.why.words, first.text) == ((), "We went hiking") and any(" ~ " in it for it in first.why.alike)
+        assert (first.why.words, first.text) == ((), "We went hiking") and any(
+            " ~ " in name for name in first.why.alike
+        )
 
 
 def test_another_model_reads_everything_and_is_never_compared_with_the_one_before(store_url: str) -> None:
@@ -176,10 +182,10 @@ def test_another_model_reads_everything_and_is_never_compared_with_the_one_befor
         agent.memory.embedder = by_letters
         agent.memory.remember("with the first")
         assert agent.memory.recall("model")[0].why.meaning != 0
-        agent.memory.embedder = Function(flat, id="flat")
+        agent.memory.embedder = FunctionEmbedder(flat, id="flat")
         done = agent.memory.reembed(lambda *numbers: told.append(numbers))
         assert (done.embedder, done.memories, told[0][0], told[-1][0]) == ("flat", 3, 0, done.pieces) and len(asked) > 4
-        assert {it.why.meaning for it in agent.memory.recall("model")} == {1.0}
+        assert {memory.why.meaning for memory in agent.memory.recall("model")} == {1.0}
         kept = agent._engine.store.read("vectors_page", (0, 100))
         assert {row[3] for row in kept} == {"flat"} and len(kept) == done.pieces
         assert agent.memory.reembed().memories == 0
@@ -197,7 +203,7 @@ def test_a_vector_database_outside_finds_and_the_store_decides(store_url: str, t
         assert [found(agent, question) for question in QUESTIONS] == here
         agent.memory.remember("The parrot flew to Ulm", user="ann")
         assert found(agent, "parrot to Ulm")[0][0] == "The parrot flew to Ulm"
-        [space] = {it.name for it in index._client.get_collections().collections}
+        [space] = {collection.name for collection in index._client.get_collections().collections}
         before = index.nearest(space, by_letters(["parrot"])[0], 1000)
         agent.memory.forget(agent.memory.recall("parrot to Ulm", k=1)[0])
         assert len(set(before) - set(index.nearest(space, by_letters(["parrot"])[0], 1000))) == 1
@@ -208,7 +214,7 @@ def test_neighbours_are_those_of_one_day_wherever_each_was_read(store_url: str) 
     with closing(Agent("guide", store=store_url, embedder=False)) as agent:
         for number, text in enumerate(["How did you travel to Lisbon?", "By train, it took two days.", "Splendid!"]):
             agent.memory.remember(text, kind="episodic", user="bo", source=f"message {number}")
-        found = {it.text: it.why.neighbours for it in agent.memory.recall("travel to Lisbon")}
+        found = {memory.text: memory.why.neighbours for memory in agent.memory.recall("travel to Lisbon")}
         assert found["By train, it took two days."] == ("travel", "lisbon")
 
 

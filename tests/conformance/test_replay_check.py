@@ -13,8 +13,8 @@ import pytest
 
 from perdure import Agent, RunWaiting
 from perdure.cli.main import main
-from perdure.engine import close_left
-from perdure.rehearsal.reports import FAILS
+from perdure.kernel.engine import close_left
+from perdure.run.rehearse.verdict import FAILS
 
 from .kit import World
 from .replays import Shop, check
@@ -68,10 +68,10 @@ def main(run_id):
 """
 
 CHANGES: dict[str, tuple[tuple[str, str], dict[str, str], str]] = {
-    "nothing": (("", ""), {"done": "replays", "left": "replays", "asks": "replays"}, "comes to the same end"),
+    "nothing": (("", ""), {"done": "replays", "left": "replays", "asks": "replays"}, "ends the same way"),
     "it goes on": (("raise ConnectionError", "print"), {"left": "replays"}, "would finish"),
     "it fails as before": (("", ""), {"left": "replays"}, "fails as before: ConnectionError: the power is out"),
-    "it waits": (("", ""), {"asks": "replays"}, "goes on with Which seat? (it waits already) at"),
+    "it waits": (("", ""), {"asks": "replays"}, "continues with Which seat? (it is already waiting) at"),
     "an effect renamed": (
         ("def book(", "def reserve(flight):\n    return happens('reserve')\nbook = reserve\ndef unused("),
         {"done": "diverges", "left": "diverges", "asks": "diverges"},
@@ -80,27 +80,27 @@ CHANGES: dict[str, tuple[tuple[str, str], dict[str, str], str]] = {
     "an effect renamed, with was": (
         ("@agent.effect\ndef book(flight)", "@agent.effect(was='book', name='reserve')\ndef book(flight, seat=None)"),
         {"done": "replays", "left": "replays", "asks": "replays"},
-        "comes to the same end",
+        "ends the same way",
     ),
     "other arguments of an effect": (
         ("book(flights[0])", "book('Oslo 11:00')"),
         {"done": "diverges", "left": "diverges", "asks": "diverges"},
-        "is recorded, and was not asked for before this one",
+        "is recorded, and the code has not called it before this one",
     ),
     "other arguments of a step": (
         ('search("Oslo")', 'search("Rome")'),
         {"done": "reruns", "left": "reruns", "asks": "reruns"},
-        "it would begin search(city='Rome') at",
+        "it would start search(city='Rome') at",
     ),
     "a step removed": (
         ("run.map(rate, [3, 4])", ""),
         {"done": "differs", "left": "differs", "asks": "differs"},
-        "recorded, and not asked for any more: rate (entry",
+        "recorded, but no longer reached: rate (entry",
     ),
     "a step added at the end": (
         ("run.result = code", "rate(9)"),
         {"done": "differs", "asks": "replays"},
-        "it begins rate(n=9) at",
+        "it starts rate(n=9) at",
     ),
     "a loop with another name": (
         ("run.each([1, 2])", "run.each([1, 2], name='all')"),
@@ -110,23 +110,23 @@ CHANGES: dict[str, tuple[tuple[str, str], dict[str, str], str]] = {
     "another question": (
         ("Which seat?", "Window or aisle?"),
         {"asks": "differs", "done": "replays"},
-        "not asked for any more: ask (entry",
+        "no longer reached: ask (entry",
     ),
     "another value written in the open": (
         ('run.state["city"] = "Oslo"', 'run.state["city"] = "Rome"'),
         {"done": "diverges", "left": "diverges"},
-        "state['city'] is 'Rome', and was recorded as 'Oslo'",
+        "state['city'] is 'Rome', but was recorded as 'Oslo'",
     ),
     "another result": (
         ("run.result = code", "run.result = 5"),
         {"done": "diverges"},
-        "result is 5, and was recorded as",
+        "result is 5, but was recorded as",
     ),
     "another input": (('"to": "Oslo"', '"to": "Rome"'), {"done": "diverges"}, "was started with {'to': 'Oslo'}"),
     "the agent's state in the open": (
         ("        code = book", "        agent.state.set('trip', 'n', 1)\n        code = book"),
         {"done": "unknown", "left": "unknown"},
-        "it writes to the agent in the open",
+        "it writes to the agent outside of a step",
     ),
     "a child that was not there": (
         ("        code = book", "        with agent.run('child'):\n            pass\n        code = book"),
@@ -198,7 +198,7 @@ def test_a_fork_is_replayed_with_what_it_shares(shop: Shop, capsys: pytest.Captu
     name = shop.written(PROGRAM)
     _, report = check(capsys, f"{name}:main", "--run", "fork")
     assert [run["calls"] for run in report["runs"]] == [1]
-    assert "goes on with book(flight='Oslo 9:00') at" in report["runs"][0]["then"]
+    assert "continues with book(flight='Oslo 9:00') at" in report["runs"][0]["then"]
 
 
 def test_a_script_opens_its_runs_itself(shop: Shop, world: World, capsys: pytest.CaptureFixture[str]) -> None:
@@ -208,7 +208,7 @@ def test_a_script_opens_its_runs_itself(shop: Shop, world: World, capsys: pytest
     code, report = check(capsys, script, "done")
     assert (code, [run["verdict"] for run in report["runs"]]) == (0, ["replays"])
     code, report = check(capsys, script, "new")
-    told = "it would start run 'new', which is not recorded, and has opened none of those that are not finished: asks"
+    told = "it would start run 'new', which is not recorded, and has opened none of the unfinished ones: asks"
     assert (code, report["runs"], report["notes"], report["broken"]) == (1, [], [f"{told}, left"], True)
     assert world.all() == done
 
@@ -243,10 +243,10 @@ def test_tasks_of_an_agent(shop: Shop, face: str, capsys: pytest.CaptureFixture[
         program = program.replace("= search(", "= await search(").replace("    run.sleep", "    await run.sleep")
     tables = shop.tables()
     for change, code, text in (
-        (("", ""), 0, "goes on with until "),
+        (("", ""), 0, "continues with until "),
         (("report(topic", "summary(topic"), 1, "which agent 'desk' does not declare"),
-        (("@agent.task", "@agent.task(was='report', name='summary')"), 0, "goes on with until "),
-        (("search(topic", "find(topic"), 1, "it would begin find(topic='rain') at"),
+        (("@agent.task", "@agent.task(was='report', name='summary')"), 0, "continues with until "),
+        (("search(topic", "find(topic"), 1, "it would start find(topic='rain') at"),
     ):
         found, report = check(capsys, f"{shop.written(program, change)}:agent")
         close_left(shop.url)
@@ -273,12 +273,12 @@ def until_parked(agent: Agent) -> None:
     worker = agent.worker()
     thread = threading.Thread(target=worker.run)
     thread.start()
-    ends = time.monotonic() + 30
+    ends = time.monotonic() + 100
     while [row[7] for row in agent._engine.store.read("all_tasks")] != ["parked"]:
         assert time.monotonic() < ends, "it is not parked"
         time.sleep(0.005)
     worker.drain()
-    thread.join(30)
+    thread.join()
 
 
 ASYNC_PROGRAM = """

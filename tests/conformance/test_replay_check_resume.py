@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from perdure.engine import close_left
 from perdure.errors import PerdureError
-from perdure.rehearsal.reports import FAILS
+from perdure.kernel.engine import close_left
+from perdure.run.rehearse.verdict import FAILS
 
 from .kit import World
 from .replays import Shop, check

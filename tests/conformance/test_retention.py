@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-import signal
 import time
-import warnings
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 
-from perdure import Agent, AsyncAgent, CheckpointNotFound, state
-from perdure.collect import Sweep, collect, marked, unused
-from perdure.failpoints import Moment, Site
-from perdure.limits import SWEEP_KEYS_MAX, SWEEP_WRITES
-from perdure.run.requests import drive_sync
-from perdure.threads import keeping, retaining
-from perdure.threads.writing import Checkpoint, put
+from perdure import Agent, AsyncAgent
+from perdure.data import state
+from perdure.errors import CheckpointNotFound
+from perdure.journal.object_gc import SweepObjects, collect, marked, unused
+from perdure.kernel.protocol import drive_sync
+from perdure.platform.failpoints import CommitMoment, Site
+from perdure.values.limits import SWEEP_KEYS_MAX, SWEEP_WRITES
+from perdure.work.threads import prune, retention
+from perdure.work.threads.write import NewThreadCheckpoint, put
 
-from .kit import agent_at, in_child, killed_at
-from .test_checkpoints import in_order, noise
+from .kit import agent_at, at_work, in_child, in_order, killed_at
+from .test_checkpoints import noise
 
 
 def expired(agent: Agent, count: int) -> None:
@@ -32,7 +34,7 @@ def expired(agent: Agent, count: int) -> None:
 
 
 def rows_with_a_value(agent: Agent) -> set[str]:
-    return {row[2] for row in agent._engine.store.read("all_entries") if row[3]}
+    return {row[2] for row in agent._engine.store.read("all_agent_state") if row[3]}
 
 
 # -- state ------------------------------------------------------------------------------------------------------------
@@ -49,18 +51,21 @@ def test_expired_keys_are_told_and_then_deleted_by_events(store_url: str) -> Non
     assert agent.gc().state == told.state
     assert rows_with_a_value(agent) == {"live", "ever"}
     assert agent.gc(dry_run=True).nothing
-    assert [(it.version, it.deleted) for it in agent.state.history("short", "k1")] == [(1, False), (2, True)]
+    assert [(version.version, version.deleted) for version in agent.state.history("short", "k1")] == [
+        (1, False),
+        (2, True),
+    ]
     assert agent.state.set("short", "k1", "again", if_version=0) == 3
     in_order(store_url)
 
 
-def test_who_sets_a_key_again_is_not_swept_away(store_url: str) -> None:
+def test_a_key_that_was_set_again_is_not_swept_away(store_url: str) -> None:
     agent = agent_at(store_url)
     expired(agent, 2)
     asks = state.overdue(agent._engine, 10)
     agent.state.set("short", "k0", "again")
     landed = drive_sync(agent._engine.store, state.land(agent._engine, Site.STATE, asks))
-    assert [it.key for it in landed if hasattr(it, "key")] == ["k1"]
+    assert [item.key for item in landed if hasattr(item, "key")] == ["k1"]
     assert agent.state.get("short", "k0") == "again"
 
 
@@ -82,7 +87,7 @@ def test_writing_takes_expired_keys_along_a_few_at_a_time(store_url: str) -> Non
 
 
 def versions(agent: Agent, name: str) -> list[int]:
-    return [it.version for it in agent.checkpoint.list() if it.name == name]
+    return [checkpoint.version for checkpoint in agent.checkpoint.list() if checkpoint.name == name]
 
 
 def test_the_last_ones_are_kept_and_those_with_a_label(store_url: str) -> None:
@@ -115,7 +120,7 @@ def test_old_ones_go_but_never_the_newest(store_url: str) -> None:
             )
     agent.checkpoint.retain("crawl-*", keep_for="1ms")
     agent.checkpoint.retain("crawl-2*", keep_for=timedelta(days=30), keep_last=2)
-    assert [(it.name, it.keep_last, it.keep_for) for it in agent.checkpoint.retention()] == [
+    assert [(rule.name, rule.keep_last, rule.keep_for) for rule in agent.checkpoint.retention()] == [
         ("crawl-*", None, timedelta(milliseconds=1)),
         ("crawl-2*", 2, timedelta(days=30)),
     ]
@@ -158,37 +163,24 @@ def test_it_lands_with_the_step_that_makes_them(store_url: str) -> None:
 def busy_writer(store_url: str, number: int) -> None:
     """Makes and deletes checkpoints with the same few parts again and again: each is garbage every other moment."""
     agent = agent_at(store_url)
-    for turn in range(10_000):
+    for turn in itertools.count():
         value = [noise(part, 3000) for part in range(turn % 3, 6)]
         agent.checkpoint.create(f"c{number}", value)
         assert agent.checkpoint.restore(f"c{number}") == value
         agent.checkpoint.delete(f"c{number}")
         agent.state.set("s", f"k{number}", noise(turn % 4, 6000))
         assert agent.state.get("s", f"k{number}") == noise(turn % 4, 6000)
+        agent.state.set("turns", f"k{number}", turn)
 
 
 def test_nothing_vanishes_that_somebody_is_about_to_refer_to(store_url: str) -> None:
     agent = agent_at(store_url)
     agent.state.set("s", "k", 1)
-    children = []
-    for number in range(2):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)
-            pid = os.fork()
-        if pid == 0:
-            try:
-                busy_writer(store_url, number)
-            finally:
-                os._exit(1)  # it is never through: only an error brings it here
-        children.append(pid)
-    freed, until = 0, time.monotonic() + 2.5
-    while time.monotonic() < until:
-        freed += collect(agent._engine.store).objects
-    assert [os.waitpid(pid, os.WNOHANG) for pid in children] == [(0, 0), (0, 0)], "a writer missed a value"
-    for pid in children:
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
-    assert freed > 0
+    freed = 0
+    with at_work(*(partial(busy_writer, store_url, number) for number in range(2))) as writers:
+        while freed < 20 or min(agent.state.get("turns", f"k{number}", 0) for number in range(2)) < 20:
+            freed += collect(agent._engine.store).objects
+            assert [os.waitpid(pid, os.WNOHANG) for pid in writers] == [(0, 0), (0, 0)], "a writer missed a value"
     in_order(store_url)
 
 
@@ -202,7 +194,7 @@ def test_what_is_referred_to_again_after_the_look_stays(store_url: str) -> None:
     pages = list(unused(store, marks))
     assert pages
     agent.checkpoint.create("after", value)
-    assert sum(store.submit(Sweep(marks, page)).objects for page in pages) == 0
+    assert sum(store.submit(SweepObjects(marks, page)).objects for page in pages) == 0
     assert agent.checkpoint.restore("after") == value
     in_order(store_url)
 
@@ -217,7 +209,7 @@ def test_killed_anywhere_it_can_be_done_again(store_url: str) -> None:
     agent.close()
     shrinks = store_url.startswith("sqlite")
     for site in (Site.STATE, Site.CHECKPOINT, Site.COLLECT, *([Site.SHRINK] if shrinks else [])):
-        for moment in Moment:
+        for moment in CommitMoment:
             agent = agent_at(store_url)
             expired(agent, 3)
             for number in range(3):
@@ -258,10 +250,13 @@ async def test_the_asynchronous_side_is_the_same(store_url: str) -> None:
     async with agent.autosave(lambda: {"n": 1}, every=1, name="a", keep_last=1) as saver:
         for _ in range(3):
             await saver.tick()
-    assert [(it.name, it.version) for it in await agent.checkpoint.list()] == [("c", 3), ("a", 3)]
+    assert [(checkpoint.name, checkpoint.version) for checkpoint in await agent.checkpoint.list()] == [
+        ("c", 3),
+        ("a", 3),
+    ]
     assert (await agent.gc(dry_run=True)).state.count == 1
     assert (await agent.gc()).state.count == 1
-    assert [it.keep_last for it in await agent.checkpoint.retention()] == [1, 1]
+    assert [rule.keep_last for rule in await agent.checkpoint.retention()] == [1, 1]
     await agent.checkpoint.retain("c")
     await agent.close()
 
@@ -294,7 +289,7 @@ def put_thread(agent: Agent, thread: str, count: int) -> None:
     for number in range(count):
         values = {"messages": [noise(index, 3000) for index in range(number + 1)], thread: noise(number)}
         before = f"{number - 1:08}" if number else ""
-        wanted = Checkpoint(thread, "", f"{number:08}", before, {}, {}, values, dict.fromkeys(values, number))
+        wanted = NewThreadCheckpoint(thread, "", f"{number:08}", before, {}, {}, values, dict.fromkeys(values, number))
         drive_sync(agent._engine.store, put(agent._engine, wanted))
 
 
@@ -304,20 +299,20 @@ def test_threads_go_by_age_and_by_count_but_not_one_that_somebody_goes_on_with(s
         put_thread(agent, thread, 5)
     agent.threads.retain(keep_last=2)
     agent.threads.retain("guest-*", idle_for="1ms")
-    assert [it.pattern for it in agent.threads.retention()] == ["*", "guest-*"]
+    assert [rule.pattern for rule in agent.threads.retention()] == ["*", "guest-*"]
     time.sleep(0.005)
-    [first, second, _] = retaining.outdated(agent._engine)
+    [first, second, _] = retention.outdated(agent._engine)
     assert (first.thread, second.thread, first.count) == ("guest-1", "guest-2", 5)
     told = agent.gc(dry_run=True)
     assert told.threads.count == 13
     put_thread(agent, "guest-2", 6)
-    protocol = keeping.delete_idle(agent._engine, second.thread, second.since)
+    protocol = prune.delete_idle(agent._engine, second.thread, second.since)
     assert drive_sync(agent._engine.store, protocol) == 0, "somebody has gone on with it"
     agent.threads.retain("guest-2", keep_last=2)
     told = agent.gc(dry_run=True)
     assert told.threads.count == 5 + 4 + 3
     freed = agent.gc()
     assert (freed.threads, freed.objects) == (told.threads, told.objects)
-    assert {it.id: it.checkpoints for it in agent.threads.list()} == {"guest-2": 2, "long": 2}
+    assert {info.id: info.checkpoints for info in agent.threads.list()} == {"guest-2": 2, "long": 2}
     assert agent.threads.state("long")["messages"] == [noise(index, 3000) for index in range(5)]
     in_order(store_url)

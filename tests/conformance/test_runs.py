@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, NotDurable, RunBusy
-from perdure.errors import InputChanged, LeaseLost, RunNotFinished, RunNotFound, StoreForked
-from perdure.failpoints import Moment, Site
+from perdure import Agent, RunBusy
+from perdure.errors import InputChanged, LeaseLost, NotDurable, RunNotFinished, RunNotFound, StoreForked
+from perdure.platform.failpoints import CommitMoment, Site
 
 from .kit import World, agent_at, die, in_child, killed_at
 
@@ -26,7 +26,7 @@ def test_each_continues_at_the_first_item_not_done(store_url: str, world: World)
                 run.state["seen"] = run.state.get("seen", 0) + 1
             run.result = run.state["seen"]
 
-    killed_at(program, Site.ITEM_DONE, Moment.AFTER, nth=3)
+    killed_at(program, Site.ITEM_DONE, CommitMoment.AFTER, nth=3)
     assert agent_at(store_url).runs.get("r").state == {"seen": 3}
     program()
     assert world.all() == [f"page {n}" for n in (1, 2, 3, 4, 5)]
@@ -87,7 +87,7 @@ def test_steps_in_an_item_commit_by_themselves(store_url: str, world: World) -> 
                 fetch(n)
                 fetch(10)
 
-    killed_at(program, Site.STEP_DONE, Moment.AFTER, nth=3)
+    killed_at(program, Site.STEP_DONE, CommitMoment.AFTER, nth=3)
     program()
     assert world.all() == ["fetch 1", "fetch 10", "fetch 2", "fetch 10"]
 
@@ -157,7 +157,7 @@ def test_loops_nest(store_url: str, world: World) -> None:
                     run.state["n"] = run.state.get("n", 0) + 1
                 run.state["outer"] = a
 
-    killed_at(program, Site.ITEM_DONE, Moment.AFTER, nth=4)
+    killed_at(program, Site.ITEM_DONE, CommitMoment.AFTER, nth=4)
     program()
     assert world.all() == ["a1", "a2", "b1", "b2"]
     assert agent_at(store_url).runs.get("r").state == {"n": 4, "outer": "b"}
@@ -171,14 +171,14 @@ def test_run_state_goes_through_the_same_values_on_replay(store_url: str) -> Non
         values: list[Any] = []
         seen.append(values)
         with agent.run("r") as run:
-            run.state["t"] = time.time_ns()
+            run.state["t"] = run.now()
             values.append(run.state["t"])
             run.state["n"] = run.state.get("n", 0) + 1
             values.append(run.state["n"])
             del run.state["t"]
             values.append("t" in run.state)
             run.state["t"] = "again"
-            run.messages.append(time.time_ns())
+            run.messages.append(run.random())
             values += [dict(run.state), list(run.messages)]
             if stop:
                 raise KeyboardInterrupt
@@ -349,7 +349,7 @@ def test_results_and_unknown_runs(store_url: str) -> None:
         agent.runs.result("r")
     assert [run.id for run in agent.runs.list()] == ["r"]
     assert agent.runs.list(status="finished") == []
-    with pytest.raises(ValueError, match="status='done': choose one of .*'running', 'waiting', .*'crashed'"):
+    with pytest.raises(ValueError, match="status='done': must be one of .*'running', 'waiting', .*'crashed'"):
         agent.runs.list(status="done")
 
 

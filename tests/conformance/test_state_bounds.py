@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from perdure import spaces
+from perdure.data import namespaces
 
 from .kit import agent_at
 
@@ -48,10 +48,13 @@ def _known_here(when: datetime) -> bool:
 def test_more_than_a_store_can_count_is_all(store_url: str) -> None:
     agent = agent_at(store_url)
     agent.state.set("a", "x", 1)
-    found = spaces.below(agent._engine, spaces.Tree("a"), None, 0, 10**30)
-    assert [it.key for it in found] == ["x"]
-    assert spaces.below(agent._engine, spaces.Tree("a"), None, 10**30, 10**30) == []
-    assert [it.key for it in spaces.below(agent._engine, spaces.Tree("a"), lambda it: True, 0, 10**30)] == ["x"]
+    found = namespaces.keys_below(agent._engine, namespaces.NamespaceTree("a"), None, 0, 10**30)
+    assert [item.key for item in found] == ["x"]
+    assert namespaces.keys_below(agent._engine, namespaces.NamespaceTree("a"), None, 10**30, 10**30) == []
+    assert [
+        item.key
+        for item in namespaces.keys_below(agent._engine, namespaces.NamespaceTree("a"), lambda item: True, 0, 10**30)
+    ] == ["x"]
 
 
 def test_a_time_to_live_ends(store_url: str) -> None:

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from perdure import NotDone, objects, records
+from perdure import NotDone, records
 from perdure.errors import VersionConflict
-from perdure.failpoints import Moment, Site
+from perdure.journal import objects
+from perdure.platform.failpoints import CommitMoment, Site
 
-from .kit import World, agent_at, in_child, killed_at
-from .test_state import LARGE, in_order
+from .kit import World, agent_at, in_child, in_order, killed_at
+from .test_state import LARGE
 
 
 def test_it_lands_with_the_step_or_not_at_all(store_url: str) -> None:
@@ -60,7 +61,7 @@ def test_a_kill_around_a_step_never_counts_twice(store_url: str) -> None:
             for number in range(3):
                 work(number)
 
-    for moment in Moment:
+    for moment in CommitMoment:
         killed_at(program, Site.STEP_DONE, moment)
     program()
     agent = agent_at(store_url)
@@ -69,7 +70,7 @@ def test_a_kill_around_a_step_never_counts_twice(store_url: str) -> None:
     in_order(store_url)
 
 
-def test_it_lands_with_the_item(store_url: str) -> None:
+def test_state_lands_with_the_item(store_url: str) -> None:
     def program() -> None:
         agent = agent_at(store_url)
         with agent.run("review") as run:
@@ -77,15 +78,15 @@ def test_it_lands_with_the_item(store_url: str) -> None:
                 agent.state.incr("review", "files")
                 assert agent.state.get("review", "files") == file + 1
 
-    killed_at(program, Site.ITEM_DONE, Moment.WRITTEN, nth=2)
+    killed_at(program, Site.ITEM_DONE, CommitMoment.WRITTEN, nth=2)
     assert agent_at(store_url).state.get("review", "files") == 1
-    killed_at(program, Site.ITEM_DONE, Moment.AFTER, nth=2)
+    killed_at(program, Site.ITEM_DONE, CommitMoment.AFTER, nth=2)
     assert agent_at(store_url).state.get("review", "files") == 3
     program()
     assert agent_at(store_url).state.get("review", "files") == 4
 
 
-def test_it_lands_with_the_outcome_of_an_effect(store_url: str, world: World) -> None:
+def test_state_lands_with_the_outcome_of_an_effect(store_url: str, world: World) -> None:
     agent = agent_at(store_url)
 
     @agent.effect
@@ -120,7 +121,7 @@ def test_a_step_that_loses_a_race_is_told_and_its_result_is_kept(store_url: str)
         think()
     assert (lost.value.yours, lost.value.theirs) == ("mine", "theirs")
     assert agent.state.get("a", "other") is None
-    [failed] = [it.record for it in agent.runs.get("r").events if isinstance(it.record, records.StepFailed)]
+    [failed] = [event.record for event in agent.runs.get("r").events if isinstance(event.record, records.StepFailed)]
     assert objects.unpack(agent._engine.store, failed.result) == LARGE
     agent.state.delete("a", "k")
     with agent.run("r"):
@@ -151,7 +152,7 @@ def test_what_a_step_has_done_itself_is_no_race(store_url: str) -> None:
         assert work() == [2, 2, 2, True, 1]
     large = [*LARGE, "more", "and more"]
     assert agent.state.items("a") == [("k", "two three"), ("large", large), ("new", "again")]
-    assert [it.version for it in agent.state.history("a", "k")] == [1, 2]
+    assert [version.version for version in agent.state.history("a", "k")] == [1, 2]
     with agent.run("s"), pytest.raises(VersionConflict):
         run_step_that_lies(agent)
     in_order(store_url)
@@ -199,8 +200,8 @@ def test_killed_around_a_write_in_the_open_it_is_there_or_not(store_url: str) ->
         agent_at(store_url).state.incr("a", "count")
 
     expected = 0
-    for moment in Moment:
+    for moment in CommitMoment:
         killed_at(program, Site.STATE, moment)
-        expected += moment is Moment.AFTER
+        expected += moment is CommitMoment.AFTER
         assert (agent_at(store_url).state.get("a", "count") or 0) == expected
     in_order(store_url)

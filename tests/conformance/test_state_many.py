@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from perdure.errors import VersionConflict
-from perdure.failpoints import Moment, Site
+from perdure.platform.failpoints import CommitMoment, Site
 
-from .kit import agent_at, killed_at
-from .test_state import LARGE, in_order
+from .kit import agent_at, in_order, killed_at
+from .test_state import LARGE
 
 KEYS = [f"key {number:04} 'ü\\\",{{}}" for number in range(1203)]
 """More than a server is told of by one statement."""
@@ -79,7 +79,7 @@ def test_killed_around_the_commit_all_are_there_or_none(store_url: str) -> None:
             for key in KEYS[:100]:
                 t.set("a", key, True)
 
-    for moment in Moment:
+    for moment in CommitMoment:
         killed_at(program, Site.STATE, moment)
-        assert len(agent_at(store_url).state.items("a")) == (100 if moment is Moment.AFTER else 0)
+        assert len(agent_at(store_url).state.items("a")) == (100 if moment is CommitMoment.AFTER else 0)
     in_order(store_url)

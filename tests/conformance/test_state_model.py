@@ -131,7 +131,7 @@ class Game:
             for number, then in enumerate(past):
                 assert self.agent.state.at(number).items(space) == sorted(then.items())
         for at, values in self.model.history.items():
-            assert [it.value for it in self.agent.state.history(*at)] == values
+            assert [version.value for version in self.agent.state.history(*at)] == values
 
 
 def test_it_does_what_the_model_does(store_url: str) -> None:

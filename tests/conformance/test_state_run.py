@@ -9,16 +9,15 @@ import pytest
 from perdure import AsyncAgent, Run
 from perdure.errors import WriteInsideUpdate
 
-from .kit import agent_at
-from .test_state import LARGE, in_order
+from .kit import agent_at, in_order
+from .test_state import LARGE
 
 
 def test_update_is_made_once(store_url: str) -> None:
     agent = agent_at(store_url)
-    numbers = iter(range(100))
 
     def program(fails: bool) -> list[Any]:
-        seen: list[Any] = []
+        numbers, seen = iter(range(100)), list[Any]()
         with agent.run("r") as run:
             seen.append(run.state.update("list", lambda value: [*(value or []), next(numbers)]))
             seen.append(run.state.update("list", lambda value: [*value, LARGE]))

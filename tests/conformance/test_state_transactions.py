@@ -7,11 +7,10 @@ import pytest
 from perdure import AsyncAgent
 from perdure.errors import NotDurable, VersionConflict
 
-from .kit import agent_at
-from .test_state import in_order
+from .kit import agent_at, in_order
 
 
-def test_it_has_all_keys_of_a_namespace_with_what_it_has_done(store_url: str) -> None:
+def test_a_transaction_reads_all_keys_with_its_own_writes(store_url: str) -> None:
     agent = agent_at(store_url)
     for key in "abc":
         agent.state.set("n", key, key.upper())
@@ -30,7 +29,7 @@ def test_it_has_all_keys_of_a_namespace_with_what_it_has_done(store_url: str) ->
 
 
 @pytest.mark.parametrize("theirs", ["a", "new"])
-def test_who_read_all_of_a_namespace_is_refused_when_it_has_changed(store_url: str, theirs: str) -> None:
+def test_a_transaction_that_read_a_namespace_is_refused_when_it_changed(store_url: str, theirs: str) -> None:
     agent = agent_at(store_url)
     agent.state.set("n", "a", 1)
     with pytest.raises(VersionConflict, match="'n' has changed"), agent.state.transaction() as t:
@@ -53,7 +52,7 @@ def _sum_up(agent: object) -> None:
         t.set("n", "twice", 2 * sum(value for _, value in t.items("n")))
 
 
-def test_it_knows_versions_and_asks_for_them(store_url: str) -> None:
+def test_a_transaction_knows_versions_and_requires_them(store_url: str) -> None:
     agent = agent_at(store_url)
     version = agent.state.set("n", "a", 1)
     with agent.state.transaction() as t:

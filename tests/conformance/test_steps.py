@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import threading
-import time
 from typing import Any
 
 import pytest
 
-from perdure import Agent, NotDurable, PerdureError, RunFinished
-from perdure.errors import Abandoned, EffectInsideStep, NotDurableWarning, NotStorable, StepTimeout, WrongAgent
-from perdure.failpoints import Moment, Site
+from perdure import Agent, PerdureError
+from perdure.errors import (
+    Abandoned,
+    EffectInsideStep,
+    NotDurable,
+    NotDurableWarning,
+    NotStorable,
+    RunFinished,
+    StepTimeout,
+    WrongAgent,
+)
+from perdure.platform.failpoints import CommitMoment, Site
 
 from .kit import World, agent_at, die, in_child, killed_at
 
@@ -43,7 +51,7 @@ def test_after_a_kill_finished_steps_are_not_repeated(store_url: str, world: Wor
         with agent.run("r") as run:
             run.result = [work(n) for n in range(5)]
 
-    killed_at(program, Site.STEP_DONE, Moment.AFTER, nth=3)
+    killed_at(program, Site.STEP_DONE, CommitMoment.AFTER, nth=3)
     assert world.all() == ["work 0", "work 1", "work 2"]
     program()
     assert world.all() == [f"work {n}" for n in range(5)]
@@ -62,7 +70,7 @@ def test_the_same_call_made_again_is_another_step_and_remembered_too(store_url: 
         with agent.run("r") as run:
             run.result = [roll() for _ in range(5)]
 
-    killed_at(program, Site.STEP_DONE, Moment.AFTER, nth=3)
+    killed_at(program, Site.STEP_DONE, CommitMoment.AFTER, nth=3)
     program()
     assert world.all() == ["roll"] * 5
     assert agent_at(store_url).runs.result("r") == [1, 2, 3, 4, 5]
@@ -102,7 +110,7 @@ def test_a_kill_before_completion_drops_the_writes_of_the_step(store_url: str) -
 
             run.step(work)
 
-    killed_at(program, Site.STEP_DONE, Moment.WRITTEN)
+    killed_at(program, Site.STEP_DONE, CommitMoment.WRITTEN)
     assert agent_at(store_url).runs.get("r").state == {}
     program()
     assert agent_at(store_url).runs.get("r").state == {"n": 1}
@@ -120,7 +128,7 @@ def test_retries_are_counted_across_a_crash(store_url: str, world: World) -> Non
         with agent.run("r"):
             flaky()
 
-    killed_at(program, Site.ATTEMPT_FAILED, Moment.AFTER, nth=2)
+    killed_at(program, Site.ATTEMPT_FAILED, CommitMoment.AFTER, nth=2)
     assert world.count("attempt") == 2
     assert in_child(program) != 0
     assert world.count("attempt") == 4
@@ -297,13 +305,13 @@ def test_a_step_of_another_agent_is_refused(store_url: str) -> None:
 
 
 def test_a_timed_out_body_cannot_write(store_url: str) -> None:
-    agent, late = agent_at(store_url), threading.Event()
+    agent, go, late = agent_at(store_url), threading.Event(), threading.Event()
     caught: list[type[BaseException]] = []
 
     with agent.run("r") as run:
 
         def slow() -> None:
-            time.sleep(0.1)
+            go.wait()
             try:
                 run.state["late"] = 1
             except Abandoned as error:
@@ -312,7 +320,8 @@ def test_a_timed_out_body_cannot_write(store_url: str) -> None:
 
         with pytest.raises(StepTimeout):
             run.step(slow, timeout=0.02)
-        assert late.wait(5)
+        go.set()
+        late.wait()
     assert caught == [Abandoned]
     assert agent.runs.get("r").state == {}
 
@@ -466,14 +475,18 @@ def test_every_error_is_a_perdure_error_with_a_code_and_a_hint() -> None:
         assert kind.__name__ in (errors.__doc__ or "")
 
 
-def test_every_error_can_be_imported_from_the_package() -> None:
+def test_the_package_has_few_names_and_every_error_can_be_imported_from_it() -> None:
     import perdure
     from perdure import errors
 
+    assert len(perdure.__all__) <= 25
+    named = [name for name in perdure.__all__ if getattr(errors, name, None) is getattr(perdure, name)]
+    assert named == ["InDoubt", "NotDone", "PerdureError", "RunBusy", "RunWaiting"]
     defined = {name for name, kind in vars(errors).items() if getattr(kind, "__module__", "") == errors.__name__}
     assert len(defined) > 30
-    assert defined <= set(perdure.__all__)
     assert all(getattr(perdure, name) is getattr(errors, name) for name in defined)
+    with pytest.raises(AttributeError, match="no attribute 'Nonsense'"):
+        perdure.Nonsense  # noqa: B018
 
 
 def test_die_helper_really_kills() -> None:

@@ -7,50 +7,25 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from hypothesis import settings
 
-from perdure import (
-    Agent,
-    AsyncAgent,
-    Done,
-    InputChanged,
-    NotDone,
-    NotDurable,
-    RunNotFound,
-    StorageFull,
-    TaskFailed,
-    WaitTimeout,
-)
-from perdure.failpoints import Moment, Site
-from perdure.journal import rebuild
-from perdure.journal.verify import verify
-from perdure.limits import DEATHS_MAX, DEATHS_SUSPECT
+from perdure import Agent, AsyncAgent, Done, NotDone
+from perdure.errors import InputChanged, NotDurable, RunNotFound, StorageFull, TaskFailed, WaitTimeout
+from perdure.platform.failpoints import CommitMoment, Site
+from perdure.values.limits import DEATHS_MAX, DEATHS_SUSPECT
+from perdure.work.tasks.definition import tasks_of
 
-from .kit import World, agent_at, die, in_child, killed_at
-
-PATIENCE = 30.0
-
-
-def in_order(agent: Agent | AsyncAgent) -> None:
-    assert rebuild.check(agent._engine.store) == []
-    assert [one for one in verify(agent._engine.store).findings if one.severity == "damage"] == []
+from .kit import PATIENCE, World, agent_at, die, in_child, in_order, killed_at, until
 
 
 def rows(agent: Agent | AsyncAgent) -> dict[str, str]:
     """Which runs are in which state."""
     return {row[1]: row[7] for row in agent._engine.store.read("all_tasks")}
-
-
-def until(true: Callable[[], object]) -> None:
-    ends = time.monotonic() + PATIENCE
-    while not true():
-        assert time.monotonic() < ends, "it does not come"
-        time.sleep(0.005)
 
 
 @contextmanager
@@ -165,9 +140,13 @@ def test_a_run_is_queued_once_and_its_result_is_there_for_everybody(store_url: s
 
 
 SITES = [Site.TASK, Site.RUN_CLAIM, Site.STEP_DONE, Site.EFFECT_INTENT, Site.EFFECT_OUTCOME, Site.WAIT_BEGIN]
-PLACES = [(site, moment, 1) for site in [*SITES, Site.WAIT_END, Site.RUN_END] for moment in Moment]
-PLACES += [(site, Moment.WRITTEN, nth) for site, nth in ((Site.RUN_CLAIM, 3), (Site.RUN_END, 2), (Site.RUN_END, 4))]
-PLACES += [(site, Moment.AFTER, nth) for site, nth in ((Site.RUN_CLAIM, 4), (Site.RUN_END, 3), (Site.WAIT_END, 3))]
+PLACES = [(site, moment, 1) for site in [*SITES, Site.WAIT_END, Site.RUN_END] for moment in CommitMoment]
+PLACES += [
+    (site, CommitMoment.WRITTEN, nth) for site, nth in ((Site.RUN_CLAIM, 3), (Site.RUN_END, 2), (Site.RUN_END, 4))
+]
+PLACES += [
+    (site, CommitMoment.AFTER, nth) for site, nth in ((Site.RUN_CLAIM, 4), (Site.RUN_END, 3), (Site.WAIT_END, 3))
+]
 
 
 if settings.get_current_profile_name() != "soak":
@@ -175,7 +154,9 @@ if settings.get_current_profile_name() != "soak":
 
 
 @pytest.mark.parametrize(("site", "moment", "nth"), PLACES)
-def test_a_worker_may_be_killed_anywhere(store_url: str, world: World, site: Site, moment: Moment, nth: int) -> None:
+def test_a_worker_may_be_killed_anywhere(
+    store_url: str, world: World, site: Site, moment: CommitMoment, nth: int
+) -> None:
     """A parent and its child, questions, an event and an effect: whoever comes next goes on, nothing is done twice."""
     agent_at(store_url).state.set("a", "b", 1)  # the store is there
 
@@ -262,12 +243,12 @@ def test_what_kills_its_workers_again_and_again_is_dead_and_says_where(store_url
 
     agent.task(kills).start("k")
     for _ in range(DEATHS_SUSPECT + DEATHS_MAX + 1):
-        in_child(lambda: agent_at_with(store_url, agent._engine.tasks["kills"], world))
+        in_child(lambda: agent_at_with(store_url, tasks_of(agent._engine)["kills"], world))
     assert rows(agent) == {"k": "running"}
     work_off(agent)
     assert rows(agent) == {"k": "dead"} and world.count("step") == 1
     with pytest.raises(TaskFailed, match=r"workers in a row .* after step first \(entry 2\)"):
-        agent._engine.tasks["kills"].result("k")
+        tasks_of(agent._engine)["kills"].result("k")
 
 
 def test_a_run_that_waits_for_its_turn_is_not_blamed_for_the_death_of_its_worker(store_url: str) -> None:
@@ -294,7 +275,7 @@ def test_a_run_that_waits_for_its_turn_is_not_blamed_for_the_death_of_its_worker
 
 def test_priority_age_limits_and_pauses(store_url: str, world: World) -> None:
     agent = agent_at(store_url)
-    most, now, lock = [0], [0], threading.Lock()
+    most, now, wanted, lock = [0], [0], [1], threading.Lock()
 
     @agent.task(key="who")
     def note(n: int, who: str = "") -> None:
@@ -302,7 +283,8 @@ def test_priority_age_limits_and_pauses(store_url: str, world: World) -> None:
             now[0] += 1
             most[0] = max(most[0], now[0])
         world.do(str(n))
-        time.sleep(0.02)
+        until(lambda: most[0] >= wanted[0])
+        time.sleep(0.02)  # for one more, which there must not be
         with lock:
             now[0] -= 1
 
@@ -325,6 +307,7 @@ def test_priority_age_limits_and_pauses(store_url: str, world: World) -> None:
         until(lambda: set(rows(agent)) == {"later"})
     assert most == [1]
     agent.queues.set("default", concurrency=2, rate="1000/s")
+    wanted[0] = 2
     for n in range(5):
         note.start(f"o{n}", n, str(n))
     with working(agent, concurrency=5):

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, StoreTooNew, UnknownType, records, stored, upcaster
-from perdure.collect import collect
-from perdure.failpoints import Site
+from perdure import Agent, records, stored, upcaster
+from perdure.errors import StoreTooNew, UnknownType
 from perdure.journal import rebuild
 from perdure.journal.append import Append
+from perdure.journal.object_gc import collect
 from perdure.journal.verify import verify
+from perdure.platform.failpoints import Site
 
 from .kit import agent_at
 
@@ -45,7 +46,7 @@ def fill(agent: Agent, ticket: Any) -> None:
     """An instance in every place that keeps values."""
     with agent.run("kept", input=ticket) as run:
         run.step(lambda: [ticket], name="think")
-        run.effect(lambda it: it, ticket, name="act")
+        run.effect(lambda ticket_value: ticket_value, ticket, name="act")
         run.state["ticket"] = ticket
         run.messages.append({"role": "tool", "content": ticket})
         run.checkpoint("in-run", {"ticket": ticket})
@@ -73,7 +74,7 @@ def places(agent: Agent) -> Iterator[tuple[str, Callable[[], Any]]]:
     yield "items", lambda: agent.state.items("s")[0][1][0]
     yield "history", lambda: agent.state.history("s", "ticket")[0].value
     yield "at", lambda: agent.state.at(1).get("s", "ticket")
-    yield "update", lambda: agent.state.update("s", "ticket", lambda it: it)[0]
+    yield "update", lambda: agent.state.update("s", "ticket", lambda ticket_value: ticket_value)[0]
     yield "checkpoint", lambda: agent.checkpoint.restore("open").tickets[49]
 
 
@@ -135,12 +136,12 @@ class LaterLanding(records.Record, frozen=True, tag=99):
     owner: int
 
 
-A_WRITE = records.Write(records.Op.SET, "k", b"\x00\x01")
+A_WRITE = records.RunWrite(records.WriteOp.SET, "k", b"\x00\x01")
 LATER: dict[str, tuple[int, records.Record]] = {
     "kind": (200, Later()),
-    "field": (records.Kind.WROTE, LaterWrote("", A_WRITE, more=1)),
-    "landing": (records.Kind.LANDED, records.Landed((LaterLanding(1),))),  # type: ignore[arg-type]
-    "write": (records.Kind.WROTE, records.Wrote("", records.Write(99, "k"))),  # type: ignore[arg-type]
+    "field": (records.EntryKind.WROTE, LaterWrote("", A_WRITE, more=1)),
+    "landing": (records.EntryKind.LANDED, records.Landed((LaterLanding(1),))),  # type: ignore[arg-type]
+    "write": (records.EntryKind.WROTE, records.Wrote("", records.RunWrite(99, "k"))),  # type: ignore[arg-type]
 }
 
 
@@ -153,7 +154,7 @@ def test_an_entry_of_a_later_version_is_refused_and_not_skipped(
     store = agent._engine.store
     with monkeypatch.context() as later, agent.run("r") as run:
         later.setitem(records.KIND_OF, type(entry), int(kind))
-        later.setattr("perdure.journal.append.fold", lambda *_: ())
+        later.setattr("perdure.journal.append.project", lambda *_: ())
         run.state["large"] = "so that there is something to collect " * 500
         store.submit(Append(Site.WRITE, run._core.head, [entry], store.clock))
     for read in (

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from perdure import Agent, AsyncAgent, RunFinished, RunWaiting, WaitTimeout, stored
-from perdure.errors import AlreadyAnswered, EffectInsideStep, NothingToAnswer
-from perdure.failpoints import Moment, Site
-from perdure.journal import rebuild
-from perdure.journal.verify import verify
+from perdure import Agent, AsyncAgent, RunWaiting, stored
+from perdure.cli.main import main
+from perdure.errors import AlreadyAnswered, EffectInsideStep, InDoubt, NothingToAnswer, RunFinished, WaitTimeout
+from perdure.platform.failpoints import CommitMoment, Site
 
-from .kit import World, agent_at, in_child, killed_at
-
-
-def in_order(agent: Agent) -> None:
-    assert rebuild.check(agent._engine.store) == []
-    assert [one for one in verify(agent._engine.store).findings if one.severity == "damage"] == []
+from .kit import World, agent_at, in_child, in_order, killed_at
 
 
 def trip(agent: Agent, world: World, wait: float | None = 0) -> Any:
@@ -47,6 +42,8 @@ def say_everything(agent: Agent, world: World) -> Any:
                     agent.runs.answer("trip", "aisle" if question.kind == "ask" else True)
                 elif question.kind == "event":
                     agent.send_event("trip", "paid", {"euro": 7})
+                else:
+                    time.sleep(0.02)  # it sleeps for as long
     raise AssertionError("it does not end")
 
 
@@ -60,10 +57,10 @@ def test_each_question_is_asked_once_and_its_answer_kept(store_url: str, world: 
     in_order(agent)
 
 
-@pytest.mark.parametrize("moment", list(Moment))
+@pytest.mark.parametrize("moment", list(CommitMoment))
 @pytest.mark.parametrize("site", [Site.WAIT_BEGIN, Site.WAIT_END, Site.SIGNAL, Site.ANSWER])
 def test_a_kill_at_any_moment_asks_and_takes_nothing_twice(
-    store_url: str, world: World, site: Site, moment: Moment
+    store_url: str, world: World, site: Site, moment: CommitMoment
 ) -> None:
     agent_at(store_url).state.set("a", "b", 1)  # the store is there
     nth = 2 if site in (Site.WAIT_BEGIN, Site.WAIT_END) else 1
@@ -173,8 +170,41 @@ def test_whoever_answers_is_told_what_would_not_fit(store_url: str) -> None:
     with pytest.raises(RunWaiting), agent.run("r", wait=0) as run:
         assert run.ask("Which?", choices=choices) == "a"
         run.approve("Sure?")
-    with pytest.raises(ValueError, match="True or False"):
-        agent.runs.answer("r", "yes")
+    with pytest.raises(ValueError, match="True or False.*`perdure answer r --yes` or `--no`"):
+        agent.runs.answer("r", "maybe")
+
+
+@pytest.mark.parametrize(("word", "means"), [("yes", True), ("No", False), ("true", True), (False, False)])
+def test_a_yes_or_no_is_said_in_words_or_as_a_flag(
+    store_url: str, word: str | bool, means: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    agent = agent_at(store_url)
+    with pytest.raises(RunWaiting) as caught, agent.run("7", wait=0) as run:
+        run.approve("Sure?")
+    assert f"`perdure answer 7 --store {store_url} --yes` or `--no`" in caught.value.hint.replace("'", "")
+    assert main(["answer", "7", str(word), "--store", store_url]) == 0
+    with agent.run("7") as run:
+        assert run.approve("Sure?") is means
+    assert f"answered: {means}" in capsys.readouterr().out
+
+
+def test_messages_name_the_run_and_no_placeholder(store_url: str) -> None:
+    agent = agent_at(store_url)
+    with agent.run("my run") as run:
+        run.step(lambda: 1, name="one")
+    with pytest.raises(NothingToAnswer, match="perdure show 'my run'"):
+        agent.runs.answer("my run", True)
+
+    @agent.effect(in_doubt="fail")
+    def pay() -> None:
+        raise ConnectionError
+
+    for _ in range(2):  # once from the body, once from what is recorded
+        with (
+            pytest.raises(InDoubt, match="perdure answer 'the order' --store .* --done RESULT"),
+            agent.run("the order"),
+        ):
+            pay()
 
 
 def test_a_timeout_is_counted_from_the_first_time_and_recorded(store_url: str) -> None:

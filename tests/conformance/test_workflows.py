@@ -8,19 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure import (
-    AsyncAgent,
-    StepClaimed,
-    StepNotReady,
-    StoreTooNew,
-    WorkflowChanged,
-    WorkflowInvalid,
-    WorkflowNotFound,
-    records,
-)
+from perdure import AsyncAgent, records
+from perdure.errors import StepClaimed, StepNotReady, StoreTooNew, WorkflowChanged, WorkflowInvalid, WorkflowNotFound
 
-from .kit import Behind, World, agent_at, die, in_child
-from .test_checkpoints import in_order
+from .kit import Behind, World, agent_at, die, in_child, in_order
 
 PLAN: list[Any] = [
     {"step": 1, "action": "scrape", "status": "completed"},
@@ -31,7 +22,7 @@ PLAN: list[Any] = [
 
 
 def statuses(wf: Any) -> list[str]:
-    return [str(it.status) for it in wf.steps]
+    return [str(step.status) for step in wf.steps]
 
 
 def test_a_program_that_was_killed_goes_on_at_its_next_incomplete_step(store_url: str, world: World) -> None:
@@ -50,7 +41,7 @@ def test_a_program_that_was_killed_goes_on_at_its_next_incomplete_step(store_url
     wf = agent_at(store_url).workflows.get("report")
     left = wf.next_incomplete_step()
     assert left is not None and (left.step, left.status, left.claimed_by) == (3, "in_progress", "")
-    assert [it.step for it in wf.ready_steps()] == [3]
+    assert [step.step for step in wf.ready_steps()] == [3]
     assert wf.progress == 50
     assert in_child(program) == 0
     assert world.all() == ["analyse", "3", "write", "send"]
@@ -68,7 +59,7 @@ def test_the_same_steps_are_the_same_workflow_and_others_its_next_version(store_
     assert (again.version, statuses(again)) == (1, ["completed", "completed", "failed", "pending"])
     # One in front, one removed, arguments of one changed.
     later = agent.workflows.create("report", ["login", *PLAN[1:], {"step": 9, "action": "analyse", "args": {}}][:5])
-    assert [(it.step, it.action, str(it.status)) for it in later.steps] == [
+    assert [(step.step, step.action, str(step.status)) for step in later.steps] == [
         (1, "login", "pending"),
         (2, "analyse", "completed"),
         (3, "write", "failed"),
@@ -76,16 +67,20 @@ def test_the_same_steps_are_the_same_workflow_and_others_its_next_version(store_
         (9, "analyse", "pending"),
     ]
     moved = agent.workflows.create("report", ["login", "scrape", {"action": "analyse", "args": {"pages": [1, 2]}}])
-    assert [(it.step, str(it.status), it.result) for it in moved.steps] == [
+    assert [(step.step, str(step.status), step.result) for step in moved.steps] == [
         (1, "pending", None),
         (2, "pending", None),  # was not in the version before this one
         (3, "completed", {"mean": 0.5}),
     ]
-    assert [(it.version, it.progress) for it in agent.workflows.versions("report")] == [(1, 50), (2, 20), (3, 33)]
+    assert [(workflow.version, workflow.progress) for workflow in agent.workflows.versions("report")] == [
+        (1, 50),
+        (2, 20),
+        (3, 33),
+    ]
     assert agent.workflows.get("report", version=1).step(3).note == "no disk"
     with pytest.raises(WorkflowChanged, match="newest is 3"):
         agent.workflows.get("report", version=1).complete(4)
-    assert [it.name for it in agent.workflows.list()] == ["report"]
+    assert [workflow.name for workflow in agent.workflows.list()] == ["report"]
     assert agent_at(store_url, "other").workflows.list() == []
     in_order(store_url)
 
@@ -101,23 +96,23 @@ def test_steps_depend_on_each_other(store_url: str) -> None:
             {"step": "review", "title": 'Ask [Ann] & "Bob"'},
         ],
     )
-    assert [it.step for it in wf.ready_steps()] == ["fetch", "review"]
+    assert [step.step for step in wf.ready_steps()] == ["fetch", "review"]
     with pytest.raises(StepNotReady, match=r"publish \(publish\) waits for build \(pending\), review \(pending\)"):
         wf.start("publish")
     wf.complete("fetch")
     wf.block("review", note="Ann is away")
-    assert [it.step for it in wf.ready_steps()] == ["build"]
+    assert [step.step for step in wf.ready_steps()] == ["build"]
     wf.start("build")
     wf.complete("build")
     assert wf.ready_steps() == []
     following = wf.next_incomplete_step()
     assert following is not None and (following.step, following.status) == ("review", "blocked")
     wf.skip("review")
-    assert [it.step for it in wf.ready_steps()] == ["publish"]
+    assert [step.step for step in wf.ready_steps()] == ["publish"]
     with pytest.raises(StepNotReady, match="completed already"):
         wf.start("build")
     wf.reset("build")
-    assert [it.step for it in wf.ready_steps()] == ["build"]
+    assert [step.step for step in wf.ready_steps()] == ["build"]
     assert str(wf) == (
         "site, version 1: 2 of 4 steps done, 50%\n"
         "  ✓ fetch\n"
@@ -212,10 +207,10 @@ def test_names_that_are_not_there_say_which_are(store_url: str) -> None:
 
 def test_a_status_of_a_later_version_is_refused_as_that() -> None:
     later: Any = "paused"
-    moved = records.WorkflowMoved(1, "w", 1, 2, "1", records.Standing(later))
+    moved = records.WorkflowMoved(1, "w", 1, 2, "1", records.StepState(later))
     body = bytes(records.SALT_BYTES) + msgspec.msgpack.encode(records.Landed((moved,)))
     with pytest.raises(StoreTooNew):
-        records.decode(records.Kind.LANDED, body)
+        records.decode(records.EntryKind.LANDED, body)
 
 
 # -- claims -----------------------------------------------------------------------------------------------------------
@@ -260,7 +255,7 @@ def test_a_claim_ends_with_its_process(store_url: str) -> None:
     assert wf.start(1).ours
 
 
-def test_who_was_taken_for_dead_cannot_complete_the_step(store_url: str) -> None:
+def test_a_worker_that_was_replaced_cannot_complete_the_step(store_url: str) -> None:
     agent, other = agent_at(store_url), agent_at(store_url, "other")
     wf = agent.workflows.create("w", ["a", "b"])
     wf.start(1)
@@ -327,7 +322,7 @@ def agent_status(store_url: str, step: int) -> str:
     return contextvars.Context().run(look)
 
 
-def test_who_loses_a_claim_at_the_end_of_a_body_keeps_what_was_paid_for(store_url: str) -> None:
+def test_a_claim_lost_at_the_end_of_a_body_keeps_its_cost(store_url: str) -> None:
     agent, other = agent_at(store_url), agent_at(store_url, "other")
     wf = agent.workflows.create("w", ["a", "b"])
 
@@ -338,7 +333,9 @@ def test_who_loses_a_claim_at_the_end_of_a_body_keeps_what_was_paid_for(store_ur
 
     with pytest.raises(StepClaimed, match="agent 'other' is at it"), agent.run("thinks") as run:
         run.step(late)
-    kept = [it.record.result for it in agent.runs.get("thinks").events if isinstance(it.record, records.StepFailed)]
+    kept = [
+        item.record.result for item in agent.runs.get("thinks").events if isinstance(item.record, records.StepFailed)
+    ]
     assert [b"paid for" in result for result in kept] == [True]
     other.workflows.get("w", of="tester").reset(1)
     with pytest.raises(StepClaimed, match="agent 'other' is at it"), agent.run("acts") as run:
@@ -356,7 +353,7 @@ async def test_all_of_it_can_be_awaited(store_url: str) -> None:
         await wf.start(1)
     await wf.complete(1, result=1)
     step = await wf.next_incomplete_step()
-    assert step is not None and step.step == 2 and [it.step for it in await wf.ready_steps()] == [2]
+    assert step is not None and step.step == 2 and [planned.step for planned in await wf.ready_steps()] == [2]
 
     @agent.step
     async def b(results: dict[Any, Any]) -> Any:
@@ -368,6 +365,6 @@ async def test_all_of_it_can_be_awaited(store_url: str) -> None:
 
     assert await wf.resume(handlers={"c": c}) == {1: 1, 2: 2, 3: (3, "c")}
     assert wf.progress == 100 and "- [x] **3 c**" in await wf.markdown() and "s1 --> s2" in await wf.mermaid()
-    assert [it.version for it in await agent.workflows.versions("w")] == [1]
+    assert [workflow.version for workflow in await agent.workflows.versions("w")] == [1]
     await agent.close()
     in_order(store_url)

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure import Agent, PerdureError, StepClaimed, StepNotReady, WorkflowChanged, WorkflowNotFound
+from perdure import Agent, PerdureError
+from perdure.errors import StepClaimed, StepNotReady, WorkflowChanged, WorkflowNotFound
 from perdure.journal import rebuild
 from perdure.store import open_store
 
@@ -37,12 +38,14 @@ class Step:
 
 
 def planned(steps: list[Any]) -> dict[str, Step]:
-    full = [{"action": it} if isinstance(it, str) else it for it in steps]
-    graph = any("depends_on" in it for it in full)
+    full = [{"action": fields} if isinstance(fields, str) else fields for fields in steps]
+    graph = any("depends_on" in fields for fields in full)
     found: dict[str, Step] = {}
-    for place, it in enumerate(full, start=1):
-        key, needs = str(it.get("step", place)), it.get("depends_on", [] if graph or place == 1 else str(place - 1))
-        found[key] = Step((it.get("action", key), repr(it.get("args"))), [needs] if isinstance(needs, str) else needs)
+    for place, step in enumerate(full, start=1):
+        key, needs = str(step.get("step", place)), step.get("depends_on", [] if graph or place == 1 else str(place - 1))
+        found[key] = Step(
+            (step.get("action", key), repr(step.get("args"))), [needs] if isinstance(needs, str) else needs
+        )
     return found
 
 
@@ -76,7 +79,14 @@ class Model:
         if key not in self.steps:
             return WorkflowNotFound
         claim = 0 if verb == "start" else self.mine.get((who, key), 0)
-        step = next((it for it in self.steps.values() if it.claim == claim and it.status == "in_progress"), None)
+        step = next(
+            (
+                workflow_step
+                for workflow_step in self.steps.values()
+                if workflow_step.claim == claim and workflow_step.status == "in_progress"
+            ),
+            None,
+        )
         step = step if claim and step is not None else self.steps[key]
         if claim and step.claim != claim:
             del self.mine[who, key]
@@ -84,7 +94,7 @@ class Model:
         held = step.status == "in_progress"
         if held and (step.holder != who or verb == "start"):
             return StepClaimed
-        if verb == "start" and (step.status in OVER or any(self.steps[it].status not in OVER for it in step.needs)):
+        if verb == "start" and (step.status in OVER or any(self.steps[name].status not in OVER for name in step.needs)):
             return StepNotReady
         if (verb in ("fail", "block") and step.status in OVER) or (verb == "skip" and step.status == "completed"):
             return StepNotReady
@@ -96,8 +106,10 @@ class Model:
         return None
 
     def ready(self) -> list[str]:
-        free = {key for key, it in self.steps.items() if it.status == "pending"}
-        return [k for k, it in self.steps.items() if k in free and all(self.steps[n].status in OVER for n in it.needs)]
+        free = {key for key, step in self.steps.items() if step.status == "pending"}
+        return [
+            k for k, step in self.steps.items() if k in free and all(self.steps[n].status in OVER for n in step.needs)
+        ]
 
 
 acts = st.one_of(
@@ -122,10 +134,10 @@ def play(store_url: str, name: str, story: list[tuple[Any, ...]]) -> None:
             with pytest.raises(expected) if expected is not None else nullcontext():
                 call(key, **options)
         wf = agents["B"].workflows.get("w", of=f"{name}A")
-        assert [(str(it.step), str(it.status), it.result) for it in wf.steps] == [
-            (key, it.status, it.result) for key, it in model.steps.items()
+        assert [(str(step.step), str(step.status), step.result) for step in wf.steps] == [
+            (key, step.status, step.result) for key, step in model.steps.items()
         ]
-        assert [str(it.step) for it in wf.ready_steps()] == model.ready()
+        assert [str(step.step) for step in wf.ready_steps()] == model.ready()
     assert wf.version == model.version
     for agent in agents.values():
         agent.close()

@@ -5,18 +5,15 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
-from perdure import (
-    Agent,
-    Done,
+from perdure import Agent, Done, InDoubt, NotDone, RunWaiting
+from perdure.errors import (
     EffectInsideStep,
-    InDoubt,
-    NotDone,
     NothingToAnswer,
-    RunWaiting,
     StepClaimed,
     UnknownAction,
     WorkflowBlocked,
@@ -24,10 +21,9 @@ from perdure import (
     WorkflowNotFound,
     WrongAgent,
 )
-from perdure.failpoints import Moment, Site
+from perdure.platform.failpoints import CommitMoment, Site
 
-from .kit import World, agent_at, die, in_child, killed_at
-from .test_checkpoints import in_order
+from .kit import World, agent_at, at_work, die, in_child, in_order, killed_at
 from .test_workflows import statuses
 
 DEPLOY = [
@@ -124,7 +120,7 @@ COMMITS = [
 def test_killed_at_any_commit_it_does_everything_once(store_url: str, tmp_path: Any) -> None:
     # All on one store: each deployment is a workflow of its own.
     for number, (site, nth) in enumerate(COMMITS):
-        for moment in (Moment.WRITTEN, Moment.AFTER):
+        for moment in (CommitMoment.WRITTEN, CommitMoment.AFTER):
             folder = tmp_path / f"{number}-{moment}"
             folder.mkdir()
             world, name = World(folder), f"deploy {number} {moment}"
@@ -143,7 +139,7 @@ def test_killed_at_any_commit_it_does_everything_once(store_url: str, tmp_path: 
     in_order(store_url)
 
 
-UNRECORDED = [(Site.STEP_DONE, 1, Moment.WRITTEN)]
+UNRECORDED = [(Site.STEP_DONE, 1, CommitMoment.WRITTEN)]
 """A step is safe to repeat: killed before its completion was committed, it runs again."""
 
 
@@ -194,8 +190,8 @@ def test_a_step_that_is_settled_by_hand_leaves_no_run_that_waits(store_url: str,
     [run] = agent.runs.list()
     assert (run.id, run.status) == ("bill@1/1", "cancelled")
     info = agent.runs.get(run.id)
-    assert ([it.name for it in info.in_doubt], info.questions) == (["charge"], [])
-    with pytest.raises(NothingToAnswer, match="step 1 of workflow 'bill' was .*nobody would hear"):
+    assert ([effect.name for effect in info.in_doubt], info.questions) == (["charge"], [])
+    with pytest.raises(NothingToAnswer, match="step 1 of workflow 'bill' was .*it needs no answer"):
         agent.runs.answer(run.id, retry=True)
     if verb != "reset":
         assert doubted(store_url) == ({1: None} if verb == "complete" else {})
@@ -235,11 +231,14 @@ def test_killed_as_a_step_is_settled_by_hand_both_have_happened_or_neither(store
     def settle() -> None:
         agent_at(store_url).workflows.get("bill").complete(1, result="by hand")
 
-    for moment, status, run in ((Moment.WRITTEN, "in_progress", "waiting"), (Moment.AFTER, "completed", "cancelled")):
+    for moment, status, run in (
+        (CommitMoment.WRITTEN, "in_progress", "waiting"),
+        (CommitMoment.AFTER, "completed", "cancelled"),
+    ):
         killed_at(settle, Site.WORKFLOW, moment, 1)
         agent = agent_at(store_url)
         assert statuses(agent.workflows.get("bill")) == [status]
-        assert [it.status for it in agent.runs.list()] == [run]
+        assert [summary.status for summary in agent.runs.list()] == [run]
 
 
 def test_settled_by_hand_in_a_body_its_run_ends_with_the_body(store_url: str) -> None:
@@ -258,14 +257,14 @@ def test_what_has_failed_and_is_done_by_hand_has_no_run_that_is_left(store_url: 
     with pytest.raises(ZeroDivisionError):
         wf.resume(handlers={"sum": lambda run: run.step(lambda: 1 / 0, name="divide")})
     wf.complete(1, result=3)
-    assert [(it.id, it.status) for it in agent.runs.list()] == [("w@1/1", "cancelled")]
+    assert [(run.id, run.status) for run in agent.runs.list()] == [("w@1/1", "cancelled")]
 
 
 def test_a_handler_that_completes_its_own_step_ends_as_every_other(store_url: str) -> None:
     agent = agent_at(store_url)
     wf = agent.workflows.create("w", ["own"])
     assert wf.resume(handlers={"own": lambda: wf.complete(1, result="early") and "late"}) == {1: "late"}
-    assert [it.status for it in agent.runs.list()] == ["finished"]
+    assert [run.status for run in agent.runs.list()] == ["finished"]
 
 
 def doubted(store_url: str, dies: bool = False) -> Any:
@@ -378,7 +377,7 @@ def test_a_plain_handler_may_use_its_run_and_a_person_may_have_a_step(store_url:
     assert world.all() == ["page 0", "page 1", "crash", "page 2"]
 
 
-def test_who_is_interrupted_lets_others_go_on(store_url: str) -> None:
+def test_an_interrupted_process_lets_others_go_on(store_url: str) -> None:
     agent = agent_at(store_url)
     wf = agent.workflows.create("w", ["a"])
 
@@ -423,13 +422,10 @@ def test_two_processes_share_a_workflow_and_no_step_is_done_twice(store_url: str
     agent = agent_at(store_url, "a")
     wf = agent.workflows.create("wide", WIDE)
     agent.close()
-    other = os.fork()
-    if other == 0:
-        os._exit(in_child(lambda: sharing(store_url, world, "b")) != 0)
-    assert in_child(lambda: sharing(store_url, world, "a")) == 0
-    assert os.waitpid(other, 0)[1] == 0
+    with at_work(*(partial(sharing, store_url, world, name) for name in "ab")) as both:
+        assert [os.waitpid(pid, 0)[1] for pid in both] == [0, 0]
     done = [line.split(" ", 1)[1] for line in world.all()]
-    assert sorted(done) == sorted(it["step"] for it in WIDE)
+    assert sorted(done) == sorted(item["step"] for item in WIDE)
     assert wf.results["join"] == ["a", "b"], "both have worked"
     in_order(store_url)
 

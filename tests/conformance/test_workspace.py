@@ -8,7 +8,7 @@ import signal
 import tempfile
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -19,19 +19,11 @@ from hypothesis import strategies as st
 
 from perdure import Agent, AsyncAgent
 from perdure.errors import PathRefused, WorkspaceNotFound
-from perdure.failpoints import Moment, Site
-from perdure.workspace.layout import MARKER
+from perdure.platform.failpoints import CommitMoment, Site
+from perdure.presence.workspace.layout import MARKER
 
-from .kit import agent_at, in_child, killed_at
-from .test_events import in_order
-from .test_moving import KEY, OPEN
-
-
-@pytest.fixture
-def tmp_path() -> Iterator[Path]:
-    """In memory: what survives SIGKILL is in the page cache, and syncs are quick there."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as folder:
-        yield Path(folder)
+from .kit import agent_at, in_child, in_order, killed_at
+from .test_transfer import KEY, OPEN
 
 
 def text(folder: Path, path: str) -> str:
@@ -83,7 +75,7 @@ def test_both_sides_may_change_everything(store_url: str, tmp_path: Path) -> Non
     assert again.sync().removed == ("tasks/paris.md",)
     assert workspace.sync().removed == ("tasks/paris.md",)
     assert not (home / "tasks/paris.md").exists()
-    assert [it.deleted for it in workspace.history("tasks/paris.md")] == [False, True]
+    assert [version.deleted for version in workspace.history("tasks/paris.md")] == [False, True]
     assert str(workspace.sync()) == "conflicts SOUL.md"
     edit(home, "SOUL.md", lambda before: "I am calm and quick.\n")
     assert workspace.sync().conflicts == ()
@@ -99,7 +91,7 @@ def test_a_log_lands_with_its_step(store_url: str, tmp_path: Path) -> None:
     with agent.run("none") as run:
         run.progress(next_action="find one")
     woken = agent.bootstrap()
-    assert [it.part for it in woken.sections] == ["days", "progress"]
+    assert [section.part for section in woken.sections] == ["days", "progress"]
     assert "before there was a folder\n" in str(woken) and "find one\n" in str(woken)
     workspace = agent.workspace(home)
 
@@ -149,11 +141,15 @@ def test_async_agents_have_the_same(store_url: str, tmp_path: Path) -> None:
         assert told == await agent.runs.progress("r")
         await agent.log("noted")
         after = told.next_action
-        edit(home, "PROGRESS.md", lambda it: it.replace("- [x] chose", "- [x] chose\n- [x] paid").replace(after, "fly"))
+        edit(
+            home,
+            "PROGRESS.md",
+            lambda content: content.replace("- [x] chose", "- [x] chose\n- [x] paid").replace(after, "fly"),
+        )
         [told] = await workspace.progress()
         assert (told.done, told.next_action) == (("chose", "paid"), "fly")
         boot = await agent.bootstrap()
-        files = [it.path for it in boot.sections]
+        files = [section.path for section in boot.sections]
         assert files[:5] == ["SOUL.md", "USER.md", "AGENTS.md", "MEMORY.md", "contexts/work.md"]
         assert files[-1] == "PROGRESS.md"
         assert "Only work." in str(boot) and "noted" in str(boot)
@@ -185,7 +181,7 @@ ACTIONS = st.lists(
 @given(actions=ACTIONS)
 def test_no_line_is_ever_lost(actions: list[tuple[str, int, int]]) -> None:
     """Two folders of one agent, people in both, and the agent itself: what was added and not removed is everywhere."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as folder:
+    with tempfile.TemporaryDirectory() as folder:
         lose_nothing(actions, Path(folder))
 
 
@@ -213,7 +209,7 @@ def lose_nothing(actions: list[tuple[str, int, int]], base: Path) -> None:
             (home / MARKER).unlink(missing_ok=True)
         elif what == "cut" and where < 3 and (home / path).exists():
             *_, gone = ["", *text(home, path).splitlines()]
-            edit(home, path, lambda it: "".join(it.splitlines(keepends=True)[:-1]))
+            edit(home, path, lambda content: "".join(content.splitlines(keepends=True)[:-1]))
             added.discard(gone)
         added |= {line} if what in ("edit", "append", "log") else set()
     for space in (*spaces, *spaces):
@@ -241,7 +237,7 @@ def test_killed_around_every_commit_of_a_sync(store_url: str, tmp_path: Path) ->
         mine = agent_at(store_url)
         mine.workspace(home, git=False).sync()
 
-    for number, moment in enumerate(Moment):
+    for number, moment in enumerate(CommitMoment):
         agent_at(store_url).log(f"logged {number}")
         edit(home, "USER.md", add(f"edited {number}"))
         killed_at(program, Site.STATE, moment)
@@ -289,7 +285,7 @@ def test_trouble_with_a_file_ends_no_work(store_url: str, tmp_path: Path) -> Non
         with agent.run("trip") as run:
             agent.log("second")
             run.result = "done"
-    assert ["do not show yet" in str(it.message) for it in told] == [True, True]
+    assert ["not up to date yet" in str(warning.message) for warning in told] == [True, True]
     assert agent.runs.get("trip").result == "done" and not (tmp_path / "elsewhere").exists()
     log.unlink()
     agent.log("third")
@@ -365,7 +361,7 @@ def test_old_logs_are_consolidated_and_put_away(store_url: str, tmp_path: Path) 
     assert "today" in str(agent.bootstrap()), "which puts old logs away by itself"
     assert text(home, "MEMORY.md").endswith(f"## 2026-01-02\n\n- {said[0]}\n- {said[1]}\n- {said[2]}\n")
     recalled = agent.memory.recall("train")
-    assert [(it.text, it.source) for it in recalled][:1] == [
+    assert [(memory.text, memory.source) for memory in recalled][:1] == [
         ("chose the train to Oslo,\n  which is cheaper", "memory/2026-01-02.md")
     ]
     assert recalled[0].valid_from.date() == date(2026, 1, 2)
@@ -388,8 +384,8 @@ def test_what_is_forgotten_is_in_no_file_and_the_rest_stays(store_url: str, tmp_
     for path in ("MEMORY.md", "USER.md", "memory/archive/2026-01-05.md", f"memory/{date.today().isoformat()}.md"):
         assert "[forgotten]" in text(home, path) and "scurvy" not in text(home, path)
     assert "bought bread" in text(home, "MEMORY.md") and "likes trains" in text(home, "USER.md")
-    versions = [it.text for path in workspace.files() for it in workspace.history(path)]
-    assert [it for it in versions if "scurvy" in it] == []
+    versions = [version.text for path in workspace.files() for version in workspace.history(path)]
+    assert [content for content in versions if "scurvy" in content] == []
     in_order(store_url)
 
 

@@ -11,8 +11,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from perdure import Done, NotDone, RunWaiting, StoreFenced, failpoints
+from perdure import Done, NotDone, RunWaiting
 from perdure.cli.main import main as command
+from perdure.errors import StoreFenced
+from perdure.platform import failpoints
 from tests.crash.colours import Palette, entered, out
 from tests.crash.stores import FILE, store_of
 from tests.crash.world import World
@@ -62,13 +64,13 @@ class Payer:
     def standard_library(self) -> None:
         """Look into the store with Python's own sqlite3."""
         connection = sqlite3.connect(self.path)
-        connection.execute("SELECT count(*) FROM events").fetchall()
+        connection.execute("SELECT count(*) FROM journal").fetchall()
         connection.close()
 
     def standard_library_twice(self) -> None:
         """Our locks are gone, and then another process is the last one to close the store."""
         self.standard_library()
-        look = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('SELECT 1 FROM events'); c.close()"
+        look = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('SELECT 1 FROM journal'); c.close()"
         subprocess.run([sys.executable, "-c", look, str(self.path)], check=True)
 
     def plain_file(self) -> None:
@@ -104,8 +106,8 @@ def pay_again(folder: str, die: bool) -> None:
     payer = Payer(folder, "sync")
     attempts = [0]
 
-    def keep_log(site: failpoints.Site, moment: failpoints.Moment) -> None:
-        if (site, moment) == (failpoints.Site.EFFECT_AGAIN, failpoints.Moment.BEFORE):
+    def keep_log(site: failpoints.Site, moment: failpoints.CommitMoment) -> None:
+        if (site, moment) == (failpoints.Site.EFFECT_AGAIN, failpoints.CommitMoment.BEFORE):
             shutil.copyfile(f"{payer.path}-wal", f"{payer.path}-older")
 
     def pay(bill: int, *, key: str) -> str:

@@ -13,7 +13,7 @@ from functools import wraps
 from typing import Any
 
 import perdure
-from perdure.run.requests import Protocol, drive_async, drive_sync
+from perdure.kernel.protocol import Protocol, drive_async, drive_sync
 
 
 async def out(value: Any) -> Any:

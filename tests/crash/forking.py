@@ -11,19 +11,26 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from perdure import Agent, AsyncAgent, Done, NotDone, failpoints
+from perdure import Agent, AsyncAgent, Done, NotDone
 from perdure.errors import PerdureError, StorageFull, StoreFenced, StoreForked
+from perdure.platform import failpoints
 from perdure.store import open_store
+from perdure.values import locks
 from tests.crash.colours import Palette, entered, out
-from tests.crash.players import open_agent, wait_for
+from tests.crash.players import open_agent
 from tests.crash.stores import store_of
+from tests.crash.waiting import wait_for
 from tests.crash.world import World
 
 FULL = 28
 """The exit code of a program whose disk is full."""
+
+CHILD_SECONDS_MAX = 60.0
+"""How long a forked child may take; on a busy machine it takes a second."""
 
 # -- os.fork() --------------------------------------------------------------------------------------------------
 
@@ -79,12 +86,11 @@ def _try_everything(folder: str, agent: Agent, run: Any, look: Callable[[int], i
 def orphan(folder: str) -> None:
     """Fork in the middle of a commit, as a thread may at any time; die there, and leave the child behind."""
 
-    def fork_and_die(site: failpoints.Site, moment: failpoints.Moment) -> None:
-        if (site, moment) == (failpoints.Site.STEP_DONE, failpoints.Moment.WRITTEN):
+    def fork_and_die(site: failpoints.Site, moment: failpoints.CommitMoment) -> None:
+        if (site, moment) == (failpoints.Site.STEP_DONE, failpoints.CommitMoment.WRITTEN):
             pid = os.fork()
             if pid == 0:
-                time.sleep(30)
-                os._exit(0)
+                signal.pause()
             (Path(folder) / "orphan").write_text(str(pid))
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -156,7 +162,6 @@ def _child(folder: str) -> int:
         warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of exactly this
         pid = os.fork()
     if pid == 0:
-        signal.alarm(10)  # one that hangs says so by its death
         own = open_agent(folder)
         own.state.incr("a", "born")
         own.close()
@@ -166,7 +171,37 @@ def _child(folder: str) -> int:
 
 
 def _status(pid: int) -> int:
+    """The exit code of a child. A child that hangs, perhaps before os.fork() has returned there, is killed."""
+    deadline = time.monotonic() + CHILD_SECONDS_MAX
+    while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+        if time.monotonic() > deadline:
+            os.kill(pid, signal.SIGKILL)
+            break
+        time.sleep(0.002)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def locked(folder: str) -> None:
+    """A thread holds every lock of the process while another one forks."""
+    agent = open_agent(folder)
+    agent.state.set("a", "parent", 1)
+    holding, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with ExitStack() as held:
+            for lock in list(locks._made):
+                held.enter_context(lock)
+            holding.set()
+            done.wait()
+
+    holder = threading.Thread(target=hold, daemon=True)
+    holder.start()
+    holding.wait()
+    status = _status(_child(folder))
+    done.set()
+    holder.join()
+    agent.close()
+    World(folder).note("statuses", str(status))
 
 
 def _write(folder: str, busy: str, done: threading.Event) -> None:
@@ -193,7 +228,7 @@ def _come_and_go(folder: str, busy: str, done: threading.Event) -> None:
 def _forget(folder: str, busy: str, done: threading.Event) -> None:
     """Stores that nobody closes: the collector does."""
     while not done.is_set():
-        open_store(f"sqlite:///{folder}/forgotten.db", durability="process").read("last_home")
+        open_store(f"sqlite:///{folder}/forgotten.db", durability="process").read("last_location")
 
 
 # -- signals ------------------------------------------------------------------------------------------------------
@@ -211,8 +246,8 @@ def many_tasks(folder: str) -> None:
     async def main() -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(work("quick", 0))
-            group.create_task(work("slow", 30))
-            group.create_task(work("slower", 30))
+            group.create_task(work("slow", 600))
+            group.create_task(work("slower", 600))
             await asyncio.sleep(0.3)
             os.kill(os.getpid(), signal.SIGTERM)
 

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,8 +23,9 @@ import psycopg
 from psycopg import sql
 
 from perdure.store import is_postgres
-from perdure.store.postgres_url import parse
+from perdure.store.postgres.url import parse
 from tests.crash import stores
+from tests.crash.waiting import wait_for
 from tests.crash.world import World
 
 T = TypeVar("T")
@@ -33,7 +34,7 @@ ROOT = Path(__file__).parents[2]
 PARALLEL = 3
 """Victims at a time: one more than the cores of CI, because each waits for the disk now and then."""
 
-CHILD_SECONDS_MAX = 40.0
+CHILD_SECONDS_MAX = 200.0
 """A victim that takes longer hangs."""
 
 ATTEMPTS_MAX = 8
@@ -60,8 +61,9 @@ class Child:
     def wait(self, seconds: float = CHILD_SECONDS_MAX) -> int:
         """The exit code; negative for a signal, as subprocess has it."""
         if not self._ended.wait(seconds):
-            self.send(signal.SIGKILL)
-            self._ended.wait(5)
+            with suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)  # with its own children, one of which may hang
+            self._ended.wait()
             raise AssertionError(f"process {self.pid} did not end within {seconds:g} s:\n{self.output()}")
         assert self._code is not None
         return self._code
@@ -90,7 +92,7 @@ class Child:
             self._ended.set()
 
     def wait_for_pid(self) -> None:
-        assert self._started.wait(20), "the zygote does not answer"
+        assert self._started.wait(CHILD_SECONDS_MAX), "the zygote does not answer"
 
 
 class Zygote:
@@ -138,8 +140,8 @@ class Zygote:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()
-        self._process.wait(10)
-        self._reader.join(10)
+        self._process.wait(CHILD_SECONDS_MAX)
+        self._reader.join()
         self._process.stdout.close()
 
     def _listen(self) -> None:
@@ -193,6 +195,10 @@ class Scene:
                 return
         raise AssertionError(f"the run has not finished after {ATTEMPTS_MAX} starts")
 
+    def wait_for_lines(self, count: int, *children: Child) -> None:
+        """Until the world has seen that much, or all the children have ended."""
+        wait_for(lambda: len(self.world.lines()) >= count or all(child.ended for child in children), "some work")
+
     def outcome(self) -> dict[str, Any]:
         """What the victim has left when it finished."""
         found: dict[str, Any] = json.loads((self.folder / "outcome.json").read_text())
@@ -240,9 +246,7 @@ class Stage:
         self.zygote = zygote
         self._new_store = new_store
         self.kind = "sqlite" if new_store is None else "postgres"
-        # What survives SIGKILL is in the page cache: a file system in memory is as good, and has quick fsyncs.
-        memory = Path("/dev/shm")
-        self._folder = Path(tempfile.mkdtemp(prefix="perdure-crash-", dir=memory if memory.is_dir() else None))
+        self._folder = Path(tempfile.mkdtemp(prefix="perdure-crash-"))
         self._numbers = itertools.count()
 
     def folder(self) -> Path:
@@ -268,6 +272,18 @@ def in_parallel(work: Callable[[T], list[str]], cases: Iterable[T], at_a_time: i
     return [f"{case}: {text}" for case, texts in zip(listed, results, strict=True) for text in texts]
 
 
+def repeated(
+    case: Callable[[int], list[str]], rounds: int, enough: Callable[[], bool], at_a_time: int = PARALLEL
+) -> list[str]:
+    """Play cases by their seeds, and more of them until enough have met what they are about: a busy machine is late."""
+    complaints: list[str] = []
+    for first in itertools.count(0, rounds):
+        complaints = in_parallel(case, range(first, first + rounds), at_a_time)
+        if complaints or enough():
+            break
+    return complaints
+
+
 def _guarded(work: Callable[[T], list[str]], case: T) -> list[str]:
     try:
         return work(case)
@@ -280,11 +296,3 @@ def spread(cases: list[T], count: int) -> list[T]:
     if len(cases) <= count:
         return cases
     return [cases[index * len(cases) // count] for index in range(count)]
-
-
-def every(seconds: float, tries: int) -> Iterator[None]:
-    """Pauses for a loop that waits for something."""
-    pause = threading.Event()
-    for _ in range(tries):
-        yield
-        pause.wait(seconds)

@@ -61,16 +61,16 @@ async def report(cast: Cast) -> None:
     agents = await out(cast.agent.state.items("trip"))
     found["state of the agent"] = [[key, value] for key, value in agents if key not in ("left", "right")]
     made = await out(cast.agent.checkpoint.list())
-    found["checkpoints"] = [[it.name, it.version] for it in made]
-    found["restored"] = [await out(cast.agent.checkpoint.restore(it.name, it.version)) for it in made]
+    found["checkpoints"] = [[stored.name, stored.version] for stored in made]
+    found["restored"] = [await out(cast.agent.checkpoint.restore(stored.name, stored.version)) for stored in made]
     # The short program has neither artifacts nor a workflow.
     saved = await out(cast.agent.artifacts.list())
-    found["artifacts"] = [[it.name, it.version, it.digest] for it in saved]
+    found["artifacts"] = [[stored.name, stored.version, stored.digest] for stored in saved]
     found["loaded"] = not saved or await out(cast.agent.artifacts.load("plan")) == WEIGHTS
     known = await out(cast.agent.memory.list(all=True))
-    found["memories"] = sorted([it.text, it.step, len(it.meta), it.place] for it in known)
+    found["memories"] = sorted([stored.text, stored.step, len(stored.meta), stored.place] for stored in known)
     flows = await out(cast.agent.workflows.list())
-    found["workflow"] = [[it.step, it.status, it.claimed_by] for flow in flows for it in flow.steps]
+    found["workflow"] = [[stored.step, stored.status, stored.claimed_by] for flow in flows for stored in flow.steps]
     found["views that differ from the journal"] = [str(one) for one in rebuild.check(store)]
     found["damage"] = [str(one) for one in verify(store).findings if one.severity == "damage"]
     folder = Path(cast.world.folder)

@@ -8,26 +8,26 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from perdure import Agent, Done, NotDone, failpoints, leases, process
-from perdure.errors import LeaseLost, PerdureError, RunBusy
+from perdure import Agent, Done, NotDone
+from perdure.errors import Diverged, LeaseLost, PerdureError, RunBusy
+from perdure.journal import leases
+from perdure.platform import failpoints, process
 from perdure.run import doubt
-from perdure.store import postgres_pool
+from perdure.store.postgres import pool
+from perdure.values.clock import SystemClock
 from tests.crash.colours import Palette, entered, out
 from tests.crash.stores import store_of
+from tests.crash.waiting import WAIT_SECONDS_MAX, wait_for
 from tests.crash.world import World
 
 BUSY, LOST = 4, 7
 """Exit codes: the run was open elsewhere; it was taken over."""
 
-LEASE_SECONDS = 0.5
-LONG_LEASE_SECONDS = 3.0
-"""For tests that look while it lasts, on a machine that may be busy."""
-
-WAIT_SECONDS_MAX = 15.0
+DOUBT_SECONDS = 0.5
+"""How long after its timeout a body counts as over."""
 
 
 def open_agent(folder: str, name: str = "victim") -> Agent:
@@ -40,14 +40,6 @@ def statuses(folder: str, store: str = "") -> None:
     found = {run.id: run.status for run in agent.runs.list()}
     (Path(folder) / "statuses.json").write_text(json.dumps(found))
     agent.close()
-
-
-def wait_for(ready: Callable[[], bool], what: str) -> None:
-    """Poll; a test that waits for ever says for what."""
-    until = time.monotonic() + WAIT_SECONDS_MAX
-    while not ready():
-        assert time.monotonic() < until, f"waited in vain for {what}"
-        time.sleep(0.002)
 
 
 # -- many processes ---------------------------------------------------------------------------------------------
@@ -95,25 +87,33 @@ def chain(folder: str, name: str, steps: int) -> None:
 # -- zombies ----------------------------------------------------------------------------------------------------
 
 
-def shorten_leases(namespace: str = "", seconds: float = LEASE_SECONDS) -> None:
-    """Half a second instead of thirty; with a namespace, as if this process could not be seen from the others."""
-    leases.LEASE_MS = doubt.LEASE_MS = int(seconds * 1000)  # type: ignore[attr-defined]
+def shorten_leases(namespace: str, seconds: float) -> None:
+    """Some seconds instead of thirty; with a namespace, as if this process could not be seen from the others."""
+    hasten(namespace, seconds)
+    leases.LEASE_MS = int(seconds * 1000)  # type: ignore[attr-defined]
+
+
+def hasten(namespace: str = "", seconds: float = DOUBT_SECONDS) -> None:
+    """Quick heartbeats and short doubts. Leases last as long as always: a test ends them with `expire_leases`."""
+    doubt.LEASE_MS = int(seconds * 1000)  # type: ignore[attr-defined]
     leases.HEARTBEAT_SECONDS = seconds / 4  # type: ignore[attr-defined]
     if namespace:
         process._namespace = lambda pid: namespace
 
 
 def stop_here(folder: str) -> None:
-    """As if the machine had been suspended: every thread stops, until somebody sends SIGCONT."""
+    """As if the machine had been suspended for an hour: every thread stops, until somebody sends SIGCONT."""
     (Path(folder) / "stopped").touch()
     # To this thread, which stops before it returns. Sent to the process, it may meet another one first.
     signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
+    right = SystemClock.boot_ms
+    SystemClock.boot_ms = lambda clock: right(clock) + 3_600_000  # type: ignore[method-assign]
 
 
 def stop_at(folder: str, place: str, pause: float) -> None:
     """Stop at the first time that a failpoint is reached; then let the heart beat before going on."""
 
-    def hook(site: failpoints.Site, moment: failpoints.Moment) -> None:
+    def hook(site: failpoints.Site, moment: failpoints.CommitMoment) -> None:
         if f"{site}:{moment}" == place and not (Path(folder) / "stopped").exists():
             stop_here(folder)
             time.sleep(pause)
@@ -142,7 +142,7 @@ async def _haunt(palette: Palette, folder: str, place: str) -> None:
         return NotDone if receipt is None else Done(receipt)
 
     async with entered(palette.agent.run("shared")) as run:
-        await out(run.state.set("writer", os.getpid()))
+        await out(run.state.set("writer", (await out(run.uuid())).hex))
         await out(run.step(palette.paint(look)))
         if place == "between":
             stop_here(folder)
@@ -159,25 +159,27 @@ def zombie(
     colour: str = "sync",
     namespace: str = "",
     pause: float = 0.0,
-    lease: float = LEASE_SECONDS,
     idle: float = 0.0,
 ) -> None:
     """Hold the run, be stopped at `place`, and wake up when another has it."""
-    shorten_leases(namespace, lease)
+    hasten(namespace)
     if idle:
-        postgres_pool.IDLE_SECONDS_MAX = idle  # type: ignore[attr-defined]
+        pool.IDLE_SECONDS_MAX = idle  # type: ignore[attr-defined]
     if ":" in place:
         stop_at(folder, place, pause)
     palette = Palette(colour, "victim", store_of(folder))
     try:
         palette.perform(_haunt(palette, folder, place))
+    except Diverged:  # it replays the run that its successor has finished, with another result
+        if not place.startswith("run.claim"):
+            raise
     except LeaseLost:
         sys.exit(LOST)
 
 
-def successor(folder: str, patient: bool, namespace: str = "") -> None:
+def successor(folder: str, patient: bool) -> None:
     """Want the run: once, or until the other's lease has run out."""
-    shorten_leases(namespace)
+    hasten()
     palette = Palette("sync", "victim", store_of(folder))
     until = time.monotonic() + WAIT_SECONDS_MAX
     while True:
@@ -193,7 +195,7 @@ def successor(folder: str, patient: bool, namespace: str = "") -> None:
 
 def sleeper(folder: str) -> None:
     """An idle process is suspended past its deadline, is forgotten, wakes up, and opens a run."""
-    shorten_leases()
+    hasten()
     agent = open_agent(folder)
     with agent.run("first"):
         pass
@@ -205,7 +207,7 @@ def sleeper(folder: str) -> None:
 
 def newcomer(folder: str) -> None:
     """Who leaves clears away the holders whose time is over."""
-    shorten_leases()
+    hasten()
     with open_agent(folder).run("newcomer"):
         pass
 
@@ -224,7 +226,7 @@ def latecomer(folder: str) -> None:
     world, free = World(folder), threading.Event()
 
     def book(*, key: str) -> str:
-        free.wait(WAIT_SECONDS_MAX)
+        free.wait()
         return world.act("booked", key)
 
     def booked(*, key: str) -> Any:
@@ -274,10 +276,9 @@ def answerer(folder: str) -> None:
 
 def hold(folder: str) -> None:
     """Have the run open until killed."""
-    shorten_leases(seconds=LONG_LEASE_SECONDS)
     with open_agent(folder).run("shared"):
         (Path(folder) / "stopped").touch()
-        time.sleep(WAIT_SECONDS_MAX)
+        signal.pause()
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import Any
 
@@ -32,7 +31,7 @@ async def short(cast: Cast) -> None:
     async with entered(cast.agent.run("journey", input={"to": "NYC"})) as run:
         await out(cast.step("search", search)("NYC"))
         cast.ack("search")
-        await out(run.state.set("token", os.urandom(4).hex()))
+        await out(run.state.set("token", (await out(run.uuid())).hex))
         cast.ack("token", run.state["token"])
         receipt = await out(cast.effect("book", book, check=booked)("booked"))
         cast.ack("booked", receipt.replace(" ", "-"))

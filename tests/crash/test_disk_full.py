@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.crash.forking import FULL
-from tests.crash.harness import Stage, every
+from tests.crash.harness import Stage
 from tests.crash.stores import FILE
+from tests.crash.waiting import wait_for
 
 pytestmark = pytest.mark.stores("sqlite")
 STEPS = 90
@@ -66,9 +67,7 @@ def test_full_and_free_again(stage: Stage, small_disk: Path) -> None:
     child = stage.zygote.start(
         "tests.crash.forking:fill", scene.folder, {"PYTHONHASHSEED": "0"}, disk=str(small_disk), steps=STEPS
     )
-    for _ in every(0.01, 2000):
-        if (scene.folder / "full").exists() or child.ended:
-            break
+    wait_for(lambda: (scene.folder / "full").exists() or child.ended, "a full disk")
     assert not child.ended, child.output()
     [(number, events)] = [line[1:] for line in scene.world.lines() if line[0] == "full"]
     assert int(events) > int(number) > 5, "reading goes on, and has all that was acknowledged"
@@ -91,10 +90,8 @@ def test_a_run_that_met_a_full_disk_ends_when_there_is_room(
         arguments = {"disk": str(crowded_disk), "parcels": PARCELS, "colour": colour}
         child = stage.zygote.start("tests.crash.forking:ship", scene.folder, **arguments)
         if killed:
-            for _ in every(0.001, 200):
-                if child.ended or scene.world.effects():
-                    child.send(signal.SIGKILL)
-                    break
+            wait_for(lambda: child.ended or scene.world.effects(), "an effect")
+            child.send(signal.SIGKILL)
         return child.wait()
 
     first = [ship() for _ in range(4)]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.failpoints import Moment, Site
+from perdure.platform.failpoints import CommitMoment, Site
 from tests.crash.harness import ROOT, Stage, Undisturbed, in_parallel, spread
 
 COLOURS = ("sync", "async")
@@ -45,11 +45,11 @@ def moments_of(stage: Stage, colour: str, site: Site) -> list[str]:
     turn = list(Site).index(site)
     if colour == "async":
         elsewhere = (turn + (stage.kind == "postgres")) % 2
-        chosen = [] if elsewhere else [list(Moment)[turn // 2 % len(Moment)]]
+        chosen = [] if elsewhere else [list(CommitMoment)[turn // 2 % len(CommitMoment)]]
     elif stage.kind == "postgres":
-        chosen = [list(Moment)[(turn + 2) % len(Moment)]]
+        chosen = [list(CommitMoment)[(turn + 2) % len(CommitMoment)]]
     else:
-        chosen = [list(Moment)[turn % len(Moment)]]
+        chosen = [list(CommitMoment)[turn % len(CommitMoment)]]
     return [f"{site}:{moment}" for moment in chosen]
 
 
@@ -89,7 +89,7 @@ def sites_of(stage: Stage) -> set[Site]:
 
 @pytest.mark.parametrize("colour", COLOURS)
 def test_every_site_is_reached_at_every_moment(stage: Stage, undisturbed: dict[str, Undisturbed], colour: str) -> None:
-    wanted = {f"{site}:{moment}" for site in sites_of(stage) for moment in Moment}
+    wanted = {f"{site}:{moment}" for site in sites_of(stage) for moment in CommitMoment}
     assert wanted - set(undisturbed[colour].reached) == set()
 
 
@@ -102,25 +102,34 @@ def test_every_unit_of_the_product_names_its_site() -> None:
 
 def test_every_commit_goes_through_a_unit() -> None:
     """Whoever writes past `submit` has no failpoint: COMMIT is said in few places, each with `reach` around it."""
-    found = {(path.name, owner) for path, owner, text in _constants() if text.split()[:1] == ["COMMIT"]}
+    found = {
+        (path.relative_to(SOURCE).as_posix(), owner)
+        for path, owner, text in _constants()
+        if text.split()[:1] == ["COMMIT"]
+    }
     assert found == {
-        ("postgres_commit.py", ""),
-        ("postgres_copy.py", "script"),  # into the file of a backup, which is nobody's store yet
-        ("postgres_schema.py", ""),
-        ("sqlite.py", "_transact"),
-        ("sqlite_file.py", "create_or_migrate"),
+        ("store/postgres/commit.py", ""),
+        ("store/postgres/backup.py", "script"),  # into the file of a backup, which is nobody's store yet
+        ("store/postgres/schema.py", ""),
+        ("store/sqlite/store.py", "_transact"),
+        ("store/sqlite/file.py", "create_or_migrate"),
     }
 
 
-def test_who_talks_to_a_server() -> None:
+def test_only_these_modules_send_statements_to_a_server() -> None:
     """A single statement commits without saying so: units send it, readers, and who makes a connection or listens."""
     talking = {
-        path.name
+        path.relative_to(SOURCE).as_posix()
         for path in SOURCE.rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "talk"
     }
-    assert talking == {"postgres_commit.py", "postgres_listen.py", "postgres_pool.py", "postgres_schema.py"}
+    assert talking == {
+        "store/postgres/commit.py",
+        "store/postgres/listen.py",
+        "store/postgres/pool.py",
+        "store/postgres/schema.py",
+    }
 
 
 def test_every_site_has_a_place_in_the_product() -> None:
@@ -135,9 +144,9 @@ def test_every_site_has_a_place_in_the_product() -> None:
 
 
 def test_a_unit_without_a_site_is_noticed() -> None:
-    bad = ast.parse("class Sneaky(Unit[int]):\n    def script(self): ...").body[0]
-    good = ast.parse("class Honest(Unit[int]):\n    site = Site.WRITE").body[0]
-    like_others = ast.parse("class Joint(Unit[int]):\n    def __init__(self, one): self.site = one.site").body[0]
+    bad = ast.parse("class Sneaky(UnitOfWork[int]):\n    def script(self): ...").body[0]
+    good = ast.parse("class Honest(UnitOfWork[int]):\n    site = Site.WRITE").body[0]
+    like_others = ast.parse("class Joint(UnitOfWork[int]):\n    def __init__(self, one): self.site = one.site").body[0]
     assert isinstance(bad, ast.ClassDef)
     assert isinstance(good, ast.ClassDef)
     assert isinstance(like_others, ast.ClassDef)
@@ -149,7 +158,7 @@ def _unit_classes() -> list[tuple[Path, ast.ClassDef]]:
         (path, node)
         for path in sorted(SOURCE.rglob("*.py"))
         for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.ClassDef) and any(_base_name(base) == "Unit" for base in node.bases)
+        if isinstance(node, ast.ClassDef) and any(_base_name(base) == "UnitOfWork" for base in node.bases)
     ]
 
 

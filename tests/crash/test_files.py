@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.store.sqlite_mark import MAGIC
+from perdure.store.sqlite.mark import MAGIC
 from tests.crash.bills import BILLS, HALF
 from tests.crash.harness import Scene, Stage
 from tests.crash.stores import FILE

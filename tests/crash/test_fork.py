@@ -11,8 +11,8 @@ import pytest
 
 from perdure import Agent
 from tests.crash.harness import Stage
-from tests.crash.players import wait_for
 from tests.crash.stores import FILE, store_of
+from tests.crash.waiting import wait_for
 from tests.unit import child as programs
 
 KILLED = -9
@@ -45,7 +45,7 @@ def test_a_child_forked_in_the_middle_of_a_commit_does_not_keep_the_turn_of_its_
     try:
         for run_id in ("another", "parent"):
             child = stage.zygote.start("tests.crash.players:intruder", scene.folder, run_id=run_id)
-            assert child.wait(8) == 0, child.output()
+            assert child.wait() == 0, child.output()
     finally:
         os.kill(orphan, signal.SIGKILL)
 
@@ -93,6 +93,15 @@ def test_children_are_born_whole_whatever_other_threads_do(stage: Stage) -> None
     [[_, *statuses]] = [line for line in scene.world.lines() if line[0] == "statuses"]
     assert statuses == ["0"] * children
     assert kept(scene.folder) == {"born": children}
+
+
+@pytest.mark.stores("sqlite")
+def test_a_child_is_born_whole_while_another_thread_holds_every_lock(stage: Stage) -> None:
+    """A hook that takes a lock before the locks are free hangs the child inside os.fork()."""
+    scene = stage.scene("forking:locked")
+    assert stage.zygote.run("tests.crash.forking:locked", scene.folder) == 0
+    assert ["statuses", "0"] in scene.world.lines()
+    assert kept(scene.folder) == {"parent": 1, "born": 1}
 
 
 def kept(folder: Path) -> dict[str, object]:

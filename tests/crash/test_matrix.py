@@ -11,8 +11,9 @@ import pytest
 from perdure import Agent
 from tests.crash import service
 from tests.crash.booking import CELLS
-from tests.crash.harness import Stage, every, in_parallel
+from tests.crash.harness import Stage, in_parallel
 from tests.crash.stores import store_of
+from tests.crash.waiting import wait_for
 from tests.crash.world import World
 
 ROUNDS = {"sqlite": 30, "postgres": 5}
@@ -26,9 +27,7 @@ def office(stage: Stage) -> Iterator[Path]:
     """A folder with a store and a service that keeps bookings."""
     folder = stage.folder()
     child = stage.zygote.start("tests.crash.service:serve", folder, seed=42)
-    for _ in every(0.01, 500):
-        if service.is_up(folder):
-            break
+    wait_for(lambda: service.is_up(folder), "the service")
     yield folder
     service.ask(str(folder), "stop")
     assert child.wait() == 0

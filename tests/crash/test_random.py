@@ -13,7 +13,7 @@ from perdure.journal import rebuild
 from perdure.journal.verify import verify
 from perdure.store import open_store
 from tests.crash.crowd import RUNS, STEPS
-from tests.crash.harness import Child, Scene, Stage, every, in_parallel
+from tests.crash.harness import Child, Scene, Stage, in_parallel, repeated
 from tests.crash.stores import store_of
 
 KILLED = -9
@@ -36,9 +36,7 @@ def play(stage: Stage, program: str, colour: str, seed: int) -> tuple[int, list[
         # Counted in work done, not in seconds: a quick machine would be through before the kill, a slow one not begun.
         wanted_lines = len(scene.world.lines()) + chance.randrange(1, LINES_PER_LIFE_MAX)
         child = scene.start()
-        for _ in every(0.001, 20_000):
-            if child.ended or len(scene.world.lines()) >= wanted_lines:
-                break
+        scene.wait_for_lines(wanted_lines, child)
         time.sleep(chance.uniform(0, 0.003))
         child.send(signal.SIGKILL)
         code = child.wait()
@@ -84,8 +82,7 @@ def test_killed_at_random_moments(stage: Stage, program: str, colour: str) -> No
         kills.append(count)
         return found
 
-    assert in_parallel(case, range(rounds)) == []
-    assert sum(kills) > rounds, "the kills come too late to matter"
+    assert repeated(case, rounds, lambda: sum(kills) > rounds) == []
 
 
 def send_a_fleet(stage: Stage, seed: int) -> tuple[int, list[str]]:
@@ -101,9 +98,7 @@ def send_a_fleet(stage: Stage, seed: int) -> tuple[int, list[str]]:
     for _ in range(KILLS_MAX):
         man()
         wanted_lines = len(scene.world.lines()) + chance.randrange(1, LINES_PER_LIFE_MAX // 2)
-        for _ in every(0.001, 20_000):
-            if all(child.ended for child in fleet) or len(scene.world.lines()) >= wanted_lines:
-                break
+        scene.wait_for_lines(wanted_lines, *fleet)
         time.sleep(chance.uniform(0, 0.003))
         lost = fleet.pop(chance.randrange(FLEET))
         lost.send(signal.SIGKILL)
@@ -124,8 +119,8 @@ def test_a_fleet_whose_workers_are_killed_at_random_moments(stage: Stage) -> Non
         kills.append(count)
         return found
 
-    assert in_parallel(case, range(FLEETS[stage.kind]), at_a_time=2) == []
-    assert sum(kills) > 2 * len(kills), "the kills come too late to matter"
+    fleets = FLEETS[stage.kind]
+    assert repeated(case, fleets, lambda: sum(kills) > 2 * fleets, at_a_time=2) == []
 
 
 @pytest.mark.soak

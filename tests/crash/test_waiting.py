@@ -7,9 +7,10 @@ import signal
 import pytest
 
 from perdure import Agent
-from perdure.failpoints import Moment
-from tests.crash.harness import Child, Scene, Stage, every, in_parallel
+from perdure.platform.failpoints import CommitMoment
+from tests.crash.harness import Child, Scene, Stage, in_parallel
 from tests.crash.stores import store_of
+from tests.crash.waiting import wait_for
 
 KILLED = -9
 WAITERS = 3
@@ -27,20 +28,21 @@ def wait_again(scene: Scene) -> Child:
     child = scene.zygote.start("tests.crash.players:asker", scene.folder)
     agent = Agent("victim", store=store_of(scene.folder))
     try:
-        for _ in every(0.01, 1000):
-            [run] = agent.runs.list()
-            if run.status == "waiting" and run.holder.startswith(f"process {child.pid} "):
-                break
-        else:
-            raise AssertionError(f"it does not wait:\n{child.output()}")
+        wait_for(lambda: waits(agent, child) or child.ended, "a question")
+        assert not child.ended, child.output()
     finally:
         agent.close()
     return child
 
 
+def waits(agent: Agent, child: Child) -> bool:
+    [run] = agent.runs.list()
+    return run.status == "waiting" and run.holder.startswith(f"process {child.pid} ")
+
+
 def judge(scene: Scene, waiter: Child) -> list[str]:
     """It has heard the answer, and done nothing again."""
-    assert waiter.wait(15) == 0, waiter.output()
+    assert waiter.wait() == 0, waiter.output()
     agent = Agent("victim", store=store_of(scene.folder))
     try:
         assert agent.runs.result("shared") == "a receipt"
@@ -50,22 +52,22 @@ def judge(scene: Scene, waiter: Child) -> list[str]:
     return []
 
 
-@pytest.mark.parametrize("moment", list(Moment))
-def test_who_answers_is_killed(stage: Stage, moment: Moment) -> None:
+@pytest.mark.parametrize("moment", list(CommitMoment))
+def test_killed_while_answering_a_question(stage: Stage, moment: CommitMoment) -> None:
     """Either the answer is there, and is heard although nobody lived to tell, or it is given again."""
 
     def case(_: int) -> list[str]:
         scene, waiter = ask(stage)
         env = {"PERDURE_FAILPOINT": f"run.answer:{moment}"}
         assert stage.zygote.run("tests.crash.players:answerer", scene.folder, env) == KILLED
-        if moment is not Moment.AFTER:
+        if moment is not CommitMoment.AFTER:
             assert stage.zygote.run("tests.crash.players:answerer", scene.folder) == 0
         return judge(scene, waiter)
 
     assert in_parallel(case, range(3)) == []
 
 
-def test_who_waits_is_killed(stage: Stage) -> None:
+def test_killed_while_waiting_for_an_answer(stage: Stage) -> None:
     """The question stays, and the next one who waits hears the answer."""
     scene, waiter = ask(stage)
     for _ in range(WAITERS):

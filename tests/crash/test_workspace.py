@@ -7,15 +7,14 @@ import re
 import shutil
 import signal
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import pytest
 
-from perdure import Agent, failpoints
+from perdure import Agent
+from perdure.platform import failpoints
 from tests.conformance.kit import forked, in_child
 from tests.crash.tracer import traced
 
@@ -36,16 +35,9 @@ class Call(NamedTuple):
 
 
 @pytest.fixture
-def folder() -> Iterator[Path]:
-    """In memory: what survives SIGKILL is in the page cache, and syncs are quick there."""
-    with TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as path:
-        yield Path(path)
-
-
-@pytest.fixture
-def begun(folder: Path) -> Path:
+def begun(tmp_path: Path) -> Path:
     """A folder in which people and the agent have changed something since they were last in step."""
-    store, home = folder / "begun/store.db", folder / "begun/home"
+    store, home = tmp_path / "begun/store.db", tmp_path / "begun/home"
     store.parent.mkdir()
     with closing(Agent("tester", store=store)) as agent:
         space = agent.workspace(home, git=False)
@@ -57,7 +49,7 @@ def begun(folder: Path) -> Path:
     with closing(Agent("tester", store=store)) as agent:
         agent.state.set("perdure:workspace", "SOUL.md", {"text": "new soul\n"})
         agent.state.delete("perdure:workspace", "tasks/over.md")
-    return folder / "begun"
+    return tmp_path / "begun"
 
 
 def work(place: Path, *, stopped: bool = False, in_a_run: bool = False) -> None:
@@ -102,41 +94,43 @@ def texts(place: Path) -> dict[str, str]:
     return {str(path.relative_to(home)): path.read_text() for path in home.rglob("*.md")}
 
 
-def test_killed_at_every_system_call_that_changes_a_file(strace: str, begun: Path, folder: Path) -> None:
+def test_killed_at_every_system_call_that_changes_a_file(strace: str, begun: Path, tmp_path: Path) -> None:
     """Each file is what it was, or what it is to be: never torn, never empty. The next start does the rest."""
-    status, trace = played(strace, begun, folder / "clean")
+    status, trace = played(strace, begun, tmp_path / "clean")
     assert status == 0
-    calls = [call for call in calls_in(trace, folder / "clean/home") if call.name != "fsync"]  # which changes nothing
+    calls = [call for call in calls_in(trace, tmp_path / "clean/home") if call.name != "fsync"]  # which changes nothing
     assert {call.name for call in calls} >= {"openat", "write", "renameat2", "unlinkat", "mkdirat"}
-    before, after = texts(begun), texts(folder / "clean")
+    before, after = texts(begun), texts(tmp_path / "clean")
     assert after["SOUL.md"] == "new soul\n" and after["memory/archive/2026-01-01.md"] == OLD_LOG
     assert {*before} - {*after} == {"tasks/over.md", "memory/2026-01-01.md"}
     for number, call in enumerate(calls):
-        place = folder / str(number)
+        place = tmp_path / str(number)
         status, _ = played(strace, begun, place, f"{call.name}:signal=KILL:when={call.nth}")
         assert os.WIFSIGNALED(status), f"it was not killed at {call}"
         judge(place, before, after, str(call))
 
 
-def test_killed_at_every_failpoint(begun: Path, folder: Path) -> None:
-    shutil.copytree(begun, folder / "clean")
+def test_killed_at_every_failpoint(begun: Path, tmp_path: Path) -> None:
+    shutil.copytree(begun, tmp_path / "clean")
     reached: list[str] = []
     failpoints.arm(lambda site, moment: reached.append(f"{site}:{moment}"))
     try:
-        work(folder / "clean", in_a_run=True)
+        work(tmp_path / "clean", in_a_run=True)
     finally:
         failpoints.arm(None)
-    before, after = texts(begun), texts(folder / "clean")
+    before, after = texts(begun), texts(tmp_path / "clean")
     assert after["MEMORY.md"].count("- learned\n") == 1
     assert {*reached} >= {"state.write:begun", "step.done:written", "run.write:before", "run.end:after"}
     seen = Counter[str]()
     # Not those at which a process comes and goes: no file is written between them.
-    for number, failpoint in enumerate(it for it in reached if not it.startswith(("store.", "stream.", "holder."))):
+    for number, failpoint in enumerate(
+        name for name in reached if not name.startswith(("store.", "stream.", "holder."))
+    ):
         seen[failpoint] += 1
-        place, hook = folder / str(number), failpoints.kill_at(f"{failpoint}#{seen[failpoint]}")
+        place, hook = tmp_path / str(number), failpoints.kill_at(f"{failpoint}#{seen[failpoint]}")
         shutil.copytree(begun, place)
 
-        def doomed(place: Path = place, hook: failpoints.Hook = hook) -> None:
+        def doomed(place: Path = place, hook: failpoints.FailpointHook = hook) -> None:
             failpoints.arm(hook)
             work(place, in_a_run=True)
 
@@ -163,12 +157,12 @@ def _is_whole(path: str, text: str, before: dict[str, str], after: dict[str, str
     return text in (before.get(path), after.get(path))
 
 
-def test_a_file_is_on_disk_before_it_gets_its_name(strace: str, begun: Path, folder: Path) -> None:
+def test_a_file_is_on_disk_before_it_gets_its_name(strace: str, begun: Path, tmp_path: Path) -> None:
     """A power cut leaves a whole file under each name: data is synced before a rename, the folder after it."""
-    _, trace = played(strace, begun, folder / "clean")
+    _, trace = played(strace, begun, tmp_path / "clean")
     unsynced, unnamed, named = set[str](), set[str](), 0
-    for call in calls_in(trace, folder / "clean/home"):
-        paths = [path for path in re.findall(r"<([^>]+)>", call.line) if path.startswith(str(folder))]
+    for call in calls_in(trace, tmp_path / "clean/home"):
+        paths = [path for path in re.findall(r"<([^>]+)>", call.line) if path.startswith(str(tmp_path))]
         if call.name == "write":
             unsynced.add(paths[0])
         elif call.name == "fsync":

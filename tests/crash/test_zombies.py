@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 
 from perdure import Agent
-from perdure.failpoints import Moment
-from tests.crash.harness import ROOT, Child, Scene, Stage, environment, every, in_parallel
-from tests.crash.players import BUSY, LEASE_SECONDS, LONG_LEASE_SECONDS, LOST
+from perdure.platform.failpoints import CommitMoment
+from tests.conformance.kit import expire_leases
+from tests.crash.harness import ROOT, Child, Scene, Stage, environment, in_parallel
+from tests.crash.players import BUSY, DOUBT_SECONDS, LOST
 from tests.crash.stores import store_of
+from tests.crash.waiting import wait_for
 
 ELSEWHERE = "pid:[another]"
 """The zombie's pid namespace: nobody else can look whether it is alive."""
@@ -29,14 +31,15 @@ KILLED = -9
 def start_zombie(scene: Scene, place: str, **options: Any) -> Child:
     """Start it and wait until it has stopped itself."""
     child = scene.zygote.start("tests.crash.players:zombie", scene.folder, place=place, **options)
-    for _ in every(0.005, 2000):
-        if (scene.folder / "stopped").exists():
-            break
-        assert not child.ended, child.output()
+    wait_for(lambda: (scene.folder / "stopped").exists() or child.ended, "the zombie")
+    assert not child.ended, child.output()
     return child
 
 
 def take_over(scene: Scene, *, patient: bool = True) -> int:
+    """Want the run once, or after all leases have expired."""
+    if patient:
+        expire_leases(store_of(scene.folder))
     return scene.zygote.run("tests.crash.players:successor", scene.folder, patient=patient)
 
 
@@ -57,7 +60,7 @@ PLACES = (
 @pytest.mark.parametrize("colour", ["sync", "async"])
 def test_a_zombie_commits_nothing_and_starts_no_effect(stage: Stage, colour: str) -> None:
     """Stopped at each place; it wakes up and goes on at once, or after its heart has beaten again."""
-    cases = [(place, 0.0) for place in PLACES] + [(place, LEASE_SECONDS) for place in PLACES if ":" in place]
+    cases = [(place, 0.0) for place in PLACES] + [(place, DOUBT_SECONDS) for place in PLACES if ":" in place]
 
     def haunt(case: tuple[str, float]) -> list[str]:
         place, pause = case
@@ -91,7 +94,7 @@ def test_the_locks_of_a_process_stopped_in_a_transaction_are_taken_from_it(stage
         return []
 
     sites = ("run.claim", "run.write", "step.done", "effect.intent", "effect.outcome", "run.end")
-    places = [f"{site}:{moment}" for site in sites for moment in (Moment.BEGUN, Moment.WRITTEN)]
+    places = [f"{site}:{moment}" for site in sites for moment in (CommitMoment.BEGUN, CommitMoment.WRITTEN)]
     assert in_parallel(haunt, places, at_a_time=8) == []
 
 
@@ -106,7 +109,7 @@ def writer_of(scene: Scene) -> int:
 
 def test_a_stopped_process_in_sight_is_alive_until_its_lease_runs_out(stage: Stage) -> None:
     scene = stage.scene("players:zombie")
-    child = start_zombie(scene, "between", lease=LONG_LEASE_SECONDS)
+    child = start_zombie(scene, "between")
     assert take_over(scene, patient=False) == BUSY
     assert take_over(scene) == 0
     child.send(signal.SIGCONT)
@@ -129,16 +132,11 @@ def test_a_process_that_slept_without_a_run_is_a_holder_again(stage: Stage) -> N
     newcomer = partial(stage.zygote.run, "tests.crash.players:newcomer", scene.folder)
     newcomer()  # makes the agent, so that the sleeper holds nothing
     sleeper = stage.zygote.start("tests.crash.players:sleeper", scene.folder)
-    for _ in every(LEASE_SECONDS, 40):
-        if (scene.folder / "stopped").exists():
-            break
-    for _ in every(LEASE_SECONDS, 2):
-        pass
+    wait_for((scene.folder / "stopped").exists, "the sleeper")
+    expire_leases(store_of(scene.folder))
     newcomer()
     sleeper.send(signal.SIGCONT)
-    for _ in every(0.01, 1000):
-        if (scene.folder / "second-open").exists() or sleeper.ended:
-            break
+    wait_for(lambda: (scene.folder / "second-open").exists() or sleeper.ended, "the second run")
     refused = stage.zygote.run("tests.crash.players:intruder", scene.folder, run_id="second")
     (scene.folder / "looked").touch()
     assert (sleeper.wait(), refused) == (0, BUSY), sleeper.output()
@@ -153,9 +151,7 @@ def test_a_dead_holder_out_of_sight_is_waited_for(stage: Stage) -> None:
     command = [unshare, "-pf", "--kill-child", "--mount-proc", sys.executable, "-m", "tests.crash.players"]
     seen = environment(HOME=str(scene.folder))
     with subprocess.Popen([*command, str(scene.folder)], cwd=ROOT, env=seen) as holder:
-        for _ in every(0.02, 500):
-            if (scene.folder / "stopped").exists():
-                break
+        wait_for((scene.folder / "stopped").exists, "the holder")
         holder.kill()
     assert take_over(scene, patient=False) == BUSY
     assert take_over(scene) == 0

@@ -6,12 +6,13 @@ import os
 import signal
 import subprocess
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.crash.harness import Scene, every
+from tests.crash.harness import Scene
+from tests.crash.waiting import wait_for
 
 WRITES = ("pwrite64", "write", "ftruncate", "link", "unlink", "rename", "mkdir")
 SYNCS = ("fdatasync", "fsync")
@@ -40,20 +41,14 @@ def traced(program: str, pid: int, trace: Path, calls: Sequence[str], inject: st
     options = ["-f", "-qq", "-y", "-o", str(trace), "-e", f"trace={','.join(calls)}"]
     if inject:
         options += ["-e", f"inject={inject}"]
-    _wait_until(lambda: "\nState:\tT" in _status(pid))
+    wait_for(lambda: "\nState:\tT" in _status(pid), "the victim to stop")
     with subprocess.Popen([program, *options, "-p", str(pid)], stderr=subprocess.PIPE) as strace:
         try:
-            _wait_until(lambda: "\nTracerPid:\t0\n" not in _status(pid) or strace.poll() is not None)
+            wait_for(lambda: "\nTracerPid:\t0\n" not in _status(pid) or strace.poll() is not None, "strace")
             os.kill(pid, signal.SIGCONT)
             yield
         finally:
             strace.terminate()  # it has ended with its victim, or never got hold of it
-
-
-def _wait_until(ready: Callable[[], bool]) -> None:
-    for _ in every(0.001, 20_000):
-        if ready():
-            return
 
 
 def _status(pid: int) -> str:

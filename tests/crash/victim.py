@@ -19,27 +19,19 @@ from typing import Any
 
 import numpy  # noqa: F401, recall wants it: once here, and not in every fork
 
-from perdure import (
-    Done,
-    InDoubt,
-    NotDone,
-    RunCancelled,
-    RunExists,
-    RunWaiting,
-    Unknown,
-    failpoints,
-    folding,
-    objects,
-)
-from perdure import collect as collecting
-from perdure.engine import Engine
-from perdure.journal import rebuild
-from perdure.journal.folding import plan
-from perdure.memory.embedders import Function
-from perdure.moving import importing, leaving
-from perdure.store.base import Script, Unit
-from perdure.threads import writing
-from perdure.threads.writing import Checkpoint, Written
+from perdure import Done, InDoubt, NotDone, RunWaiting, Unknown
+from perdure.errors import RunCancelled, RunExists
+from perdure.journal import object_gc as collecting
+from perdure.journal import objects, rebuild
+from perdure.journal.compaction import plan
+from perdure.kernel.engine import Engine
+from perdure.maintenance import compaction
+from perdure.memory.recall.embedders import FunctionEmbedder
+from perdure.platform import failpoints
+from perdure.store.base import Script, UnitOfWork
+from perdure.transfer import export, import_file
+from perdure.work.threads import write
+from perdure.work.threads.write import NewThreadCheckpoint, TaskWrite
 from tests.crash.colours import Over, Palette, entered, out
 from tests.crash.outcome import WEIGHTS, is_certain, report
 from tests.crash.stores import store_of
@@ -131,8 +123,8 @@ async def read_and_think(cast: Cast, run: Any) -> None:
 
 
 async def write_in_the_open(cast: Cast, run: Any) -> None:
-    """Run-level writes; the token is random, so that a lost one would show."""
-    await out(run.state.set("token", os.urandom(4).hex()))
+    """Run-level writes; the token is random and recorded, so that a lost one would show."""
+    await out(run.state.set("token", (await out(run.uuid())).hex))
     cast.ack("token", run.state["token"])
     await out(run.state.set("draft", LARGE))
     await out(run.state.delete("draft"))
@@ -142,7 +134,7 @@ async def write_in_the_open(cast: Cast, run: Any) -> None:
     await out(run.usage(model="writer", input_tokens=1000, cost_usd=0.25))
     cast.ack("event")
     await out(cast.agent.events.append("OPENED", {"token": LARGE}))
-    assert await out(cast.agent.events.replay(lambda seen, _: seen + 1, 0, snapshot="count", every=2)) >= 2
+    assert await out(cast.agent.events.replay(lambda seen, _: seen + 1, 0, snapshot="count", version=1, every=2)) >= 2
     await out(cast.agent.state.set("trip", "where", "in the open" * 60))
     async with entered(cast.agent.state.transaction()) as both:
         await out(both.set("trip", "left", run.state["token"]))
@@ -155,12 +147,14 @@ async def write_in_the_open(cast: Cast, run: Any) -> None:
     await out(cast.agent.artifacts.save("spare", LARGE.encode()))
     assert await out(cast.agent.artifacts.delete("spare")) >= 1
     await out(cast.agent.memory.remember("The traveller likes trains", about="traveller", meta={"why": LARGE}))
-    assert [it.text for it in await out(cast.agent.memory.recall("who likes trains?", k=1))] == [
+    assert [memory.text for memory in await out(cast.agent.memory.recall("who likes trains?", k=1))] == [
         "The traveller likes trains"
     ]
     await out(cast.agent.memory.remember("Spare thoughts", source="spare", meta={"more": LARGE[::-1]}))
     assert (await out(cast.agent.memory.forget(source="spare"))).count == 1
-    cast.agent.memory.embedder = Function(lambda texts: [[1.0, len(text)] for text in texts], id="lengths", dims=2)
+    cast.agent.memory.embedder = FunctionEmbedder(
+        lambda texts: [[1.0, len(text)] for text in texts], id="lengths", dims=2
+    )
     assert (await out(cast.agent.memory.reembed())).embedder == "lengths"
     cast.agent.memory.embedder = False
     await out(cast.agent.send_event(run.id, "go", {"token": run.state["token"]}))
@@ -300,17 +294,17 @@ async def converse(cast: Cast) -> None:
     """A thread, as a framework saves it: what was put and has returned is there, once."""
     engine, parent = cast.agent._engine, ""
     for number in range(2):
-        wanted = Checkpoint(
+        wanted = NewThreadCheckpoint(
             *("talk", "", f"{number:08}", parent, {"v": 4}, {"step": number}),
             channels={"messages": [LARGE] * number},
             versions={"messages": number},
         )
-        await out(cast.palette.drive(writing.put(engine, wanted)))
-        written = [Written(0, "messages", [LARGE])]
-        await out(cast.palette.drive(writing.write(engine, ("talk", "", wanted.id), "task", "", written)))
+        await out(cast.palette.drive(write.put(engine, wanted)))
+        written = [TaskWrite(0, "messages", [LARGE])]
+        await out(cast.palette.drive(write.write(engine, ("talk", "", wanted.id), "task", "", written)))
         parent = wanted.id
     assert await out(cast.agent.threads.state("talk")) == {"messages": [LARGE]}
-    assert [it.id for it in await out(cast.agent.threads.history("talk"))] == ["00000001", "00000000"]
+    assert [checkpoint.id for checkpoint in await out(cast.agent.threads.history("talk"))] == ["00000001", "00000000"]
     await out(cast.agent.threads.prune("talk", keep_last=1))
     cast.ack("talk")
 
@@ -361,7 +355,7 @@ async def branch(cast: Cast) -> None:
     cast.ack("detour")
 
 
-class Litter(Unit[None]):
+class Litter(UnitOfWork[None]):
     """An object that nothing refers to, for the collector to find."""
 
     site = failpoints.Site.WRITE
@@ -380,10 +374,10 @@ async def collect(cast: Cast) -> None:
     await out(commit(Litter(cast)))
     assert collecting.collect(store).bytes > 0
     store.shrink(whole=True)
-    fold(cast)
+    compact(cast)
 
 
-def fold(cast: Cast) -> None:
+def compact(cast: Cast) -> None:
     """What was written in the open in this life, and replaced since, goes into an archive."""
     engine = cast.agent._engine
     number = engine.own_stream().stream
@@ -391,7 +385,9 @@ def fold(cast: Cast) -> None:
     found = plan(engine.store, number, engine.store.clock.wall_ms() + 1, whole=False)
     assert found is not None
     assert found.gone > 0
-    folding.fold_stream(engine, folding.Stream(number, kind, name), found, f"{cast.world.folder}/archive")
+    compaction.compact_stream(
+        engine, compaction.CompactableStream(number, kind, name), found, f"{cast.world.folder}/archive"
+    )
 
 
 def move(cast: Cast) -> None:
@@ -400,9 +396,9 @@ def move(cast: Cast) -> None:
     leaves, arrives = Engine("mover", store=url), Engine("moved", store=url)
     leaves.ensure_agent()
     if not path.exists():
-        leaving.export(leaves, str(path), leaving.Wish(move=True))
+        export.export(leaves, str(path), export.ExportOptions(move=True))
     if not arrives.is_known():
-        importing.bring_in(arrives, str(path))
+        import_file.import_agent(arrives, str(path))
 
 
 async def journey(cast: Cast) -> None:
@@ -467,7 +463,7 @@ def main(folder: str, colour: str) -> None:
     nth = int(os.environ.get("CRASH_NTH", "0"))
     number = signal.Signals[os.environ.get("CRASH_SIGNAL", "SIGKILL")]
 
-    def note(site: failpoints.Site, moment: failpoints.Moment) -> None:
+    def note(site: failpoints.Site, moment: failpoints.CommitMoment) -> None:
         reached.append(f"{site}:{moment}")
         if len(reached) == nth:
             is_open = reached.count("run.claim:before") > reached.count("run.end:after")

@@ -21,11 +21,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from perdure.store.postgres_link import Link
+from perdure.store.postgres.connection import PipelineConnection
 from tests.crash import short, victim
 from tests.crash.world import World
 
-_TALK = Link.talk.__code__
+_TALK = PipelineConnection.talk.__code__
 
 
 def a_short_run(folder: str, colour: str) -> None:

@@ -20,6 +20,7 @@ import traceback
 from datetime import date
 from typing import Any
 
+PR_SET_PDEATHSIG = 1
 PR_SET_PTRACER = 0x59616D61
 SURFACE = ("perdure.adapters", "perdure.cli", "perdure.demo", "perdure.testing")
 """What no victim uses. All else is imported here, and not by each fork that uses a noun for the first time."""
@@ -36,7 +37,10 @@ PRELOADED = (
 def _preloaded() -> list[str]:
     import perdure
 
-    found = (it.name for it in pkgutil.walk_packages(perdure.__path__, "perdure.", onerror=lambda name: None))
+    found = (
+        module_info.name
+        for module_info in pkgutil.walk_packages(perdure.__path__, "perdure.", onerror=lambda name: None)
+    )
     return [*PRELOADED, *(name for name in found if not name.startswith(SURFACE))]
 
 
@@ -64,7 +68,7 @@ def main() -> None:
 
 def _compile_times() -> None:
     """Expressions are compiled when they are first needed, which each fork would do for itself."""
-    from perdure.memory.times import asked
+    from perdure.memory.dates.times import asked
 
     asked("May 5, 2026, last Tuesday, two weeks ago, over the weekend, at Christmas, yesterday, in summer", date.min)
 
@@ -98,7 +102,11 @@ def _tell(fact: dict[str, Any]) -> None:
 
 
 def _perform(order: dict[str, Any]) -> int:
-    """In the child: what a new interpreter would do with `module:function`."""
+    """In the child: what a new interpreter would do with `module:function`.
+
+    The child dies with the zygote: a harness that kills its own process group reaches only the zygote.
+    """
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     os.setpgid(0, 0)
     os.environ.clear()
     os.environ.update(order["env"])

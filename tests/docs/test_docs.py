@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import actions_of, broken_links
+from tests.docs.pages import actions_of, broken_links, long_lines
 from tests.postgres.cluster import Cluster
 
 ROOT = Path(__file__).parents[2]
@@ -21,6 +22,7 @@ RUN_PAGE = Path(__file__).with_name("run_page.py")
 PAGE_SECONDS_MAX = 240
 
 PAGES = [path for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))] if path.exists()]
+PLACE = re.compile(r"`([\w/]+/(?:\w+\.py)?)`(?: `(\w+)`)?")
 LINKING = sorted({*PAGES, *ROOT.glob("*.md"), *(ROOT / "examples").rglob("*.md")})
 
 
@@ -75,3 +77,18 @@ def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
     broken = list(broken_links(page, ROOT))
     if broken:
         pytest.fail("\n".join(broken), pytrace=False)
+
+
+@pytest.mark.parametrize("page", LINKING, ids=name_of)
+def test_the_lines_of_a_page_are_short(page: Path) -> None:
+    assert long_lines(page.read_text("utf-8")) == []
+
+
+def test_the_architecture_names_places_that_exist() -> None:
+    page = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
+    named = PLACE.findall(page)
+    assert len(named) > 50
+    for path, name in named:
+        place = ROOT / path if path.startswith("tools/") else ROOT / "src" / "perdure" / path
+        assert place.exists(), path
+        assert name in (place.read_text("utf-8") if name else ""), (path, name)

@@ -1,4 +1,4 @@
-"""docs/guarantees.md keeps its word: every sentence has tests, and they exist, run, and would notice."""
+"""docs/about/guarantees.md keeps its word: every sentence has tests, and they exist, run, and would notice."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from tests.mutations.mutants import MUTANTS
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs/guarantees.md"
+PAGE = ROOT / "docs/about/guarantees.md"
 
 PROMISES = (
     "Returned means on disk",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import Action, BadPage, actions_of, anchors_of, broken_links, links_of
+from tests.docs.pages import Action, BadPage, actions_of, anchors_of, broken_links, links_of, long_lines
 from tests.docs.test_docs import run_page
 
 PAGE = """\
@@ -160,3 +160,8 @@ def test_broken_links_are_noticed(tmp_path: Path) -> None:
         "docs/page.md:5: #gone has no such heading",
         "docs/page.md:6: ../../outside.md does not exist",
     ]
+
+
+def test_long_lines_are_found_outside_of_code_and_tables() -> None:
+    long = "word " * 25
+    assert long_lines(f"short\n{long}\n| {long} |\n```text\n{long}\n```\n- {long}\n") == [2, 7]

@@ -1,4 +1,4 @@
-"""docs/postgres.md says what the code does: every parameter of the URL, every limit, every table that roles need."""
+"""docs/operations/postgres.md matches the code: every URL parameter, every limit, every table that roles need."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from perdure import limits
-from perdure.store import postgres_pool, sql
-from perdure.store.postgres_url import _OURS, Place, parse
+from perdure.store import sql
+from perdure.store.postgres import pool
+from perdure.store.postgres.url import _OURS, ServerAddress, parse
+from perdure.values import limits
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs/postgres.md").read_text("utf-8")
+PAGE = (ROOT / "docs/operations/postgres.md").read_text("utf-8")
 
 
 def table_under(heading: str) -> list[list[str]]:
@@ -34,12 +35,12 @@ def test_every_parameter_is_explained_with_its_default() -> None:
 
 def test_what_libpq_gets_from_us_is_told() -> None:
     told = PAGE.partition("Of libpq's own parameters")[2].partition("\n\n")[0]
-    for name, value in postgres_pool.DEFAULTS.items():
+    for name, value in pool.DEFAULTS.items():
         if name.startswith("keepalives"):
             assert re.search(rf"\b{value}\b", told), name
         else:
             assert f"`{name}={value}`" in told, name
-    assert f"`connect_timeout={Place('', '').connect_seconds:g}`" in told
+    assert f"`connect_timeout={ServerAddress('', '').connect_seconds:g}`" in told
 
 
 @pytest.mark.parametrize(
@@ -69,8 +70,8 @@ def test_leases_last_as_long_as_it_says() -> None:
 def test_every_table_is_granted_or_left_out_on_purpose() -> None:
     made = set(re.findall(r"^CREATE TABLE (\w+)", "\n".join(sql.migrations("postgres")), re.M))
     granted = {name for line in re.findall(r"^GRANT (.*)$", PAGE, re.M) for name in re.findall(r"fleet\.(\w+)", line)}
-    # Facts are set by the owner when the store is made; homes are for files; only the owner folds.
-    assert made - granted == {"meta", "homes", "floors"}
+    # Facts are set by the owner when the store is made; locations are for files; only the owner compacts.
+    assert made - granted == {"meta", "store_locations", "state_horizons"}
     assert granted <= made
 
 
@@ -82,7 +83,7 @@ def test_the_journal_can_only_be_added_to() -> None:
 
 
 def test_the_oldest_server_is_the_one_it_names() -> None:
-    assert f"PostgreSQL {postgres_pool.SERVER_VERSION_MIN // 10000} or later" in PAGE
+    assert f"PostgreSQL {pool.SERVER_VERSION_MIN // 10000} or later" in PAGE
 
 
 def test_files_that_it_names_exist() -> None:

@@ -14,7 +14,6 @@ import msgspec
 
 from perdure.journal import rebuild
 from perdure.journal.verify import verify
-from tests.crash.harness import every
 from tests.load.program import Fleet, Outside, Work, expected
 from tests.postgres.hosts import Host
 
@@ -133,10 +132,11 @@ class Campaign:
         """One that is at work, if there is one soon; whoever has just started, else. Not at once: a run that kills
         whoever begins with it is taken for the cause.
         """
-        for _ in every(0.01, 300):
+        for _ in range(300):
             busy = [place for place in self._places if self._outside.at_work(place.who)]
             if busy:
                 break
+            time.sleep(0.01)
         unlucky = self._chance.choice(busy or self._places)
         time.sleep(self._chance.uniform(0.0, PAUSE_SECONDS_MAX))
         unlucky.kill()
@@ -170,7 +170,7 @@ class Campaign:
 
     def _left(self) -> int:
         """Runs that have not finished."""
-        return sum(it.queued + it.running + it.parked + it.dead for it in self._fleet.agent.queues.list())
+        return sum(run.queued + run.running + run.parked + run.dead for run in self._fleet.agent.queues.list())
 
     def end(self) -> list[str]:
         """Leave them alone until they have done everything; what is wrong."""
@@ -195,7 +195,7 @@ class Campaign:
 
     def _judge(self) -> list[str]:
         agent, found = self._fleet.agent, []
-        ended = {it.id: it for it in agent.runs.list()}
+        ended = {summary.id: summary for summary in agent.runs.list()}
         for number in range(self.tally.runs):
             run = f"r{number}"
             status = ended[run].status if run in ended else "lost"

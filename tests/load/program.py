@@ -129,7 +129,7 @@ class Fleet(Palette):
 
 
 if "LOAD_STORE" in os.environ:  # in a worker
-    shorten_leases(seconds=LEASE_SECONDS)
+    shorten_leases("", LEASE_SECONDS)
     doubt.CHECK_AGAIN_SECONDS = 0.05
     fleet = Fleet(
         os.environ["LOAD_COLOUR"], os.environ["LOAD_STORE"], Work(os.environ["LOAD_FOLDER"], os.environ["LOAD_WHO"])

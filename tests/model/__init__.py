@@ -47,7 +47,7 @@ before, after   called around every operation, also those in bodies, a Catch and
 step-body-done, effect-body-done
                 last in every execution of a body, raising or not; not of a step `inside` another.
 item-body-done  last statement of the loop's body, unless the loop was left.
-step.done:after and so on: a Site and Moment of perdure.failpoints. BEGUN and WRITTEN must do as BEFORE does.
+step.done:after and so on: a Site and Moment of perdure.platform.failpoints. BEGUN and WRITTEN must do as BEFORE does.
 waiting         while it waits for an answer.
 
 A crash is SIGKILL, or, cheaper, a BaseException that nothing catches with the store's handles dropped and its

@@ -44,11 +44,13 @@ class Effects:
     def _refuse_divergence(self, op: Effect, frame: Frame) -> None:
         same = frame.named("effect", op.name)
         # Section 3: "While an intent of a name is unresolved in a scope ... an unmatched one raises Diverged"
-        if any(it.state in UNRESOLVED and not self._model.settled((*frame.address, it.ident)) for it in same):
+        if any(
+            record.state in UNRESOLVED and not self._model.settled((*frame.address, record.ident)) for record in same
+        ):
             raise Diverged
         # Section 4: "only when an unmatched effect meets an unconsumed recorded effect of the same name in
         # the same scope ...; on_change="rerun" overrides"
-        if op.on_change != "rerun" and any(it not in self._process.met for it in same):
+        if op.on_change != "rerun" and any(record not in self._process.met for record in same):
             raise Diverged
 
     def _run(self, op: Effect, path: str, frame: Frame, record: Record, site: str) -> Code:

@@ -81,7 +81,7 @@ class Record:
 
     @property
     def writes_messages(self) -> bool:
-        return any(it.what == "message" for it in self.writes)
+        return any(write.what == "message" for write in self.writes)
 
     def move(self, to: str, **changes: Any) -> None:
         check_transition(self.kind, self.state, to)
@@ -127,7 +127,7 @@ def writes_of(records: Iterable[Record]) -> Iterator[Written]:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Writes, folded."""
+    """Writes, compacted."""
 
     state: dict[str, int]
     messages: tuple[str, ...]
@@ -137,12 +137,12 @@ class View:
     @staticmethod
     def of(writes: Iterable[Written]) -> View:
         every = list(writes)
-        last = {it.key: it for it in every if it.what in ("state", "delete")}
+        last = {write.key: write for write in every if write.what in ("state", "delete")}
         return View(
-            {key: it.value for key, it in last.items() if it.what == "state"},
-            tuple(it.value for it in every if it.what == "message"),
-            tuple(it.key for it in every if it.what == "event"),
-            next((it.value for it in reversed(every) if it.what == "result"), None),
+            {key: write.value for key, write in last.items() if write.what == "state"},
+            tuple(write.value for write in every if write.what == "message"),
+            tuple(write.key for write in every if write.what == "event"),
+            next((item.value for item in reversed(every) if item.what == "result"), None),
         )
 
 

@@ -7,16 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from perdure.errors import (
-    InputChanged,
-    LeaseLost,
-    NothingToAnswer,
-    PerdureError,
-    RunBusy,
-    RunFinished,
-    RunWaiting,
-)
-from perdure.limits import LEASE_SECONDS
+from perdure.errors import InputChanged, LeaseLost, NothingToAnswer, PerdureError, RunBusy, RunFinished, RunWaiting
+from perdure.values.limits import LEASE_SECONDS
 
 from .journal import UNRESOLVED, Ident, Record, View, check_transition, durable, writes_of
 from .ops import Answer, Arg, CodeError, Effect, Kill, Move, PassTime, Program, Start, Stop, Wake
@@ -166,8 +158,8 @@ class Model:
         if self.status == "finished" or self.summary().status == "running":
             return []
         doubtful = dict(self._in_doubt(self.journal, ()))
-        asked = [it for it in doubtful if self.status != "waiting" or it in self.questions]
-        return sorted((it for it in asked if it not in self._answers), key=doubtful.__getitem__)
+        asked = [call for call in doubtful if self.status != "waiting" or call in self.questions]
+        return sorted((call for call in asked if call not in self._answers), key=doubtful.__getitem__)
 
     def _in_doubt(self, records: Iterable[Record], address: Ident) -> Iterator[tuple[Ident, int]]:
         """Effects begun and not resolved, with their keys, which tell the order of their intents."""

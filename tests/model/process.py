@@ -112,17 +112,17 @@ class Process:
         if not record.writes and not record.children:
             return
         every = list(landed(self.root.records))
-        mine = [at for at, it in enumerate(every) if it is record or it in record.children]
+        mine = [at for at, entry in enumerate(every) if entry is record or entry in record.children]
         seen = {record, *landed(self._seen)}
-        if mine and any(it not in seen for it in every[mine[0] :]):
+        if mine and any(entry not in seen for entry in every[mine[0] :]):
             self.model.reordered = True
 
     def _notice_move(self) -> None:
         """What the code has come to now are messages that once came before others that it has seen."""
-        seen = [it for it in flat(self._seen) if it.writes_messages]
+        seen = [record for record in flat(self._seen) if record.writes_messages]
         if len(seen) > 1:
-            order = [it for it in flat(self.root.records) if it in seen]
-            self.model.reordered |= order != [it for it in seen if it in order]
+            order = [record for record in flat(self.root.records) if record in seen]
+            self.model.reordered |= order != [record for record in seen if record in order]
 
     def _go_past_failures(self) -> None:
         """Section 2, "step raises": the run went past a failure when it has recorded something after it."""

@@ -142,7 +142,7 @@ def loops(body: st.SearchStrategy[Op], shape: Shape = ANY) -> st.SearchStrategy[
     endings = st.sampled_from(((), (), (), (Break(),), *early))
     bodies = st.tuples(few(body, 3), endings).map(lambda parts: parts[0] + parts[1])
     plain = st.lists(st.sampled_from("abc"), max_size=3).map(tuple)
-    pairs = st.lists(st.tuples(st.sampled_from("abc"), ARGS), max_size=3, unique_by=lambda it: it[0]).map(tuple)
+    pairs = st.lists(st.tuples(st.sampled_from("abc"), ARGS), max_size=3, unique_by=lambda pair: pair[0]).map(tuple)
     names = st.none() | st.sampled_from(("first", "second"))
     return st.builds(Each, plain, bodies, names) | st.builds(Each, pairs, bodies, names, st.just(0))
 

@@ -15,11 +15,11 @@ def crash(at: str, nth: int = 1) -> Stop:
 
 
 def values(trace: Trace) -> dict[str, object]:
-    return {it.path: it.value for it in trace.observations}
+    return {observation.path: observation.value for observation in trace.observations}
 
 
 def states(trace: Trace) -> list[dict[str, int]]:
-    return [dict(it.state) for it in trace.observations]
+    return [dict(observation.state) for observation in trace.observations]
 
 
 NOT_DONE: tuple[Outcome, ...] = ("raises_not_done",)
@@ -309,14 +309,14 @@ def test_adding_removing_and_reordering_steps_is_fine() -> None:
     model = Model()
     model.attempt((Step("s", 0), Step("s", 1), Step("t")), stop=crash("after@2"))
     trace = model.attempt((Step("t"), Step("new"), Step("s", 1), Step("s", 1)))
-    assert [it.value for it in trace.observations] == ["t(0)#1", "new(0)#1", "s(1)#1", "s(1)#2"]
+    assert [observation.value for observation in trace.observations] == ["t(0)#1", "new(0)#1", "s(1)#1", "s(1)#2"]
 
 
 def test_an_id_replaces_the_digest() -> None:
     model = Model()
     model.attempt((Effect("e", 0, id="i"), Step("s", 0, id="i")), stop=crash("after@1"))
     trace = model.attempt((Step("s", 1, id="i"), Effect("e", 1, id="i")))
-    assert [it.value for it in trace.observations] == ["s(0)#1", "e(0)#1"]
+    assert [observation.value for observation in trace.observations] == ["s(0)#1", "e(0)#1"]
 
 
 def test_an_id_that_is_called_twice_is_one_call_and_writes_once() -> None:

@@ -27,7 +27,7 @@ def test_an_item_continues_where_it_was_and_its_writes_land_once() -> None:
     assert states(trace)[-1] == {"x": 2, "y": 2}
     assert (model.summary().state, model.summary().messages) == ({"x": 1, "y": 2}, ("m",))
     trace = model.attempt(program)
-    assert [it.path for it in trace.observations] == ["0[b]", "0[b]/0", "0[b]/1", "0[b]/2", "0", "1"]
+    assert [observation.path for observation in trace.observations] == ["0[b]", "0[b]/0", "0[b]/1", "0[b]/2", "0", "1"]
     assert dict(trace.observations[0].state) == {"x": 1, "y": 1}
     assert (model.summary().state, model.summary().executions) == ({"x": 2, "y": 2}, {("s", 0): 2})
 
@@ -81,7 +81,7 @@ def test_a_result_lands_with_its_item_and_in_the_open_with_the_end() -> None:
     model = Model()
     program: Program = (SetResult(1), Each(("a", "b"), (SetResult(2), Step("s", writes=(SetResult(3),)))))
     trace = model.attempt(program, stop=crash("item-body-done", 2))
-    assert [it.result for it in trace.observations] == [1, 1, 2, 3, 3, 2, 3]
+    assert [observation.result for observation in trace.observations] == [1, 1, 2, 3, 3, 2, 3]
     assert model.summary().result is None
     assert model.attempt((Each(("a",), ()),)).ending == "finished"
     assert model.summary().result == 3
@@ -154,7 +154,7 @@ def test_a_finished_run_is_replayed_and_does_nothing_new(new: Step) -> None:
     before = model.summary()
     again = model.attempt(program)
     # `run.result` of a finished run is what it came to, wherever the code is
-    outside = [it._replace(result=1) for it in first.observations if "[" not in it.path]
+    outside = [observation._replace(result=1) for observation in first.observations if "[" not in observation.path]
     assert outside == again.observations
     assert model.attempt((*program, new)).error == "RunFinished"
     assert model.summary() == before

@@ -13,8 +13,15 @@ from .strategies import CALM, HONEST, REPLAYABLE, ZOMBIES, stories
 
 
 def at_the_end(model: Model) -> tuple[object, ...]:
-    it = model.summary()
-    return (it.status, it.result, it.state, it.messages, Counter(it.events), Counter(it.outside))
+    summary = model.summary()
+    return (
+        summary.status,
+        summary.result,
+        summary.state,
+        summary.messages,
+        Counter(summary.events),
+        Counter(summary.outside),
+    )
 
 
 def program_of(moves: tuple[Move, ...]) -> Program:
@@ -90,11 +97,15 @@ def test_a_returned_call_is_never_executed_again(moves: tuple[Move, ...]) -> Non
 
 def outside_items(trace: Trace) -> list[tuple[str, object]]:
     """What is not in an item: the body of a finished one is not entered any more."""
-    return [(it.path, it.value) for it in trace.observations if "[" not in it.path]
+    return [(observation.path, observation.value) for observation in trace.observations if "[" not in observation.path]
 
 
 def results(trace: Trace) -> dict[str, object]:
-    return {it.path: it.value for it in trace.observations if it.what == "returned" and it.value is not None}
+    return {
+        observation.path: observation.value
+        for observation in trace.observations
+        if observation.what == "returned" and observation.value is not None
+    }
 
 
 @given(stories(HONEST, kinds=ZOMBIES))
@@ -119,7 +130,7 @@ def test_the_strategies_reach_what_they_are_for() -> None:
         model = Model()
         for trace in model.play(moves):
             seen.update({str(trace.ending), str(trace.error)})
-            seen.update({str(it.value) for it in trace.observations if it.what == "raised"})
+            seen.update({str(observation.value) for observation in trace.observations if observation.what == "raised"})
         seen.update({"twice"} if max(Counter(model.summary().outside).values(), default=0) > 1 else ())
         seen.update({"effects"} if any(isinstance(op, Effect) for op in program_of(moves)) else ())
 

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-
-@dataclass(frozen=True)
-class Edit:
-    """A piece of a file of src/perdure, which must be there exactly once, and what stands there instead."""
-
-    file: str
-    old: str
-    new: str
+from tests.mutations.edit import Edit
 
 
 @dataclass(frozen=True)
@@ -28,7 +21,7 @@ class Mutant:
 
 
 def mutant(
-    name: str, breaks: str, test: str, file: str, old: str, new: str, *more: Edit, hangs: bool = False
+    name: str, breaks: str, test: str, where: str, change: tuple[str, str], *more: Edit, hangs: bool = False
 ) -> Mutant:
-    """A row of the list; `more` edits only where one place alone would contradict another."""
-    return Mutant(name, breaks, test, (Edit(file, old, new), *more), hangs)
+    """A row: `change` is old and new code, `more` only where one place alone would contradict another."""
+    return Mutant(name, breaks, test, (Edit(where, *change), *more), hangs)

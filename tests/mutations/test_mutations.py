@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests.budget import sample
-from tests.mutations.mutant import Edit, Mutant, mutant
+from tests.mutations.edit import BadMutant, Edit
+from tests.mutations.mutant import Mutant
 from tests.mutations.mutants import MUTANTS
-from tests.mutations.workshop import BadMutant, Outcome, Workshop, apply, noticed, reported_name
+from tests.mutations.workshop import Outcome, Workshop, noticed, reported_name
 
 # The first one waits for the original too, and all of them for each other.
 pytestmark = pytest.mark.timeout(900)
@@ -100,39 +101,66 @@ def test_names_are_told_apart() -> None:
 
 # -- the workshop itself --------------------------------------------------------------------------------------
 
-HARMLESS = mutant(
-    "harmless",
-    "nothing",
-    "conformance/test_steps.py::test_a_step_runs_once_and_is_remembered",
-    "limits.py",
-    "SEAL_EVENTS = 1000",
-    "SEAL_EVENTS = 1001",
-)
+PASSES = "conformance/test_steps.py::test_a_step_runs_once_and_is_remembered"
 
 
 @pytest.mark.parametrize(
-    ("new", "error", "complaint"),
+    ("old", "new", "error", "complaint"),
     [
-        ("SEAL_EVENTS = 1001", AssertionError, "nobody noticed"),
-        ("SEAL_EVENTS = = 1", BadMutant, "could not run"),
-        ("seal_events = 1", BadMutant, "could not run"),
-        ("SEAL_EVENTS = 1000", BadMutant, "changes nothing"),
+        ("1000", "1001", AssertionError, "nobody noticed"),
+        ("SEAL_EVENTS = 1000", "seal_events = 1", BadMutant, "could not run"),
+        ("1000", "= 1", BadMutant, "neither an expression nor statements"),
+        ("1000", "1000  # as it was", BadMutant, "changes nothing"),
     ],
 )
 def test_a_mutant_that_shows_nothing_is_not_taken_for_a_noticed_one(
-    tmp_path: Path, workshop: Workshop, new: str, error: type[Exception], complaint: str
+    workshop: Workshop, old: str, new: str, error: type[Exception], complaint: str
 ) -> None:
-    one = Mutant("bad", "nothing", HARMLESS.test, (Edit("limits.py", "SEAL_EVENTS = 1000", new),))
+    one = Mutant("bad", "nothing", PASSES, (Edit("perdure.values.limits:SEAL_EVENTS", old, new),))
     with pytest.raises(error, match=complaint):
         noticed(one, workshop.try_mutant(one))
 
 
-@pytest.mark.parametrize(("old", "times"), [("no such text", 0), ("SECONDS", 5)])
-def test_a_mutant_of_code_that_has_changed_is_told(tmp_path: Path, old: str, times: int) -> None:
-    (tmp_path / "src/perdure").mkdir(parents=True)
-    (tmp_path / "src/perdure/limits.py").write_text("SECONDS " * 5)
-    with pytest.raises(BadMutant, match=f"{times} times, not once"):
-        apply(Edit("limits.py", old, "new"), tmp_path)
+CODE = """
+class Door:
+    def open(self):
+        if self.locked and not self.broken:  # or kicked in
+            knock(self, "loudly")
+            return wait(self)
+        return True
+
+def open():
+    return True
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        ("self.locked and (not self.broken)", "False", "if False:"),
+        ("not self.broken", "", "if self.locked:"),
+        ("knock(self, 'loudly')", "", "(not self.broken):\n            return wait(self)"),
+        ("knock(..., 'loudly')", "knock(..., 'softly')", "knock(self, 'softly')"),
+        ("if ...:\n    ...", "while ...:\n    ...", "while self.locked and (not self.broken):\n            knock("),
+        ("return True", "return False", "return False\n\ndef open():\n    return True"),
+    ],
+)
+def test_code_is_found_by_its_shape_within_its_function(tmp_path: Path, old: str, new: str, line: str) -> None:
+    (tmp_path / "door.py").write_text(CODE)
+    assert line in Edit("door:Door.open", old, new).apply(tmp_path / "door.py")
+
+
+def test_sql_is_found_by_its_query(tmp_path: Path) -> None:
+    (tmp_path / "q.sql").write_text("-- name: a()\nSELECT 1\n  FROM t;\n-- name: b()\nSELECT 1 FROM t;\n")
+    changed = Edit("q:a", "1 FROM t", "2 FROM t").apply(tmp_path / "q.sql")
+    assert changed == "-- name: a()\nSELECT 2 FROM t;\n-- name: b()\nSELECT 1 FROM t;\n"
+
+
+@pytest.mark.parametrize(("where", "old", "times"), [("Door", "return ...", 2), ("Door.close", "True", 0)])
+def test_a_mutant_of_code_that_has_changed_is_told(tmp_path: Path, where: str, old: str, times: int) -> None:
+    (tmp_path / "door.py").write_text(CODE)
+    with pytest.raises(BadMutant, match=f"door:{where} has this {times} times, not once"):
+        Edit(f"door:{where}", old, "new").apply(tmp_path / "door.py")
 
 
 def test_a_broken_mutant_is_not_a_noticed_one() -> None:

@@ -20,7 +20,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.mutations.mutant import Edit, Mutant
+from tests.mutations.edit import BadMutant, Edit
+from tests.mutations.mutant import Mutant
 
 ROOT = Path(__file__).parents[2]
 COPIED = ("src/perdure", "tests", "pyproject.toml")
@@ -42,10 +43,6 @@ PROVES_NOTHING = (
     "UnboundLocalError",
 )
 """A test that fails like this met a mutant that cannot run at all."""
-
-
-class BadMutant(Exception):
-    """The mutant itself is wrong: it cannot be made, or shows nothing."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +102,7 @@ class Workshop:
     def _run(self, copy: Path, tests: list[str], *options: str) -> Outcome:
         report = copy / "report.xml"
         arguments = ["-q", "-p", "no:cacheprovider", f"--junitxml={report}", f"--basetemp={copy / 'tmp'}", *options]
-        environment = {**self._environment, "PYTHONPATH": str(copy / "src")}
+        environment = {**self._environment, "PYTHONPATH": str(copy / "src"), "TMPDIR": str(copy)}
         try:
             warm = self._idle.get_nowait()
         except queue.Empty:
@@ -169,16 +166,12 @@ def _environment(folder: Path) -> dict[str, str]:
 
 
 def apply(edit: Edit, copy: Path) -> None:
-    """Change one file. The old text must be there exactly once: who changes that code changes the mutant too."""
-    path = copy / "src/perdure" / edit.file
-    text = path.read_text("utf-8")
-    if text.count(edit.old) != 1:
-        raise BadMutant(f"{edit.file} has this text {text.count(edit.old)} times, not once:\n{edit.old}")
-    if edit.old == edit.new:
-        raise BadMutant(f"{edit.file}: the edit changes nothing")
+    """Change one file."""
+    path = edit.path(copy)
+    text = edit.apply(path)
     # Not in place: the file is a link to the original's, and so is what Python compiled of it.
     path.unlink()
-    path.write_text(text.replace(edit.old, edit.new), "utf-8")
+    path.write_text(text, "utf-8")
     for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):
         compiled.unlink()
 

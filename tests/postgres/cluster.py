@@ -27,8 +27,8 @@ from tests.postgres import install
 VERSION = 18
 PR_SET_CHILD_SUBREAPER = 36
 IPC_RMID = 0
-READY_SECONDS_MAX = 40.0
-STOP_SECONDS_MAX = 20.0
+READY_SECONDS_MAX = 200.0
+STOP_SECONDS_MAX = 100.0
 
 # Durable as in production; small, and quick to start.
 SETTINGS = {

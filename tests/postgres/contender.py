@@ -19,7 +19,8 @@ from perdure.errors import LeaseLost, StoreBusy, StoreUnavailable
 from perdure.journal import rebuild
 from perdure.journal.verify import verify
 from perdure.run import doubt
-from tests.crash.players import shorten_leases, wait_for
+from tests.crash.players import shorten_leases
+from tests.crash.waiting import wait_for
 from tests.crash.world import World
 
 AGENT, RUN = "worker", "shared"
@@ -106,11 +107,11 @@ class Contender:
 
 def main(**orders: Any) -> None:
     """Carry out orders."""
-    it = Orders(**orders)
-    shorten_leases(it.namespace, LEASE_SECONDS)
+    item = Orders(**orders)
+    shorten_leases(item.namespace, LEASE_SECONDS)
     doubt.CHECK_AGAIN_SECONDS = 0.05
-    contender = Contender(it)
-    if not it.once:
+    contender = Contender(item)
+    if not item.once:
         contender.work_until_done()
         return
     try:

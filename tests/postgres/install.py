@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import importlib.util
 import os
 import pwd
@@ -14,10 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-MEMORY = Path("/dev/shm")
-MEMORY_BYTES_MIN = 6 * 2**30
-"""Below this (containers often give 64 MB) the files of servers go to the ordinary folder for temporary files: a whole
-session fills half of it, and what fills the memory of the machine ends whoever uses most of it, without a word."""
+from perdure.testing.plugin import SESSION_END
 
 SERVANT = "nobody"
 PROGRAM_SECONDS_MAX = 60
@@ -53,31 +49,16 @@ class Watchdog:
             self._process.wait(PROGRAM_SECONDS_MAX)
 
 
-def base_folder() -> Path:
-    """Where servers keep their files: in memory if there is plenty; a SIGKILL does not empty the page cache either."""
-    if MEMORY.is_dir() and min(shutil.disk_usage(MEMORY).free, _memory_available()) >= MEMORY_BYTES_MIN:
-        return MEMORY
-    return Path(tempfile.gettempdir())
-
-
-def _memory_available() -> int:
-    """In bytes. A file system in memory may promise more than there is."""
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) * 1024
-    return 0
-
-
 def new_folder() -> Path:
     """A new one that the server may enter."""
-    folder = Path(tempfile.mkdtemp(prefix="perdure-pg-", dir=base_folder()))
+    folder = Path(tempfile.mkdtemp(prefix="perdure-pg-"))
     folder.chmod(0o711)
     return folder
 
 
 def watch(folder: Path) -> None:
-    """Keep it for as long as this process lives."""
-    atexit.register(Watchdog(folder).release)
+    """Keep it until the last test of this process has ended, or the process dies."""
+    SESSION_END.callback(Watchdog(folder).release)
 
 
 def as_servant() -> dict[str, Any]:
@@ -106,14 +87,12 @@ def programs(version: int) -> Path:
     assert (install / "bin" / "postgres").exists(), f"no PostgreSQL {version} in {package}"
     if os.geteuid() != 0 or all(folder.stat().st_mode & stat.S_IXOTH for folder in (install / "bin").parents):
         return install / "bin"
-    # A home folder that nobody else may enter: a copy, made once per version, instead of opening the home. With the
+    # A home folder that nobody else may enter: a copy for this session, instead of opening the home. With the
     # libraries that lie beside the package, where the programs look for them.
-    copy = base_folder() / f"perdure-pg-{version}-{os.geteuid()}"
-    if not copy.exists():
-        fresh = new_folder()
-        shutil.copytree(install, fresh / package.name / install.name, symlinks=True)
-        shutil.copytree(package.with_name(f"{package.name}.libs"), fresh / f"{package.name}.libs")
-        fresh.rename(copy)
+    copy = new_folder()
+    watch(copy)
+    shutil.copytree(install, copy / package.name / install.name, symlinks=True)
+    shutil.copytree(package.with_name(f"{package.name}.libs"), copy / f"{package.name}.libs")
     return copy / package.name / install.name / "bin"
 
 
@@ -143,4 +122,4 @@ def template(version: int) -> Path:
 
 
 def copy_of_template(version: int, to: Path) -> None:
-    subprocess.run(["cp", "-a", str(template(version)), str(to)], check=True, timeout=PROGRAM_SECONDS_MAX)
+    subprocess.run(["cp", "-a", str(template(version)), str(to)], check=True)

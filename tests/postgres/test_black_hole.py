@@ -15,8 +15,6 @@ from tests.crash.world import World
 from tests.postgres.cluster import Cluster
 from tests.postgres.proxy import Fault, Proxy
 
-# Far above what a call may take, and far below what it takes when nobody watches the clock (the kernel: 15 minutes).
-
 
 @pytest.fixture
 def proxy(cluster: Cluster) -> Iterator[Proxy]:

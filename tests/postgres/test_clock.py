@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.crash.harness import Child, Stage, every
+from tests.crash.harness import Child, Stage
+from tests.crash.waiting import wait_for
 from tests.crash.world import World
 from tests.postgres import contender, install
 from tests.postgres.clock import ServerClock
@@ -17,7 +18,6 @@ from tests.postgres.cluster import Cluster
 
 DAY = 86_400
 ITEMS = 12
-TRIES_MAX = 6000
 
 
 class Harbour:
@@ -35,10 +35,7 @@ class Harbour:
         return self._zygote.start("tests.postgres.contender:main", self.folder, env, **{**arguments, **options})
 
     def wait_for(self, *words: str) -> None:
-        for _ in every(0.005, TRIES_MAX):
-            if any(line[: len(words)] == list(words) for line in self.world.lines()):
-                return
-        raise AssertionError(f"waited in vain for {words}")
+        wait_for(lambda: any(line[: len(words)] == list(words) for line in self.world.lines()), str(words))
 
     def finish(self, *children: Child) -> list[str]:
         """Wait for all; what is wrong."""

@@ -10,7 +10,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.crash.harness import ROOT, environment, every
+from tests.crash.harness import ROOT, environment
+from tests.crash.waiting import wait_for
 from tests.postgres import install
 from tests.postgres.clock import ServerClock
 from tests.postgres.cluster import Cluster
@@ -19,7 +20,7 @@ from tests.postgres.hosts import hosts
 WARM = "from tests.postgres.cluster import Cluster; print(Cluster().start().folder, flush=True); input()"
 
 
-def test_it_is_durable_and_survives_a_kill() -> None:
+def test_the_test_server_is_durable_and_survives_a_kill() -> None:
     with Cluster() as cluster:
         durable = {name: cluster.execute(f"SHOW {name}")[0][0] for name in ("fsync", "synchronous_commit")}
         assert durable == {"fsync": "on", "synchronous_commit": "on"}
@@ -44,10 +45,7 @@ def test_nothing_is_left_of_it_when_the_tests_are_killed() -> None:
         folder = Path(process.stdout.readline().decode().strip())
         server = int((folder / "data" / "postmaster.pid").read_text().split()[0])
         process.kill()
-    for _ in every(0.05, 400):
-        if not folder.exists():
-            break
-    assert not folder.exists()
+    wait_for(lambda: not folder.exists(), "the watchdog")
     assert not _runs(server)
 
 

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from perdure import Agent, InDoubt, RunWaiting
-from perdure.collect import collect
 from perdure.journal import rebuild
+from perdure.journal.object_gc import collect
 from perdure.journal.verify import verify
 from tests.crash.world import World
 from tests.postgres.cluster import Cluster

@@ -5,11 +5,11 @@ from __future__ import annotations
 import psycopg
 
 from perdure import Agent
-from perdure.store.postgres_url import parse
+from perdure.store.postgres.url import parse
 from tests.postgres.cluster import Cluster
 
 
-def test_who_follows_waits_for_older_transactions_and_who_reads_does_not(cluster: Cluster, schema: str) -> None:
+def test_followers_wait_for_older_transactions_and_readers_do_not(cluster: Cluster, schema: str) -> None:
     agent = Agent("tester", store=cluster.url(schema))
     agent.events.append("N", 1)
     with psycopg.connect(parse(cluster.url(schema)).target) as older:
@@ -18,8 +18,8 @@ def test_who_follows_waits_for_older_transactions_and_who_reads_does_not(cluster
         assert [event.payload for event in agent.events.read()] == [1, 2]
         assert [event.payload for event in agent.events.follow(since="", timeout=0)] == [1]
         new = agent.events.follow(timeout=0)  # what has not been given to anybody yet is new
-        assert agent.events.replay(lambda count, _: count + 1, 0, snapshot="count", every=1) == 2
-        assert len(agent._engine.store.read("all_replays")) == 1, "only where nothing can appear any more"
+        assert agent.events.replay(lambda count, _: count + 1, 0, snapshot="count", version=1, every=1) == 2
+        assert len(agent._engine.store.read("all_replay_snapshots")) == 1, "only where nothing can appear any more"
         older.rollback()
     assert [event.payload for event in new] == [2]
     agent.close()
@@ -36,8 +36,8 @@ def test_an_older_transaction_that_comes_late_is_not_missed(cluster: Cluster, sc
         [first] = agent.events.follow(since="", timeout=0)
         # As a commit would that has begun before the second one and ends after it.
         late.execute(
-            "INSERT INTO happenings SELECT owner, base + pg_current_xact_id()::text::bigint, stream, seq, place, run, "
-            "'LATE', at FROM happenings CROSS JOIN arrivals WHERE arrival = (SELECT min(arrival) FROM happenings)"
+            "INSERT INTO events SELECT owner, base + pg_current_xact_id()::text::bigint, stream, seq, place, run, "
+            "'LATE', at FROM events CROSS JOIN arrivals WHERE arrival = (SELECT min(arrival) FROM events)"
         )
         late.commit()
     assert [event.kind for event in agent.events.follow(since=first, timeout=0)] == ["LATE", "N"]
@@ -51,7 +51,7 @@ def test_a_store_that_was_moved_to_a_younger_server_goes_on_behind_its_events(cl
     agent.close()
     with psycopg.connect(parse(cluster.url(schema)).target, autocommit=True) as behind:
         behind.execute("SELECT set_config('search_path', %s, false)", (schema,))
-        behind.execute("UPDATE happenings SET arrival = arrival + 1000000")  # as on a server that has counted further
+        behind.execute("UPDATE events SET arrival = arrival + 1000000")  # as on a server that has counted further
     agent = Agent("tester", store=url)
     [first] = agent.events.follow(since="", timeout=0)
     agent.events.append("N", 2)

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.crash.harness import every
+from tests.crash.waiting import wait_for
 from tests.crash.world import World
 from tests.postgres import contender, install
 from tests.postgres.clock import ServerClock
@@ -20,7 +20,6 @@ from tests.postgres.cluster import Cluster
 from tests.postgres.hosts import Host, Program, hosts
 
 ITEMS = 12
-TRIES_MAX = 6000
 
 
 class Town:
@@ -50,11 +49,8 @@ class Town:
 
     def wait_for(self, *words: str, program: Program) -> None:
         """Until somebody has written that down."""
-        for _ in every(0.01, TRIES_MAX):
-            if list(words) in self.world.lines():
-                return
-            assert not program.ended, program.output()
-        raise AssertionError(f"waited in vain for {words}:\n{program.output()}")
+        wait_for(lambda: list(words) in self.world.lines() or program.ended, str(words))
+        assert list(words) in self.world.lines(), program.output()
 
     def start_holder(self) -> Program:
         """The first host has the run, and stands still in it until `go`."""

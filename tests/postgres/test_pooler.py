@@ -14,7 +14,8 @@ from tests.conformance.runner import Colour
 from tests.conformance.stage import expected
 from tests.conformance.stage import stage as theatre
 from tests.conformance.stories import STORIES, killed_everywhere
-from tests.crash.harness import Stage, every, spread
+from tests.crash.harness import Stage, spread
+from tests.crash.waiting import wait_for
 from tests.model.ops import COMMITS, IN_A_BODY
 from tests.postgres.cluster import Cluster
 from tests.postgres.pooler import Pooler
@@ -71,11 +72,9 @@ def test_an_answer_wakes_the_run_that_waits_for_it(cluster: Cluster, pooler: Poo
         travel()
     traveller = threading.Thread(target=travel)
     traveller.start()
-    for _ in every(0.01, 2000):
-        if [run.id for run in person.runs.list(status="waiting")] == ["trip"]:
-            break
+    wait_for(lambda: [run.id for run in person.runs.list(status="waiting")] == ["trip"], "the question")
     person.runs.answer("trip", done="booked", by="a person")
-    traveller.join(30)
+    traveller.join()
     waiter.close()
     person.close()
     assert results == ["booked"]

@@ -89,7 +89,7 @@ def test_a_black_hole_swallows_answers_and_keeps_the_connection(cluster: Cluster
         psycopg.connect(proxy.url(connect_timeout="2"))
     proxy.heal()
     proxy.cut()
-    caller.join(10)
+    caller.join()
     assert not caller.is_alive()
     connection.close()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,8 +10,9 @@ import pytest
 from perdure import Agent
 from perdure.journal.verify import verify
 from perdure.store import open_store
+from tests.conformance.kit import until
 from tests.postgres import install
-from tests.postgres.cluster import READY_SECONDS_MAX, Cluster
+from tests.postgres.cluster import Cluster
 
 # Relative to the data folder, which is where the server runs it.
 ARCHIVING = {"archive_mode": "on", "archive_command": "cp %p ../archive/%f"}
@@ -31,13 +31,6 @@ def work(url: str, letters: Letters, between: Callable[[], object] = lambda: Non
                     between()
     finally:
         agent.close()
-
-
-def until(condition: Callable[[], object]) -> None:
-    limit = time.monotonic() + READY_SECONDS_MAX
-    while not condition():
-        assert time.monotonic() < limit
-        time.sleep(0.02)
 
 
 @pytest.fixture
@@ -88,7 +81,7 @@ def test_restored_to_the_end_nothing_is_lost_and_nothing_happens_again(original:
 
 
 def test_restored_to_an_earlier_moment_what_came_later_happens_again(original: Cluster, schema: str) -> None:
-    """Nobody can be in doubt about what is not in the journal. docs/postgres.md says what to do."""
+    """Nobody can be in doubt about what is not in the journal. docs/operations/postgres.md says what to do."""
     letters: Letters = []
     copy = copied(original, recovery_target_name="moment")
     try:

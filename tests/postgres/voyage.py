@@ -6,12 +6,12 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.crash.harness import Stage, every
+from tests.crash.harness import Stage
+from tests.crash.waiting import wait_for
 from tests.crash.world import World
 from tests.postgres import crew
 
 RUNS, STEPS = 6, 120
-WAIT_TRIES_MAX = 30_000
 
 
 class Voyage:
@@ -34,10 +34,7 @@ class Voyage:
         """Wait until that much more of all work is done. Counted in work: machines differ in speed."""
         runs, steps = self._size
         wanted = self._bytes() + share * runs * steps * BYTES_PER_STEP
-        for _ in every(0.001, WAIT_TRIES_MAX):
-            if self._bytes() >= wanted or not self.at_sea:
-                return
-        raise AssertionError(f"nothing happens any more:\n{self._child.output()}")
+        wait_for(lambda: self._bytes() >= wanted or not self.at_sea, "more work to be done")
 
     def suffer(self, blows: int, blow: Callable[[], object], chance: random.Random) -> None:
         """That many blows, at moments that chance decides, spread over the whole voyage."""
@@ -48,7 +45,7 @@ class Voyage:
 
     def arrive(self, url: str) -> list[str]:
         """Wait for the end; what is wrong with what is left, seen through `url`."""
-        code = self._child.wait(120)
+        code = self._child.wait()
         assert code == 0, self._child.output()
         return crew.judge(url, self.world, *self._size)
 

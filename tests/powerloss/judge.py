@@ -9,7 +9,6 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 import apsw
@@ -17,10 +16,10 @@ import apsw
 from perdure import PerdureError
 from perdure.errors import StoreMovedWarning
 from perdure.journal.append import read_events
-from perdure.journal.findings import Severity
-from perdure.journal.fold import VIEWS, fold
+from perdure.journal.project import VIEWS, project
 from perdure.journal.rebuild import check
 from perdure.journal.verify import verify
+from perdure.journal.verify_report import Severity
 from perdure.store import sql
 
 from .disk import Image
@@ -28,11 +27,10 @@ from .workload import FILE, JOURNAL, Heads, Program, Recording, Row, Setup, Worl
 
 OK, CORRUPT, LOST, GAP, VIEW, STUCK = "ok", "corrupt", "lost", "gap", "view", "stuck"
 """Verdicts: unreadable or contradictory; less than was acknowledged; not what stood after any call; a view that
-is not the fold of the journal; a run that could not be taken up, or repeats what was done."""
+is not the projection of the journal; a run that could not be taken up, or repeats what was done."""
 
-SCHEMA = Path(sql.__file__).parent / "sqlite" / "schema.sql"
 _TEXT = {name: sql.numbered(named, "?") for name, named in sql.load("sqlite").items()}
-_EVENTS = "SELECT id >> 32, id & 4294967295, kind, at, body, chain, digest FROM events ORDER BY id"
+_EVENTS = "SELECT id >> 32, id & 4294967295, kind, at, body, chain, digest FROM journal ORDER BY id"
 
 
 class Bad(Exception):
@@ -55,7 +53,7 @@ def laid_out(image: Image) -> Iterator[str]:
 
 
 def new_folder() -> str:
-    return tempfile.mkdtemp(prefix="perdure-power-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
+    return tempfile.mkdtemp(prefix="perdure-power-")
 
 
 def lay_out(folder: str, image: Image) -> None:
@@ -150,9 +148,10 @@ def _covers(more: Heads, less: Heads) -> bool:
 
 
 def _compare_views(connection: Any) -> None:
-    """Fold the journal into an empty database and compare every view, row by row."""
+    """Project the journal into an empty database and compare every view, row by row."""
     fresh = apsw.Connection(":memory:")
-    fresh.execute(SCHEMA.read_text("utf-8")).fetchall()
+    for text in sql.migrations("sqlite"):
+        fresh.execute(text).fetchall()
     [(identity,)] = connection.execute(_TEXT["get_meta"], ("identity",)).fetchall()
     # read_events computes the chains. In the order of time: an answer is in another stream than its question.
     entries = [
@@ -160,14 +159,14 @@ def _compare_views(connection: Any) -> None:
         for stream, rows in groupby(connection.execute(_EVENTS).fetchall(), key=lambda row: int(row[0]))
         for event in read_events(identity.hex(), stream, [row[1:] for row in rows])[0]
     ]
-    for at, stream, seq, entry in sorted(entries, key=lambda it: it[:3]):
-        for statement in fold(stream, seq, at, entry):
+    for at, stream, seq, entry in sorted(entries, key=lambda row: row[:3]):
+        for statement in project(stream, seq, at, entry):
             if text := _TEXT[statement.name]:  # a file needs no locks of rows
                 fresh.execute(text, statement.args).fetchall()
     for view in VIEWS:
         ours, theirs = (sorted(map(repr, one.execute(f"SELECT * FROM {view}"))) for one in (connection, fresh))
         if ours != theirs:
-            raise Bad(VIEW, f"{view} is not the fold of the journal")
+            raise Bad(VIEW, f"{view} is not the projection of the journal")
     fresh.close()
 
 

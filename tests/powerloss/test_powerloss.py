@@ -27,7 +27,7 @@ SECONDS_MAX = 850
 IMAGES_MIN = 10_000
 
 CHECKPOINT_PAGES = (4, 16, 64, 1000)
-"""How often SQLite folds its log into the file: the more often, the more there is to tear."""
+"""How often SQLite checkpoints its log into the file: the more often, the more there is to tear."""
 
 # The longest first, so that no core is left with it at the end.
 FULL = [Setup(100, threads=True)] + [
@@ -106,8 +106,8 @@ def recording() -> Recording:
 
 @pytest.fixture
 def judge(recording: Recording) -> Iterator[j.Judge]:
-    with j.Judge(recording) as it:
-        yield it
+    with j.Judge(recording) as item:
+        yield item
 
 
 def cuts(recording: Recording) -> Iterator[Point]:
@@ -132,14 +132,14 @@ def test_an_early_acknowledgement_is_noticed(recording: Recording, judge: j.Judg
 @pytest.mark.parametrize(
     ("damage", "verdict"),
     [
-        ("DELETE FROM events WHERE id = (SELECT max(id) FROM events WHERE id >> 32 = 2)", j.GAP),
-        ("DELETE FROM events WHERE id = (2 << 32) | 3", j.GAP),
-        ("UPDATE events SET body = zeroblob(40) WHERE id = (SELECT max(id) FROM events)", j.CORRUPT),
+        ("DELETE FROM journal WHERE id = (SELECT max(id) FROM journal WHERE id >> 32 = 2)", j.GAP),
+        ("DELETE FROM journal WHERE id = (2 << 32) | 3", j.GAP),
+        ("UPDATE journal SET body = zeroblob(40) WHERE id = (SELECT max(id) FROM journal)", j.CORRUPT),
         ("DELETE FROM objects", j.CORRUPT),
-        ("DELETE FROM state", j.VIEW),
+        ("DELETE FROM run_state", j.VIEW),
         ("UPDATE runs SET changed_at = 0", j.VIEW),
         ("DROP TABLE answers", j.CORRUPT),
-        ("DELETE FROM events WHERE id >= (SELECT max(id) FROM events)", j.LOST),
+        ("DELETE FROM journal WHERE id >= (SELECT max(id) FROM journal)", j.LOST),
     ],
 )
 def test_what_is_missing_or_changed_is_noticed(end: Point, judge: j.Judge, damage: str, verdict: str) -> None:

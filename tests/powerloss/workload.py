@@ -11,9 +11,10 @@ from typing import Any
 
 import msgspec
 
-from perdure import Agent, Done, InDoubt, NotDone, RunWaiting, engine
+from perdure import Agent, Done, InDoubt, NotDone, RunWaiting
 from perdure.errors import AlreadyAnswered, NothingToAnswer
-from perdure.objects import packed_in, reference
+from perdure.journal.objects import packed_in, reference
+from perdure.kernel import engine
 from perdure.records import decode
 from perdure.store import open_store
 
@@ -25,9 +26,9 @@ OPERATIONS = 14
 THREADS = 2
 
 Row = tuple[int, int, int, bytes, bytes, None]
-"""Of the table `events`; here nothing is ever erased."""
+"""Of the table `journal`; here nothing is ever erased."""
 
-JOURNAL = "SELECT id, kind, at, body, chain, digest FROM events ORDER BY id"
+JOURNAL = "SELECT id, kind, at, body, chain, digest FROM journal ORDER BY id"
 
 Heads = dict[int, int]
 """The last entry of each stream."""
@@ -268,7 +269,7 @@ def record(folder: str, setup: Setup, happened: set[str] | None = None) -> Recor
 
     world = World(vfs.log, happened, troubled=happened is None)
     outcome = Program(agent, setup, world, ack).outcome()
-    agent.close()  # folds SQLite's log into the file, and removes it
+    agent.close()  # checkpoints SQLite's log into the file, and removes it
     with agent.run("late") as run:
         ack()
         run.step(world.body, "late", name="late")

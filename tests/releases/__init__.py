@@ -1,8 +1,6 @@
-"""Stores as releases have written them, kept under tests/fixtures/stores, and opened by today's code.
+"""A store of this schema is brought forward by a program that knows one more, and its agent goes on.
 
-python -m tests.releases 0.1.0                              writes the stores of this tree, sqlite.db and postgres.sql
-python -m tests.releases schema-1 --source ../old/src       those of an older tree: a git worktree of its commit
-
-Until a release is out, its folder is written anew whenever its schema or its nouns have changed (writer.py PARTS). Once
-it is out, never: what it holds is what people have.
+`writer.py` writes the store in processes of their own, the last of which is killed in the middle of a run.
+`test_releases.py` opens it with a made-up next schema. Nothing is published yet: once a release is out, its stores
+become fixtures here, and are never written again.
 """

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import psycopg
 from psycopg import sql
 
-from perdure.store.postgres_url import parse
+from perdure.store.postgres.url import parse
+from perdure.store.sql import migrations
 
 ROWS = "-- rows of "
 END = "\\."
 
 
-def dumped(url: str, source: Path) -> str:
+def dumped(url: str) -> str:
     """The text of a store."""
-    folder = source / "perdure/store/sql/postgres/migrations"
-    pieces = [path.read_text("utf-8") for path in sorted(folder.glob("*.sql"))]
+    pieces = list(migrations("postgres"))
     with _connected(url) as connection:
         tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = current_schema() ORDER BY 1")
         for (table,) in tables.fetchall():

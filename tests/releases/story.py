@@ -1,7 +1,4 @@
-"""What is in the stores: the same program for those who write them and those who open them.
-
-Only what every release has is imported here; what a release does not have yet is left out by the writer.
-"""
+"""What is in the stores: the same program for those who write them and those who open them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python writer.py STORE FOLDER`: writes everything that a release can keep into a store. Runs on old code too."""
+"""`python writer.py STORE FILE`: writes everything that a store can keep; with `unfinished`, is killed in a run."""
 
 from __future__ import annotations
 
@@ -64,10 +64,8 @@ def write(agent: Agent) -> None:
         book("lost")
     with contextlib.suppress(RunWaiting), agent.run("waiting", wait=0):
         book("lost")
-    for name, part in PARTS.items():
-        if hasattr(agent, name):
-            part(agent)
-            print(name)
+    for part in (state, checkpoint, artifacts, usage, events, workflows):
+        part(agent)
 
 
 def state(agent: Any) -> None:
@@ -118,17 +116,6 @@ def workflows(agent: Any) -> None:
     plan.complete(1, result=[flight()], note="by hand")
     plan.complete(2, result=LARGE)
     plan.start(3)
-
-
-PARTS = {
-    "state": state,
-    "checkpoint": checkpoint,
-    "artifacts": artifacts,
-    "usage": usage,
-    "events": events,
-    "workflows": workflows,
-}
-"""What releases have added since the first, by the attribute of the agent."""
 
 
 def killed(agent: Agent, outside: Path) -> None:

@@ -4,8 +4,8 @@
     python -m tests.simulation --count 100000             look for more
     python -m tests.simulation --broken no-fence          how soon a deliberate fault is found
 
-Real is everything that decides: `Tenancy` and its units, `Claim`, `Append`, the protocols of runs, steps and
-effects, and `Commit`, which repeats and looks up commits after a cut connection. Simulated is what they run on:
+Real is everything that decides: `LeaseKeeper` and its units, `ClaimRun`, `Append`, the protocols of runs, steps and
+effects, and `PostgresCommit`, which repeats and looks up commits after a cut connection. Simulated is what they run on:
 
 world       the scheduler, and the time that nobody in it sees
 database    rows, row locks and transactions as PostgreSQL has them under READ COMMITTED

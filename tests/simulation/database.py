@@ -38,7 +38,7 @@ class Database:
     """The tables: what a server keeps."""
 
     def __init__(self) -> None:
-        names = ("streams", "stream_count", "events", "holders", "leases", "runs", "run_names", "savings")
+        names = ("streams", "stream_count", "journal", "holders", "leases", "runs", "run_names", "savings")
         self.tables: dict[str, dict[Any, Row]] = {name: {} for name in names}
         count = self.tables["stream_count"][0] = Row(0)
         count.value = (0,)

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from perdure.limits import LEASE_SECONDS
-from perdure.run.functions import Options
+from perdure.run.function import CallOptions
+from perdure.values.limits import LEASE_SECONDS
 from tests.simulation import seams
 from tests.simulation.database import Database
 from tests.simulation.hosts import EPOCH_MS, Host, Process, booked
@@ -26,15 +26,15 @@ PATIENCE_MS = 400_000
 
 JUMP_MS_MAX = 500
 DRIFT_MAX = 0.0002
-CHECKED = Options(check=booked, in_doubt="retry")
-UNCHECKED = Options(in_doubt="retry")
+CHECKED = CallOptions(check=booked, in_doubt="retry")
+UNCHECKED = CallOptions(in_doubt="retry")
 
 
 class Operation(msgspec.Struct, frozen=True):
     """A step or an effect of a run's program."""
 
     effect: bool
-    options: Options
+    options: CallOptions
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -90,7 +90,7 @@ class History:
         world = self.world
         choices = (CHECKED, CHECKED, UNCHECKED)
         return tuple(
-            Operation(effect=effect, options=world.random.choice(choices) if effect else Options())
+            Operation(effect=effect, options=world.random.choice(choices) if effect else CallOptions())
             for effect in (world.chance(0.7) for _ in range(world.between(2, 5)))
         )
 
@@ -105,7 +105,7 @@ class History:
                 for process in self.processes:
                     process.bury()
         self.rules.conclude(len(self.programs))
-        events = sorted((key, row.value) for key, row in self.database.tables["events"].items())
+        events = sorted((key, row.value) for key, row in self.database.tables["journal"].items())
         return Result(
             seed=self.seed,
             violations=self.rules.violations,

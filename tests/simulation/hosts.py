@@ -1,7 +1,7 @@
 """Machines with clocks of their own, and processes that register, keep a heart, and work on runs.
 
-All protocol is Perdure's: `open_run`, `call_step`, `call_effect`, `end_run`, `Tenancy` and the units that they submit.
-What is simulated is the driver below them: time, threads, connections, the bodies of steps and effects.
+All protocol is Perdure's: `open_run`, `call_step`, `call_effect`, `end_run`, `LeaseKeeper` and the units that they
+submit. What is simulated is the driver below them: time, threads, connections, the bodies of steps and effects.
 """
 
 from __future__ import annotations
@@ -9,27 +9,29 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from perdure.engine import Engine
 from perdure.errors import InDoubt, LeaseLost, NotDone, PerdureError, RunBusy, StoreProblem, StoreUnavailable
-from perdure.failpoints import Site
 from perdure.journal.append import Append
-from perdure.leases import Confirm, Tenancy
-from perdure.limits import HEARTBEAT_SECONDS
-from perdure.process import Holder
+from perdure.journal.leases import ConfirmLease, LeaseKeeper
+from perdure.kernel.engine import Engine
+from perdure.kernel.parts import Parts
+from perdure.kernel.protocol import Invoke, Pause, Protocol, Read, Submit
+from perdure.platform.failpoints import Site
+from perdure.platform.process import Holder
 from perdure.run.core import RunCore
 from perdure.run.doubt import Done, Unknown, child_at_work
-from perdure.run.effects import call_effect
-from perdure.run.functions import Options, function
-from perdure.run.lifecycle import Claim, end_run, open_run
-from perdure.run.obeying import Ear
-from perdure.run.outcomes import EffectCall
-from perdure.run.requests import Invoke, Pause, Protocol, Read, Submit
-from perdure.run.steps import call_step
-from perdure.store.base import Store, Unit
+from perdure.run.effect import call_effect
+from perdure.run.ending import end_run
+from perdure.run.function import CallOptions, function
+from perdure.run.lifecycle import ClaimRun, open_run
+from perdure.run.order_handling import OrderListener
+from perdure.run.outcome import EffectCall
+from perdure.run.step import call_step
+from perdure.store.base import Store, UnitOfWork
+from perdure.values.limits import HEARTBEAT_SECONDS
 from tests.simulation.database import Transaction
 from tests.simulation.network import Pool
 from tests.simulation.statements import STATEMENTS
-from tests.simulation.unblocking import Commit
+from tests.simulation.unblocking import PostgresCommit
 from tests.simulation.world import Owner, Steps
 
 if TYPE_CHECKING:
@@ -120,29 +122,30 @@ class SimulatedStore(Store):
             return rows
         raise AssertionError(f"the query {name} waits")
 
-    def _submit(self, unit: Unit[Any]) -> Any:
+    def _submit(self, unit: UnitOfWork[Any]) -> Any:
         raise AssertionError("commits go through the scheduler")
 
-    async def _submit_async(self, unit: Unit[Any]) -> Any:
+    async def _submit_async(self, unit: UnitOfWork[Any]) -> Any:
         raise AssertionError("commits go through the scheduler")
 
     backup = close = None  # type: ignore[assignment]
 
 
-class SimulatedTenancy(Tenancy):
+class SimulatedTenancy(LeaseKeeper):
     """Its heart beats when the scheduler says so."""
 
-    def _start_heart(self) -> None:
+    def _start_heartbeats(self) -> None:
         self.open_streams = set()  # of this process; the module's own is that of the process that runs the tests
 
 
 class SimulatedPlace:
     """What an engine needs of a place."""
 
-    def __init__(self, store: Store, tenancy: Tenancy) -> None:
+    def __init__(self, store: Store, tenancy: LeaseKeeper) -> None:
         self.store = store
         self.tenancy = tenancy
-        self.ear = Ear(store)
+        self.parts = Parts()
+        self.parts.get_or_make(OrderListener, lambda: OrderListener(store))  # nobody gives orders here
 
 
 def _search(arg: int) -> int:
@@ -157,8 +160,8 @@ def booked(arg: int, *, key: str) -> Any:
     return key
 
 
-SEARCH = function(_search, effect=False, name="search", ignore=(), options=Options())
-BOOK = function(_book, effect=True, name="book", ignore=(), options=Options())
+SEARCH = function(_search, effect=False, name="search", ignore=(), options=CallOptions())
+BOOK = function(_book, effect=True, name="book", ignore=(), options=CallOptions())
 
 
 class Process(Owner):
@@ -173,7 +176,7 @@ class Process(Owner):
         self.holder = Holder(host.boot, f"pid:[{host.name}]", pid, self.world.now, host.name)
         self.store = SimulatedStore(history, host)
         self.pool = Pool(self)
-        self.tenancy: Tenancy
+        self.tenancy: LeaseKeeper
         self.engine = Engine(
             AGENT, store="sqlite:///never-opened", durability="full", strict=False, key=None, single_home=False
         )
@@ -199,7 +202,7 @@ class Process(Owner):
         yield from self._work()
         self.done = True
         with suppress(StoreProblem):
-            yield from self.submit(self.tenancy.farewell())
+            yield from self.submit(self.tenancy.release_all())
 
     def _beat(self) -> Steps:
         """As `leases._beat` does."""
@@ -300,11 +303,11 @@ class Process(Owner):
             return (yield from self._read(request))
         return (yield from self._invoke(request, last))
 
-    def submit(self, unit: Unit[Any]) -> Steps:
+    def submit(self, unit: UnitOfWork[Any]) -> Steps:
         """Commit, by the code that does it on PostgreSQL."""
         if self.tracing:
             self.note(f"commits {unit.site}")
-        result = yield from Commit(self.pool, unit).run()
+        result = yield from PostgresCommit(self.pool, unit).run()
         self.history.rules.acknowledged(_head_of(unit))
         if unit.site in INTENTS:
             yield self.history.peril(self)
@@ -340,7 +343,7 @@ class Process(Owner):
         key = request.kwargs["key"]
         if not request.frame.intent:
             return (yield from self._check(key))
-        confirmed = isinstance(last, Submit) and isinstance(last.unit, Confirm)
+        confirmed = isinstance(last, Submit) and isinstance(last.unit, ConfirmLease)
         self.history.rules.body_starts(self, request.frame.run, key, confirmed=confirmed)
         return (yield from self._do(key))
 
@@ -366,6 +369,6 @@ class Process(Owner):
         return Done(key) if key in self.history.outside else NotDone
 
 
-def _head_of(unit: Unit[Any]) -> Any:
+def _head_of(unit: UnitOfWork[Any]) -> Any:
     """Where a stream ends after a unit, if it has written to one."""
-    return unit.head if isinstance(unit, Append | Claim) else None
+    return unit.head if isinstance(unit, Append | ClaimRun) else None

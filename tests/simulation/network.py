@@ -1,7 +1,7 @@
 """Connections: the server's end (`Session`), the client's (`Link`, `Pool`), and what can befall a message.
 
-`Pool` and `Link` stand in for those of `store/postgres_pool.py` and `postgres_link.py`, so that the real
-`postgres_commit.Commit` drives them: what is repeated, looked up and given up is decided by the code that ships.
+`Pool` and `Link` stand in for those of `store/postgres/pool.py` and `postgres_link.py`, so that the real
+`PostgresCommit` drives them: what is repeated, looked up and given up is decided by the code that ships.
 """
 
 from __future__ import annotations
@@ -12,9 +12,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from perdure.errors import PerdureError
-from perdure.limits import CONNECT_SECONDS_MAX, RECONNECT_SECONDS_MAX, SERVER_LOCK_SECONDS_MAX, STATEMENT_SECONDS_MAX
 from perdure.store.base import Statement
-from perdure.store.postgres_errors import NOT_NULL, UNIQUE, Cut, ServerError
+from perdure.store.postgres.errors import NOT_NULL, UNIQUE, ConnectionCut, ServerError
+from perdure.values.limits import (
+    CONNECT_SECONDS_MAX,
+    RECONNECT_SECONDS_MAX,
+    SERVER_LOCK_SECONDS_MAX,
+    STATEMENT_SECONDS_MAX,
+)
 from tests.simulation.database import Duplicate, Transaction
 from tests.simulation.statements import STATEMENTS, Rows
 from tests.simulation.world import Signal, Steps, Wait
@@ -65,13 +70,13 @@ class Session:
     def receive(self, batch: Sequence[Any], reply: Signal, fate: Fate) -> Steps:
         """Do what a message says, and send the answer back, if it is its fate to be answered."""
         if self.closed:
-            self._world.fire(reply, Cut("the connection is closed"))
+            self._world.fire(reply, ConnectionCut("the connection is closed"))
             return
         self._last_message += 1
         serial = self._last_message
         outcome = yield from self._execute(batch)
         if self.closed:
-            self._world.fire(reply, Cut("the connection was closed"))
+            self._world.fire(reply, ConnectionCut("the connection was closed"))
             return
         if self.transaction is not None:
             self._world.spawn(self._watch(serial), None, CONNECT_MS)
@@ -210,9 +215,9 @@ class Link:
             yield Wait(Signal())
         if not (yield Wait(reply, max(wait, 0))):
             self.cut = True
-            raise Cut("no answer")
+            raise ConnectionCut("no answer")
         if isinstance(reply.value, Exception):
-            self.cut = isinstance(reply.value, Cut)
+            self.cut = isinstance(reply.value, ConnectionCut)
             raise reply.value
         return reply.value
 
@@ -274,7 +279,7 @@ class Pool:
         fate = history.fate_of_a_message(self._process)
         if fate.delay is None or fate.delay > CONNECT_MS or not fate.answered or history.server_is_down():
             yield history.world.between(1, CONNECT_MS)
-            raise Cut("no connection")
+            raise ConnectionCut("no connection")
         yield fate.delay
         session = history.connect(self._process)
         self._all = [one for one in self._all if not one.closed] + [session]

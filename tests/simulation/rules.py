@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from perdure import records as r
 from perdure.errors import JournalDamaged
-from perdure.journal.append import Head, read_events
+from perdure.journal.append import StreamHead, read_events
 from perdure.store.base import Statement
 from tests.simulation.database import Database, Transaction
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tests.simulation.hosts import Process
     from tests.simulation.world import World
 
-PERMITS = (r.Kind.EFFECT_INTENDED, r.Kind.EFFECT_AGAIN)
+PERMITS = (r.EntryKind.EFFECT_INTENDED, r.EntryKind.EFFECT_AGAIN)
 
 
 class Rules:
@@ -66,7 +66,7 @@ class Rules:
             if lease[0] > self._fences.get(stream, 0):
                 self._fences[stream] = lease[0]
                 self._taken[stream, lease[0]] = self._world.now
-        for (stream, seq), entry in sorted(transaction.written("events")):
+        for (stream, seq), entry in sorted(transaction.written("journal")):
             assert entry is not None
             self._entry(stream, seq, entry)
 
@@ -82,7 +82,7 @@ class Rules:
         self._bodies.add(body)
         if kind in PERMITS:
             self._permit(stream, seq, r.decode(kind, body))
-        elif kind == r.Kind.RUN_FINISHED:
+        elif kind == r.EntryKind.RUN_FINISHED:
             if stream in self.finished:
                 self.broken(f"stream {stream} finishes twice")
             self.finished.add(stream)
@@ -96,7 +96,7 @@ class Rules:
             key = self._keys[stream, entry.intent]
         self._permits[key] = self._permits.get(key, 0) + 1
 
-    def acknowledged(self, head: Head | None) -> None:
+    def acknowledged(self, head: StreamHead | None) -> None:
         """A process has been told that its stream goes as far as this."""
         if head is not None:
             self._acknowledged[head.stream, head.seq] = head.chain
@@ -119,14 +119,14 @@ class Rules:
     def conclude(self, programs: int) -> None:
         """The journal is whole, holds everything that was acknowledged, and every run is finished."""
         streams: dict[int, list[tuple[Any, ...]]] = {}
-        for (stream, seq), row in sorted(self._database.tables["events"].items()):
+        for (stream, seq), row in sorted(self._database.tables["journal"].items()):
             if row.value is not None:
                 kind, at, body, chain, fence = row.value
                 streams.setdefault(stream, []).append((seq, kind, at, body, chain, None, fence))
         for stream, rows in streams.items():
             self._whole(stream, rows)
         for (stream, seq), chain in self._acknowledged.items():
-            entry = self._database.committed("events", (stream, seq))
+            entry = self._database.committed("journal", (stream, seq))
             if entry is None or entry[3] != chain:
                 self.broken(f"entry {seq} of stream {stream} was acknowledged, and is not in the journal")
         if len(self.finished) != programs:

@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
-from perdure.leases import LEASE_MS, Tenancy
+from perdure.journal.leases import LEASE_MS, LeaseKeeper
+from perdure.kernel.protocol import Submit
 from perdure.run.core import RunCore
-from perdure.run.requests import Submit
-from tests.simulation.unblocking import Commit
+from tests.simulation.unblocking import PostgresCommit
 from tests.simulation.world import Steps
 
 
@@ -25,25 +25,25 @@ class Sabotage(msgspec.Struct, frozen=True):
     patches: tuple[tuple[type, str, Any], ...] = ()
 
 
-def _deadline_from_after_the_commit(self: Tenancy, now: int) -> int:
+def _deadline_from_after_the_commit(self: LeaseKeeper, now: int) -> int:
     if self.expired():
-        self.lapse()
+        self.require_confirmation()
     self._deadline = self._store.clock.boot_ms() + LEASE_MS
     return self.lapses
 
 
-def _lapse_forgotten(self: Tenancy, now: int) -> int:
+def _lapse_forgotten(self: LeaseKeeper, now: int) -> int:
     self._deadline = now + LEASE_MS
     return self.lapses
 
 
-def _expired_by_the_wall_clock(self: Tenancy) -> bool:
+def _expired_by_the_wall_clock(self: LeaseKeeper) -> bool:
     return self._store.clock.wall_ms() >= int(self.__dict__.get("_wall_deadline", 0))
 
 
-def _extended_by_the_wall_clock(self: Tenancy, now: int) -> int:
+def _extended_by_the_wall_clock(self: LeaseKeeper, now: int) -> int:
     if self.expired():
-        self.lapse()
+        self.require_confirmation()
     sent = self._store.clock.wall_ms() - (self._store.clock.boot_ms() - now)
     self.__dict__["_wall_deadline"] = sent + LEASE_MS
     return self.lapses
@@ -84,26 +84,26 @@ SABOTAGES = {
     "deadline-from-after-the-commit": Sabotage(
         "a process believes in its lease for longer than the server does",
         "taken the run over",
-        ((Tenancy, "extend", _deadline_from_after_the_commit),),
+        ((LeaseKeeper, "extend", _deadline_from_after_the_commit),),
     ),
     "wall-clock": Sabotage(
         "a process counts its lease by a clock that people set",
         "taken the run over",
-        ((Tenancy, "expired", _expired_by_the_wall_clock), (Tenancy, "extend", _extended_by_the_wall_clock)),
+        ((LeaseKeeper, "expired", _expired_by_the_wall_clock), (LeaseKeeper, "extend", _extended_by_the_wall_clock)),
     ),
     "lapse-forgotten": Sabotage(
-        "a renewal hides that the lease had run out", "taken the run over", ((Tenancy, "extend", _lapse_forgotten),)
+        "a renewal hides that the lease had run out", "taken the run over", ((LeaseKeeper, "extend", _lapse_forgotten),)
     ),
     "no-last-look": Sabotage(
-        "an effect begins on old rights", "taken the run over", ((RunCore, "must_hold_lease", _no_look),)
+        "an effect begins on old rights", "taken the run over", ((RunCore, "check_lease", _no_look),)
     ),
     "one-look": Sabotage(
-        "an answer is believed that is older than a lease", "has run out", ((RunCore, "must_hold_lease", _one_look),)
+        "an answer is believed that is older than a lease", "has run out", ((RunCore, "check_lease", _one_look),)
     ),
     "append-without-its-key": Sabotage(
-        "after a lost answer an entry is written again", "twice", ((Commit, "_landed", _never_looked_up),)
+        "after a lost answer an entry is written again", "twice", ((PostgresCommit, "_landed", _never_looked_up),)
     ),
     "silence-is-consent": Sabotage(
-        "a lost answer counts as a commit", "is not in the journal", ((Commit, "_landed", _silence_is_consent),)
+        "a lost answer counts as a commit", "is not in the journal", ((PostgresCommit, "_landed", _silence_is_consent),)
     ),
 }

@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from perdure import engine, leases, process
-from perdure.run import effects, steps
+from perdure.journal import leases
+from perdure.platform import process
+from perdure.run import effect, order_handling, step
 from tests.simulation.sabotage import SABOTAGES
 from tests.simulation.unblocking import commits
 from tests.simulation.world import Steps
@@ -37,10 +38,10 @@ def installed(history: History) -> Iterator[None]:
         (process, "_namespace", lambda pid: here().holder.namespace),
         (process, "_start_time", lambda pid: here().host.alive.get(pid)),
         (process, "_exists", lambda pid: pid in here().host.alive),
-        (engine, "mark_descendants", lambda holder: None),
+        (order_handling, "mark_descendants", lambda holder: None),
         (process, "host_name", lambda: here().host.name),
-        (effects, "time", stopwatch),
-        (steps, "time", stopwatch),
+        (effect, "time", stopwatch),
+        (step, "time", stopwatch),
         (commits, "time", SimpleNamespace(monotonic=lambda: world.now / 1000, sleep=_sleep)),
         (commits, "_CHANCE", world.random),
         *(patch for name in sorted(history.broken) for patch in SABOTAGES[name].patches),

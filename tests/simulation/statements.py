@@ -34,19 +34,27 @@ class Server:
 # -- the journal ------------------------------------------------------------------------------------------------------
 
 
-def append_event(
-    it: Transaction, server: Server, stream: int, seq: int, kind: int, at: int, body: bytes, chain: bytes, fence: int
+def append_entry(
+    transaction: Transaction,
+    server: Server,
+    stream: int,
+    seq: int,
+    kind: int,
+    at: int,
+    body: bytes,
+    chain: bytes,
+    fence: int,
 ) -> Executing:
-    row = it.database.tables["leases"].get(stream)
-    lease = it.seen(row)
+    row = transaction.database.tables["leases"].get(stream)
+    lease = transaction.seen(row)
     unfenced = "no-fence" in server.broken
     if row is None or lease is None or (lease[0] != fence and not unfenced):
         return NOTHING
-    yield from it.share(row)
-    lease = it.seen(row)
+    yield from transaction.share(row)
+    lease = transaction.seen(row)
     if lease is None or (lease[0] != fence and not unfenced):
         return NOTHING
-    yield from it.insert("events", (stream, seq), (kind, at, body, chain, fence))
+    yield from transaction.insert("journal", (stream, seq), (kind, at, body, chain, fence))
     return [(0,)], 1  # nobody orders anything here
 
 
@@ -55,65 +63,65 @@ def _event(key: tuple[int, int], value: tuple[Any, ...]) -> tuple[Any, ...]:
     return key[1], kind, at, body, chain, None
 
 
-def events_of(it: Transaction, server: Server, stream: int, after: int) -> Executing:
+def journal_of(transaction: Transaction, server: Server, stream: int, after: int) -> Executing:
     yield from ()
-    rows = [_event(key, value) for key, value in it.rows("events") if key[0] == stream and key[1] > after]
+    rows = [_event(key, value) for key, value in transaction.rows("journal") if key[0] == stream and key[1] > after]
     return sorted(rows), 0
 
 
-def last_folded(it: Transaction, server: Server, stream: int) -> Executing:
+def last_compaction(transaction: Transaction, server: Server, stream: int) -> Executing:
     yield from ()
-    return NOTHING  # nobody folds here
+    return NOTHING  # nobody compacts here
 
 
-def event_at(it: Transaction, server: Server, stream: int, seq: int) -> Executing:
+def journal_entry(transaction: Transaction, server: Server, stream: int, seq: int) -> Executing:
     yield from ()
-    value = it.get("events", (stream, seq))
+    value = transaction.get("journal", (stream, seq))
     return ([_event((stream, seq), value)] if value is not None else []), 0
 
 
-def chain_at(it: Transaction, server: Server, stream: int, seq: int) -> Executing:
+def chain_at(transaction: Transaction, server: Server, stream: int, seq: int) -> Executing:
     yield from ()
-    value = it.get("events", (stream, seq))
+    value = transaction.get("journal", (stream, seq))
     return ([(value[3],)] if value is not None else []), 0
 
 
-def head_of(it: Transaction, server: Server, stream: int) -> Executing:
-    rows, _ = yield from events_of(it, server, stream, 0)
+def head_of(transaction: Transaction, server: Server, stream: int) -> Executing:
+    rows, _ = yield from journal_of(transaction, server, stream, 0)
     return [(row[0], row[4]) for row in rows[-1:]], 0
 
 
-def add_stream(it: Transaction, server: Server, kind: str, name: str, at: int) -> Executing:
-    count = it.database.tables["stream_count"][0]
-    yield from it.lock(count)
-    seen = it.seen(count)
+def add_stream(transaction: Transaction, server: Server, kind: str, name: str, at: int) -> Executing:
+    count = transaction.database.tables["stream_count"][0]
+    yield from transaction.lock(count)
+    seen = transaction.seen(count)
     assert seen is not None
     last = seen[0] + 1
-    it.put("stream_count", count, (last,))
-    yield from it.insert("streams", last, (kind, name, at))
+    transaction.put("stream_count", count, (last,))
+    yield from transaction.insert("streams", last, (kind, name, at))
     return [(last,)], 1
 
 
 # -- holders ----------------------------------------------------------------------------------------------------------
 
 
-def drop_dead_holders(it: Transaction, server: Server, boot: str, now: int) -> Executing:
+def drop_dead_holders(transaction: Transaction, server: Server, boot: str, now: int) -> Executing:
     time = server.now(now)
-    held = {lease[1] for _, lease in it.rows("leases")}
-    rows = it.database.tables["holders"]
-    late = [rows[key] for key, value in it.rows("holders") if value[6] < time and key not in held]
+    held = {lease[1] for _, lease in transaction.rows("leases")}
+    rows = transaction.database.tables["holders"]
+    late = [rows[key] for key, value in transaction.rows("holders") if value[6] < time and key not in held]
     dropped = 0
     for row in late:
-        yield from it.lock(row, delete=True)
-        value = it.seen(row)
+        yield from transaction.lock(row, delete=True)
+        value = transaction.seen(row)
         if value is not None and value[6] < time:
-            it.put("holders", row, None)
+            transaction.put("holders", row, None)
             dropped += 1
     return [], dropped
 
 
-def keep_holder(
-    it: Transaction,
+def ensure_holder(
+    transaction: Transaction,
     server: Server,
     holder: int,
     boot: str,
@@ -125,21 +133,21 @@ def keep_holder(
     now: int,
     ttl: int,
 ) -> Executing:
-    row = it.database.tables["holders"].get(holder)
-    if row is not None and _has_time(it, row, server.now(now) + ttl // 2):
-        yield from it.keep(row)
-        if _has_time(it, row, server.now(now) + ttl // 2):
+    row = transaction.database.tables["holders"].get(holder)
+    if row is not None and _has_time(transaction, row, server.now(now) + ttl // 2):
+        yield from transaction.keep(row)
+        if _has_time(transaction, row, server.now(now) + ttl // 2):
             return [], 0
-    return (yield from renew_holder(it, server, holder, boot, namespace, pid, started, host, at, now, ttl))
+    return (yield from renew_holder(transaction, server, holder, boot, namespace, pid, started, host, at, now, ttl))
 
 
-def _has_time(it: Transaction, row: Row, until: int) -> bool:
-    value = it.seen(row)
+def _has_time(transaction: Transaction, row: Row, until: int) -> bool:
+    value = transaction.seen(row)
     return value is not None and value[6] > until
 
 
 def renew_holder(
-    it: Transaction,
+    transaction: Transaction,
     server: Server,
     holder: int,
     boot: str,
@@ -153,192 +161,201 @@ def renew_holder(
 ) -> Executing:
     deadline = server.now(now) + ttl
     while True:
-        row = it.database.tables["holders"].get(holder)
+        row = transaction.database.tables["holders"].get(holder)
         if row is None:
-            yield from it.insert("holders", holder, (boot, namespace, pid, started, host, at, deadline))
+            yield from transaction.insert("holders", holder, (boot, namespace, pid, started, host, at, deadline))
             return [], 1
-        yield from it.lock(row)
-        value = it.seen(row)
+        yield from transaction.lock(row)
+        value = transaction.seen(row)
         if value is not None:
-            it.put("holders", row, (*value[:6], deadline))
+            transaction.put("holders", row, (*value[:6], deadline))
             return [], 1
-        if it.database.tables["holders"].get(holder) is row:
-            it.put("holders", row, (boot, namespace, pid, started, host, at, deadline))
+        if transaction.database.tables["holders"].get(holder) is row:
+            transaction.put("holders", row, (boot, namespace, pid, started, host, at, deadline))
             return [], 1
 
 
-def drop_holder(it: Transaction, server: Server, holder: int) -> Executing:
-    row = it.database.tables["holders"].get(holder)
-    if row is None or it.seen(row) is None:
+def drop_holder(transaction: Transaction, server: Server, holder: int) -> Executing:
+    row = transaction.database.tables["holders"].get(holder)
+    if row is None or transaction.seen(row) is None:
         return NOTHING
-    yield from it.lock(row, delete=True)
-    it.put("holders", row, None)
+    yield from transaction.lock(row, delete=True)
+    transaction.put("holders", row, None)
     return [], 1
 
 
 # -- leases -----------------------------------------------------------------------------------------------------------
 
 
-def add_lease(it: Transaction, server: Server, stream: int, holder: int) -> Executing:
-    yield from it.insert("leases", stream, (1, holder))
+def add_lease(transaction: Transaction, server: Server, stream: int, holder: int) -> Executing:
+    yield from transaction.insert("leases", stream, (1, holder))
     return [], 1
 
 
-def read_lease(it: Transaction, server: Server, stream: int, now: int) -> Executing:
+def read_lease(transaction: Transaction, server: Server, stream: int, now: int) -> Executing:
     yield from ()
-    lease = it.get("leases", stream)
+    lease = transaction.get("leases", stream)
     if lease is None:
         return NOTHING
     fence, holder = lease
-    known = it.get("holders", holder) if holder is not None else None
+    known = transaction.get("holders", holder) if holder is not None else None
     if known is None:
         return [(fence, holder, None, None, None, None, None, None, None)], 0
     left = -1 if "no-waiting" in server.broken else known[6] - server.now(now)
     return [(fence, holder, *known[:6], left)], 0
 
 
-def time_left(it: Transaction, server: Server, holder: int | None, now: int) -> Executing:
+def holder_time_left(transaction: Transaction, server: Server, holder: int | None, now: int) -> Executing:
     yield from ()
-    known = it.get("holders", holder)
+    known = transaction.get("holders", holder)
     if known is None or "no-waiting" in server.broken:
         return NOTHING
     return [(known[6] - server.now(now),)], 0
 
 
-def _change_lease(it: Transaction, stream: int, fence: int, new: tuple[int, int | None]) -> Executing:
-    row = it.database.tables["leases"].get(stream)
-    if row is None or not _has_fence(it, row, fence):
+def _change_lease(transaction: Transaction, stream: int, fence: int, new: tuple[int, int | None]) -> Executing:
+    row = transaction.database.tables["leases"].get(stream)
+    if row is None or not _has_fence(transaction, row, fence):
         return NOTHING
-    yield from it.lock(row)
-    if not _has_fence(it, row, fence):
+    yield from transaction.lock(row)
+    if not _has_fence(transaction, row, fence):
         return NOTHING
-    it.put("leases", row, new)
+    transaction.put("leases", row, new)
     return [], 1
 
 
-def _has_fence(it: Transaction, row: Row, fence: int) -> bool:
-    lease = it.seen(row)
+def _has_fence(transaction: Transaction, row: Row, fence: int) -> bool:
+    lease = transaction.seen(row)
     return lease is not None and lease[0] == fence
 
 
-def take_lease(it: Transaction, server: Server, stream: int, fence: int, holder: int) -> Executing:
-    return (yield from _change_lease(it, stream, fence, (fence + 1, holder)))
+def take_lease(transaction: Transaction, server: Server, stream: int, fence: int, holder: int) -> Executing:
+    return (yield from _change_lease(transaction, stream, fence, (fence + 1, holder)))
 
 
-def release_lease(it: Transaction, server: Server, stream: int, fence: int) -> Executing:
-    return (yield from _change_lease(it, stream, fence, (fence, None)))
+def release_lease(transaction: Transaction, server: Server, stream: int, fence: int) -> Executing:
+    return (yield from _change_lease(transaction, stream, fence, (fence, None)))
 
 
-def release_all(it: Transaction, server: Server, holder: int) -> Executing:
-    rows = it.database.tables["leases"]
+def release_all(transaction: Transaction, server: Server, holder: int) -> Executing:
+    rows = transaction.database.tables["leases"]
     changed = 0
-    for row in [rows[key] for key, lease in it.rows("leases") if lease[1] == holder]:
-        yield from it.lock(row)
-        lease = it.seen(row)
+    for row in [rows[key] for key, lease in transaction.rows("leases") if lease[1] == holder]:
+        yield from transaction.lock(row)
+        lease = transaction.seen(row)
         if lease is not None and lease[1] == holder:
-            it.put("leases", row, (lease[0], None))
+            transaction.put("leases", row, (lease[0], None))
             changed += 1
     return [], changed
 
 
-def check_lease(it: Transaction, server: Server, stream: int, fence: int) -> Executing:
-    row = it.database.tables["leases"].get(stream)
-    if row is None or not _has_fence(it, row, fence):
+def check_lease(transaction: Transaction, server: Server, stream: int, fence: int) -> Executing:
+    row = transaction.database.tables["leases"].get(stream)
+    if row is None or not _has_fence(transaction, row, fence):
         return NOTHING
-    yield from it.share(row)
-    return ([(1,)] if _has_fence(it, row, fence) else []), 0
+    yield from transaction.share(row)
+    return ([(1,)] if _has_fence(transaction, row, fence) else []), 0
 
 
 # -- runs -------------------------------------------------------------------------------------------------------------
 
 
 def add_run(
-    it: Transaction, server: Server, stream: int, agent: str, id: str, input_digest: bytes, parent: int, at: int
+    transaction: Transaction,
+    server: Server,
+    stream: int,
+    agent: str,
+    id: str,
+    input_digest: bytes,
+    parent: int,
+    at: int,
 ) -> Executing:
-    yield from it.insert("run_names", (agent, id), (stream,))
-    yield from it.insert("runs", stream, (agent, id, "running", input_digest, parent, at, at, 0, 0, ""))
+    yield from transaction.insert("run_names", (agent, id), (stream,))
+    yield from transaction.insert("runs", stream, (agent, id, "running", input_digest, parent, at, at, 0, 0, ""))
     return [], 1
 
 
-def get_agent(it: Transaction, server: Server, name: str) -> Executing:
+def get_agent(transaction: Transaction, server: Server, name: str) -> Executing:
     yield from ()
     return [(AGENT_STREAM, bytes(32))], 0
 
 
-def lock_space(it: Transaction, server: Server, owner: int, namespace: str) -> Executing:
+def lock_namespace(transaction: Transaction, server: Server, owner: int, namespace: str) -> Executing:
     yield from ()
     return [(1,)], 0  # nobody queues anything here, and new runs wait for each other at `add_stream`
 
 
-def get_task(it: Transaction, server: Server, owner: int, run: str) -> Executing:
+def get_task(transaction: Transaction, server: Server, owner: int, run: str) -> Executing:
     yield from ()
     return NOTHING
 
 
-def move_task(
-    it: Transaction, server: Server, stream: Any, state: Any, ready_at: Any, attempts: Any, died: Any
+def set_task_state(
+    transaction: Transaction, server: Server, stream: Any, state: Any, ready_at: Any, attempts: Any, failed_seq: Any
 ) -> Executing:
     yield from ()
     return NOTHING
 
 
-def drop_task(it: Transaction, server: Server, stream: Any) -> Executing:
+def drop_task(transaction: Transaction, server: Server, stream: Any) -> Executing:
     yield from ()
     return NOTHING
 
 
-def drop_task_waits(it: Transaction, server: Server, stream: Any) -> Executing:
+def drop_task_waits(transaction: Transaction, server: Server, stream: Any) -> Executing:
     yield from ()
     return NOTHING
 
 
-def wake_by_run(it: Transaction, server: Server, stream: Any) -> Executing:
+def wake_by_run(transaction: Transaction, server: Server, stream: Any) -> Executing:
     yield from ()
     return NOTHING
 
 
-def orders_under(it: Transaction, server: Server, stream: int, fence: int) -> Executing:
+def last_order_under(transaction: Transaction, server: Server, stream: int, fence: int) -> Executing:
     yield from ()
     return NOTHING
 
 
-def departure_of(it: Transaction, server: Server, name: str) -> Executing:
+def departure_of(transaction: Transaction, server: Server, name: str) -> Executing:
     """Nobody moves in these histories."""
     yield from ()
     return NOTHING
 
 
-def get_run(it: Transaction, server: Server, agent: str, id: str) -> Executing:
+def get_run(transaction: Transaction, server: Server, agent: str, id: str) -> Executing:
     yield from ()
-    named = it.get("run_names", (agent, id))
-    value = it.get("runs", named[0]) if named is not None else None
+    named = transaction.get("run_names", (agent, id))
+    value = transaction.get("runs", named[0]) if named is not None else None
     return ([(named[0], *value, 0, 0)] if named is not None and value is not None else []), 0  # forked from none
 
 
-def _change_run(it: Transaction, stream: int, status: str, at: int, outcome: int, error: str, again: int) -> Executing:
-    row = it.database.tables["runs"].get(stream)
-    if row is None or it.seen(row) is None:
+def _change_run(
+    transaction: Transaction, stream: int, status: str, at: int, outcome: int, error: str, again: int
+) -> Executing:
+    row = transaction.database.tables["runs"].get(stream)
+    if row is None or transaction.seen(row) is None:
         return NOTHING
-    yield from it.lock(row)
-    seen = it.seen(row)
+    yield from transaction.lock(row)
+    seen = transaction.seen(row)
     assert seen is not None
     agent, run, _, digest, parent, started, _, resumes, _, _ = seen
-    it.put("runs", row, (agent, run, status, digest, parent, started, at, resumes + again, outcome, error))
+    transaction.put("runs", row, (agent, run, status, digest, parent, started, at, resumes + again, outcome, error))
     return [], 1
 
 
-def resume_run(it: Transaction, server: Server, stream: int, at: int) -> Executing:
-    return (yield from _change_run(it, stream, "running", at, 0, "", 1))
+def resume_run(transaction: Transaction, server: Server, stream: int, at: int) -> Executing:
+    return (yield from _change_run(transaction, stream, "running", at, 0, "", 1))
 
 
 def set_run_status(
-    it: Transaction, server: Server, stream: int, status: str, at: int, outcome: int, error: str
+    transaction: Transaction, server: Server, stream: int, status: str, at: int, outcome: int, error: str
 ) -> Executing:
-    return (yield from _change_run(it, stream, status, at, outcome, error, 0))
+    return (yield from _change_run(transaction, stream, status, at, outcome, error, 0))
 
 
 def add_savings(
-    it: Transaction,
+    transaction: Transaction,
     server: Server,
     stream: int,
     model: str,
@@ -357,18 +374,18 @@ def add_savings(
     tokens = input_tokens, output_tokens, cached_input_tokens, cache_write_tokens
     more = steps, took_us, calls, unpriced, *tokens, cost
     key = (stream, model, provider, day)
-    row = it.database.tables["savings"].get(key)
-    if row is None or it.seen(row) is None:
-        yield from it.insert("savings", key, more)
+    row = transaction.database.tables["savings"].get(key)
+    if row is None or transaction.seen(row) is None:
+        yield from transaction.insert("savings", key, more)
         return [], 1
-    yield from it.lock(row)
-    seen = it.seen(row)
+    yield from transaction.lock(row)
+    seen = transaction.seen(row)
     assert seen is not None
-    it.put("savings", row, tuple(a + b for a, b in zip(seen, more, strict=True)))
+    transaction.put("savings", row, tuple(a + b for a, b in zip(seen, more, strict=True)))
     return [], 1
 
 
-def get_answer(it: Transaction, server: Server, stream: int, about: int) -> Executing:
+def get_answer(transaction: Transaction, server: Server, stream: int, about: int) -> Executing:
     yield from ()
     return NOTHING
 
@@ -376,33 +393,33 @@ def get_answer(it: Transaction, server: Server, stream: int, about: int) -> Exec
 STATEMENTS: dict[str, Callable[..., Executing]] = {
     statement.__name__: statement
     for statement in (
-        append_event,
-        events_of,
-        last_folded,
-        event_at,
+        append_entry,
+        journal_of,
+        last_compaction,
+        journal_entry,
         chain_at,
         head_of,
         add_stream,
         drop_dead_holders,
         renew_holder,
-        keep_holder,
+        ensure_holder,
         drop_holder,
         add_lease,
         read_lease,
-        time_left,
+        holder_time_left,
         take_lease,
         release_lease,
         release_all,
         check_lease,
         add_run,
         get_agent,
-        lock_space,
+        lock_namespace,
         get_task,
-        move_task,
+        set_task_state,
         wake_by_run,
         drop_task_waits,
         drop_task,
-        orders_under,
+        last_order_under,
         departure_of,
         get_run,
         resume_run,

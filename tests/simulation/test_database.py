@@ -12,12 +12,12 @@ import psycopg
 import pytest
 
 from perdure.store import open_store, sql
-from perdure.store.postgres_url import parse
+from perdure.store.postgres.url import parse
 from tests.simulation.database import Database, Duplicate, Transaction
 from tests.simulation.statements import STATEMENTS, Server
 
-WAIT = 20
-MUST = ("append_event", "take_lease")
+WAIT = 100
+MUST = ("append_entry", "take_lease")
 """These fail when they change nothing."""
 ROWS = ("add_stream", "check_lease", "head_of")
 """Of these the rows are compared, of the others how many were changed."""
@@ -28,13 +28,13 @@ PREPARED: list[tuple[str, tuple[Any, ...]]] = [
     ("renew_holder", (1, *HOLDER, 0, 30_000)),
     ("renew_holder", (2, *HOLDER, 0, 30_000)),
     ("add_lease", (1, 1)),
-    ("append_event", (1, 1, 2, 0, b"body", b"chain", 1)),
+    ("append_entry", (1, 1, 2, 0, b"body", b"chain", 1)),
 ]
-APPEND = ("append_event", (1, 2, 2, 0, b"body", b"chain", 1))
+APPEND = ("append_entry", (1, 2, 2, 0, b"body", b"chain", 1))
 TAKE = ("take_lease", (1, 1, 2))
 STREAM = ("add_stream", ("run", "name", 0))
 CHECK = ("check_lease", (1, 1))
-KEEP = ("keep_holder", (1, *HOLDER, 0, 30_000))
+KEEP = ("ensure_holder", (1, *HOLDER, 0, 30_000))
 RENEW = ("renew_holder", (1, *HOLDER, 0, 30_000))
 DROP = ("drop_holder", (1,))
 HEAD = ("head_of", (1,))
@@ -152,17 +152,17 @@ def real(url: str, moves: list[Move]) -> list[str]:
     fighters, told = {"A": Fighter(url), "B": Fighter(url)}, []
     with psycopg.connect(parse(url).target, autocommit=True) as watcher:
         for who, (name, args) in [*(("A", move) for move in PREPARED), ("A", COMMIT), *moves]:
-            it = fighters[who]
+            item = fighters[who]
             if name in ("COMMIT", "ROLLBACK"):
-                it.connection.commit() if name == "COMMIT" else it.connection.rollback()
+                item.connection.commit() if name == "COMMIT" else item.connection.rollback()
             else:
-                it.move(name, args)
+                item.move(name, args)
             for other, fighter in fighters.items():
                 if fighter.moving is None:
                     continue
                 if fighter.settled(watcher):
                     told.append(f"{other} {fighter.said}")
-                elif fighter is it:
+                elif fighter is item:
                     told.append(f"{other} {name} waits")
     for fighter in fighters.values():
         fighter.connection.close()

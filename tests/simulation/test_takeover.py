@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from perdure.run.lifecycle import Claim
+from perdure.run.lifecycle import ClaimRun
 from perdure.store.base import Overtaken
 from tests.simulation import seams
 from tests.simulation.history import History
@@ -24,11 +24,11 @@ def taking_over(left: list[tuple[int]]) -> Any:
     with seams.installed(history):
         tenancy = SimulatedTenancy(process.store)
         process.engine._place = SimulatedPlace(process.store, tenancy)  # type: ignore[assignment]
-        claim = Claim(process.engine, "run1", None, 0).script()
+        claim = ClaimRun(process.engine, "run1", None, 0).script()
         assert [one.name for one in next(claim)] == ["get_run"]
         assert [one.name for one in claim.send([[RUN]])] == ["read_lease"]
         taken = [one.name for one in claim.send([[LATE]])]
-        answers: dict[str, Any] = {"get_run": [RUN], "head_of": [(3, bytes(32))], "time_left": left}
+        answers: dict[str, Any] = {"get_run": [RUN], "head_of": [(3, bytes(32))], "holder_time_left": left}
         return claim.send([answers.get(name, []) for name in taken])
 
 
@@ -39,4 +39,4 @@ def test_a_holder_who_has_renewed_meanwhile_is_not_taken_for_dead() -> None:
 
 @pytest.mark.parametrize("left", [[(-6,)], []], ids=["still late", "gone"])
 def test_a_holder_who_has_not_is(left: list[tuple[int]]) -> None:
-    assert "append_event" in [one.name for one in taking_over(left)]
+    assert "append_entry" in [one.name for one in taking_over(left)]

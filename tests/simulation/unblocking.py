@@ -1,6 +1,6 @@
 """The code that commits on PostgreSQL, with every call that blocks made a place where the scheduler may go elsewhere.
 
-`store/postgres_commit.py` is plain blocking code. Here its text is read once more, and each call of something that
+`store/postgres/commit.py` is plain blocking code. Here its text is read once more, and each call of something that
 waits, or that calls something that waits, becomes a `yield from`. Nothing else is changed: what is simulated is what
 ships.
 """
@@ -11,7 +11,7 @@ import ast
 import inspect
 from types import ModuleType
 
-from perdure.store import postgres_commit
+from perdure.store.postgres import commit
 
 WAITS = frozenset({"talk", "link", "sleep"})
 """A message and its answer, a connection out of the pool, time."""
@@ -56,5 +56,5 @@ def unblocked(module: ModuleType) -> ModuleType:
     return copy
 
 
-commits = unblocked(postgres_commit)
-Commit = commits.Commit
+commits = unblocked(commit)
+PostgresCommit = commits.PostgresCommit

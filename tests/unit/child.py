@@ -6,10 +6,12 @@ import os
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-SECONDS_MAX = 40
+SECONDS_MAX = 200
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -52,4 +54,28 @@ def start(code: str, *args: object) -> subprocess.Popen[str]:
 def end(child: subprocess.Popen[str]) -> None:
     """Kill it if it still runs, and give its pipes back."""
     child.kill()
-    child.communicate(timeout=SECONDS_MAX)
+    child.communicate()
+
+
+BUSY = """
+import sys
+from perdure import Agent
+agent = Agent("busy", store=sys.argv[1], durability="process")
+print("ready", flush=True)
+for number in range(1_000_000):
+    with agent.run(f"run {number}") as run:
+        run.state["large"] = f"{number}" * 2000
+        run.state["number"] = number
+"""
+
+
+@contextmanager
+def busy_agent(path: Path) -> Iterator[None]:
+    """An agent in another process writes one run after the other, until the block ends."""
+    writer = start(BUSY, path)
+    try:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "ready\n"
+        yield
+    finally:
+        end(writer)

@@ -7,16 +7,16 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from perdure import trees
-from perdure.failpoints import Site
-from perdure.store.base import Script, Statement, Store, Unit
+from perdure.journal import trees
+from perdure.platform.failpoints import Site
+from perdure.store.base import Script, Statement, Store, UnitOfWork
 from tests.unit.test_codec_values import hashable, values
 
 ROW_BYTES = 100
 """What a row costs beside its content."""
 
 
-class Keep(Unit[None]):
+class Keep(UnitOfWork[None]):
     """Write objects."""
 
     site = Site.WRITE
@@ -28,7 +28,7 @@ class Keep(Unit[None]):
         yield self.statements
 
 
-def keep(store: Store, value: Any, known: Any = frozenset()) -> trees.Tree:
+def keep(store: Store, value: Any, known: Any = frozenset()) -> trees.ObjectTree:
     """A value in the store."""
     tree = trees.pack(store, value, "value", known)
     if tree.objects:
@@ -36,7 +36,7 @@ def keep(store: Store, value: Any, known: Any = frozenset()) -> trees.Tree:
     return tree
 
 
-def added(tree: trees.Tree, seen: set[bytes]) -> int:
+def added(tree: trees.ObjectTree, seen: set[bytes]) -> int:
     """The bytes that a version adds to those of before."""
     new = {id: len(id) + len(data) + ROW_BYTES for id, _, data in (one.args for one in tree.objects) if id not in seen}
     seen.update(new)

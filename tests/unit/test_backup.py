@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import stat
-import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -16,6 +14,7 @@ from perdure.cli.main import main
 from perdure.journal.rebuild import check
 from perdure.journal.verify import verify
 from tests.conformance.rich_store import behind, copy_to, opened
+from tests.unit import child
 
 
 @pytest.fixture
@@ -43,14 +42,14 @@ def test_only_the_copy_is_left_and_only_for_its_owner(path: Path, tmp_path: Path
     folder = tmp_path / "backups"
     folder.mkdir()
     assert backup(path, folder / "copy.db") == 0
-    assert [it.name for it in folder.iterdir()] == ["copy.db"]
+    assert [file.name for file in folder.iterdir()] == ["copy.db"]
     assert stat.S_IMODE((folder / "copy.db").stat().st_mode) == 0o600
 
 
 def test_keys_are_copied_only_when_asked_for(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert backup(path, tmp_path / "without.db") == 0
     assert not (tmp_path / "without.db.keys").exists()
-    assert "private keys are not in it" in capsys.readouterr().out
+    assert "private keys are not included" in capsys.readouterr().out
     assert backup(path, tmp_path / "with.db", "--with-keys") == 0
     keys = tmp_path / "with.db.keys"
     assert (keys / "travel.key").read_bytes() == Path(f"{path}.keys/travel.key").read_bytes()
@@ -74,33 +73,16 @@ def test_a_folder_that_is_not_there_is_an_error(path: Path, tmp_path: Path, caps
 
 def test_a_damaged_store_is_not_backed_up(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with closing(behind(path)) as raw:
-        raw.execute("UPDATE events SET at = at + 1 WHERE id = (2 << 32 | 3)")
+        raw.execute("UPDATE journal SET at = at + 1 WHERE id = (2 << 32 | 3)")
     before = set(os.listdir(tmp_path))
     assert backup(path, tmp_path / "copy.db") == 2
     assert "error[PD209]" in capsys.readouterr().err
     assert set(os.listdir(tmp_path)) - {"perdure.db.lock"} == before - {"perdure.db.lock"}
 
 
-WRITER = """
-import sys
-from perdure import Agent
-agent = Agent("busy", store=sys.argv[1], durability="process")
-print("ready", flush=True)
-for number in range(100_000):
-    with agent.run(f"run {number}") as run:
-        run.state["large"] = f"{number}" * 2000
-"""
-
-
 def test_a_store_in_use_is_copied_as_of_one_moment(path: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-W", "ignore", "-c", WRITER, str(path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
-        try:
-            assert writer.stdout is not None
-            assert writer.stdout.readline() == "ready\n"
-            codes = [backup(path, tmp_path / f"copy{turn}.db") for turn in range(5)]
-        finally:
-            writer.kill()
+    with child.busy_agent(path):
+        codes = [backup(path, tmp_path / f"copy{turn}.db") for turn in range(5)]
     assert codes == [0] * 5
     for turn in range(5):
         with closing(opened(tmp_path / f"copy{turn}.db")) as copy:
@@ -111,16 +93,10 @@ def test_a_large_store_is_copied_although_it_changes_all_the_time(path: Path, tm
     with closing(behind(path)) as raw:  # more pages than one piece of the copy has
         raw.execute("CREATE TABLE ballast (data)").fetchall()
         raw.execute("INSERT INTO ballast VALUES (zeroblob(20000000))").fetchall()
-    command = [sys.executable, "-W", "ignore", "-c", WRITER, str(path)]
     told: list[tuple[int, int]] = []
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
-        try:
-            assert writer.stdout is not None
-            assert writer.stdout.readline() == "ready\n"
-            with closing(opened(path)) as store:
-                store.backup(str(tmp_path / "copy.db"), lambda done, total: told.append((done, total)))
-        finally:
-            writer.kill()
+    with child.busy_agent(path):
+        with closing(opened(path)) as store:
+            store.backup(str(tmp_path / "copy.db"), lambda done, total: told.append((done, total)))
     assert [done for done, _ in told] == sorted({done for done, _ in told})  # never from the beginning again
     assert len({total for _, total in told}) == 1
     assert told[-1][0] == told[-1][1] > 4000

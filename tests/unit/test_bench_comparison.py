@@ -226,10 +226,10 @@ def a_report() -> Report:
 
 def test_pages_have_no_empty_slots_and_link_to_pictures_that_are_there(tmp_path: Path) -> None:
     written = write_pages(a_report(), tmp_path)
-    page = (tmp_path / "comparison.md").read_text("utf-8")
+    page = (tmp_path / "about" / "comparison.md").read_text("utf-8")
     assert not words.SLOT.search(page)
     assert "| DBOS step | SQLite |  | **2**: finished |  | 1: the error again |" in page
-    pictures = re.findall(r"\((img/\w+\.svg)\)", page + (tmp_path / "performance.md").read_text("utf-8"))
+    pictures = re.findall(r"\(\.\./(img/\w+\.svg)\)", page + (tmp_path / "about" / "performance.md").read_text("utf-8"))
     assert pictures
     assert {tmp_path / picture for picture in pictures} <= set(written)
 

@@ -57,8 +57,8 @@ def test_the_page_has_no_empty_slots(tmp_path: Path) -> None:
         "2026-01-01", machine, 0, 0, False, True, list(sections._sqlite_rows(found)), [], [], [*found.values()]
     )
     assert msgspec.json.decode(msgspec.json.encode(report), type=Report) == report
-    assert write_pages(None, tmp_path, savers=report) == [tmp_path / "langgraph.md"]
-    page = (tmp_path / "langgraph.md").read_text("utf-8")
+    assert write_pages(None, tmp_path, savers=report) == [tmp_path / "guides" / "langgraph.md"]
+    page = (tmp_path / "guides" / "langgraph.md").read_text("utf-8")
     assert not words.SLOT.search(page)
     assert "| PerdureSaver, PostgreSQL | 2 |" in page
 

@@ -14,10 +14,10 @@ ROOT = Path(__file__).parents[2]
 
 # A store that forgets: now and then it says that something is durable, and it is not.
 FORGETFUL = """
-from perdure.failpoints import Site
+from perdure.platform.failpoints import Site
 from perdure.store import open_store
 from perdure.store.base import Store
-from perdure.store.sqlite import SqliteStore
+from perdure.store.sqlite.store import SqliteStore
 
 def open(url, *, clock, durability):
     kind = Honest if url.startswith("honest") else Forgetful

@@ -16,8 +16,8 @@ import pytest
 
 from perdure import Agent
 from perdure.cli.main import COMMANDS, EXIT_CODES, SECTIONS, cli, main
-from perdure.cli.output import Output, ago, clean, counted, plain, shown, size
-from perdure.cli.stores import said_again
+from perdure.cli.output import CommandOutput, ago, clean, counted, plain, shown, size
+from perdure.cli.store_option import repeated_options
 from tests.conformance.rich_store import copy_to
 
 ROOT = Path(__file__).parents[2]
@@ -34,7 +34,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def perdure(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*PROGRAM, *arguments], capture_output=True, text=True, timeout=30, check=False, **options)
+    return subprocess.run([*PROGRAM, *arguments], capture_output=True, text=True, check=False, **options)
 
 
 def commands() -> list[tuple[str, click.Command]]:
@@ -77,7 +77,7 @@ def test_every_command_has_json_and_a_store() -> None:
 
 
 def test_every_command_and_option_is_documented() -> None:
-    page = (ROOT / "docs" / "cli.md").read_text("utf-8")
+    page = (ROOT / "docs" / "reference" / "cli.md").read_text("utf-8")
     sections = {
         match[1]: match[2] for match in re.finditer(r"^## `perdure ([\w-]+)[^\n]*\n(.*?)(?=^## |\Z)", page, re.M | re.S)
     }
@@ -86,19 +86,19 @@ def test_every_command_and_option_is_documented() -> None:
         for parameter in command.params:
             for option in parameter.opts:
                 if option.startswith("--") and option not in ("--json", "--store"):
-                    assert f"`{option}" in sections[name], f"docs/cli.md does not explain {option} of {name}"
+                    assert f"`{option}" in sections[name], f"docs/reference/cli.md does not explain {option} of {name}"
     assert "`--json`" in page.partition("## ")[0]
     assert "`--store URL`" in page.partition("## ")[0]
 
 
 def test_the_numbers_in_the_documentation_are_right(tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "cli.md").read_text("utf-8")
+    page = (ROOT / "docs" / "reference" / "cli.md").read_text("utf-8")
     program = re.search(r'^```python title="trip.py"\n(.*?)^```', page, re.M | re.S)
     assert program is not None
     environment = {**os.environ, "PERDURE_URL": str(tmp_path / "trips.db")}
 
     def trip() -> None:
-        subprocess.run([sys.executable, "-c", program[1]], env=environment, capture_output=True, timeout=30, check=True)
+        subprocess.run([sys.executable, "-c", program[1]], env=environment, capture_output=True, check=True)
 
     trip()
     perdure("answer", "trip-42", "--done", '"AB12"', env=environment)
@@ -109,14 +109,16 @@ def test_the_numbers_in_the_documentation_are_right(tmp_path: Path) -> None:
 
 
 def test_what_is_printed_to_be_copied_has_no_password() -> None:
-    assert said_again("postgresql://ann:secret@host/db?schema=x") == " --store 'postgresql://ann@host/db?schema=x'"
-    assert said_again("a b.db", "two words") == " --agent 'two words' --store 'a b.db'"
-    assert said_again(None) == ""
+    assert (
+        repeated_options("postgresql://ann:secret@host/db?schema=x") == " --store 'postgresql://ann@host/db?schema=x'"
+    )
+    assert repeated_options("a b.db", "two words") == " --agent 'two words' --store 'a b.db'"
+    assert repeated_options(None) == ""
 
 
 def test_help_loads_neither_commands_nor_what_they_need() -> None:
     script = "import sys; from perdure.cli.main import main; main(['--help']); print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=True)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
     assert "perdure.cli.main" in loaded
     assert loaded.isdisjoint(
@@ -146,7 +148,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_exit_codes_are_documented() -> None:
-    page = (ROOT / "docs" / "cli.md").read_text("utf-8")
+    page = (ROOT / "docs" / "reference" / "cli.md").read_text("utf-8")
     table = re.search(r"^\| exit code \| meaning \|\n\|---\|---\|\n((?:\|.*\n)+)", page, re.M)
     assert table is not None
     rows = [tuple(cell.strip() for cell in line.strip("|").split("|")) for line in table[1].splitlines()]
@@ -202,7 +204,7 @@ def test_no_command_makes_a_store_by_looking_for_it(
     assert f"`perdure init --store {missing}`" in told
     missing.touch()
     assert main([command, *more.get(command, []), "--store", str(missing)]) == 2
-    assert [it.name for it in tmp_path.iterdir()] == ["missing.db"]
+    assert [file.name for file in tmp_path.iterdir()] == ["missing.db"]
     assert missing.stat().st_size == 0
 
 
@@ -223,9 +225,7 @@ def test_a_file_that_cannot_be_written_is_an_error(path: Path, capsys: pytest.Ca
 
 def test_a_reader_that_goes_away_is_no_traceback(path: Path) -> None:
     command = f"{sys.executable} -m perdure.cli show finished --json --store {path}; echo code $? >&2"
-    done = subprocess.run(
-        ["bash", "-c", f"({command}) | true"], capture_output=True, text=True, timeout=30, check=False
-    )
+    done = subprocess.run(["bash", "-c", f"({command}) | true"], capture_output=True, text=True, check=False)
     assert "Traceback" not in done.stderr
     assert re.fullmatch(r"code (0|141)\n", done.stderr)
 
@@ -233,10 +233,10 @@ def test_a_reader_that_goes_away_is_no_traceback(path: Path) -> None:
 def test_an_interrupt_ends_a_command_quietly(path: Path) -> None:
     script = (
         "import os, signal, sys; from perdure.cli.main import main; from perdure.journal import verify as v\n"
-        "v._Inspection.look_for_strays = lambda self: os.kill(os.getpid(), signal.SIGINT)\n"
+        "v._StoreInspection.look_for_strays = lambda self: os.kill(os.getpid(), signal.SIGINT)\n"
         f"sys.exit(main(['verify', '--store', {str(path)!r}]))"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
 
 
@@ -301,7 +301,7 @@ def in_terminal(*arguments: str, colour: bool = True, columns: int = 400) -> str
     except OSError:
         pass  # how Linux says that the terminal was closed
     os.close(ours)
-    process.wait(timeout=30)
+    process.wait()
     text = b"".join(pieces).decode().replace("\r\n", "\n")
     return text if colour else re.sub(r"\x1b\[[\d;]*m|\x1b\[\?25[hl]|\x1b\[\d?[KAG]|\r", "", text)
 
@@ -324,14 +324,14 @@ def test_a_narrow_terminal_gets_cards_instead_of_a_table(path: Path) -> None:
 
 def test_a_folder_is_no_store(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["runs", "--store", str(path.parent)]) == 2
-    assert capsys.readouterr().err.endswith(f"is a folder, and a store is a file\nhint: give --store {path}\n")
+    assert capsys.readouterr().err.endswith(f"is a folder, but a store is a file\nhint: give --store {path}\n")
     assert main(["doctor", "--store", str(path.parent)]) == 1
 
 
 def test_a_dumb_terminal_is_treated_like_a_pipe(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     monkeypatch.setenv("TERM", "dumb")
-    assert not Output(as_json=False).rich
+    assert not CommandOutput(as_json=False).rich
 
 
 def test_ascii_terminals_see_everything(path: Path) -> None:

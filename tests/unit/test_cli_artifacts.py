@@ -63,7 +63,7 @@ def test_put_list_get_and_remove(agent: Agent, told: Any, tmp_path: Path) -> Non
     assert told("ls") == "no artifacts\n"
 
 
-def test_it_streams_through_pipes(agent: Agent, told: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_artifacts_stream_through_pipes(agent: Agent, told: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     agent.state.set("a", "k", 1)
     out = io.TextIOWrapper(io.BytesIO())
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"from a pipe")))
@@ -74,7 +74,7 @@ def test_it_streams_through_pipes(agent: Agent, told: Any, monkeypatch: pytest.M
     assert out.buffer.getvalue() == b"from a pipe"  # type: ignore[attr-defined]
 
 
-def test_it_says_what_is_missing(told: Any, agent: Agent) -> None:
+def test_artifact_commands_say_what_is_missing(told: Any, agent: Agent) -> None:
     Path("x").write_bytes(b"x")
     agent.runs.list()
     assert "--agent NAME" in told("put", "a", "x", code=2)
@@ -85,10 +85,10 @@ def test_it_says_what_is_missing(told: Any, agent: Agent) -> None:
     assert "did you mean 'learner'" in told("get", "weights", "--agent", "learnr", code=2)
     Agent("other", store="perdure.db").artifacts.save("weights", b"2")
     assert "several agents have an artifact of that name: learner, other" in told("get", "weights", code=2)
-    assert "say for which agent" in told("put", "a", "x", code=2)
+    assert "choose the agent" in told("put", "a", "x", code=2)
     assert told("get", "weights", "--agent", "other", "--json")["size"] == 1
     assert Path("weights").read_bytes() == b"2"
     assert "no agent has an artifact 'nothing'" in told("rm", "nothing", code=2)
     Path("weights").unlink()
     told("put", "a/..", "x", "--agent", "other")
-    assert "name a PATH" in told("get", "a/..", code=2)
+    assert "give a PATH" in told("get", "a/..", code=2)

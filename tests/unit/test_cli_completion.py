@@ -50,7 +50,7 @@ def typed_into_bash(lines: Sequence[str], rcfile: Path, path: Path) -> str:
     bash = ["bash", "--noprofile", "--rcfile", str(rcfile), "-i"]
     with subprocess.Popen(
         bash, stdin=theirs, stdout=theirs, stderr=theirs, env=environment(path), cwd=path.parent
-    ) as it:
+    ) as process:
         os.close(theirs)
         os.write(ours, "".join(f"{line}\n" for line in (*lines, "exit")).encode())
         pieces = []
@@ -60,7 +60,7 @@ def typed_into_bash(lines: Sequence[str], rcfile: Path, path: Path) -> str:
         except OSError:
             pass  # how Linux says that the terminal was closed
         os.close(ours)
-        it.wait(timeout=30)
+        process.wait()
     return b"".join(pieces).decode()
 
 
@@ -107,5 +107,5 @@ def test_the_shell_is_found_or_asked_for(monkeypatch: pytest.MonkeyPatch, capsys
 
 def perdure(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "perdure.cli"], env=environment, capture_output=True, text=True, timeout=30, check=False
+        [sys.executable, "-m", "perdure.cli"], env=environment, capture_output=True, text=True, check=False
     )

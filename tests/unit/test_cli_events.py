@@ -14,8 +14,8 @@ import pytest
 from perdure import Agent, kinds
 from perdure.cli.main import main
 from perdure.journal import rebuild
-from perdure.limits import NUMBER_MAX
 from perdure.store import open_store
+from perdure.values.limits import NUMBER_MAX
 from tests.conformance.rich_store import copy_to
 
 pytestmark = pytest.mark.filterwarnings("ignore::perdure.errors.StoreMovedWarning")
@@ -52,7 +52,7 @@ def test_events_are_shown_the_newest_last(path: Path, capsys: pytest.CaptureFixt
 
 
 def test_what_is_not_there_is_told(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert told(path, capsys, "--kind", "DECIDED") == "no such events; there is DECISION, PAGE_SEEN, decision\n"
+    assert told(path, capsys, "--kind", "DECIDED") == "no such events; known kinds: DECISION, PAGE_SEEN, decision\n"
     assert told(path, capsys, "--run", "failed") == "no events\n"
     assert "no run 'fnished'" in told(path, capsys, "--run", "fnished", code=2)
     assert "no agent 'nobody'" in told(path, capsys, "--agent", "nobody", code=2)
@@ -93,9 +93,9 @@ def test_events_are_followed(path: Path) -> None:
 
 def test_an_old_store_gets_the_view_of_what_its_runs_have_noted(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def forget() -> None:
-        """As it is after a migration of a store that has no such view; tests/releases has the migration itself."""
+        """As it is after a migration of a store that has no such view; tests/releases migrates one."""
         connection = apsw.Connection(str(path))
-        connection.execute("DELETE FROM happenings; INSERT INTO meta (key, value) VALUES ('stale', x'01')").fetchall()
+        connection.execute("DELETE FROM events; INSERT INTO meta (key, value) VALUES ('stale', x'01')").fetchall()
         connection.close()
 
     forget()

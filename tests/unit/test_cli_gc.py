@@ -44,7 +44,7 @@ def test_where_nobody_can_be_asked_it_only_shows(path: Path, capsys: pytest.Capt
     shown = told(capsys, "gc", "--store", path)
     assert "expired keys of state  1" in shown
     assert "old checkpoints        3" in shown
-    assert f"to free it: perdure gc --yes --store {path}" in shown
+    assert f"to do it: perdure gc --yes --store {path}" in shown
     report = as_json(capsys, "gc", "--store", path)
     assert (report["dry_run"], report["state"]["count"], report["checkpoints"]["count"]) == (True, 1, 3)
     assert as_json(capsys, "gc", "--store", path) == report, "nothing has gone"
@@ -60,8 +60,8 @@ def test_with_yes_it_goes(path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert told(capsys, "rebuild", "--check", "--store", path).startswith("ok")
 
 
-def test_what_was_folded_can_be_shown_and_verified(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    report = as_json(capsys, "gc", "--store", path, "--fold-before", "1ms", "--yes")
+def test_what_was_compacted_can_be_shown_and_verified(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report = as_json(capsys, "gc", "--store", path, "--compact-before", "1ms", "--yes")
     assert report["events"]["count"] >= 10
     [file] = [Path(name) for name in report["archives"] if "00000002-" in name]
     assert file.parent == Path(f"{path}.archive")
@@ -69,7 +69,7 @@ def test_what_was_folded_can_be_shown_and_verified(path: Path, capsys: pytest.Ca
     assert shown.startswith("run keeper/old, entries 1 to 12")
     assert "step step 3 -> '3 3 3" in shown
     assert as_json(capsys, "archive", "show", file)["entries"][0]["kind"] == "RunStarted"
-    assert told(capsys, "archive", "verify", file, "--store", path).endswith("the store says the same\n")
+    assert told(capsys, "archive", "verify", file, "--store", path).endswith("it matches the store\n")
     assert (
         told(capsys, "archive", "verify", file.parent, "--store", path).count(": ok; ") == len(report["archives"]) > 1
     )
@@ -78,7 +78,7 @@ def test_what_was_folded_can_be_shown_and_verified(path: Path, capsys: pytest.Ca
     (path.parent / "empty").mkdir()
     assert main(["archive", "verify", str(path.parent / "empty")]) == 2
     assert "no archive in the folder" in capsys.readouterr().err
-    assert "folded: archive" in told(capsys, "show", "old", "--store", path)
+    assert "compacted: archive" in told(capsys, "show", "old", "--store", path)
     assert "finished  10" in told(capsys, "runs", "--store", path)
     file.write_bytes(file.read_bytes()[:-5])
     assert "damaged" in told(capsys, "archive", "verify", file, "--store", path, code=1)
@@ -95,12 +95,12 @@ def test_events_go_only_when_they_are_named(path: Path, capsys: pytest.CaptureFi
     agent.close()
     other.close()
     time.sleep(0.01)
-    told(capsys, "gc", "--store", path, "--fold-before", "1ms", "--yes")
+    told(capsys, "gc", "--store", path, "--compact-before", "1ms", "--yes")
     assert len(as_json(capsys, "events", "--store", path)) == 20
     shown = told(capsys, "gc", "--store", path, "--events-before", "1ms")
     assert f"perdure gc --yes --store {path} --events-before 1ms" in shown
     as_json(capsys, "gc", "--store", path, "--events-before", "1ms", "--archive", f"{path}.old", "--yes")
-    assert [it["agent"] for it in as_json(capsys, "events", "--store", path)] == ["keeper", "other"]
+    assert [row["agent"] for row in as_json(capsys, "events", "--store", path)] == ["keeper", "other"]
     assert main(["events", "--store", str(path), "--agent", "keeper", "--since", position]) != 0
     assert "were compacted" in capsys.readouterr().err
     assert told(capsys, "verify", "--store", path).startswith("ok; ")
@@ -110,11 +110,11 @@ def test_events_go_only_when_they_are_named(path: Path, capsys: pytest.CaptureFi
 @pytest.mark.parametrize(
     ("wrong", "why"),
     [
-        (["--yes", "--dry-run"], "say one of them"),
-        (["--archive", "folder"], "--fold-before"),
-        (["--fold-before", "soon"], "90s"),
+        (["--yes", "--dry-run"], "exclude each other"),
+        (["--archive", "folder"], "--compact-before"),
+        (["--compact-before", "soon"], "90s"),
         (["--events-before", "soon"], "90s"),
-        (["--fold-before", "9999999999999d"], "1,000 years"),
+        (["--compact-before", "9999999999999d"], "1,000 years"),
         (["--events-before", "9999999999999d"], "1,000 years"),
         (["--agent", "nobody"], "no agent 'nobody'"),
     ],

@@ -12,7 +12,7 @@ import pytest
 
 from perdure import Agent, AsyncAgent, InDoubt, RunWaiting, kinds
 from perdure.cli.main import main
-from perdure.handoff import code, value
+from perdure.presence.handoff import code, value
 
 pytestmark = pytest.mark.filterwarnings("ignore::perdure.errors.StoreMovedWarning")
 
@@ -88,7 +88,7 @@ def test_what_an_agent_has_left_to_do(path: Path, capsys: pytest.CaptureFixture[
     assert main(["handoff", "--json", "--store", str(path)]) == 0
     told = json.loads(capsys.readouterr().out)
     assert sorted(told["left"]) == ["asks", "trip"]
-    assert [it["in_doubt"][0]["name"] for it in told["runs"] if it["id"] == "trip"] == ["book"]
+    assert [row["in_doubt"][0]["name"] for row in told["runs"] if row["id"] == "trip"] == ["book"]
 
 
 def test_text_of_the_run_is_only_text() -> None:
@@ -108,7 +108,7 @@ def test_a_file_is_replaced_only_by_a_newer_brief(path: Path, capsys: pytest.Cap
     file.write_text("my own notes")
     assert main(["handoff", "trip", "--output", str(file), "--store", str(path)]) == 2
     assert file.read_text("utf-8") == "my own notes"
-    assert sorted(it.name for it in path.parent.iterdir() if "HANDOFF" in it.name) == ["HANDOFF.md"]
+    assert sorted(item.name for item in path.parent.iterdir() if "HANDOFF" in item.name) == ["HANDOFF.md"]
     assert main(["handoff", "trap", "--store", str(path)]) == 2
     assert "did you mean 'trip'?" in capsys.readouterr().err
 

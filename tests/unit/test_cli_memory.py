@@ -11,10 +11,10 @@ import pytest
 
 from perdure import Agent
 from perdure.cli.main import main
-from perdure.memory import reembedding
-from perdure.memory.embedders import Function
+from perdure.memory.lifecycle import reembed as reembedding
+from perdure.memory.recall.embedders import FunctionEmbedder
 
-SHORT = Function(lambda texts: [[float(len(text)), 1.0] for text in texts], id="lengths-1")
+SHORT = FunctionEmbedder(lambda texts: [[float(len(text)), 1.0] for text in texts], id="lengths-1")
 
 
 @pytest.fixture
@@ -41,13 +41,13 @@ def test_the_installed_model_reads_everything_when_one_agrees(
         return json.loads(out) if "--json" in more else out
 
     asked = told()
-    assert "lengths-1 has made 200 vectors, which will be dropped" in asked and "add --yes" in asked
+    assert "200 vectors of lengths-1 will be dropped" in asked and "add --yes" in asked
     assert told("--json") == {"done": False, "embedder": "perdure-static-minilm-192-1", "others": {"lengths-1": 200}}
     assert models(path) == {"lengths-1": 200}
     done = told("--json", "--yes")
     assert (done["done"], done["embedder"], done["memories"]) == (True, "perdure-static-minilm-192-1", 200)
     assert models(path) == {"perdure-static-minilm-192-1": 200}
-    assert "0 memories read" in told()
+    assert "0 memories embedded" in told()
 
 
 def test_what_was_read_stays_when_it_is_interrupted(
@@ -65,10 +65,10 @@ def test_what_was_read_stays_when_it_is_interrupted(
     with monkeypatch.context() as patch:
         patch.setattr(reembedding, "_write", interrupted)
         assert main(["memory", "reembed", "--yes", "--store", str(path)]) == 130
-    assert "128 of 200 pieces are read; the same command goes on" in capsys.readouterr().err
+    assert "128 of 200 pieces embedded; the same command continues" in capsys.readouterr().err
     assert models(path) == {"lengths-1": 200, "perdure-static-minilm-192-1": 128}, "nothing is dropped before the end"
     assert main(["memory", "reembed", "--yes", "--store", str(path)]) == 0
-    assert "72 memories read" in capsys.readouterr().out
+    assert "72 memories embedded" in capsys.readouterr().out
     assert models(path) == {"perdure-static-minilm-192-1": 200}
 
 
@@ -94,7 +94,7 @@ def test_json_says_that_nothing_was_done_and_what_would_go(known: Path, capsys: 
     assert (asked["done"], asked["memories"]) == (False, before)
     [path] = asked["archives"]
     assert in_json(capsys, known, "forget", "--text", "No such text") == {"done": False, "memories": [], "archives": []}
-    [tea] = [it["id"] for it in before if it["source"] == "web"]
+    [tea] = [row["id"] for row in before if row["source"] == "web"]
     undone = in_json(capsys, known, "rollback", "--source", "web")
     assert undone == {"done": False, "withdrawn": [tea], "derived": [], "restored": [], "kept": []}
     assert in_json(capsys, known, "list", "--all") == before
@@ -102,7 +102,7 @@ def test_json_says_that_nothing_was_done_and_what_would_go(known: Path, capsys: 
     assert "Dan drinks tea" in (told := capsys.readouterr().out) and "nothing was done" in told
     assert in_json(capsys, known, "rollback", "--source", "web", "--yes")["withdrawn"] == [tea]
     done = in_json(capsys, known, "forget", "--about", "dan", "--yes")
-    assert (done["done"], len(done["ids"]), [it["what"] for it in done["elsewhere"]]) == (True, 2, [path])
+    assert (done["done"], len(done["ids"]), [row["what"] for row in done["elsewhere"]]) == (True, 2, [path])
     # What is only in an archive is asked about as well.
     again = in_json(capsys, known, "forget", "--about", "dan", "--everywhere")
     assert (again, Path(path).exists()) == ({"done": False, "memories": [], "archives": [path]}, True)
@@ -130,14 +130,14 @@ def test_a_question_has_the_filters_of_the_library(known: Path, capsys: pytest.C
 
     def found(*options: str) -> list[str]:
         said = in_json(capsys, known, "recall", "where does Fay sing?", "-k", "2", *options)
-        return sorted(it["text"].split()[-1] for it in said if "Fay" in it["text"])
+        return sorted(row["text"].split()[-1] for row in said if "Fay" in row["text"])
 
     assert found() == ["Oslo", "Rome"]
     assert found("--tag", "b") == found("--min-trust", "0.5") == found("--since", "2026-06-01") == ["Oslo"]
     assert found("--until", "2026-05-31") == found("--as-of", "2026-05-31") == ["Rome"]
     assert found("--kind", "semantic") == found("--known-at", "2026-01-01") == []
     assert main(["memory", "recall", "Fay", "--around", "1", "--store", str(known)]) == 0
-    assert "beside it: " in capsys.readouterr().out
+    assert "neighbour: " in capsys.readouterr().out
     assert main(["memory", "recall", "Fay", "--min-trust", "much", "--store", str(known)]) == 2
     assert "--min-trust" in capsys.readouterr().err
     assert len(in_json(capsys, known, "forget", "--tag", "a", "--yes")["ids"]) == 2

@@ -12,31 +12,33 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from perdure import Agent
+from perdure import Agent, RunWaiting
 from perdure import records as r
-from perdure.cli.axis import Axis
-from perdure.cli.drawing import ASCII, UNICODE, Drawing
+from perdure.cli.chart import TimeAxis, fitted, lines_of
 from perdure.cli.main import main
-from perdure.cli.picture import picture_of
-from perdure.process import Holder
+from perdure.cli.timeline_rows import TimelineBuilder
+from perdure.errors import RunPaused
+from perdure.journal.leases import Lease
+from perdure.platform.process import Holder
+from tests.conformance.kit import die, in_child
 from tests.conformance.rich_store import copy_to
 
 pytestmark = pytest.mark.filterwarnings("ignore::perdure.errors.StoreMovedWarning")
 
 T0 = 1_800_000_000_000
-NYC = r.Call("", "search", b"a", 0)
-BOOK = r.Call("", "book", b"b", 0)
+NYC = r.CallIdentity("", "search", b"a", 0)
+BOOK = r.CallIdentity("", "book", b"b", 0)
 
 
 PICTURE = """\
-                00:00:00        +60 min
+                 00:00:00             +1 h 0 min
 ▶ started by process 7 on ann
-  search             ✗┄┄┄━━━━━    ┊ ┊  ┊  1.0 s  $0.2500 2 tries, -> 'AB12'
-  each: 10 items             ━━━━━━ ┊  ┊ 900 ms          read
-  book !                          ░░░░ ┊                 -> 'AB12', settled by…
-✗ killed at 00:00:00, down 60 min
+  search          ┊━━━━━━━━━━━━━━━━       ┊  ┊   1.0 s, $0.2500, 2 tries, -> 'A…
+  each: 10 items  ┊               ━━━━━━━━┊  ┊   0.9 s, read
+  book !          ┊                      ░░░░┊   -> 'AB12', settled by ann
+✗ killed at 00:00:00, down 1 h 0 min
 ↻ taken over by process 9 on ben
-  approve Go on?                  ┊ ┊ ┄┊  1.0 s          -> 'AB12', by eve
+  approve Go on?  ┊                       ┊  ┄┄  1.0 s, -> 'AB12', by eve
 ✓ finished at 00:00:00
 """
 
@@ -45,29 +47,35 @@ def holder(pid: int, host: str) -> Holder:
     return Holder("boot", "ns", pid, 1, host)
 
 
-def story() -> list[r.Event]:
+def story() -> list[r.JournalEntry]:
     """Killed inside an effect, taken over an hour later, settled by a person, and finished."""
-    spent = (r.Usage("m", "", "", 1, 0, 10, 10, cost=250_000_000),)
+    spent = (r.ModelUsage("m", "", "", 1, 0, 10, 10, cost=250_000_000),)
     told: list[tuple[int, r.Record]] = [
         (0, r.RunStarted("travel", "trip", b"", b"", 0, 1, holder(7, "ann"))),
         (1_000, r.AttemptFailed(NYC, 1, b"", 0)),
         (3_000, r.StepDone(NYC, 1, 1_000_000, b"r", usage=spent)),
-        *((3_000 + 100 * n, r.StepDone(r.Call(f"1:{n}/", "read", b"", 0), 0, 90_000, b"")) for n in range(1, 11)),
+        *(
+            (3_000 + 100 * n, r.StepDone(r.CallIdentity(f"1:{n}/", "read", b"", 0), 0, 90_000, b""))
+            for n in range(1, 11)
+        ),
         (4_000, r.EffectIntended(BOOK, 3, "key", b"", 1)),
         (3_604_000, r.RunResumed(2, holder(9, "ben"), 0)),
         (3_604_500, r.QuestionAsked(14, "in_doubt", "Did book happen?")),
         (3_605_000, r.EffectDone(14, 0, "answer", b"r", note="ann")),
-        (3_606_000, r.WaitBegan(r.Call("", "approve", b"", 0), 1, "approve", "Go on?")),
+        (3_606_000, r.WaitBegan(r.CallIdentity("", "approve", b"", 0), 1, "approve", "Go on?")),
         (3_607_000, r.WaitEnded(18, "answer", b"r", "eve")),
         (3_608_000, r.RunFinished(b"")),
     ]
-    return [r.Event(seq, T0 + at, record) for seq, (at, record) in enumerate(told, 1)]
+    return [r.JournalEntry(seq, T0 + at, record) for seq, (at, record) in enumerate(told, 1)]
 
 
-def drawn(events: list[r.Event], width: int, *, status: str = "crashed", ascii_only: bool = False) -> list[str]:
-    picture = picture_of(events, status, events[-1].at, unfold=False, tell=lambda event: type(event.record).__name__)
-    lines = Drawing(picture, picture.rows, width, ASCII if ascii_only else UNICODE, lambda packed: "AB12").lines()
-    return ["".join(text for text, _ in line).rstrip() for line in lines]
+def drawn(events: list[r.JournalEntry], width: int, *, status: str = "crashed", ascii_only: bool = False) -> list[str]:
+    builder = TimelineBuilder(lambda event: type(event.record).__name__)
+    for event in events:
+        builder.add(event)
+    picture = builder.picture(status, events[-1].at, items=False)
+    lines = lines_of(picture, picture.rows, width, lambda packed: "AB12")
+    return ["".join(text for text, _ in fitted(line, width, not ascii_only)).rstrip() for line in lines]
 
 
 def test_the_picture_of_a_run() -> None:
@@ -89,10 +97,9 @@ def test_an_entry_of_a_kind_that_nobody_has_drawn_is_told() -> None:
     class Paused(r.Record, frozen=True):
         by: str
 
-    told = drawn([*story()[:3], r.Event(4, T0 + 3_500, Paused("ann"))], 100, status="paused")
+    told = drawn([*story()[:3], r.JournalEntry(4, T0 + 3_500, Paused("ann"))], 100, status="paused")
     assert any(re.match("  paused .* Paused$", line) for line in told)  # and not that it was killed
     assert told[-1].startswith("‖ paused at ")
-    assert drawn([*story()[:3], r.Event(4, T0 + 3_500, Paused("ann"))], 100, status="waiting")[-1] == told[-1]
 
 
 @example([(0, 1), (52, 0), (103, 0), (154, 0), (205, 0), (257, 0)], 5, [0, 1])  # more cuts than there is room for
@@ -103,11 +110,11 @@ def test_an_entry_of_a_kind_that_nobody_has_drawn_is_told() -> None:
     st.lists(st.integers(-1000, 10**9 + 10**8), max_size=20),
 )
 def test_an_axis_keeps_the_order_of_time(spans: list[tuple[int, int]], width: int, times: list[int]) -> None:
-    axis = Axis([(begun, begun + length) for begun, length in spans], 0, 10**9, width)
+    axis = TimeAxis([(begun, begun + length) for begun, length in spans], 0, 10**9, width)
     columns = [axis.column(at) for at in sorted(times)]
     assert columns == sorted(columns)
     assert all(0 <= column < width for column in columns)
-    assert all(0 <= it.first <= it.last < width for it in axis.breaks)
+    assert all(0 <= column < width for column in axis.cuts)
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])
@@ -124,7 +131,7 @@ def test_every_run_fits_the_screen(width: int, tmp_path: Path, capsys: pytest.Ca
         assert (f"perdure show {run['id']}"[:38] in lines[-1]) == needs_somebody, lines
 
 
-def test_the_rows_of_a_run_as_json_and_as_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_rows_of_a_run_as_json_and_in_a_pipe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = str(copy_to(tmp_path / "perdure.db"))
     assert main(["timeline", "finished", "--json", "--store", path]) == 0
     told = json.loads(capsys.readouterr().out)
@@ -134,11 +141,11 @@ def test_the_rows_of_a_run_as_json_and_as_a_table(tmp_path: Path, capsys: pytest
     assert rows["each", ""]["count"] == 2
     assert rows["child", "child"]["status"] == "done"
     assert rows["checkpoint", "seen"]["notes"] == ["version 2"]
-    assert [it["how"] for it in told["processes"]] == ["finished"]
+    assert [item["how"] for item in told["processes"]] == ["finished"]
     main(["timeline", "answered", "--store", path])
-    table = capsys.readouterr().out
-    assert re.search(r"effect +book +done +.*settled by ann", table)
-    assert re.search(r"step +think +done +\$0\.2500", table)
+    drawing = capsys.readouterr().out
+    assert re.search(r"book ! .*settled by ann", drawing)
+    assert re.search(r"think .* \$0\.2500", drawing)
     main(["timeline", "finished", "--last", "2", "--width", "80", "--store", path])
     assert "rows before; --last 0 shows all" in capsys.readouterr().out
 
@@ -159,3 +166,58 @@ def test_a_run_is_followed_until_it_ends(tmp_path: Path) -> None:
     assert following.returncode == 0
     assert seen == ["RunStarted", "StepDone", "StepDone", "RunFinished"]
     agent.close()
+
+
+def processes_of(url: str, run: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    assert main(["timeline", run, "--json", "--store", url]) == 0
+    return [one["how"] for one in json.loads(capsys.readouterr().out)["processes"]]
+
+
+def test_how_each_process_left_the_run_is_told_apart(store_url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    agent = Agent("travel", store=store_url)
+
+    def work() -> None:
+        with Agent("travel", store=store_url).run("trip", wait=0) as run:
+            run.step(lambda: 1, name="search")
+            run.approve("Book it?")
+
+    def killed() -> None:
+        with Agent("travel", store=store_url).run("trip"):
+            die()
+
+    with pytest.raises(RunWaiting):
+        work()
+    assert processes_of(store_url, "trip", capsys) == ["waited"]
+    in_child(killed)
+    assert processes_of(store_url, "trip", capsys) == ["waited", "killed"]
+    with pytest.raises(RunWaiting):
+        work()
+    agent.runs.pause("trip")
+    with pytest.raises(RunPaused):
+        work()
+    agent.runs.resume("trip")
+    with pytest.raises(RuntimeError), agent.run("trip"):
+        raise RuntimeError("no seats")
+    agent.runs.answer("trip", True)
+    work()
+    assert processes_of(store_url, "trip", capsys) == ["waited", "killed", "waited", "failed", "finished"]
+
+
+def test_a_run_that_is_paused_at_work_is_told_so(store_url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    agent = Agent("travel", store=store_url)
+    with pytest.raises(RunPaused), agent.run("trip") as run:
+        agent.runs.pause("trip")
+        run.step(lambda: 1, name="search")
+    agent.runs.resume("trip")
+    with agent.run("trip"):
+        pass
+    assert processes_of(store_url, "trip", capsys) == ["paused", "finished"]
+
+
+def test_a_holder_whose_lease_ran_out_was_taken_over_and_not_killed() -> None:
+    elsewhere = Holder("other boot", "other ns", 7, 1, "ann")
+    assert Lease(1, 5, elsewhere, 0, left_ms=-1, one_host=False).ended() == "expired"
+    assert Lease(1, None, None, 0, left_ms=0).ended() == "released"
+    resumed = r.JournalEntry(15, T0 + 3_604_000, r.RunResumed(2, holder(9, "ben"), 0, None, "expired"))
+    told = drawn([*story()[:14], resumed], 100)
+    assert any(line.startswith("‖ taken over at ") for line in told)

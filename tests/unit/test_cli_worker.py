@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from perdure import Agent
-from perdure.cli import checkup_queues
+from perdure.cli import doctor_queues
 from perdure.cli.main import main
+from perdure.work.tasks.definition import tasks_of
 
 PROGRAM = """
 import os, time
@@ -62,40 +63,40 @@ def problems(capsys: pytest.CaptureFixture[str]) -> list[str]:
     capsys.readouterr()
     main(["doctor", "--json"])
     checks = json.loads(capsys.readouterr().out)["checks"]
-    return [it["text"] for it in checks if it["about"] == "queues" and it["level"] != "ok"]
+    return [row["text"] for row in checks if row["about"] == "queues" and row["level"] != "ok"]
 
 
 def test_what_is_queued_is_shown_and_missed_when_nobody_takes_it(
     office: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with closing(agent_of(office)) as agent:
-        copy = agent._engine.tasks["copy"]
+        copy = tasks_of(agent._engine)["copy"]
         with pytest.raises(ValueError, match="key='mail': copy has no such parameter; it has run, pages"):
             copy.options(key="mail").start("c", 5)
         copy.options(key="pages", priority=3).start("c", 5)
         copy.options(delay="9d").start("later", 5)
         assert problems(capsys) == []  # somebody may still come
-        monkeypatch.setattr(checkup_queues, "UNSERVED_MS", -1)
+        monkeypatch.setattr(doctor_queues, "UNSERVED_MS", -1)
         [told] = problems(capsys)
         assert told.startswith("1 run of queue default of clerk: the oldest was queued ")
         assert main(["show", "c"]) == 0
         facts = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()[2:])
         assert (facts["status"], facts["task"], facts["priority"], facts["key"]) == ("queued", "copy", "3", "5")
-        assert facts["begins"] == "when a worker takes it; 0 of its queue at work, 2 queued"
+        assert facts["begins"] == "when a worker takes it; in its queue 0 running, 2 queued"
         agent.queues.pause("default")
         assert problems(capsys) == ["queue default of clerk is paused, and 1 run waits in it"]
         assert main(["show", "later", "--json"]) == 0
         facts = json.loads(capsys.readouterr().out)
         assert facts["not_before"] and facts["queue_paused"] and facts["input"] == {"pages": 5}
         assert main(["timeline", "c"]) == 2
-        assert "run 'c' is queued, and no worker has begun it" in capsys.readouterr().err
+        assert "run 'c' is queued, and no worker has started it" in capsys.readouterr().err
 
 
 def test_a_worker_says_what_it_does_and_is_drained_by_a_signal(
     office: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     agent = agent_of(office)
-    copy, burn = agent._engine.tasks["copy"], agent._engine.tasks["burn"]
+    copy, burn = tasks_of(agent._engine)["copy"], tasks_of(agent._engine)["burn"]
     burn.start("b")
     command = [sys.executable, "-m", "perdure.cli", "worker", "office:agent", "--json", "--concurrency", "1"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=office) as worker:
@@ -128,7 +129,7 @@ def test_a_worker_says_what_it_does_and_is_drained_by_a_signal(
     [
         ("nowhere:agent", "there is no module 'nowhere'"),
         ("office:agnt", "there is no such name; did you mean 'agent'?"),
-        ("office:os", "it is module, and no agent"),
+        ("office:os", "it is a module, not an agent"),
         ("nowhere.py", "there is no file 'nowhere.py'"),
     ],
 )

@@ -44,7 +44,7 @@ def test_workflows_are_listed(store: str, capsys: pytest.CaptureFixture[str]) ->
     ]
     assert lines[2].endswith("1 of 3, 33%  book")
     found = json.loads(told(capsys, "workflows", "list", "--agent", "travel", "--json", "--store", store))
-    assert [(it["name"], it["progress"], it["steps"]) for it in found] == [("trip", 33, 3)]
+    assert [(row["name"], row["progress"], row["steps"]) for row in found] == [("trip", 33, 3)]
     assert told(capsys, "workflows", "--store", store, "list", "--agent", "nobody") == "no such workflows\n"
 
 
@@ -55,7 +55,7 @@ def test_one_is_shown_with_who_is_at_it(store: str, capsys: pytest.CaptureFixtur
     assert lines[2].startswith(f"    ▶ book  (in progress: {here}")
     assert lines[3] == r"  · pack pack \x1b[2J the bag"
     shown = json.loads(told(capsys, "workflows", "show", "trip", "--json", "--store", store))
-    assert [(it["step"], it["status"], it["result"], it["args"]) for it in shown["steps"]] == [
+    assert [(row["step"], row["status"], row["result"], row["args"]) for row in shown["steps"]] == [
         ("search", "completed", ["9:00"], None),
         ("book", "in_progress", None, {"to": "NYC"}),
         ("pack", "pending", None, None),
@@ -83,9 +83,9 @@ def test_a_step_that_is_settled_by_hand_waits_for_no_answer(store: str, capsys: 
     why = "by agent 'other': step 1 of workflow 'report' was completed by hand"
     line = told(capsys, "runs", "--store", store).splitlines()[1]
     assert line.split()[:3] == ["report@1/1", "other", "cancelled"] and line.endswith(why)
-    assert "nobody needs an answer any more" in told(capsys, "show", "report@1/1", "--store", store)
+    assert "no answer is needed" in told(capsys, "show", "report@1/1", "--store", store)
     refused = told(capsys, "answer", "report@1/1", "--retry", "--store", store, code=2)
-    assert f"was cancelled {why}; nobody would hear the answer" in refused
+    assert f"was cancelled {why}; it needs no answer" in refused
 
 
 def test_a_title_can_neither_begin_a_line_nor_move_the_cursor(store: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-import perdure.codec.read
-import perdure.codec.refusals
-import perdure.codec.walk
-from perdure import codec
-from perdure.codec.tags import Tag
+import perdure.values.codec.decoder
+import perdure.values.codec.encoder
+import perdure.values.codec.refusals
 from perdure.errors import NotStorable
+from perdure.values import codec
+from perdure.values.codec.tags import ExtensionTag
 
-PACKAGE = Path(codec.__file__).parents[1]
+PACKAGE = Path(codec.__file__).parents[2]
 
 FORBIDDEN_MODULES = {
     "pickle",
@@ -56,9 +56,9 @@ def complaints(tree: ast.AST) -> Iterator[str]:
 def test_nothing_in_the_package_makes_code_from_data() -> None:
     # These start a program that the user has named on the command line, as `python PROGRAM` would, or load what is in a
     # table of ours; nothing stored names it.
-    known = ("testing/crashtest/zygote.py", "cli/targets.py", "cli/main.py", "adapters/langgraph/__init__.py")
+    known = ("testing/crashtest/zygote.py", "cli/replay_targets.py", "cli/main.py", "adapters/langgraph/__init__.py")
     # And this writes with marshal what is compared in memory.
-    prints = PACKAGE / "codec/prints.py"
+    prints = PACKAGE / "values/codec/fingerprints.py"
     assert "marshal.load" not in prints.read_text()
     files = sorted(set(PACKAGE.rglob("*.py")) - {PACKAGE / name for name in known} - {prints})
     assert len(files) > 10
@@ -94,7 +94,7 @@ import sys, types
 package = types.ModuleType("perdure")
 package.__path__ = [{path!r}]
 sys.modules["perdure"] = package
-import perdure.codec
+import perdure.values.codec
 heavy = {{"numpy", "pydantic", "pydantic_core", "attr", "attrs", "zoneinfo", "pathlib", "fractions", "dataclasses"}}
 print(sorted(heavy & set(sys.modules)))
 """
@@ -105,7 +105,7 @@ def test_importing_the_codec_imports_no_heavy_module() -> None:
 
 
 DIGESTS = """
-from perdure import codec
+from perdure.values import codec
 words = ["alpha", "beta", "gamma", "delta", "epsilon"]
 print(list(set(words)))
 for value in (set(words), frozenset({(word, frozenset(words)) for word in words}), {"k": [{1, "1", b"1", None}]}):
@@ -135,12 +135,14 @@ def test_the_public_names() -> None:
 
 
 def test_numbers_of_tags_are_used_once() -> None:
-    assert len({int(tag) for tag in Tag}) == len(Tag.__members__)
-    assert all(0 < tag < 128 for tag in Tag)
+    assert len({int(tag) for tag in ExtensionTag}) == len(ExtensionTag.__members__)
+    assert all(0 < tag < 128 for tag in ExtensionTag)
 
 
 @pytest.mark.parametrize(
-    "module", [perdure.codec, perdure.codec.walk, perdure.codec.read, perdure.codec.refusals], ids=lambda m: m.__name__
+    "module",
+    [perdure.values.codec, perdure.values.codec.encoder, perdure.values.codec.decoder, perdure.values.codec.refusals],
+    ids=lambda m: m.__name__,
 )
 def test_the_examples_in_docstrings(module: object) -> None:
     failed, tried = doctest.testmod(module)  # type: ignore[arg-type]

@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure import codec, errors
-from perdure.codec import exceptions
+from perdure import errors
 from perdure.errors import CorruptValue, NotStorable, StepFailed, UnknownType
+from perdure.values import codec
+from perdure.values.codec import exceptions
 from tests.unit.test_codec_values import same, texts, values
 
 
@@ -151,7 +152,7 @@ def test_an_unregistered_one_tells_what_it_was() -> None:
     assert "raises=(...)" in str(made)
 
 
-def test_it_comes_back_as_itself_once_registered() -> None:
+def test_an_exception_comes_back_as_its_class_once_registered() -> None:
     class Late(Exception):
         pass
 

@@ -14,9 +14,9 @@ import numpy
 import pytest
 from msgspec.msgpack import Ext, encode
 
-from perdure import codec
-from perdure.codec.tags import STRUCTURES, Tag
 from perdure.errors import CorruptValue, UnknownType
+from perdure.values import codec
+from perdure.values.codec.tags import STRUCTURES, ExtensionTag
 
 
 @codec.stored("t-forged", version=2)
@@ -26,7 +26,7 @@ class Thing:
     b: Any
 
 
-def node(tag: Tag, *parts: Any) -> bytes:
+def node(tag: ExtensionTag, *parts: Any) -> bytes:
     return encode([STRUCTURES[tag], *parts])
 
 
@@ -55,82 +55,84 @@ CORRUPT = {
     "an array as key": b"\x81\x92\x01\x02\x03",
     "an extension as key": b"\x81\xd4\x03\x01\x03",
     "bytes of msgpack itself": b"\xc4\x01a",
-    "mark in a map": encode({"a": STRUCTURES[Tag.TUPLE]}),
-    "mark not in front": encode([1, STRUCTURES[Tag.TUPLE]]),
-    "mark with a payload": encode([Ext(int(Tag.TUPLE), b"x"), 1]),
-    "two marks": encode([STRUCTURES[Tag.TUPLE], STRUCTURES[Tag.SET]]),
-    "leaf tag as mark": encode([Ext(int(Tag.UUID), b""), 1]),
-    "set not sorted": node(Tag.SET, 2, 1),
-    "set with an element twice": node(Tag.SET, 1, 1),
-    "set with 1 and 1.0": node(Tag.SET, 1, 1.0),
-    "set with 0 and False": node(Tag.FROZENSET, 0, False),
-    "set with a list": node(Tag.SET, [1]),
-    "set with a dict": node(Tag.SET, {"a": 1}),
-    "set with a set": node(Tag.SET, [STRUCTURES[Tag.SET], 1]),
-    "set with a signalling NaN": node(Tag.SET, Ext(int(Tag.DECIMAL), b"sNaN")),
-    "map with text keys only": node(Tag.MAP, "a", 1),
-    "map that is empty": node(Tag.MAP),
-    "map without its last value": node(Tag.MAP, 1, 2, 3),
-    "map with a key twice": node(Tag.MAP, 1, 2, 1, 3),
-    "map with 1 and True": node(Tag.MAP, 1, 2, True, 3),
-    "map with a list as key": node(Tag.MAP, [1], 2),
-    "small integer as a big one": leaf(Tag.INTEGER, b"\x05"),
-    "big integer with a spare byte": leaf(Tag.INTEGER, b"\0\0" + b"\x7f" + b"\xff" * 9),
-    "empty integer": leaf(Tag.INTEGER, b""),
-    "ordinary text as text with surrogates": leaf(Tag.TEXT, b"abc"),
-    "bad text with surrogates": leaf(Tag.TEXT, b"\xff\xfe"),
-    "complex cut": leaf(Tag.COMPLEX, b"x" * 15),
-    "range without a step": leaf(Tag.RANGE, encode([b"\0", b"\0", b"\0"])),
-    "range cut": leaf(Tag.RANGE, encode([b"\0", b"\1"])),
-    "month 13": leaf(Tag.DATE, encode([2024, 13, 1])),
-    "month True": leaf(Tag.DATE, encode([2024, True, 1])),
-    "year of 70 bits": leaf(Tag.DATE, encode([2**63, 1, 1])),
-    "fold 2": leaf(Tag.TIME, encode([1, 1, 1, 1, 2, None])),
-    "timedelta out of range": leaf(Tag.TIMEDELTA, encode([2**62, 0, 0])),
-    "timedelta not normal": leaf(Tag.TIMEDELTA, encode([0, 90_000, 0])),
-    "zone of an unknown kind": leaf(Tag.ZONE, encode([9, 0, ""])),
-    "zone out of range": leaf(Tag.ZONE, encode([0, 10**15, ""])),
-    "zone with a number too much": leaf(Tag.ZONE, encode([2, 1, "UTC"])),
-    "zone outside of its folder": leaf(Tag.ZONE, encode([2, 0, "../../etc/passwd"])),
-    "zone with an absolute path": leaf(Tag.ZONE, encode([2, 0, "/etc/passwd"])),
-    "zone that names a package": leaf(Tag.ZONE, encode([2, 0, "os.path/x"])),
-    "UUID cut": leaf(Tag.UUID, b"x" * 15),
-    "decimal that is none": leaf(Tag.DECIMAL, b"abc"),
-    "decimal in another form": leaf(Tag.DECIMAL, b"1e5"),
-    "decimal with blanks": leaf(Tag.DECIMAL, b" 1 "),
-    "decimal with an impossible exponent": leaf(Tag.DECIMAL, b"1E+9999999999999999999999"),
-    "fraction by zero": leaf(Tag.FRACTION, encode([b"\1", b"\0"])),
-    "fraction not in lowest terms": leaf(Tag.FRACTION, encode([b"\2", b"\4"])),
-    "fraction with a negative part": leaf(Tag.FRACTION, encode([b"\1", b"\xff"])),
-    "path of an unknown class": leaf(Tag.PATH, b"\x09a"),
-    "path without anything": leaf(Tag.PATH, b""),
-    "path not normal": leaf(Tag.PATH, b"\x03a//b"),
-    "array of objects": leaf(Tag.NUMPY_ARRAY, encode(["|O", [1], "C", b"x" * 8])),
-    "array of records": leaf(Tag.NUMPY_ARRAY, encode(["i4,i4", [1], "C", b"x" * 8])),
-    "array larger than its bytes": leaf(Tag.NUMPY_ARRAY, encode(["<f8", [2**40], "C", b"x" * 8])),
-    "array whose shape overflows": leaf(Tag.NUMPY_ARRAY, encode(["<f8", [2**32, 2**32], "C", b""])),
-    "array of nothing, enormous": leaf(Tag.NUMPY_ARRAY, encode(["<f8", [0, 2**62], "C", b""])),
-    "array of a negative length": leaf(Tag.NUMPY_ARRAY, encode(["<f8", [-1, -1], "C", b"x" * 8])),
-    "array of 40 dimensions": leaf(Tag.NUMPY_ARRAY, encode(["<f8", [1] * 40, "C", b"x" * 8])),
-    "array in an unknown order": leaf(Tag.NUMPY_ARRAY, encode(["<f8", [1], "K", b"x" * 8])),
-    "array of items of no size": leaf(Tag.NUMPY_ARRAY, encode(["<U0", [2**60], "C", b""])),
-    "array of text beyond Unicode": leaf(Tag.NUMPY_ARRAY, encode(["<U1", [1], "C", b"\xff" * 4])),
-    "array of text beyond Unicode, other order": leaf(Tag.NUMPY_ARRAY, encode([">U1", [1], "C", b"\xff" * 4])),
-    "array of booleans that are none": leaf(Tag.NUMPY_ARRAY, encode(["|b1", [1], "C", b"\2"])),
-    "array with an unknown unit": leaf(Tag.NUMPY_ARRAY, encode(["<M8[zz]", [1], "C", b"x" * 8])),
-    "scalar cut": leaf(Tag.NUMPY_SCALAR, encode(["<f8", b"x"])),
-    "scalar boolean that is none": leaf(Tag.NUMPY_SCALAR, encode(["|b1", b"\7"])),
-    "object without fields": node(Tag.OBJECT, "t-forged", 2),
-    "object with too much": node(Tag.OBJECT, "t-forged", 2, {"a": 1, "b": 2}, {"private": {}}),
-    "object with a number as name": node(Tag.OBJECT, 5, 2, {}),
-    "object with text as version": node(Tag.OBJECT, "t-forged", "2", {}),
-    "object with True as version": node(Tag.OBJECT, "t-forged", True, {}),
-    "object with a list of fields": node(Tag.OBJECT, "t-forged", 2, [1]),
-    "object with numbers as fields": node(Tag.OBJECT, "t-forged", 2, [STRUCTURES[Tag.MAP], 1, 2]),
-    "exception cut": node(Tag.ERROR, "ValueError", 0, "x", []),
-    "exception with a tuple as args": node(Tag.ERROR, "ValueError", 0, "x", [STRUCTURES[Tag.TUPLE]], {}),
-    "exception with a number as text": node(Tag.ERROR, "ValueError", 0, 5, [], {}),
-    "exception of version -2": node(Tag.ERROR, "ValueError", -2, "", [], {}),
+    "mark in a map": encode({"a": STRUCTURES[ExtensionTag.TUPLE]}),
+    "mark not in front": encode([1, STRUCTURES[ExtensionTag.TUPLE]]),
+    "mark with a payload": encode([Ext(int(ExtensionTag.TUPLE), b"x"), 1]),
+    "two marks": encode([STRUCTURES[ExtensionTag.TUPLE], STRUCTURES[ExtensionTag.SET]]),
+    "leaf tag as mark": encode([Ext(int(ExtensionTag.UUID), b""), 1]),
+    "set not sorted": node(ExtensionTag.SET, 2, 1),
+    "set with an element twice": node(ExtensionTag.SET, 1, 1),
+    "set with 1 and 1.0": node(ExtensionTag.SET, 1, 1.0),
+    "set with 0 and False": node(ExtensionTag.FROZENSET, 0, False),
+    "set with a list": node(ExtensionTag.SET, [1]),
+    "set with a dict": node(ExtensionTag.SET, {"a": 1}),
+    "set with a set": node(ExtensionTag.SET, [STRUCTURES[ExtensionTag.SET], 1]),
+    "set with a signalling NaN": node(ExtensionTag.SET, Ext(int(ExtensionTag.DECIMAL), b"sNaN")),
+    "map with text keys only": node(ExtensionTag.MAP, "a", 1),
+    "map that is empty": node(ExtensionTag.MAP),
+    "map without its last value": node(ExtensionTag.MAP, 1, 2, 3),
+    "map with a key twice": node(ExtensionTag.MAP, 1, 2, 1, 3),
+    "map with 1 and True": node(ExtensionTag.MAP, 1, 2, True, 3),
+    "map with a list as key": node(ExtensionTag.MAP, [1], 2),
+    "small integer as a big one": leaf(ExtensionTag.INTEGER, b"\x05"),
+    "big integer with a spare byte": leaf(ExtensionTag.INTEGER, b"\0\0" + b"\x7f" + b"\xff" * 9),
+    "empty integer": leaf(ExtensionTag.INTEGER, b""),
+    "ordinary text as text with surrogates": leaf(ExtensionTag.TEXT, b"abc"),
+    "bad text with surrogates": leaf(ExtensionTag.TEXT, b"\xff\xfe"),
+    "complex cut": leaf(ExtensionTag.COMPLEX, b"x" * 15),
+    "range without a step": leaf(ExtensionTag.RANGE, encode([b"\0", b"\0", b"\0"])),
+    "range cut": leaf(ExtensionTag.RANGE, encode([b"\0", b"\1"])),
+    "month 13": leaf(ExtensionTag.DATE, encode([2024, 13, 1])),
+    "month True": leaf(ExtensionTag.DATE, encode([2024, True, 1])),
+    "year of 70 bits": leaf(ExtensionTag.DATE, encode([2**63, 1, 1])),
+    "compact 2": leaf(ExtensionTag.TIME, encode([1, 1, 1, 1, 2, None])),
+    "timedelta out of range": leaf(ExtensionTag.TIMEDELTA, encode([2**62, 0, 0])),
+    "timedelta not normal": leaf(ExtensionTag.TIMEDELTA, encode([0, 90_000, 0])),
+    "zone of an unknown kind": leaf(ExtensionTag.ZONE, encode([9, 0, ""])),
+    "zone out of range": leaf(ExtensionTag.ZONE, encode([0, 10**15, ""])),
+    "zone with a number too much": leaf(ExtensionTag.ZONE, encode([2, 1, "UTC"])),
+    "zone outside of its folder": leaf(ExtensionTag.ZONE, encode([2, 0, "../../etc/passwd"])),
+    "zone with an absolute path": leaf(ExtensionTag.ZONE, encode([2, 0, "/etc/passwd"])),
+    "zone that names a package": leaf(ExtensionTag.ZONE, encode([2, 0, "os.path/x"])),
+    "UUID cut": leaf(ExtensionTag.UUID, b"x" * 15),
+    "decimal that is none": leaf(ExtensionTag.DECIMAL, b"abc"),
+    "decimal in another form": leaf(ExtensionTag.DECIMAL, b"1e5"),
+    "decimal with blanks": leaf(ExtensionTag.DECIMAL, b" 1 "),
+    "decimal with an impossible exponent": leaf(ExtensionTag.DECIMAL, b"1E+9999999999999999999999"),
+    "fraction by zero": leaf(ExtensionTag.FRACTION, encode([b"\1", b"\0"])),
+    "fraction not in lowest terms": leaf(ExtensionTag.FRACTION, encode([b"\2", b"\4"])),
+    "fraction with a negative part": leaf(ExtensionTag.FRACTION, encode([b"\1", b"\xff"])),
+    "path of an unknown class": leaf(ExtensionTag.PATH, b"\x09a"),
+    "path without anything": leaf(ExtensionTag.PATH, b""),
+    "path not normal": leaf(ExtensionTag.PATH, b"\x03a//b"),
+    "array of objects": leaf(ExtensionTag.NUMPY_ARRAY, encode(["|O", [1], "C", b"x" * 8])),
+    "array of records": leaf(ExtensionTag.NUMPY_ARRAY, encode(["i4,i4", [1], "C", b"x" * 8])),
+    "array larger than its bytes": leaf(ExtensionTag.NUMPY_ARRAY, encode(["<f8", [2**40], "C", b"x" * 8])),
+    "array whose shape overflows": leaf(ExtensionTag.NUMPY_ARRAY, encode(["<f8", [2**32, 2**32], "C", b""])),
+    "array of nothing, enormous": leaf(ExtensionTag.NUMPY_ARRAY, encode(["<f8", [0, 2**62], "C", b""])),
+    "array of a negative length": leaf(ExtensionTag.NUMPY_ARRAY, encode(["<f8", [-1, -1], "C", b"x" * 8])),
+    "array of 40 dimensions": leaf(ExtensionTag.NUMPY_ARRAY, encode(["<f8", [1] * 40, "C", b"x" * 8])),
+    "array in an unknown order": leaf(ExtensionTag.NUMPY_ARRAY, encode(["<f8", [1], "K", b"x" * 8])),
+    "array of items of no size": leaf(ExtensionTag.NUMPY_ARRAY, encode(["<U0", [2**60], "C", b""])),
+    "array of text beyond Unicode": leaf(ExtensionTag.NUMPY_ARRAY, encode(["<U1", [1], "C", b"\xff" * 4])),
+    "array of text beyond Unicode, other order": leaf(ExtensionTag.NUMPY_ARRAY, encode([">U1", [1], "C", b"\xff" * 4])),
+    "array of booleans that are none": leaf(ExtensionTag.NUMPY_ARRAY, encode(["|b1", [1], "C", b"\2"])),
+    "array with an unknown unit": leaf(ExtensionTag.NUMPY_ARRAY, encode(["<M8[zz]", [1], "C", b"x" * 8])),
+    "scalar cut": leaf(ExtensionTag.NUMPY_SCALAR, encode(["<f8", b"x"])),
+    "scalar boolean that is none": leaf(ExtensionTag.NUMPY_SCALAR, encode(["|b1", b"\7"])),
+    "object without fields": node(ExtensionTag.OBJECT, "t-forged", 2),
+    "object with too much": node(ExtensionTag.OBJECT, "t-forged", 2, {"a": 1, "b": 2}, {"private": {}}),
+    "object with a number as name": node(ExtensionTag.OBJECT, 5, 2, {}),
+    "object with text as version": node(ExtensionTag.OBJECT, "t-forged", "2", {}),
+    "object with True as version": node(ExtensionTag.OBJECT, "t-forged", True, {}),
+    "object with a list of fields": node(ExtensionTag.OBJECT, "t-forged", 2, [1]),
+    "object with numbers as fields": node(ExtensionTag.OBJECT, "t-forged", 2, [STRUCTURES[ExtensionTag.MAP], 1, 2]),
+    "exception cut": node(ExtensionTag.ERROR, "ValueError", 0, "x", []),
+    "exception with a tuple as args": node(
+        ExtensionTag.ERROR, "ValueError", 0, "x", [STRUCTURES[ExtensionTag.TUPLE]], {}
+    ),
+    "exception with a number as text": node(ExtensionTag.ERROR, "ValueError", 0, 5, [], {}),
+    "exception of version -2": node(ExtensionTag.ERROR, "ValueError", -2, "", [], {}),
 }
 
 
@@ -145,11 +147,11 @@ def test_bytes_that_perdure_never_writes(data: bytes) -> None:
 @pytest.mark.parametrize("shape", [[2], [2**40], [2**32, 2**32], [0], [1, 0]])
 def test_shapes_that_lie_never_reach_numpy(shape: list[int]) -> None:
     with pytest.raises(CorruptValue, match="shape of a stored array does not match its bytes"):
-        codec.decode(leaf(Tag.NUMPY_ARRAY, encode(["<f8", shape, "C", b"x" * 8])))
+        codec.decode(leaf(ExtensionTag.NUMPY_ARRAY, encode(["<f8", shape, "C", b"x" * 8])))
 
 
 def test_a_mark_alone_is_nothing_but_an_array_with_one_is_an_empty_tuple() -> None:
-    mark = encode(STRUCTURES[Tag.TUPLE])
+    mark = encode(STRUCTURES[ExtensionTag.TUPLE])
     with pytest.raises(CorruptValue):
         codec.decode(mark)
     assert codec.decode(b"\x91" + mark) == ()
@@ -159,16 +161,16 @@ UNKNOWN = {
     "tag of a later version": leaf(99, b"x"),
     "tag of nobody": leaf(-5, b"x"),
     "time of msgpack itself": b"\xd6\xff\x00\x00\x00\x01",
-    "name of nobody": node(Tag.OBJECT, "os.system", 1, {"a": 1}),
-    "version 0": node(Tag.OBJECT, "t-forged", 0, {"a": 1, "b": 2}),
-    "version of the future": node(Tag.OBJECT, "t-forged", 2**63, {"a": 1, "b": 2}),
-    "version of the past": node(Tag.OBJECT, "t-forged", 1, {"a": 1, "b": 2}),
-    "field too much": node(Tag.OBJECT, "t-forged", 2, {"a": 1, "b": 2, "__class__": 3}),
-    "field too few": node(Tag.OBJECT, "t-forged", 2, {"a": 1}),
-    "zone of nowhere": leaf(Tag.ZONE, encode([2, 0, "Nowhere/Nothing"])),
-    "zone that is a folder": leaf(Tag.ZONE, encode([2, 0, "America"])),
-    "group of no exceptions": node(Tag.ERROR, "ExceptionGroup", 0, "x", ["m", [1]], {}),
-    "group without members": node(Tag.ERROR, "ExceptionGroup", 0, "x", ["m", []], {}),
+    "name of nobody": node(ExtensionTag.OBJECT, "os.system", 1, {"a": 1}),
+    "version 0": node(ExtensionTag.OBJECT, "t-forged", 0, {"a": 1, "b": 2}),
+    "version of the future": node(ExtensionTag.OBJECT, "t-forged", 2**63, {"a": 1, "b": 2}),
+    "version of the past": node(ExtensionTag.OBJECT, "t-forged", 1, {"a": 1, "b": 2}),
+    "field too much": node(ExtensionTag.OBJECT, "t-forged", 2, {"a": 1, "b": 2, "__class__": 3}),
+    "field too few": node(ExtensionTag.OBJECT, "t-forged", 2, {"a": 1}),
+    "zone of nowhere": leaf(ExtensionTag.ZONE, encode([2, 0, "Nowhere/Nothing"])),
+    "zone that is a folder": leaf(ExtensionTag.ZONE, encode([2, 0, "America"])),
+    "group of no exceptions": node(ExtensionTag.ERROR, "ExceptionGroup", 0, "x", ["m", [1]], {}),
+    "group without members": node(ExtensionTag.ERROR, "ExceptionGroup", 0, "x", ["m", []], {}),
 }
 
 
@@ -182,7 +184,7 @@ def test_types_that_nobody_registered(data: bytes) -> None:
 
 def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     array = codec.encode(numpy.arange(3))
-    zone = leaf(Tag.ZONE, encode([3, 60, ""]))
+    zone = leaf(ExtensionTag.ZONE, encode([3, 60, ""]))
     for module, data in (("numpy", array), ("pydantic_core", zone)):
         monkeypatch.setitem(sys.modules, module, None)
         with pytest.raises(UnknownType, match="pip install"):
@@ -191,7 +193,7 @@ def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 
 WATCH = """
 import sys
-from perdure import codec
+from perdure.values import codec
 import zoneinfo, fractions, pathlib, numpy
 zoneinfo.available_timezones()
 import tzdata.zoneinfo
@@ -212,7 +214,7 @@ armed = True
 for data in corpus:
     try:
         codec.decode(data)
-    except codec.read.ValueProblem:
+    except codec.decoder.ValueProblem:
         pass
 armed = False
 sys.exit(repr(seen) if seen else 0)
@@ -229,12 +231,16 @@ def _fake_zones(folder: Path) -> str:
 
 def test_no_bytes_import_or_run_anything(tmp_path: Path) -> None:
     names = ["os.system", "builtins.eval", "subprocess.Popen", "antigravity", "__main__.X", "perdure.cli.main"]
-    forged = [node(Tag.OBJECT, name, 1, {"args": ["echo"]}) for name in names]
-    forged += [node(Tag.ERROR, name, version, "", ["x"], {}) for name in names for version in (-1, 0, 1)]
-    forged += [leaf(Tag.ZONE, encode([2, 0, name])) for name in (*names, "os/path", "antigravity")]
-    forged += [leaf(Tag.NUMPY_ARRAY, encode([name, [1], "C", b"x" * 8])) for name in ("|O", "O", "object", "i4,O")]
+    names += ["os:system", "builtins:eval", "subprocess:Popen", "antigravity:fly", "__main__:X", "perdure.cli:main"]
+    names += ["this:s", "idlelib.run:main", "openai", "openai/x", "pathlib:Path.cwd", "numpy:f2py.Run", ":", "a:", ":b"]
+    forged = [node(ExtensionTag.OBJECT, name, 1, {"args": ["echo"]}) for name in names]
+    forged += [node(ExtensionTag.ERROR, name, version, "", ["x"], {}) for name in names for version in (-1, 0, 1)]
+    forged += [leaf(ExtensionTag.ZONE, encode([2, 0, name])) for name in (*names, "os/path", "antigravity")]
+    forged += [
+        leaf(ExtensionTag.NUMPY_ARRAY, encode([name, [1], "C", b"x" * 8])) for name in ("|O", "O", "object", "i4,O")
+    ]
     forged += [*CORRUPT.values(), codec.encode([(1,), {2: Decimal(1)}, KeyError("x")])]
-    folders = [str(Path(codec.__file__).parents[2]), _fake_zones(tmp_path)]
+    folders = [str(Path(codec.__file__).parents[3]), _fake_zones(tmp_path)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(folders)}
     done = subprocess.run(
         [sys.executable, "-c", WATCH],

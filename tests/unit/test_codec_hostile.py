@@ -15,10 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.msgpack import Ext, encode
 
-from perdure import codec, limits
-from perdure.codec import leaves, read
-from perdure.codec.tags import STRUCTURES, Tag
 from perdure.errors import CorruptValue, UnknownType, ValueTooLarge
+from perdure.values import codec, limits
+from perdure.values.codec import decoder as read
+from perdure.values.codec import leaves
+from perdure.values.codec.tags import STRUCTURES, ExtensionTag
 from tests.unit.test_codec_values import values
 
 
@@ -29,7 +30,7 @@ class Thing:
     b: Any
 
 
-OPEN_ENDED = tuple(encode(STRUCTURES[tag]) for tag in (Tag.OBJECT, Tag.ERROR))
+OPEN_ENDED = tuple(encode(STRUCTURES[tag]) for tag in (ExtensionTag.OBJECT, ExtensionTag.ERROR))
 """Names of other types change what comes back, so here the bytes need not be the same again."""
 
 
@@ -44,7 +45,7 @@ def read_hostile(data: bytes) -> None:
         assert again == data
 
 
-def node(tag: Tag, *parts: Any) -> bytes:
+def node(tag: ExtensionTag, *parts: Any) -> bytes:
     return encode([STRUCTURES[tag], *parts])
 
 
@@ -57,7 +58,7 @@ def test_random_bytes(data: bytes) -> None:
     read_hostile(data)
 
 
-tags = st.sampled_from([int(tag) for tag in Tag])
+tags = st.sampled_from([int(tag) for tag in ExtensionTag])
 marks = st.sampled_from(list(STRUCTURES.values()))
 parts: Any = st.recursive(
     st.one_of(
@@ -72,11 +73,11 @@ parts: Any = st.recursive(
         st.dictionaries(st.one_of(st.text(max_size=4), st.sampled_from(["a", "b", "errno"])), inner, max_size=4),
         st.builds(lambda mark, rest: [mark, *rest], marks, st.lists(inner, max_size=6)),
         st.builds(
-            lambda name, version, fields: [STRUCTURES[Tag.OBJECT], name, version, fields],
+            lambda name, version, fields: [STRUCTURES[ExtensionTag.OBJECT], name, version, fields],
             st.just("t-hostile"), st.integers(0, 3), st.fixed_dictionaries({"a": inner, "b": inner}),
         ),
         st.builds(
-            lambda name, version, args, more: [STRUCTURES[Tag.ERROR], name, version, "text", args, more],
+            lambda name, version, args, more: [STRUCTURES[ExtensionTag.ERROR], name, version, "text", args, more],
             st.sampled_from(["ValueError", "ExceptionGroup", "OSError", "UnicodeDecodeError", "SyntaxError", "x"]),
             st.integers(-2, 2), st.lists(inner, max_size=5), st.dictionaries(st.sampled_from(["errno", "x"]), inner),
         ),
@@ -132,10 +133,10 @@ def test_deep_nesting(opening: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tag", "before", "parts"), [(Tag.OBJECT, b"\xa1x\x01", 4), (Tag.ERROR, b"\xa1x\x01\xa1t\x90", 6)]
+    ("tag", "before", "parts"), [(ExtensionTag.OBJECT, b"\xa1x\x01", 4), (ExtensionTag.ERROR, b"\xa1x\x01\xa1t\x90", 6)]
 )
 @pytest.mark.parametrize("depth", [2, 99, 400, 5_000])
-def test_objects_in_place_of_the_parts_of_objects(tag: Tag, before: bytes, parts: int, depth: int) -> None:
+def test_objects_in_place_of_the_parts_of_objects(tag: ExtensionTag, before: bytes, parts: int, depth: int) -> None:
     """Such a chain would have no depth: it ended in a RecursionError."""
     opening = bytes([0x90 + parts]) + encode(STRUCTURES[tag]) + before
     with pytest.raises((CorruptValue, ValueTooLarge)):
@@ -193,10 +194,10 @@ def test_size_is_checked_first(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_numbers_over_the_limit() -> None:
     for payload in (b"\x01" * (leaves.INTEGER_BYTES_MAX + 1), b"\x01" * 10_000_000):
         with pytest.raises(ValueTooLarge):
-            codec.decode(leaf(Tag.INTEGER, payload))
+            codec.decode(leaf(ExtensionTag.INTEGER, payload))
     big = b"\x01" * 100_000
     with pytest.raises(ValueTooLarge):
-        codec.decode(leaf(Tag.FRACTION, encode([big, big])))
+        codec.decode(leaf(ExtensionTag.FRACTION, encode([big, big])))
 
 
 def _colliding_tuples(count: int) -> list[tuple[int, int]]:
@@ -224,11 +225,11 @@ def test_keys_that_collide_cost_no_time() -> None:
     pairs = _colliding_tuples(300_000)
     assert len({hash(pair) for pair in pairs}) == 1
     native = b"\xdf" + len(pairs).to_bytes(4, "big") + b"".join(encode(pair) + b"\xc0" for pair in pairs)
-    marked = [[STRUCTURES[Tag.TUPLE], *pair] for pair in pairs]
-    as_set = node(Tag.SET, *sorted(marked, key=encode))
-    as_map = node(Tag.MAP, *(part for pair in marked for part in (pair, None)))
-    big = [Ext(int(Tag.INTEGER), leaves.dump_integer(number * (2**61 - 1))) for number in range(10, 300_000)]
-    numbers = node(Tag.SET, *sorted(big, key=encode))
+    marked = [[STRUCTURES[ExtensionTag.TUPLE], *pair] for pair in pairs]
+    as_set = node(ExtensionTag.SET, *sorted(marked, key=encode))
+    as_map = node(ExtensionTag.MAP, *(part for pair in marked for part in (pair, None)))
+    big = [Ext(int(ExtensionTag.INTEGER), leaves.dump_integer(number * (2**61 - 1))) for number in range(10, 300_000)]
+    numbers = node(ExtensionTag.SET, *sorted(big, key=encode))
     for data, expected in (
         (native, CorruptValue),
         (as_set, ValueTooLarge),
@@ -245,8 +246,8 @@ def test_keys_that_collide_cost_no_time() -> None:
         b"\xdd\x00\x0f\xff\xff" * 1000 + b"\xc0" * 1_000_000,
         b"\xdf\x00\x07\xff\xff\xa1a" * 1000 + b"\xc0" * 1_000_000,
         b"\x92\xc7\x00\x28" * 10_000 + b"\xc0" * 1_000_000,
-        leaf(Tag.NUMPY_ARRAY, encode(["<f8", [2**50], "C", b"x" * 1_000_000])),
-        leaf(Tag.DECIMAL, b"1" * 1_000_000 + b"E+99999"),
+        leaf(ExtensionTag.NUMPY_ARRAY, encode(["<f8", [2**50], "C", b"x" * 1_000_000])),
+        leaf(ExtensionTag.DECIMAL, b"1" * 1_000_000 + b"E+99999"),
     ],
     ids=["arrays that lie", "maps that lie", "deep tuples", "array that lies", "long decimal"],
 )

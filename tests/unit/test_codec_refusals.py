@@ -13,21 +13,18 @@ from decimal import Decimal
 from fractions import Fraction
 from pathlib import PurePosixPath
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
 
-import attrs
-import msgspec
 import numpy
-import pydantic
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure import codec, limits
-from perdure.codec.leaves import FRACTION_BITS_MAX
-from perdure.codec.walk import COLLISIONS_MAX
 from perdure.errors import NotStorable, ValueTooLarge
+from perdure.values import codec, limits
+from perdure.values.codec.encoder import COLLISIONS_MAX
+from perdure.values.codec.leaves import FRACTION_BITS_MAX
 
 
 class Plain:
@@ -38,38 +35,12 @@ class Plain:
 class Data:
     x: int = 1
 
-
-@attrs.define
-class Attrs:
-    x: int = 1
-
-
-class Model(pydantic.BaseModel):
-    x: int = 1
-
-
-class Struct(msgspec.Struct):
-    x: int = 1
-
-
-class Named(NamedTuple):
-    x: int = 1
+    def __setattr__(self, name: str, value: object) -> None:
+        object.__setattr__(self, name, value)
 
 
 class Colour(enum.Enum):
     RED = 1
-
-
-class Number(enum.IntEnum):
-    ONE = 1
-
-
-class Word(enum.StrEnum):
-    A = "a"
-
-
-class Bits(enum.Flag):
-    A = 1
 
 
 class MyDict(dict[str, int]):
@@ -132,8 +103,7 @@ def refused(value: Any, path: str = "input", error: type[Exception] = NotStorabl
 
 
 UNREGISTERED = [
-    Data(), Attrs(), Model(), Struct(), Named(), Colour.RED, Number.ONE, Word.A, Bits.A,
-    MyDict(), MyList(), MyInt(1), MyStr("a"), MyFloat(1), MyBytes(b""), MyTuple(), MySet(),
+    Data(), MyDict(), MyList(), MyInt(1), MyStr("a"), MyFloat(1), MyBytes(b""), MyTuple(), MySet(),
     MyWhen(2024, 1, 1), MyDecimal(1), MyPath(), MyUuid(int=1), MyFloat64(1), Plain(),
 ]  # fmt: skip
 
@@ -155,9 +125,9 @@ def test_a_suggested_name_is_the_name_of_the_class() -> None:
 def test_subclasses_are_refused_as_keys_and_elements_too() -> None:
     assert refused({MyStr("a"): 1}).startswith("input.keys()[0]: ")
     assert refused({MyStr("k"): 1, **{str(n): n for n in range(40)}}).startswith("input.keys()[0]: ")
-    assert refused({Word.A}).startswith("input{*}: ")
+    assert refused({MyStr("a")}).startswith("input{*}: ")
     assert refused([1.5] * 40 + [MyFloat(1)]).startswith("input[40]: ")
-    assert refused([True] * 40 + [Number.ONE]).startswith("input[40]: ")
+    assert refused([True] * 40 + [MyInt(1)]).startswith("input[40]: ")
 
 
 def _generator() -> Any:

@@ -22,8 +22,9 @@ import numpy
 import pydantic
 import pytest
 
-from perdure import codec, errors
-from perdure.codec.tags import Tag
+from perdure import errors
+from perdure.values import codec
+from perdure.values.codec.tags import ExtensionTag
 
 
 @codec.stored("s-flight", version=3)
@@ -188,9 +189,9 @@ def test_old_bytes_are_read(value: Any, stored: str) -> None:
 
 def test_every_tag_is_in_the_table() -> None:
     """A new tag needs its line here."""
-    marks = {tag: f"c700{int(tag):02x}" for tag in Tag if tag >= Tag.TUPLE}
+    marks = {tag: f"c700{int(tag):02x}" for tag in ExtensionTag if tag >= ExtensionTag.TUPLE}
     heads = [stored for _, stored in TABLE]
-    for tag in Tag:
+    for tag in ExtensionTag:
         if tag in marks:
             assert any(marks[tag] in head for head in heads), tag
         else:

@@ -13,8 +13,8 @@ import msgspec
 import pydantic
 import pytest
 
-from perdure import codec
 from perdure.errors import NotStorable, UnknownType
+from perdure.values import codec
 
 CALLS: list[str] = []
 
@@ -262,7 +262,7 @@ def test_a_circle_through_an_object() -> None:
 
 def test_an_unknown_name() -> None:
     data = codec.encode(Flight("a", ())).replace(b"t-flight", b"t-xxxxxx")
-    with pytest.raises(UnknownType, match="nothing is registered here under the stored name 't-xxxxxx'"):
+    with pytest.raises(UnknownType, match="no class with the stored name 't-xxxxxx' is known here"):
         codec.decode(data)
 
 

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure import codec
+from perdure.values import codec
 
 
 def print_of(value: Any) -> Any:

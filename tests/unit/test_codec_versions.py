@@ -12,8 +12,8 @@ import msgspec
 import pydantic
 import pytest
 
-from perdure import codec
 from perdure.errors import NotStorable, UnknownType
+from perdure.values import codec
 
 
 def test_upcasters_chain() -> None:

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import pytest
 
 from perdure.errors import LeaseLost, StorageFull, StoreBusy
-from perdure.failpoints import Site
-from perdure.limits import BATCH_COMMITS_MAX
-from perdure.store.base import Script, Unit
-from perdure.store.committer import Batch, Committer, Ticket
+from perdure.platform.failpoints import Site
+from perdure.store.base import Script, UnitOfWork
+from perdure.store.group_commit import CommitBatch, Committer, CommitTicket
+from perdure.values.limits import BATCH_COMMITS_MAX
+from tests.conformance.kit import until
 
-WAIT = 10
+WAIT = 100
 
 
-class Work(Unit[int]):
+class Work(UnitOfWork[int]):
     """Comes to its own number."""
 
     site = Site.WRITE
@@ -48,7 +49,7 @@ class Disk:
         self.fail: BaseException | None = None
         self.refuse: set[int] = set()
 
-    def execute(self, batch: Sequence[Ticket]) -> None:
+    def execute(self, batch: Sequence[CommitTicket]) -> None:
         self.entered.set()
         assert self.open.wait(WAIT)
         self.batches.append([work(ticket).number for ticket in batch])
@@ -63,7 +64,7 @@ class Disk:
                 ticket.result = work(ticket).number
 
 
-def work(ticket: Ticket) -> Work:
+def work(ticket: CommitTicket) -> Work:
     assert isinstance(ticket.unit, Work)
     return ticket.unit
 
@@ -76,7 +77,7 @@ def work_of(caller: Caller) -> Work:
 class Caller(threading.Thread):
     """A thread that commits one unit and keeps what came of it."""
 
-    def __init__(self, committer: Committer, unit: Unit[int]) -> None:
+    def __init__(self, committer: Committer, unit: UnitOfWork[int]) -> None:
         super().__init__(daemon=True)
         self.committer = committer
         self.unit = unit
@@ -88,16 +89,6 @@ class Caller(threading.Thread):
             self.result = self.committer.submit(self.unit)
         except BaseException as error:
             self.error = error
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Wait for something that happens in another thread."""
-    pause = threading.Event()
-    for _ in range(WAIT * 1000):
-        if condition():
-            return
-        pause.wait(0.001)
-    raise AssertionError("it did not happen in time")
 
 
 def queued(disk: Disk, committer: Committer, numbers: Sequence[int]) -> list[Caller]:
@@ -137,7 +128,7 @@ def test_a_lone_caller_commits_in_its_own_thread() -> None:
     assert committer._thread is None
 
 
-def test_whoever_waits_goes_into_the_next_transaction_together() -> None:
+def test_waiting_writes_share_the_next_transaction() -> None:
     disk = Disk()
     callers = queued(disk, Committer(disk.execute), range(10))
     finish(disk, callers)
@@ -193,7 +184,7 @@ def test_an_error_of_the_whole_batch_reaches_every_caller_and_no_later_one(error
 
     original = disk.execute
 
-    def failing(batch: Sequence[Ticket]) -> None:
+    def failing(batch: Sequence[CommitTicket]) -> None:
         original(batch)
         if len(batch) > 1:
             raise error
@@ -259,7 +250,7 @@ def test_a_follower_that_is_interrupted_is_not_committed_later(monkeypatch: pyte
     committer = Committer(disk.execute)
     original = Committer._sleep
 
-    def sleep(self: Committer, ticket: Ticket) -> None:
+    def sleep(self: Committer, ticket: CommitTicket) -> None:
         if work(ticket).number == 2:
             raise Interrupt
         original(self, ticket)
@@ -280,7 +271,7 @@ def test_a_batch_whose_leader_was_interrupted_is_settled_by_the_next_one(ended: 
     """A signal handler of the user's raises after the transaction and before anybody has been told."""
     disk = Disk()
 
-    def execute(batch: Batch) -> None:
+    def execute(batch: CommitBatch) -> None:
         disk.execute(batch)
         batch.ended = ended
 
@@ -303,7 +294,7 @@ def test_a_batch_whose_leader_was_interrupted_is_settled_by_the_next_one(ended: 
 def test_an_interrupt_after_the_commit_is_raised_and_undoes_nothing(ended: bool) -> None:
     disk = Disk()
 
-    def execute(batch: Batch) -> None:
+    def execute(batch: CommitBatch) -> None:
         disk.execute(batch)
         batch.ended = ended
         raise Interrupt
@@ -418,7 +409,7 @@ def test_at_rest_waits_for_a_commit_that_is_under_way_and_keeps_new_ones_out() -
     first.start()
     assert disk.entered.wait(WAIT)
     threading.Timer(0.05, disk.open.set).start()
-    with committer.at_rest(WAIT):
+    with committer.quiesced(WAIT):
         assert disk.batches == [[1]]
         second = Caller(committer, Work(2))
         second.start()
@@ -430,8 +421,8 @@ def test_at_rest_waits_for_a_commit_that_is_under_way_and_keeps_new_ones_out() -
 
 
 def test_at_rest_in_the_middle_of_a_commit_does_not_wait_for_itself() -> None:
-    def execute(batch: Batch) -> None:
-        with committer.at_rest(0.01):
+    def execute(batch: CommitBatch) -> None:
+        with committer.quiesced(0.01):
             batch[0].result = 7
 
     committer = Committer(execute)

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, BudgetExceeded
+from perdure import Agent
 from perdure.cli.main import main
+from perdure.errors import BudgetExceeded
 
 
 def test_prices_are_those_of_the_list_unless_the_caller_knows_better(
@@ -35,7 +36,7 @@ def test_prices_are_those_of_the_list_unless_the_caller_knows_better(
         monkeypatch.setitem(sys.modules, "genai_prices", None)
         run.usage(model="gpt-4.1", **tokens)
     by_model = agent.usage().by_model
-    assert {model: (it.cost_usd, it.unpriced_calls) for model, it in by_model.items()} == {
+    assert {model: (totals.cost_usd, totals.unpriced_calls) for model, totals in by_model.items()} == {
         "gpt-4o": (0.35, 2),
         "openai:gpt-4o": (0.225, 0),
         "claude-sonnet-4-5": (0.45, 0),
@@ -114,7 +115,7 @@ def test_the_commands_add_up_and_show_nothing_that_moves_the_cursor(
     assert "3 calls, 2,005 tokens in, 20 out, $2.50" in told
     assert "2 steps not run again: 2 calls, 2,000 tokens in, 20 out, $2.00" in told
     assert "step think -> None in" in told and "1 call of model-1: 1,000 tokens in, 10 out, $1.00" in told
-    assert "went on past 2 steps without running them again" in told
+    assert "skipped 2 steps, which were already recorded" in told
     assert json.loads(said("show", "r", "--agent", "ann", "--json"))["savings"]["steps"] == 2
     assert "BudgetExceeded" in said("runs") and "failed" in said("runs")
     assert main(["usage", "--run", "nix", "--store", store]) == 2
@@ -125,6 +126,6 @@ def test_the_commands_add_up_and_show_nothing_that_moves_the_cursor(
 
 def test_where_nothing_is_recorded_the_commands_say_how(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Agent("a", store=tmp_path / "p.db").runs.list()
-    for command, words in (("usage", "run.usage("), ("savings", "nothing had to be saved")):
+    for command, words in (("usage", "run.usage("), ("savings", "no savings")):
         assert main([command, "--store", str(tmp_path / "p.db")]) == 0
         assert words in capsys.readouterr().out

@@ -19,10 +19,10 @@ from xml.etree import ElementTree
 import pytest
 
 from perdure.cli.main import main
-from perdure.testing.crashtest import CrashtestProblem, Report
-from perdure.testing.crashtest.carrying import carried_in, changed_copies
+from perdure.testing.crashtest import CrashtestProblem, CrashtestReport
+from perdure.testing.crashtest.carried_values import carried_in, changed_copies
 from perdure.testing.crashtest.outside import reading_for
-from perdure.testing.crashtest.places import Place, chosen
+from perdure.testing.crashtest.places import CrashPoint, chosen
 from perdure.testing.plugin_crashtest import crashtest
 
 ROOT = Path(__file__).parents[2]
@@ -30,7 +30,7 @@ AGENTS = Path(__file__).with_name("crashing")
 
 __all__ = ["crashtest"]
 
-Crashtest = Callable[..., Report]
+Crashtest = Callable[..., CrashtestReport]
 
 
 @pytest.fixture
@@ -189,7 +189,7 @@ def test_a_task_and_its_worker_survive(folder: Path, crashtest: Crashtest) -> No
     assert [trial.reached for trial in report.trials] == [True, True, True]
 
 
-def test_who_was_paused_and_replaced_does_nothing_more(folder: Path, crashtest: Crashtest) -> None:
+def test_a_paused_process_that_was_replaced_does_nothing_more(folder: Path, crashtest: Crashtest) -> None:
     places = ["stop:effect.intent:after#1", "stop:effect.outcome:before#2"]
     report = crashtest("clean_shop.py", count_effects="world.txt", only=places)
     report.assert_survives()
@@ -238,13 +238,12 @@ def test_ctrl_c_shows_what_was_found_so_far(folder: Path) -> None:
     with subprocess.Popen(
         [*command, *more], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": "."}
     ) as process:
-        deadline = time.monotonic() + 40
         # The first round has failed and was kept, and a later one is under way.
-        while not list(folder.glob("perdure-crashtest-*/round-5")) and time.monotonic() < deadline:
+        while not list(folder.glob("perdure-crashtest-*/round-5")):
             assert process.poll() is None
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
-        told, errors = process.communicate(timeout=40)
+        told, errors = process.communicate()
     assert process.returncode == 1, errors
     assert told.splitlines()[-1].startswith("interrupted; so far: FAILED: 1 of "), told
 
@@ -263,7 +262,7 @@ def test_the_examples_survive(example: str, world: str, tmp_path: Path, crashtes
 def test_the_command_tells_people_programs_and_ci(folder: Path) -> None:
     command = [sys.executable, "-m", "perdure.cli", "crashtest", "bug_wrong_check.py", "--count-effects", "world.txt"]
     more = ["--only", "effect.outcome:before#1", "--junit", "report.xml", "--keep"]
-    told = subprocess.run([*command, *more], capture_output=True, text=True, timeout=50, check=False)
+    told = subprocess.run([*command, *more], capture_output=True, text=True, check=False)
     assert told.returncode == 1, told.stderr
     assert "is_paid says NotDone of pay, although it had happened" in told.stdout
     assert "  after an effect, before its outcome is recorded      1     .      .       1" in told.stdout
@@ -296,7 +295,7 @@ def test_a_round_can_be_repeated_with_the_arguments_of_the_program(folder: Path,
     assert head == "perdure crashtest bug_step_with_effect.py --count-effects world.txt"
     assert shlex.split(tail) == [place, "--", "-v", "to Ann"]
     command = [sys.executable, "-m", "perdure.cli", *shlex.split(again)[1:]]
-    assert subprocess.run(command, capture_output=True, timeout=50, check=False).returncode == 1
+    assert subprocess.run(command, capture_output=True, check=False).returncode == 1
 
 
 def test_a_program_without_a_store_is_refused(folder: Path, crashtest: Crashtest) -> None:
@@ -324,7 +323,7 @@ def test_a_place_that_is_not_passed_is_not_survived(folder: Path, crashtest: Cra
 
 def test_places_are_spread_evenly_and_every_kind_comes_first() -> None:
     places = [
-        Place(f"{site}:{moment}#{n}", f"{moment} {site}", f"a.py:{n % 3}")
+        CrashPoint(f"{site}:{moment}#{n}", f"{moment} {site}", f"a.py:{n % 3}")
         for n in range(1, 31)
         for site in ("step.done", "effect.outcome")
         for moment in ("before", "written", "after")

@@ -14,19 +14,20 @@ import pytest
 
 from perdure import Agent
 from perdure.cli.main import main
-from perdure.cli.stores import acting_as
+from perdure.cli.store_option import open_engine
 from perdure.errors import StoreTampered, StoreUnavailable
-from perdure.limits import READ_STEPS_PER_BYTE
-from perdure.store import open_store, sql, sqlite_bounds
-from perdure.store.sqlite_copy import copy_unopened
-from perdure.store.sqlite_file import connect
-from perdure.store.sqlite_schema import SETTINGS
+from perdure.store import open_store, sql
+from perdure.store.sqlite import work_limits
+from perdure.store.sqlite.backup import copy_unopened
+from perdure.store.sqlite.file import connect
+from perdure.store.sqlite.schema_guard import SETTINGS
+from perdure.values.limits import READ_STEPS_PER_BYTE
 
 SLOW_VIEW = """ALTER TABLE runs RENAME TO runs_hidden;
     CREATE VIEW runs AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)
     SELECT r.* FROM runs_hidden AS r, n WHERE i < 0"""
-LIAR = """CREATE TRIGGER liar AFTER INSERT ON entries BEGIN
-    UPDATE entries SET value = x'c3' WHERE rowid = new.rowid; END"""
+LIAR = """CREATE TRIGGER liar AFTER INSERT ON agent_state BEGIN
+    UPDATE agent_state SET value = x'c3' WHERE rowid = new.rowid; END"""
 
 PLANTED = {
     "trigger 'liar'": LIAR,
@@ -36,17 +37,21 @@ PLANTED = {
     "index 'planted' on table 'runs'": "CREATE INDEX planted ON runs (abs(stream))",
     "index 'Partly' on table 'runs'": "CREATE INDEX Partly ON RUNS (stream) WHERE status = 'x'",
     "no index 'tasks_ready'": "DROP INDEX tasks_ready",
-    "no table 'paces'": "DROP TABLE paces",
+    "no table 'rate_limits'": "DROP TABLE rate_limits",
     "no table 'runs'": "ALTER TABLE runs RENAME TO theirs",
-    "another definition of table 'PACES'": "DROP TABLE paces; CREATE TABLE PACES (owner, queue, next)",
+    "another definition of table 'RATE_LIMITS'": """DROP TABLE rate_limits;
+        CREATE TABLE RATE_LIMITS (owner, queue, next)""",
     "another definition of table 'runs'": "ALTER TABLE runs ADD COLUMN bad TEXT AS (hex(zeroblob(100000000))) VIRTUAL",
-    "another definition of table 'paces'": """DROP TABLE paces; CREATE TABLE paces (owner INTEGER NOT NULL,
+    "another definition of table 'rate_limits'": """DROP TABLE rate_limits;
+        CREATE TABLE rate_limits (owner INTEGER NOT NULL,
         queue TEXT NOT NULL, next INTEGER NOT NULL CHECK (abs(next) > 0), PRIMARY KEY (owner, queue))
         STRICT, WITHOUT ROWID""",
-    "another definition of table 'spaces'": """DROP TABLE spaces; CREATE TABLE spaces (owner INTEGER NOT NULL,
+    "another definition of table 'state_namespaces'": """DROP TABLE state_namespaces;
+        CREATE TABLE state_namespaces (owner INTEGER NOT NULL,
         namespace TEXT COLLATE NOCASE NOT NULL, revision INTEGER NOT NULL, PRIMARY KEY (owner, namespace))
         STRICT, WITHOUT ROWID""",
-    "another definition of table 'floors'": """DROP TABLE floors; CREATE TABLE floors (owner INTEGER NOT NULL,
+    "another definition of table 'state_horizons'": """DROP TABLE state_horizons;
+        CREATE TABLE state_horizons (owner INTEGER NOT NULL,
         namespace TEXT NOT NULL, revision INTEGER NOT NULL, at INTEGER NOT NULL, PRIMARY KEY (owner, namespace))
         STRICT""",
     "another definition of table 'document_words'": """DROP TABLE document_words;
@@ -123,17 +128,17 @@ def test_a_trigger_that_is_planted_in_an_open_store_does_not_run(path: Path) -> 
 def test_an_older_store_may_have_the_triggers_of_its_version_and_no_other(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    history = sql.migrations("sqlite")
+    second = (*sql.migrations("sqlite"), "CREATE TRIGGER chunks_gone AFTER DELETE ON chunks BEGIN SELECT 2; END")
     old = [tmp_path / "a.db", tmp_path / "b.db"]
-    monkeypatch.setattr(sql, "migrations", lambda dialect: history[:20])
+    monkeypatch.setattr(sql, "migrations", lambda dialect: second)
     for one in old:
         open_store(f"sqlite:///{one}").close()
-    monkeypatch.undo()
-    plant(old[1], "DROP TRIGGER pieces_gone; CREATE TRIGGER pieces_gone AFTER DELETE ON pieces BEGIN SELECT 1; END")
+    plant(old[1], "DROP TRIGGER chunks_gone; CREATE TRIGGER chunks_gone AFTER DELETE ON chunks BEGIN SELECT 1; END")
+    monkeypatch.setattr(sql, "migrations", lambda dialect: (*second, "DROP TRIGGER chunks_gone"))
     open_store(f"sqlite:///{old[0]}").close()
     with closing(apsw.Connection(str(old[0]))) as behind:
         assert behind.execute("SELECT count(*) FROM sqlite_schema WHERE type = 'trigger'").fetchall() == [(0,)]
-    with pytest.raises(StoreTampered, match="trigger 'pieces_gone'"):
+    with pytest.raises(StoreTampered, match="trigger 'chunks_gone'"):
         open_store(f"sqlite:///{old[1]}")
 
 
@@ -236,7 +241,7 @@ def test_a_file_without_end_ends_in_an_error(path: Path, command: str, capsys: p
 
 def test_commands_that_act_as_an_agent_are_bounded_too(path: Path) -> None:
     endless(path, "runs")
-    with acting_as("keeper", f"sqlite:///{path}") as engine, pytest.raises(StoreTampered, match="was stopped"):
+    with open_engine("keeper", f"sqlite:///{path}") as engine, pytest.raises(StoreTampered, match="was stopped"):
         engine.store.read("all_runs")
 
 
@@ -249,9 +254,9 @@ def test_statistics_without_end_do_not_hold_up_opening(path: Path) -> None:
 
 def test_queries_of_an_honest_store_stay_far_below_the_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A fifth of the steps for each byte is enough, with nothing granted beforehand to speak of."""
-    monkeypatch.setattr(sqlite_bounds, "READ_STEPS_MIN", 200_000)
-    monkeypatch.setattr(sqlite_bounds, "READ_STEPS_PER_BYTE", READ_STEPS_PER_BYTE // 5)
-    monkeypatch.setattr(sqlite_bounds, "READ_ROWS_MIN", 1000)
+    monkeypatch.setattr(work_limits, "READ_STEPS_MIN", 200_000)
+    monkeypatch.setattr(work_limits, "READ_STEPS_PER_BYTE", READ_STEPS_PER_BYTE // 5)
+    monkeypatch.setattr(work_limits, "READ_ROWS_MIN", 1000)
     path = tmp_path / "perdure.db"
     with closing(Agent("keeper", store=path)) as agent:
         for number in range(100):

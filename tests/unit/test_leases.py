@@ -6,7 +6,6 @@ import gc
 import subprocess
 import sys
 import threading
-import time
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -14,19 +13,22 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure import Agent, failpoints, leases, process
-from perdure.clock import SystemClock
+from perdure import Agent
 from perdure.errors import LeaseLost, RunBusy
-from perdure.failpoints import Moment, Site
-from perdure.leases import LEASE_MS, Lease, Tenancy, read_lease
-from perdure.limits import HEARTBEAT_SECONDS, LEASE_SECONDS
-from perdure.process import Holder, this_process
+from perdure.journal import leases
+from perdure.journal.leases import LEASE_MS, Lease, LeaseKeeper, read_lease
+from perdure.platform import failpoints, process
+from perdure.platform.failpoints import CommitMoment, Site
+from perdure.platform.process import Holder, this_process
 from perdure.store import open_store
-from perdure.store.base import Script, Statement, Unit
+from perdure.store.base import Script, Statement, UnitOfWork
+from perdure.values.clock import SystemClock
+from perdure.values.limits import HEARTBEAT_SECONDS, LEASE_SECONDS
+from tests.conformance.kit import until
 from tests.unit import child
 from tests.unit.units import behind
 
-WAIT = 20
+WAIT = 100
 ELSEWHERE = msgspec.structs.replace(this_process(), namespace="pid:[1]", pid=1)
 
 
@@ -47,12 +49,12 @@ def clock() -> Boots:
 
 @pytest.fixture
 def store(store_url: str, clock: Boots) -> Iterator[Any]:
-    it = open_store(store_url, clock=clock)
-    yield it
-    it.close()
+    opened_store = open_store(store_url, clock=clock)
+    yield opened_store
+    opened_store.close()
 
 
-class Give(Unit[int]):
+class Give(UnitOfWork[int]):
     """A new stream with a lease for a holder."""
 
     site = Site.WRITE
@@ -66,7 +68,7 @@ class Give(Unit[int]):
         return int(stream)
 
 
-class Ask(Unit[Lease]):
+class Ask(UnitOfWork[Lease]):
     """Reads a lease as a claim does."""
 
     site = Site.WRITE
@@ -78,7 +80,7 @@ class Ask(Unit[Lease]):
         return (yield from read_lease(self.stream, self.now))
 
 
-class Do(Unit[Any]):
+class Do(UnitOfWork[Any]):
     """One statement."""
 
     site = Site.WRITE
@@ -99,10 +101,10 @@ def lease(process: Holder | None, left_ms: int = 1) -> Lease:
     return Lease(1, 1, process, 0, left_ms)
 
 
-def present(store: Any, tenancy: Tenancy, clock: Boots) -> None:
+def present(store: Any, tenancy: LeaseKeeper, clock: Boots) -> None:
     """What a claim does for its holder."""
-    it = tenancy.presence(clock.now)
-    store.submit(Do(it.name, *it.args))
+    statement = tenancy.holder_statement(clock.now)
+    store.submit(Do(statement.name, *statement.args))
 
 
 # -- the rules ------------------------------------------------------------------------------------------------------
@@ -119,11 +121,11 @@ def test_a_living_holder_keeps_it_until_its_time_is_up() -> None:
 
 
 def test_a_dead_holder_loses_it_at_once() -> None:
-    it = subprocess.Popen([sys.executable, "-c", "pass"])
-    started = process._start_time(it.pid)
-    it.wait(WAIT)
+    item = subprocess.Popen([sys.executable, "-c", "pass"])
+    started = process._start_time(item.pid)
+    item.wait(WAIT)
     assert started is not None
-    assert not lease(msgspec.structs.replace(this_process(), pid=it.pid, started=started), 1000).alive()
+    assert not lease(msgspec.structs.replace(this_process(), pid=item.pid, started=started), 1000).alive()
     assert not lease(msgspec.structs.replace(this_process(), boot="an earlier one"), 1000).alive()
 
 
@@ -150,7 +152,7 @@ def test_a_lease_survives_some_missed_beats() -> None:
 
 @pytest.mark.stores("sqlite")  # by the boot clock, which the test owns
 def test_a_tenancy_is_present_renews_and_leaves(store: Any, clock: Boots) -> None:
-    tenancy = Tenancy(store)
+    tenancy = LeaseKeeper(store)
     assert holders(store) == [], "nothing to write before there is a lease"
     present(store, tenancy, clock)
     assert holders(store) == [(tenancy.holder, clock.now + LEASE_MS)]
@@ -167,8 +169,8 @@ def test_a_tenancy_is_present_renews_and_leaves(store: Any, clock: Boots) -> Non
     assert store.submit(Ask(stream, clock.now)) == Lease(1, None, None, 0, 0)
 
 
-def test_it_knows_when_its_time_is_up(store: Any, clock: Boots) -> None:
-    tenancy = Tenancy(store)
+def test_a_lease_expires_at_its_deadline(store: Any, clock: Boots) -> None:
+    tenancy = LeaseKeeper(store)
     clock.now += LEASE_MS - 1
     assert not tenancy.expired()
     clock.now += 1
@@ -179,7 +181,7 @@ def test_it_knows_when_its_time_is_up(store: Any, clock: Boots) -> None:
 
 
 def test_a_renewal_before_an_effect_confirms_or_refuses(store: Any, clock: Boots) -> None:
-    tenancy = Tenancy(store)
+    tenancy = LeaseKeeper(store)
     stream = store.submit(Give(tenancy.holder))
     clock.now += LEASE_MS
     store.submit(tenancy.renewal(stream, 1))
@@ -193,9 +195,9 @@ def test_a_renewal_before_an_effect_confirms_or_refuses(store: Any, clock: Boots
 
 
 def test_the_deadline_counts_from_before_the_commit(store: Any, clock: Boots) -> None:
-    tenancy = Tenancy(store)
+    tenancy = LeaseKeeper(store)
 
-    def slow(site: Site, moment: Moment) -> None:
+    def slow(site: Site, moment: CommitMoment) -> None:
         clock.now += 5_000  # the disk takes its time
 
     asked = clock.now
@@ -220,8 +222,8 @@ def test_what_dead_processes_left_is_removed_but_not_what_may_live(store: Any, c
             (late_with_lease, here, -1),
             (alive, here, 1),
         ]:
-            it = msgspec.structs.replace(ELSEWHERE, boot=boot)
-            row = (number, it.boot, it.namespace, it.pid, it.started, it.host, 0, clock.now, ttl)
+            holder = msgspec.structs.replace(ELSEWHERE, boot=boot)
+            row = (number, holder.boot, holder.namespace, holder.pid, holder.started, holder.host, 0, clock.now, ttl)
             store.submit(Do("renew_holder", *row))
 
     def left() -> set[int]:
@@ -229,7 +231,7 @@ def test_what_dead_processes_left_is_removed_but_not_what_may_live(store: Any, c
 
     leave_behind()
     store.submit(Give(late_with_lease))
-    tenancy = Tenancy(store)
+    tenancy = LeaseKeeper(store)
     tenancy.renew()
     assert left() == {late_with_lease, alive, tenancy.holder}, "the first beat"
     leave_behind()
@@ -242,10 +244,10 @@ def test_what_dead_processes_left_is_removed_but_not_what_may_live(store: Any, c
 @pytest.mark.stores("sqlite")  # by the boot clock, which the test owns
 def test_a_holder_taken_for_dead_while_it_slept_is_itself_again(store: Any, clock: Boots) -> None:
     """A laptop sleeps, another process clears up, and the sleeper opens a run: its lease must name it."""
-    sleeper = Tenancy(store)
+    sleeper = LeaseKeeper(store)
     present(store, sleeper, clock)
     clock.now += LEASE_MS + 1
-    other = Tenancy(store)
+    other = LeaseKeeper(store)
     other.renew()
     assert [number for number, _ in holders(store)] == [other.holder]
     assert other.holder != sleeper.holder
@@ -262,7 +264,7 @@ def test_a_holder_taken_for_dead_while_it_slept_is_itself_again(store: Any, cloc
 def test_a_number_of_a_holder_is_never_given_again(store: Any) -> None:
     numbers = []
     for _ in range(3):
-        tenancy = Tenancy(store)
+        tenancy = LeaseKeeper(store)
         numbers.append(tenancy.holder)
         tenancy.close()
     assert len(set(numbers)) == 3
@@ -286,17 +288,10 @@ def test_an_agent_that_slept_opens_its_next_run_as_somebody(store_url: str) -> N
 # -- the heart ------------------------------------------------------------------------------------------------------
 
 
-def until(condition: Any) -> None:
-    deadline = time.monotonic() + WAIT
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
 @pytest.mark.stores("sqlite")  # by the boot clock, which the test owns
 def test_the_heart_renews_and_stops(store: Any, clock: Boots, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leases, "HEARTBEAT_SECONDS", 0.01)
-    tenancy = Tenancy(store)
+    tenancy = LeaseKeeper(store)
     clock.now += 20_000
     until(lambda: holders(store) == [(tenancy.holder, clock.now + LEASE_MS)])
     clock.now += 20_000
@@ -309,7 +304,7 @@ def test_the_heart_renews_and_stops(store: Any, clock: Boots, monkeypatch: pytes
 @pytest.mark.stores("sqlite")  # by the boot clock, which the test owns
 def test_the_heart_goes_on_after_a_failed_beat(store: Any, clock: Boots, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leases, "HEARTBEAT_SECONDS", 0.01)
-    tenancy = Tenancy(store)
+    tenancy = LeaseKeeper(store)
     original, failed = store.submit, []
 
     def failing(unit: Any) -> Any:
@@ -327,7 +322,7 @@ def test_the_heart_goes_on_after_a_failed_beat(store: Any, clock: Boots, monkeyp
 
 def test_the_heart_of_a_forgotten_tenancy_stops(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leases, "HEARTBEAT_SECONDS", 0.01)
-    tenancy = Tenancy(store)
+    tenancy = LeaseKeeper(store)
     heart, gone = tenancy._heart, weakref.ref(tenancy)
     del tenancy
 

@@ -1,4 +1,4 @@
-"""The schema is the sum of its migrations, and is never half there."""
+"""A store has the schema that its migrations make, and never half of it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import apsw
 import pytest
 
 from perdure.errors import StoreUnavailable
-from perdure.failpoints import Moment, Site
+from perdure.platform.failpoints import CommitMoment, Site
 from perdure.store import open_store, sql
-from perdure.store.sqlite_schema import digest, expected
+from perdure.store.sqlite.schema_guard import digest, expected
 from tests.unit import child
 
 FOLDER = Path(sql.__file__).parent
@@ -35,12 +35,6 @@ def shape(path: str, *scripts: str) -> list[tuple[str, str, str]]:
     return [(kind, name, normal(text)) for kind, name, text in rows]
 
 
-def test_the_schema_is_the_sum_of_its_migrations() -> None:
-    schema = shape(":memory:", (FOLDER / "sqlite" / "schema.sql").read_text())
-    assert len(schema) > 10
-    assert shape(":memory:", *sql.migrations("sqlite")) == schema
-
-
 def test_the_digests_are_those_of_the_migrations() -> None:
     versions = {version: digest(sorted(expected(version).values())) for version in sql.digests("sqlite")}
     assert sql.digests("sqlite") == versions, "run tools/schema_digests.py"
@@ -50,7 +44,7 @@ def test_the_digests_are_those_of_the_migrations() -> None:
 def test_a_new_store_has_that_schema(tmp_path: Path) -> None:
     path = tmp_path / "perdure.db"
     open_store(f"sqlite:///{path}").close()
-    assert shape(str(path)) == shape(":memory:", (FOLDER / "sqlite" / "schema.sql").read_text())
+    assert shape(str(path)) == shape(":memory:", *sql.migrations("sqlite"))
 
 
 @pytest.mark.parametrize("dialect", ["sqlite", "postgres"])
@@ -62,21 +56,15 @@ def test_migrations_are_numbered_without_gaps(dialect: str) -> None:
 
 def test_both_dialects_have_the_same_tables_but_for_what_one_needs() -> None:
     def tables(dialect: str) -> set[str]:
-        return set(
-            re.findall(r"^CREATE (?:VIRTUAL )?TABLE (\w+)", (FOLDER / dialect / "schema.sql").read_text(), re.MULTILINE)
-        )
+        made = "\n".join(sql.migrations(dialect))
+        return set(re.findall(r"^CREATE (?:VIRTUAL )?TABLE (\w+)", made, re.MULTILINE))
 
     assert tables("postgres") - tables("sqlite") == {"stream_count", "arrivals"}
-    assert tables("sqlite") - tables("postgres") == {"piece_words", "piece_terms"}  # a column there
+    assert tables("sqlite") - tables("postgres") == {"chunk_words", "chunk_terms"}  # a column there
 
 
-def test_the_postgres_schema_is_the_sum_of_its_migrations() -> None:
-    schema = normal((FOLDER / "postgres" / "schema.sql").read_text())
-    assert normal("\n".join(sql.migrations("postgres"))) == schema
-
-
-@pytest.mark.parametrize("moment", [Moment.BEFORE, Moment.BEGUN, Moment.WRITTEN])
-def test_killed_while_it_is_created_nothing_is_half_there(tmp_path: Path, moment: Moment) -> None:
+@pytest.mark.parametrize("moment", [CommitMoment.BEFORE, CommitMoment.BEGUN, CommitMoment.WRITTEN])
+def test_killed_while_it_is_created_nothing_is_half_there(tmp_path: Path, moment: CommitMoment) -> None:
     path = tmp_path / "perdure.db"
     killed = child.run(OPEN, path, PERDURE_FAILPOINT=f"{Site.STORE_CREATE.value}:{moment.value}")
     assert killed.returncode == -signal.SIGKILL

@@ -11,13 +11,14 @@ import psycopg
 import pytest
 import zstandard
 
-from perdure import Agent, codec
-from perdure.collect import collect
+from perdure import Agent
 from perdure.errors import CorruptValue, JournalDamaged
-from perdure.limits import INLINE_BYTES_MAX, VALUE_BYTES_MAX
-from perdure.objects import pack, packed_in, reference, unpack
-from perdure.records import Call, StepDone, Write
+from perdure.journal.object_gc import collect
+from perdure.journal.objects import pack, packed_in, reference, unpack
+from perdure.records import CallIdentity, RunWrite, StepDone
 from perdure.store import open_store
+from perdure.values import codec
+from perdure.values.limits import INLINE_BYTES_MAX, VALUE_BYTES_MAX
 from tests.unit.units import behind
 
 NOISE = random.Random(1).randbytes(20_000)
@@ -25,9 +26,9 @@ NOISE = random.Random(1).randbytes(20_000)
 
 @pytest.fixture
 def agent(store_url: str) -> Iterator[Agent]:
-    it = Agent("a", store=store_url)
-    yield it
-    it.close()
+    other_agent = Agent("a", store=store_url)
+    yield other_agent
+    other_agent.close()
 
 
 @pytest.fixture
@@ -196,7 +197,7 @@ def test_only_what_no_entry_refers_to_is_collected(agent: Agent, store: Any) -> 
     assert len(table(store)) == 8
 
     [(stream,)] = behind(store, "SELECT stream FROM runs WHERE id = 'gone'")
-    behind(store, f"DELETE FROM events WHERE {of_stream(store)} = ?", (stream,))
+    behind(store, f"DELETE FROM journal WHERE {of_stream(store)} = ?", (stream,))
     [(gone, freed)] = [(id, len(data)) for id, size, data in table(store) if id == identity(store, NOISE + b"1")]
     assert collect(store).bytes == freed
     assert gone not in {id for id, _, _ in table(store)}
@@ -221,7 +222,7 @@ def identity(store: Any, value: Any) -> bytes:
 
 def test_an_object_that_is_needed_again_comes_back(agent: Agent, store: Any) -> None:
     keep(agent, NOISE, "one")
-    behind(store, f"DELETE FROM events WHERE {of_stream(store)} = (SELECT stream FROM runs WHERE id = 'one')")
+    behind(store, f"DELETE FROM journal WHERE {of_stream(store)} = (SELECT stream FROM runs WHERE id = 'one')")
     assert collect(store).bytes > 0
     assert table(store) == []
     keep(agent, NOISE, "two")
@@ -230,8 +231,8 @@ def test_an_object_that_is_needed_again_comes_back(agent: Agent, store: Any) -> 
 
 def test_references_are_found_wherever_a_record_has_them() -> None:
     ids = [bytes([n]) * 32 for n in range(3)]
-    writes = (Write(1, "a", b"\x01" + ids[1]), Write(1, "b", b"\x00inline"), Write(2, "c"))
-    record = StepDone(Call("", "s", b"", 0), 0, 0, b"\x01" + ids[0], writes)
+    writes = (RunWrite(1, "a", b"\x01" + ids[1]), RunWrite(1, "b", b"\x00inline"), RunWrite(2, "c"))
+    record = StepDone(CallIdentity("", "s", b"", 0), 0, 0, b"\x01" + ids[0], writes)
     assert [reference(packed) for packed in packed_in(record)] == ids[:2]
 
 

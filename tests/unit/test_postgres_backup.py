@@ -42,7 +42,7 @@ def test_a_copy_is_a_store_that_verifies_and_goes_on(store_url: str, tmp_path: P
     assert (copy.identity, copy.secret) == (original.identity, original.secret)
     assert verify(copy).ok
     assert rebuild.check(copy) == []
-    for query in ("all_streams", "all_seals", "all_runs", "all_state", "all_leases"):
+    for query in ("all_streams", "all_seals", "all_runs", "all_run_state", "all_leases"):
         assert copy.read(query) == original.read(query)
     copy.close()
     agent.close()

@@ -6,7 +6,6 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
 
@@ -17,22 +16,16 @@ from perdure import Agent, AsyncAgent, RunBusy
 from perdure.cli.main import main
 from perdure.errors import LeaseLost, NotStorable, StoreBusy, StoreForked, StoreTooNew, StoreUnavailable
 from perdure.journal.append import read_events
-from perdure.store import open_store, postgres_pool
-from perdure.store import postgres_listen as listening
+from perdure.store import open_store
 from perdure.store.base import Statement
-from perdure.store.postgres_link import Raw
+from perdure.store.postgres import listen as listening
+from perdure.store.postgres import pool
+from perdure.store.postgres.connection import RawStatement
 from tests.conformance.kit import Behind, in_child
 from tests.unit.units import Put, append, behind, entry, new_head
 
 pytestmark = pytest.mark.stores("postgres")
-WAIT = 20
-
-
-@pytest.fixture
-def store(store_url: str) -> Iterator[Any]:
-    it = open_store(store_url)
-    yield it
-    it.close()
+WAIT = 100
 
 
 def at_once(count: int, work: Any) -> list[BaseException]:
@@ -58,7 +51,7 @@ def settings(store: Any, *names: str) -> list[str]:
     """What a session of the store has."""
     with store._pool.link(time.monotonic() + WAIT) as link:
         answers = link.talk(
-            [Raw(b"SELECT current_setting($1::text)", (name,)) for name in names], time.monotonic() + WAIT
+            [RawStatement(b"SELECT current_setting($1::text)", (name,)) for name in names], time.monotonic() + WAIT
         )
         return [answer.rows[0][0] for answer in answers]
 
@@ -120,13 +113,13 @@ def test_a_table_of_the_same_name_elsewhere_is_not_looked_at(store: Any, store_u
 def test_doctor_names_code_in_the_schema_that_is_not_ours(
     store: Any, store_url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert store.read("planted") == []
-    behind(store, "CREATE RULE liar AS ON INSERT TO entries DO INSTEAD NOTHING")
+    assert store.read("foreign_code") == []
+    behind(store, "CREATE RULE liar AS ON INSERT TO agent_state DO INSTEAD NOTHING")
     behind(store, "CREATE VIEW harmless AS SELECT 1")
     behind(store, "CREATE POLICY hidden ON runs USING (false)")
     assert main(["doctor", "--store", store_url]) == 1
     said = capsys.readouterr().out
-    for planted in ("rule liar on entries", "view harmless", "policy hidden on runs"):
+    for planted in ("rule liar on agent_state", "view harmless", "policy hidden on runs"):
         assert f"{planted} is not Perdure's" in said
 
 
@@ -166,7 +159,7 @@ def test_what_must_hold_is_an_error_of_the_last_batch(store: Any) -> None:
         store.submit(append(head, entry("c"), entry("d")))
     head.fence = 1
     assert store.submit(append(head, entry("e"))) == 2
-    assert [row[0] for row in store.read("events_of", (head.stream, 0))] == [1, 2]
+    assert [row[0] for row in store.read("journal_of", (head.stream, 0))] == [1, 2]
 
 
 def test_an_entry_of_somebody_else_is_not_taken_for_ours(store: Any) -> None:
@@ -184,7 +177,7 @@ def test_a_session_that_was_ended_is_replaced(store: Any) -> None:
         behind(store, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'perdure'")
         assert store.submit(append(head, entry(f"k{number}"))) == number
         behind(store, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'perdure'")
-        assert len(store.read("events_of", (head.stream, 0))) == number
+        assert len(store.read("journal_of", (head.stream, 0))) == number
 
 
 def test_threads_of_one_run_take_turns(store: Any) -> None:
@@ -195,7 +188,7 @@ def test_threads_of_one_run_take_turns(store: Any) -> None:
             store.submit(append(head, entry(f"{number} {n}")))
 
     assert at_once(12, work) == []
-    assert [row[0] for row in store.read("events_of", (head.stream, 0))] == list(range(1, 61))
+    assert [row[0] for row in store.read("journal_of", (head.stream, 0))] == list(range(1, 61))
 
 
 def test_what_has_waited_is_one_commit_and_a_stale_one_harms_only_itself(store: Any) -> None:
@@ -236,7 +229,7 @@ def test_what_has_waited_is_one_commit_and_a_stale_one_harms_only_itself(store: 
     assert commits == [1, 6]
     assert [results[number] for number in range(7)] == [1, 2, 3, "lost", 4, 5, 6]
     assert head.seq == 6
-    found, stored = read_events(store.identity, head.stream, store.read("events_of", (head.stream, 0)))
+    found, stored = read_events(store.identity, head.stream, store.read("journal_of", (head.stream, 0)))
     assert (stored.seq, stored.chain) == (head.seq, head.chain)
     assert [event.record.write.key for event in found] == ["k0", "k1", "k2", "k4", "k5", "k6"]
 
@@ -245,7 +238,7 @@ def test_joined_units_are_one_transaction(store: Any) -> None:
     head = new_head(store)
     units = [append(head, entry(f"k{n}")) for n in range(5)]
     assert store.submit(units[0].joined(units[1:])) == [1, 2, 3, 4, 5]
-    assert behind(store, "SELECT count(DISTINCT xmin::text) FROM events WHERE stream = ?", (head.stream,)) == [(1,)]
+    assert behind(store, "SELECT count(DISTINCT xmin::text) FROM journal WHERE stream = ?", (head.stream,)) == [(1,)]
     assert units[0].joined([append(new_head(store), entry("other"))]) is None
 
 
@@ -338,7 +331,7 @@ def test_an_answer_wakes_who_waits(store_url: str, monkeypatch: pytest.MonkeyPat
     def pay() -> None:
         raise ConnectionError("who knows")
 
-    with pytest.raises(Exception, match="nobody knows"), agent.run("r"):
+    with pytest.raises(Exception, match="is unknown"), agent.run("r"):
         pay()
     paid: list[Any] = []
 
@@ -358,7 +351,7 @@ def test_an_answer_wakes_who_waits(store_url: str, monkeypatch: pytest.MonkeyPat
     assert listener.listening
     other = open_store(store_url)
     agent.runs.answer("r", done="so it was")
-    while thread.is_alive() and [it.kind for it in agent.runs.get("r").questions] != ["ask"]:
+    while thread.is_alive() and [question.kind for question in agent.runs.get("r").questions] != ["ask"]:
         threading.Event().wait(0.01)
     threading.Event().wait(0.05)  # it has looked by itself, in vain
     agent.runs.answer("r", "home")
@@ -404,7 +397,7 @@ def test_a_failure_with_such_words_is_recorded(store_url: str, text: str) -> Non
 
 
 def test_a_row_that_stays_locked_is_told_as_busy(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postgres_pool, "SERVER_LOCK_SECONDS_MAX", 0.05)
+    monkeypatch.setattr(pool, "SERVER_LOCK_SECONDS_MAX", 0.05)
     store = open_store(store_url + "&reconnect_seconds=0.2")
     with Behind(store_url) as other:
         other.execute("BEGIN")

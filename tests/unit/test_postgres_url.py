@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from perdure import Agent
 from perdure.errors import StoreUnavailable
-from perdure.store.postgres_url import is_postgres, parse, without_password
+from perdure.store.postgres.url import is_postgres, parse, without_password
 from tests.unit import child
 
 

@@ -11,22 +11,28 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from perdure import process
-from perdure.process import Holder, proven_dead, this_process
+from perdure.platform import process
+from perdure.platform.process import Holder, proven_dead, this_process
 from tests.unit import child
 
-SECONDS = 20
+SECONDS = 100
 SYS_EXIT = {"x86_64": 60}.get(os.uname().machine, 93)
 """The system call that ends one thread: this number on x86, the other one on what came after it."""
+
+
+_PRINT_IDENTITY = (
+    "import msgspec; from perdure.platform.process import this_process; "
+    "print(msgspec.json.encode(this_process()).decode())"
+)
 
 
 @pytest.fixture
 def sleeper() -> Iterator[subprocess.Popen[bytes]]:
     """A child that waits to be killed."""
-    it = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
-    yield it
-    it.kill()
-    it.communicate(timeout=SECONDS)
+    item = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
+    yield item
+    item.kill()
+    item.communicate()
 
 
 def identity_of(pid: int) -> Holder:
@@ -43,9 +49,7 @@ def test_this_process_is_alive_and_the_same_every_time() -> None:
 
 
 def test_a_process_sees_its_own_identity_as_others_see_it(sleeper: subprocess.Popen[bytes]) -> None:
-    code = (
-        "import msgspec; from perdure.process import this_process; print(msgspec.json.encode(this_process()).decode())"
-    )
+    code = _PRINT_IDENTITY
     seen = msgspec.json.decode(child.output(code), type=Holder)
     assert (seen.boot, seen.namespace, seen.host) == (
         this_process().boot,
@@ -129,7 +133,7 @@ def test_names_with_brackets_and_spaces_do_not_confuse(tmp_path_factory: pytest.
     code = """
         import ctypes
         ctypes.CDLL(None).prctl(15, b") S (x 1", 0, 0, 0)
-        from perdure import process
+        from perdure.platform import process
         print(process._start_time(process.os.getpid()) == process.this_process().started)
         with open("/proc/self/stat") as file:
             text = file.read()
@@ -160,9 +164,7 @@ def test_a_process_that_may_not_be_signalled_exists(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes a pid namespace here")
 def test_a_process_of_a_real_other_namespace_is_not_judged(tmp_path_factory: pytest.TempPathFactory) -> None:
-    code = (
-        "import msgspec; from perdure.process import this_process; print(msgspec.json.encode(this_process()).decode())"
-    )
+    code = _PRINT_IDENTITY
     inner = subprocess.run(
         ["unshare", "--pid", "--fork", "--mount-proc", *child.command(code)],
         env=child.environment(),

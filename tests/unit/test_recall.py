@@ -11,18 +11,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure.memory import boards, fusion, terms
-from perdure.memory.confidence import confidence
+from perdure.memory.recall import lexical, ranking, terms
+from perdure.memory.recall.confidence import confidence
 
 TODAY = date(2026, 11, 16)  # a Monday
 
 
 def found(texts: Sequence[str], question: str, *, days: Sequence[date] = (), threads: Sequence[int] = ()) -> list[int]:
-    made: list[boards.Piece] = []
+    made: list[lexical.MemoryPiece] = []
     for n, text in enumerate(texts):
         day, thread = (days or [TODAY] * len(texts))[n], (threads or [0] * len(texts))[n]
-        made += [it for _, it in fusion.pieces(text, memory=n, place=len(made), day=day, thread=thread)]
-    return [it.memory for it in fusion.rank(fusion.question(question, TODAY), made, boards.Scope.of(made), 10)]
+        made += [piece for _, piece in ranking.pieces(text, memory=n, place=len(made), day=day, thread=thread)]
+    return [
+        hit.memory
+        for hit in ranking.rank(ranking.question(question, TODAY), made, lexical.IndexStatistics.of(made), 10)
+    ]
 
 
 # Words
@@ -108,11 +111,15 @@ def test_a_named_time_decides_between_like_things() -> None:
 def test_it_says_why() -> None:
     texts = ["Where is Lisbon?", "By train in May."]
     made = [
-        it for n, text in enumerate(texts) for _, it in fusion.pieces(text, memory=n, place=n, day=date(2026, 5, 3))
+        piece
+        for n, text in enumerate(texts)
+        for _, piece in ranking.pieces(text, memory=n, place=n, day=date(2026, 5, 3))
     ]
-    asked = fusion.question("a train to Lisbon in May", TODAY)
+    asked = ranking.question("a train to Lisbon in May", TODAY)
     best = next(
-        it for it in fusion.rank(asked, made, boards.Scope(100, 3.0, {"train": 1, "lisbon": 1}), 2) if it.memory
+        hit
+        for hit in ranking.rank(asked, made, lexical.IndexStatistics(100, 3.0, {"train": 1, "lisbon": 1}), 2)
+        if hit.memory
     )
     assert (best.own, best.lent, best.time) == (("train",), ("lisbon",), 1.0)
 
@@ -150,28 +157,30 @@ def test_a_question_that_nothing_fits_finds_nothing(question: str) -> None:
 
 def test_what_stands_in_counts_less_than_the_word_itself() -> None:
     made = [
-        it
+        piece
         for n, t in enumerate(["a journey", "a trip", "a stone"])
-        for _, it in fusion.pieces(t, memory=n, place=9 * n, day=TODAY)
+        for _, piece in ranking.pieces(t, memory=n, place=9 * n, day=TODAY)
     ]
-    asked = fusion.question("trip", TODAY, lambda term: [(terms.stem("journey"), 0.8), ("ston", 0.1)])
-    assert [it.memory for it in fusion.rank(asked, made, boards.Scope.of(made), 9)] == [1, 0]
+    asked = ranking.question("trip", TODAY, lambda term: [(terms.stem("journey"), 0.8), ("ston", 0.1)])
+    assert [hit.memory for hit in ranking.rank(asked, made, lexical.IndexStatistics.of(made), 9)] == [1, 0]
 
 
 def test_confidence_is_how_much_of_the_question_is_spoken_of() -> None:
     texts = ["Bo has a cat", "Bo went to Lisbon by train", "Ann likes rice", "Ann went out", "Bo likes tea"]
-    made = [it for n, text in enumerate(texts) for _, it in fusion.pieces(text, memory=n, place=9 * n, day=TODAY)]
-    scope = boards.Scope.of(made)
+    made = [
+        piece for n, text in enumerate(texts) for _, piece in ranking.pieces(text, memory=n, place=9 * n, day=TODAY)
+    ]
+    scope = lexical.IndexStatistics.of(made)
 
     def best(question: str) -> float:
-        asked = fusion.question(question, TODAY)
-        return confidence(fusion.rank(asked, made, scope, 1)[0], asked, scope, 0.0)
+        asked = ranking.question(question, TODAY)
+        return confidence(ranking.rank(asked, made, scope, 1)[0], asked, scope, 0.0)
 
     assert best("Lisbon by train") == 1.0
     assert 0.3 < best("Lisbon by ship") < 0.7, "what nobody knows counts most of all"
     assert best("Bo and the quarterly invoice") < 0.25 < best("Did Bo go to Lisbon in 1999?") < 1.0
     assert best("Bo's invoice until 2030") < 0.4 < best("Bo's invoice of today"), "much is before 2030"
-    found, asked = boards.Found(0, 1.0, (), (), 0.0, 0.9), fusion.question("an invoice", TODAY)
+    found, asked = lexical.RecallMatch(0, 1.0, (), (), 0.0, 0.9), ranking.question("an invoice", TODAY)
     assert confidence(found, asked, scope, 0.9) == 0 < confidence(found, asked, scope, 0.5) == pytest.approx(0.8)
 
 
@@ -179,34 +188,38 @@ def test_confidence_is_how_much_of_the_question_is_spoken_of() -> None:
 
 
 @st.composite
-def boards_of(draw: st.DrawFn) -> tuple[boards.Question, list[boards.Piece]]:
+def boards_of(draw: st.DrawFn) -> tuple[lexical.RecallQuestion, list[lexical.MemoryPiece]]:
     terms = st.sampled_from(["ann", "bo", "trip", "train", "rice", "cat"])
     made, place = [], 0
     for n in range(draw(st.integers(0, 30))):
         place += draw(st.sampled_from([1, 1, 1, 2, 9]))
         counts = draw(st.dictionaries(terms, st.integers(1, 3), max_size=4))
         length, asks = draw(st.sampled_from([1, 5, 40, 41])), draw(st.sampled_from([0.0, 0.3, 1.0]))
-        made.append(boards.Piece(n, place, draw(st.integers(0, 1)), counts, length, asks, TODAY))
-    asked = fusion.question(draw(st.sampled_from(["Ann", "a trip by train", "Bo's cat and rice", "?"])), TODAY)
+        made.append(lexical.MemoryPiece(n, place, draw(st.integers(0, 1)), counts, length, asks, TODAY))
+    asked = ranking.question(draw(st.sampled_from(["Ann", "a trip by train", "Bo's cat and rice", "?"])), TODAY)
     alike = {"trip": {"train": 0.7, "cat": 0.2}, "cat": {"trip": 0.4}}
     wanted = asked.wanted.union(*(alike[term] for term in asked.terms if term in alike))
     asked = msgspec.structs.replace(asked, alike=alike, wanted=wanted)
-    return asked, sorted(made, key=lambda it: (it.thread, it.place))
+    return asked, sorted(made, key=lambda piece: (piece.thread, piece.place))
 
 
 @settings(max_examples=50)
 @given(boards_of())
-def test_with_numpy_it_is_the_same_to_the_last_bit(given: tuple[boards.Question, list[boards.Piece]]) -> None:
+def test_with_numpy_it_is_the_same_to_the_last_bit(
+    given: tuple[lexical.RecallQuestion, list[lexical.MemoryPiece]],
+) -> None:
     asked, made = given
-    scope = boards.Scope.of(made)
-    for it in fusion.rank(asked, made, scope, 9):
-        assert 0 <= confidence(it, asked, scope, 0.2) <= 1
-    plain, fast = boards.PlainBoard(asked, made, scope), boards.FastBoard(asked, made, scope, numpy)
+    scope = lexical.IndexStatistics.of(made)
+    for hit in ranking.rank(asked, made, scope, 9):
+        assert 0 <= confidence(hit, asked, scope, 0.2) <= 1
+    plain, fast = lexical.PlainTermScores(asked, made, scope), lexical.NumpyTermScores(asked, made, scope, numpy)
     assert plain.by_words() == fast.by_words()
     assert [plain.found(at, 1.0) for at in range(len(made))] == [fast.found(at, 1.0) for at in range(len(made))]
 
 
 def test_length_counts_where_texts_are_long_and_hardly_among_short_ones() -> None:
-    short, long = (terms.evened(2 * mean, mean) / terms.evened(mean, mean) for mean in (12, 90))
+    short, long = (
+        terms.length_normalization(2 * mean, mean) / terms.length_normalization(mean, mean) for mean in (12, 90)
+    )
     assert short < 1.35 and long > 1.8
-    assert terms.evened(30, 30) == pytest.approx(terms.SATURATION)
+    assert terms.length_normalization(30, 30) == pytest.approx(terms.SATURATION)

@@ -8,41 +8,41 @@ import numpy as np
 import pytest
 
 from perdure.errors import BadEmbedder
-from perdure.memory import boards, fusion
-from perdure.memory.embedders import Function, embedder_of, read, table
-from perdure.memory.meaning import Pieces, Static
+from perdure.memory.recall import lexical, ranking
+from perdure.memory.recall.embedders import FunctionEmbedder, embedder_of, read, table
+from perdure.memory.recall.embedding import StaticEmbedder, WordPieces
 
 
 def test_texts_that_mean_the_same_lie_close_together() -> None:
-    dog, puppy, invoice, nothing = Static().embed(["a dog", "a puppy", "an invoice", "\u2603"])
+    dog, puppy, invoice, nothing = StaticEmbedder().embed(["a dog", "a puppy", "an invoice", "\u2603"])
     assert dog @ puppy > 0.6 > 0.4 > dog @ invoice
     assert np.linalg.norm(dog) == pytest.approx(1, abs=1e-5) and not nothing.any()
 
 
 def test_words_that_mean_the_same_stand_in_for_each_other() -> None:
-    near = dict(Static().alike("trip"))
+    near = dict(StaticEmbedder().alike("trip"))
     assert near["travel"] > 0.5 > near.get("invoic", 0)
-    assert Static().alike("qqqq") == ()
+    assert StaticEmbedder().alike("qqqq") == ()
 
 
 def test_words_are_cut_into_the_longest_pieces_that_are_known() -> None:
-    pieces = Pieces(["[CLS]", "[SEP]", "[UNK]", "un", "##believ", "##able", "!", "cafe", "中"])
+    pieces = WordPieces(["[CLS]", "[SEP]", "[UNK]", "un", "##believ", "##able", "!", "cafe", "中"])
     assert pieces.of("Unbelievable! Café中\x00 xyz") == [3, 4, 5, 6, 7, 8]
     assert pieces.framed("xyz") == [0, 2, 1]
 
 
 def test_names_and_common_words_are_not_embedded() -> None:
-    scope = boards.Scope(100, 5.0, {"carolin": 60, "pot": 1})
-    asked = fusion.question("When did caroline make pots with Melanie?", date(2026, 11, 16))
-    assert fusion.meant(asked, scope) == "When did make pots with ?"
-    assert fusion.meant(fusion.question("Melanie", date(2026, 11, 16)), scope) == "Melanie"
+    scope = lexical.IndexStatistics(100, 5.0, {"carolin": 60, "pot": 1})
+    asked = ranking.question("When did caroline make pots with Melanie?", date(2026, 11, 16))
+    assert ranking.embedding_query(asked, scope) == "When did make pots with ?"
+    assert ranking.embedding_query(ranking.question("Melanie", date(2026, 11, 16)), scope) == "Melanie"
 
 
 def test_any_function_is_an_embedder_and_what_it_gives_is_checked() -> None:
-    [row] = read(Function(lambda texts: [[0, 3, 4]], id="mine"), ["a"])
+    [row] = read(FunctionEmbedder(lambda texts: [[0, 3, 4]], id="mine"), ["a"])
     assert row.numbers == pytest.approx([0, 0.6, 0.8])
     with pytest.raises(BadEmbedder, match="1 rows of .3. numbers for 2 texts"):
-        read(Function(lambda texts: [[1.0, 2.0, 3.0]], id="mine", dims=3), ["a", "b"])
+        read(FunctionEmbedder(lambda texts: [[1.0, 2.0, 3.0]], id="mine", dims=3), ["a", "b"])
     named = embedder_of(lengths)
     assert named is not None and (named.id, named.dims) == ("lengths", 2)
     for strange in (lambda texts: [[1.0]], 3, "bert"):

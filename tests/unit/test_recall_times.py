@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure.memory.days import Span
-from perdure.memory.times import asked, closeness, spans, told
+from perdure.memory.dates.days import DateSpan
+from perdure.memory.dates.times import asked, closeness, mentioned_times, spans
 
 TODAY = date(2026, 11, 16)
 """A Monday."""
@@ -165,7 +165,7 @@ on 3/4 of them|by 1/2|on 13/5|in the past may be lost|This past may have been"""
 @pytest.mark.parametrize("text", CLOSED)
 def test_a_time_is_read_as_people_mean_it(text: str) -> None:
     first, last = map(date.fromisoformat, CLOSED[text])
-    for found in (spans, told):
+    for found in (spans, mentioned_times):
         [span] = found(f"what was it {text}?", TODAY)
         assert (span.first, span.last) == (first, last)
         assert span.text in text
@@ -179,19 +179,19 @@ def test_a_time_may_be_open_at_one_end(text: str) -> None:
     assert not span.yearly
 
 
-def test_who_tells_of_before_october_tells_of_october() -> None:
-    [span] = told("I want to be done before October", TODAY)
+def test_before_october_refers_to_october() -> None:
+    [span] = mentioned_times("I want to be done before October", TODAY)
     assert (span.first, span.last) == (date(2026, 10, 1), date(2026, 10, 31))
 
 
 @pytest.mark.parametrize("text", NONE.replace("\n", "|").split("|"))
 def test_what_is_no_time_is_none(text: str) -> None:
-    assert [it for it in spans(text, TODAY) if it.text != "2026"] == []
+    assert [span for span in spans(text, TODAY) if span.text != "2026"] == []
 
 
 def test_two_times_are_two() -> None:
     found = spans("in May 2025 and on 8 June 2025, or since Monday", TODAY)
-    assert [str(it) for it in found] == ["2025-05-01 to 2025-05-31", "2025-06-08", "2026-11-09 to 2026-11-16"]
+    assert [str(span) for span in found] == ["2025-05-01 to 2025-05-31", "2025-06-08", "2026-11-09 to 2026-11-16"]
 
 
 BOTH = {
@@ -217,7 +217,7 @@ def test_of_two_times_that_overlap_what_is_in_both_is_asked_for(text: str) -> No
 
 def test_times_that_do_not_overlap_are_all_asked_for() -> None:
     def found(text: str) -> list[str]:
-        return sorted(str(it) + "*" * it.yearly for it in spans(text, TODAY))
+        return sorted(str(span) + "*" * span.yearly for span in spans(text, TODAY))
 
     assert found("in May and in June") == ["2026-05-01 to 2026-05-31*", "2026-06-01 to 2026-06-30*"]
     assert found("last month and yesterday") == ["2026-10-01 to 2026-10-31", "2026-11-15"]
@@ -229,13 +229,13 @@ def test_times_that_do_not_overlap_are_all_asked_for() -> None:
 
 def test_what_is_asked_without_its_time_is_the_rest() -> None:
     found, rest = asked("In May, what did Maya say about the trip last year, or may she go?", TODAY)
-    assert [str(it) for it in found] == ["2025-05-01 to 2025-05-31"]
+    assert [str(span) for span in found] == ["2025-05-01 to 2025-05-31"]
     assert rest.split() == [",", *"what did Maya say about the trip , or may she go?".split()]
 
 
 def test_a_memory_tells_of_every_time_that_it_names() -> None:
-    found = told("It was in May, as I said this week: yesterday I was tired", date(2026, 11, 18))
-    assert [str(it) for it in found] == ["2026-05-01 to 2026-05-31", "2026-11-16 to 2026-11-22", "2026-11-17"]
+    found = mentioned_times("It was in May, as I said this week: yesterday I was tired", date(2026, 11, 18))
+    assert [str(span) for span in found] == ["2026-05-01 to 2026-05-31", "2026-11-16 to 2026-11-22", "2026-11-17"]
 
 
 @settings(max_examples=60)
@@ -253,7 +253,7 @@ mid-June February 29 of half a third more than over within fortnight 05/2026 and
 @given(st.lists(st.sampled_from(WORDS), max_size=9), st.dates())
 def test_any_words_of_time_can_be_read(words: list[str], today: date) -> None:
     text = " ".join(words)
-    for found in (spans(text, today), told(text, today)):
+    for found in (spans(text, today), mentioned_times(text, today)):
         assert all(span.first <= span.last and span.text in text for span in found)
 
 
@@ -304,13 +304,13 @@ def test_a_month_without_a_year_is_that_of_any_year_to_its_end() -> None:
 
 
 def test_what_happened_is_told_soon_after() -> None:
-    may = Span(date(2023, 5, 1), date(2023, 5, 31), "in May")
+    may = DateSpan(date(2023, 5, 1), date(2023, 5, 31), "in May")
     near = [closeness([may], may.last + timedelta(days)) for days in (0, 5, 10, 100)]
     assert near[0] == 1 and near == sorted(near, reverse=True) and near[-1] < 0.01
     [ended] = spans("until 31 May 2023", TODAY)
     assert closeness([ended], date(2023, 6, 5)) < near[1] / 2
-    said = told("we went there last month", date(2023, 6, 30))
+    said = mentioned_times("we went there last month", date(2023, 6, 30))
     assert closeness([may], date(2023, 6, 30), said) == 1
     [day] = spans("on May 8, 2023", TODAY)
-    assert closeness([day], date(2023, 4, 1), told("in May 2023", TODAY)) == pytest.approx(1 / 31)
-    assert closeness([may], date(2023, 4, 1), told("on May 8, 2023", TODAY)) == 1
+    assert closeness([day], date(2023, 4, 1), mentioned_times("in May 2023", TODAY)) == pytest.approx(1 / 31)
+    assert closeness([may], date(2023, 4, 1), mentioned_times("on May 8, 2023", TODAY)) == 1

@@ -18,8 +18,8 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from perdure import Agent, PerdureError
-from perdure.cli.targets import Target, rehearse, rehearsing
-from perdure.rehearsal.reports import Rules
+from perdure.cli.replay_targets import RunTarget, rehearse, rehearsing
+from perdure.run.rehearse.verdict import ReplayRules
 from tests.budget import IN_SOAK
 
 NAMES = ("sa", "sb", "ea", "eb")
@@ -149,12 +149,12 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     keeps_open.close()
 
 
-def passes(url: str, program: Program, run_id: str, rules: Rules) -> bool:
+def passes(url: str, program: Program, run_id: str, rules: ReplayRules) -> bool:
     """Whether the deploy of a program may go on."""
     done: Counter[tuple[int, int]] = Counter()
     with rehearsing(rules) as rehearsal:
         version = Version(url, program, done)
-        replays = rehearse(rehearsal, Target(version.main, by_id=True), run_id)
+        replays = rehearse(rehearsal, RunTarget(version.main, by_id=True), run_id)
         version.agent.close()
         assert rules.run_steps or not done, "something was run"
         return not rehearsal.broken and bool(replays) and not any(replay.fails for replay in replays)
@@ -167,10 +167,10 @@ def passes(url: str, program: Program, run_id: str, rules: Rules) -> bool:
     program=programs,
     left=st.integers(0, 12),
     changes=st.lists(edits, max_size=3),
-    rules=st.builds(Rules, run_steps=st.booleans(), allow_steps=st.booleans()),
+    rules=st.builds(ReplayRules, run_steps=st.booleans(), allow_steps=st.booleans()),
 )
 def test_whatever_is_edited_what_passes_does_nothing_twice(
-    shared: str, program: Program, left: int, changes: list[tuple[str, int, str, list[int]]], rules: Rules
+    shared: str, program: Program, left: int, changes: list[tuple[str, int, str, list[int]]], rules: ReplayRules
 ) -> None:
     done: Counter[tuple[int, int]] = Counter()
     run_id, before = f"r{next(RUNS)}", numbered(program)

@@ -12,10 +12,10 @@ import pytest
 
 from perdure import Agent
 from perdure.cli.main import main
-from perdure.store import sqlite_scrub, sqlite_shrink
-from perdure.store.sqlite import SqliteStore
-from perdure.store.sqlite_file import OVERWRITES
-from perdure.store.sqlite_scrub import OWED, is_in_file
+from perdure.store.sqlite import scrub, vacuum
+from perdure.store.sqlite.file import OVERWRITES
+from perdure.store.sqlite.scrub import OWED, is_in_file
+from perdure.store.sqlite.store import SqliteStore
 
 SECRET = "Quetzalcoatl keeps a xylophage under number 4711-0815"
 
@@ -45,11 +45,11 @@ def bytes_of(path: Path) -> bytes:
 
 
 def owed(agent: Agent) -> list[object]:
-    return [value for _, value in agent._engine.store.read("facts_like", (OWED,))]
+    return [value for _, value in agent._engine.store.read("meta_with_prefix", (OWED,))]
 
 
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (sqlite_scrub, sqlite_shrink):
+    for module in (scrub, vacuum):
         monkeypatch.setattr(module, "VACUUM_BYTES_MAX", 1000)
 
 
@@ -71,7 +71,7 @@ def test_words_vectors_and_large_values_are_looked_for_too(path: Path, which: st
         kept = agent.memory.remember(SECRET, meta={"large": os.urandom(5000)})
         read = agent._engine.store.read
         stored: dict[str, str | bytes] = {
-            "words": read("pieces_of", (agent._engine.stream, 0, 9))[0][-1],
+            "words": read("chunks_of", (agent._engine.stream, 0, 9))[0][-1],
             "vector": read("vectors_page", (0, 9))[0][-1],
             "value": read("get_object", read("object_ids", (b"", 9))[0])[0][1][:600],
         }
@@ -107,12 +107,12 @@ def test_a_file_that_is_too_large_is_told_and_written_anew_when_somebody_asks(
 def test_while_somebody_reads_the_log_stays_and_is_emptied_later(
     agent: Agent, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_shrink, "LOG_MILLISECONDS", 1)
+    monkeypatch.setattr(vacuum, "LOG_MILLISECONDS", 1)
     kept = agent.memory.remember(SECRET)
     with closing(apsw.Connection(str(path))) as reader:
         reader.execute("BEGIN; SELECT count(*) FROM memories").fetchall()
         [note] = agent.memory.forget(kept).notes
-        assert "somebody reads" in note
+        assert "a process is reading" in note
         assert SECRET.encode() in bytes_of(path)
     agent.close()
     with closing(Agent("keeper", store=path)) as again:
@@ -121,14 +121,14 @@ def test_while_somebody_reads_the_log_stays_and_is_emptied_later(
         assert owed(again) == []
 
 
-def test_who_opens_a_file_does_not_wait_for_what_others_have_left(
+def test_opening_a_file_does_not_wait_for_leftovers_of_others(
     agent: Agent, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from perdure.store import sqlite
-    from perdure.store.turnstile import Turnstile
+    from perdure.store.sqlite import store as sqlite
+    from perdure.store.sqlite.turnstile import Turnstile
 
     agent.memory.remember("Something else")
-    agent._engine.store.submit(sqlite_scrub.Settle([OWED + "x"], sqlite_scrub.LATER))
+    agent._engine.store.submit(scrub.SettleScrub([OWED + "x"], scrub.LATER))
     agent.close()
     monkeypatch.setattr(sqlite, "MAKE_GOOD_SECONDS", 0.01)
     stopped = Turnstile(f"{path}.lock")
@@ -142,7 +142,7 @@ def test_who_opens_a_file_does_not_wait_for_what_others_have_left(
 
 
 def test_the_bytes_of_a_file_are_read_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_scrub, "FILE_PIECE_BYTES", 100)
+    monkeypatch.setattr(scrub, "FILE_PIECE_BYTES", 100)
     path = tmp_path / "any"
     path.write_bytes(b"." * 95 + b"across the edge" + bytes(500) + b"the end")
     assert all(is_in_file(str(path), [text]) for text in (b"across the edge", b"the end"))

@@ -11,7 +11,7 @@ import pytest
 
 from perdure import Agent
 from perdure.cli.main import main
-from perdure.store import sqlite_shrink
+from perdure.store.sqlite import vacuum
 
 
 def test_a_large_file_becomes_smaller_when_somebody_asks_for_it(
@@ -24,7 +24,7 @@ def test_a_large_file_becomes_smaller_when_somebody_asks_for_it(
     agent.checkpoint.create("kept", kept := os.urandom(60_000))
     for _ in range(4):
         agent.checkpoint.create("c", os.urandom(60_000), keep_last=1)
-    monkeypatch.setattr(sqlite_shrink, "VACUUM_BYTES_MAX", 100_000)
+    monkeypatch.setattr(vacuum, "VACUUM_BYTES_MAX", 100_000)
     report = agent.gc()
     assert report.bytes_after == os.path.getsize(path) >= report.bytes_before
     [note] = report.notes

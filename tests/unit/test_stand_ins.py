@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from perdure import codec
-from perdure.rehearsal.stand_ins import Stops, Unrecorded
+from perdure.run.rehearse.placeholders import ReplayStop, UnrecordedResult
+from perdure.values import codec
 
 USES: dict[str, Callable[[Any], object]] = {
     "attribute": lambda value: value.name,
@@ -75,13 +75,13 @@ def _matched(value: Any) -> bool:
     return False
 
 
-def used() -> Unrecorded:
-    return Unrecorded(lambda: Stops("value was used"))
+def used() -> UnrecordedResult:
+    return UnrecordedResult(lambda: ReplayStop("value was used"))
 
 
 @pytest.mark.parametrize("use", USES)
 def test_every_use_stops(use: str) -> None:
-    with pytest.raises(Stops, match="value was used"):
+    with pytest.raises(ReplayStop, match="value was used"):
         USES[use](used())
 
 

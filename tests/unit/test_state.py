@@ -7,18 +7,19 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, records, rewinding, state
-from perdure.durations import seconds_of
-from perdure.failpoints import Site
+from perdure import Agent, records
+from perdure.data import state, state_history
+from perdure.journal.agent_writes import AppendAgentWrites, SetKey
 from perdure.journal.append import Append
-from perdure.journal.landing import Ask, Land
+from perdure.platform.failpoints import Site
+from perdure.values.durations import seconds_of
 
 
 def test_a_revert_sees_what_came_in_between(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     agent = Agent("a", store=tmp_path / "perdure.db")
     agent.state.set("n", "x", 1)
     agent.state.set("n", "x", 2)
-    prepare, times = rewinding._reverting, []
+    prepare, times = state_history._reverting, []
 
     def disturbed(*args: Any) -> Any:
         prepared = prepare(*args)
@@ -27,7 +28,7 @@ def test_a_revert_sees_what_came_in_between(tmp_path: Any, monkeypatch: pytest.M
             agent.state.set("n", "new", "came in between")
         return prepared
 
-    monkeypatch.setattr(rewinding, "_reverting", disturbed)
+    monkeypatch.setattr(state_history, "_reverting", disturbed)
     assert agent.state.revert(1, ns="n") == 2
     assert agent.state.items("n") == [("x", 1)]
     assert len(times) == 2
@@ -87,13 +88,15 @@ def test_lengths_of_time(given: Any, seconds: float) -> None:
 
 
 def test_only_plain_appends_are_joined(tmp_path: Any) -> None:
-    """What a `Land` appends is not known before its transaction: joined, it would append nothing."""
+    """What a `AppendAgentWrites` appends is not known before its transaction: joined, it would append nothing."""
     agent = Agent("a", store=tmp_path / "perdure.db")
     agent.state.set("n", "k", 0)
     store, head = agent._engine.store, agent._engine.own_stream()
     record = records.Landed(())
     plain = [Append(Site.WRITE, head, [record], store.clock) for _ in range(2)]
-    late = Land(Site.WRITE, head, [record], store, [Ask(state.place(agent._engine, "n", "k"), b"\x00\x01")])
+    late = AppendAgentWrites(
+        Site.WRITE, head, [record], store, [SetKey(state.place(agent._engine, "n", "k"), b"\x00\x01")]
+    )
     assert plain[0].joined([plain[1]]) is not None
     assert plain[0].joined([late]) is None
     assert late.joined([plain[0]]) is None

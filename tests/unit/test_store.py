@@ -17,18 +17,12 @@ import apsw
 import pytest
 
 from perdure import Agent
-from perdure.engine import AddHome
-from perdure.errors import (
-    NotDurableWarning,
-    StoreClosed,
-    StoreMoved,
-    StoreMovedWarning,
-    StoreTooNew,
-    StoreUnavailable,
-)
-from perdure.store import locate, open_store, sqlite_file, sqlite_path
-from perdure.store.forking import disconnect
-from perdure.store.sqlite_file import APPLICATION_ID, connect, file_system_of
+from perdure.errors import NotDurableWarning, StoreClosed, StoreMoved, StoreMovedWarning, StoreTooNew, StoreUnavailable
+from perdure.kernel.engine import AddStoreLocation
+from perdure.store import locate, open_store, sqlite_path
+from perdure.store.sqlite import file as sqlite_file
+from perdure.store.sqlite.file import APPLICATION_ID, connect, file_system_of
+from perdure.store.sqlite.fork_safety import disconnect
 from tests.unit import child
 
 
@@ -244,7 +238,7 @@ def test_a_file_that_is_no_database_is_refused(path: Path) -> None:
     with pytest.raises(StoreUnavailable, match="not a database"):
         open_store(f"sqlite:///{path}")
     assert path.read_bytes() == b"not a database, " * 1000
-    assert [it.name for it in path.parent.iterdir()] == [path.name]
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
 def test_a_file_of_zeros_is_left_to_sqlite(path: Path) -> None:
@@ -313,7 +307,7 @@ def test_the_way_to_a_new_store_is_synced(tmp_path: Path, strace: str) -> None:
         *child.command(code, path),
     ]
     environment = child.environment(HOME=str(tmp_path / "one"))
-    subprocess.run(traced, env=environment, check=True, timeout=child.SECONDS_MAX, capture_output=True)
+    subprocess.run(traced, env=environment, check=True, capture_output=True)
     lines = log.read_text().splitlines()
     for folder in (tmp_path / "one", tmp_path / "one" / ".perdure"):
         made_at = next(n for n, line in enumerate(lines) if "mkdir" in line and f'"{folder}"' in line)
@@ -397,7 +391,7 @@ def test_a_single_home_refuses_a_copy_until_it_is_adopted(path: Path, tmp_path: 
 
 
 def test_another_host_is_noticed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from perdure import engine
+    from perdure.kernel import engine
 
     use(path)
     inode = str(path.stat().st_ino)
@@ -444,7 +438,7 @@ def test_in_memory_a_look_for_changes_does_not_disturb_who_commits() -> None:
     looking = threading.Thread(target=look)
     looking.start()
     for number in range(2000):
-        store.submit(AddHome(store, "host", str(number)))
+        store.submit(AddStoreLocation(store, "host", str(number)))
     stop.set()
     looking.join(20)
     store.close()

@@ -152,7 +152,7 @@ def test_the_default_folder_is_made() -> None:
 
 def test_a_folder_is_no_store(here: Path) -> None:
     (here / "x").mkdir()
-    with pytest.raises(StoreUnavailable, match="is a folder, and a store is a file") as refusal:
+    with pytest.raises(StoreUnavailable, match="is a folder, but a store is a file") as refusal:
         Agent("a", store="x").runs.list()
     assert "x/perdure.db" in refusal.value.hint
 

@@ -18,50 +18,45 @@ from typing import Any
 import apsw
 import pytest
 
-from perdure import Agent, engine, failpoints
-from perdure.clock import SYSTEM_CLOCK
+from perdure import Agent
 from perdure.errors import LeaseLost, PerdureError, StorageFull, StoreBusy, StoreFenced
-from perdure.failpoints import Moment, Site
-from perdure.journal.append import Append, Head, read_events
+from perdure.journal.append import Append, StreamHead, read_events
+from perdure.kernel import engine
+from perdure.platform import failpoints
+from perdure.platform.failpoints import CommitMoment, Site
 from perdure.store import open_store
-from perdure.store.base import Script, Statement, Unit
+from perdure.store.base import Script, Statement, UnitOfWork
+from perdure.values.clock import SYSTEM_CLOCK
 from tests.powerloss.vfs import NAME, LoggingVfs
 from tests.unit import child
 from tests.unit.units import Put, append, entry, new_head
 
-WAIT = 20
+WAIT = 100
 
 
 @pytest.fixture
-def store(store_url: str) -> Iterator[Any]:
-    it = open_store(store_url)
-    yield it
-    it.close()
-
-
-@pytest.fixture
-def hook() -> Iterator[Callable[[failpoints.Hook], None]]:
+def hook() -> Iterator[Callable[[failpoints.FailpointHook], None]]:
     """Arms a failpoint for the length of the test."""
     yield failpoints.arm
     failpoints.arm(None)
 
 
-def events(store: Any, head: Head) -> list[Any]:
+def events(store: Any, head: StreamHead) -> list[Any]:
     """A stream as it is stored, its chain checked, and equal to what its writer believes."""
-    found, stored = read_events(store.identity, head.stream, store.read("events_of", (head.stream, 0)))
+    found, stored = read_events(store.identity, head.stream, store.read("journal_of", (head.stream, 0)))
     assert (stored.seq, stored.chain) == (head.seq, head.chain)
     return found
 
 
-def together(store: Any, *units: Unit[Any]) -> list[Any]:
+def together(store: Any, *units: UnitOfWork[Any]) -> list[Any]:
     """Commit units in one transaction: results, or the errors that they raised."""
     transactions = 0
     arrived = threading.Event()
     release = threading.Event()
 
-    def count(site: Site, moment: Moment) -> None:
+    def count(site: Site, moment: CommitMoment) -> None:
         nonlocal transactions
-        if moment is Moment.BEGUN and site is not Site.HEARTBEAT:  # an agent that another test has left
+        if moment is CommitMoment.BEGUN and site is not Site.HEARTBEAT:  # an agent that another test has left
             transactions += 1
             if transactions == 1:
                 arrived.set()
@@ -70,7 +65,7 @@ def together(store: Any, *units: Unit[Any]) -> list[Any]:
     failpoints.arm(count)
     results: dict[int, Any] = {}
 
-    def submit(number: int, unit: Unit[Any]) -> None:
+    def submit(number: int, unit: UnitOfWork[Any]) -> None:
         try:
             results[number] = store.submit(unit)
         except PerdureError as error:
@@ -79,7 +74,7 @@ def together(store: Any, *units: Unit[Any]) -> list[Any]:
     first = threading.Thread(target=submit, args=(-1, Put(f"first {time.monotonic_ns()}")))
     first.start()
     assert arrived.wait(WAIT)
-    threads = [threading.Thread(target=submit, args=it) for it in enumerate(units)]
+    threads = [threading.Thread(target=submit, args=unit) for unit in enumerate(units)]
     for n, thread in enumerate(threads, start=1):
         thread.start()
         deadline = time.monotonic() + WAIT
@@ -161,18 +156,18 @@ def test_when_the_whole_batch_fails_every_head_goes_back(store: Any) -> None:
         events(store, head)
 
 
-def failing_together(store: Any, units: list[Unit[Any]]) -> list[BaseException]:
+def failing_together(store: Any, units: list[UnitOfWork[Any]]) -> list[BaseException]:
     """Commit units in one transaction that fails as a whole."""
     errors: dict[int, BaseException] = {}
     store._committer._lead.acquire()
 
-    def submit(number: int, unit: Unit[Any]) -> None:
+    def submit(number: int, unit: UnitOfWork[Any]) -> None:
         try:
             store.submit(unit)
         except (OSError, StoreBusy) as error:
             errors[number] = error
 
-    threads = [threading.Thread(target=submit, args=it) for it in enumerate(units)]
+    threads = [threading.Thread(target=submit, args=unit) for unit in enumerate(units)]
     for n, thread in enumerate(threads, start=1):
         thread.start()
         deadline = time.monotonic() + WAIT
@@ -187,10 +182,10 @@ def failing_together(store: Any, units: list[Unit[Any]]) -> list[BaseException]:
 
 def test_32_threads_write_32_unbroken_chains(store: Any) -> None:
     heads = [new_head(store) for _ in range(32)]
-    transactions: Counter[Moment] = Counter()
+    transactions: Counter[CommitMoment] = Counter()
     failpoints.arm(lambda site, moment: transactions.update([moment] if site is Site.WRITE else []))
 
-    def work(head: Head) -> None:
+    def work(head: StreamHead) -> None:
         for n in range(10):
             assert store.submit(append(head, entry(f"k{n}"))) == n + 1
 
@@ -202,14 +197,14 @@ def test_32_threads_write_32_unbroken_chains(store: Any) -> None:
     failpoints.arm(None)
     for head in heads:
         assert [event.record.write.key for event in events(store, head)] == [f"k{n}" for n in range(10)]
-    assert transactions[Moment.AFTER] == 320
-    assert transactions[Moment.BEGUN] < 320, "nobody ever shared a transaction"
+    assert transactions[CommitMoment.AFTER] == 320
+    assert transactions[CommitMoment.BEGUN] < 320, "nobody ever shared a transaction"
 
 
 async def test_tasks_share_transactions_too(store_url: str) -> None:
     store = open_store(store_url)
     begun: list[Site] = []
-    failpoints.arm(lambda site, moment: begun.append(site) if moment is Moment.BEGUN else None)
+    failpoints.arm(lambda site, moment: begun.append(site) if moment is CommitMoment.BEGUN else None)
     keys = await asyncio.wait_for(asyncio.gather(*(store.submit_async(Put(f"k{n}")) for n in range(50))), WAIT)
     failpoints.arm(None)
     assert keys == [f"k{n}" for n in range(50)]
@@ -232,11 +227,13 @@ async def test_a_cancelled_task_has_committed(store_url: str) -> None:
     store.close()
 
 
-def test_readers_see_everything_committed_and_nothing_else(store: Any, hook: Callable[[failpoints.Hook], None]) -> None:
+def test_readers_see_everything_committed_and_nothing_else(
+    store: Any, hook: Callable[[failpoints.FailpointHook], None]
+) -> None:
     seen: list[Any] = []
 
-    def look(site: Site, moment: Moment) -> None:
-        if moment is Moment.WRITTEN:
+    def look(site: Site, moment: CommitMoment) -> None:
+        if moment is CommitMoment.WRITTEN:
             seen.append(store.read("get_meta", ("k",)))
 
     hook(look)
@@ -265,7 +262,7 @@ def test_many_threads_may_read_at_once(store: Any) -> None:
 # -- errors of the disk ---------------------------------------------------------------------------------------------
 
 
-class Raise(Unit[None]):
+class Raise(UnitOfWork[None]):
     """Fails as the driver would."""
 
     site = Site.WRITE
@@ -321,7 +318,7 @@ def system_calls(strace: str, folder: Path, steps: int, effects: int, durability
     log = folder / f"log-{durability}-{steps}-{effects}"
     program = child.command(CHAIN, folder / f"{durability}-{steps}-{effects}.db", steps, effects, durability)
     traced = [strace, "-f", "-e", "trace=fsync,fdatasync,sync_file_range,msync", "-o", str(log), *program]
-    subprocess.run(traced, env=child.environment(), check=True, timeout=child.SECONDS_MAX, capture_output=True)
+    subprocess.run(traced, env=child.environment(), check=True, capture_output=True)
     return len(re.findall(r"sync\w*\(", log.read_text()))
 
 
@@ -396,7 +393,7 @@ def test_an_alarm_at_any_moment_loses_nothing_and_stops_nobody(store: Any) -> No
     assert store.submit(append(heads[0], entry("after"))) == heads[0].seq
 
 
-def interrupted(store: Any, head: Head, key: str, told: list[str], seconds: float) -> bool:
+def interrupted(store: Any, head: StreamHead, key: str, told: list[str], seconds: float) -> bool:
     """Commit one entry with an alarm set; whether it rang."""
     try:
         signal.setitimer(signal.ITIMER_REAL, seconds)

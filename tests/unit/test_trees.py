@@ -12,11 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure import codec, trees
 from perdure.errors import NotStorable, UnknownType, ValueTooLarge
+from perdure.journal import trees
+from perdure.journal.trees.chunking import cuts, text_cuts
 from perdure.store import open_store
 from perdure.store.base import Script, Store
-from perdure.trees.cuts import cuts, text_cuts
+from perdure.values import codec
 from tests.unit.forest import added, edit, forests, keep, noise, plain, words
 from tests.unit.test_codec_values import EXAMPLES, same
 from tests.unit.units import behind
@@ -24,9 +25,9 @@ from tests.unit.units import behind
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    it = open_store(f"sqlite:///{tmp_path_factory.mktemp('trees')}/perdure.db")
-    yield it
-    it.close()
+    opened_store = open_store(f"sqlite:///{tmp_path_factory.mktemp('trees')}/perdure.db")
+    yield opened_store
+    opened_store.close()
 
 
 # -- round trip -----------------------------------------------------------------------------------------------------
@@ -47,7 +48,7 @@ def test_the_odd_ones_come_back_too(store: Store) -> None:
 
 def test_small_values_are_packed_as_everywhere(store: Store) -> None:
     tree = trees.pack(store, {"a": (1,)}, "x")
-    assert tree == trees.Tree(b"\x00" + codec.encode({"a": (1,)}), (), frozenset())
+    assert tree == trees.ObjectTree(b"\x00" + codec.encode({"a": (1,)}), (), frozenset())
 
 
 def test_a_dict_keeps_its_order(store: Store) -> None:
@@ -102,7 +103,7 @@ def test_depth_is_that_of_the_codec(store: Store) -> None:
 def test_the_same_value_makes_the_same_tree_whatever_was_before(store: Store) -> None:
     value = [noise(n, n % 900) for n in range(300)]
     tree = trees.pack(store, value, "x")
-    assert trees.pack(store, copy.deepcopy(value), "y", tree.ids) == trees.Tree(tree.packed, (), tree.ids)
+    assert trees.pack(store, copy.deepcopy(value), "y", tree.ids) == trees.ObjectTree(tree.packed, (), tree.ids)
 
 
 # -- versions -------------------------------------------------------------------------------------------------------

@@ -13,20 +13,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure import codec, trees
 from perdure.errors import CorruptValue, UnknownType
+from perdure.journal import trees
+from perdure.journal.trees import Change
+from perdure.journal.trees.align import regions
 from perdure.store import open_store
 from perdure.store.base import Store
-from perdure.trees import Change
-from perdure.trees.align import regions
+from perdure.values import codec
 from tests.unit.forest import edit, keep, noise, plain, words
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    it = open_store(f"sqlite:///{tmp_path_factory.mktemp('diff')}/perdure.db")
-    yield it
-    it.close()
+    opened_store = open_store(f"sqlite:///{tmp_path_factory.mktemp('diff')}/perdure.db")
+    yield opened_store
+    opened_store.close()
 
 
 def changes(store: Store, before: Any, after: Any) -> list[Change]:

@@ -12,12 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.msgpack import Ext, encode
 
-from perdure import codec, objects, trees
-from perdure.codec.tags import STRUCTURES, Tag
 from perdure.errors import CorruptValue, JournalDamaged, UnknownType, ValueTooLarge
+from perdure.journal import objects, trees
+from perdure.journal.trees.nodes import LEVELS_MAX, read_node
 from perdure.store import open_store
 from perdure.store.base import Statement, Store
-from perdure.trees.nodes import LEVELS_MAX, read_node
+from perdure.values import codec
+from perdure.values.codec.tags import STRUCTURES, ExtensionTag
 from tests.unit.forest import Keep, keep, noise
 from tests.unit.units import behind
 
@@ -27,9 +28,9 @@ GOOD = {"list": [noise(n, 900) for n in range(60)], "text": noise(1, 20_000).hex
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    it = open_store(f"sqlite:///{tmp_path_factory.mktemp('forged')}/perdure.db")
-    yield it
-    it.close()
+    opened_store = open_store(f"sqlite:///{tmp_path_factory.mktemp('forged')}/perdure.db")
+    yield opened_store
+    opened_store.close()
 
 
 def forge(store: Store, content: bytes) -> bytes:
@@ -188,7 +189,7 @@ def test_objects_whose_fields_are_objects(store: Store) -> None:
     for last in (b"\x01", b"\x02"):
         identity = forge(store, encode([0, b"\x91", 1, last]))
         for _ in range(400):
-            flat = [0, b"\x94", 3, encode(STRUCTURES[Tag.OBJECT]) + b"\xa1x\x01", 1, Ext(WHOLE, identity)]
+            flat = [0, b"\x94", 3, encode(STRUCTURES[ExtensionTag.OBJECT]) + b"\xa1x\x01", 1, Ext(WHOLE, identity)]
             identity = forge(store, encode(flat))
         packed.append(tree(0, b"\x91", 1, Ext(WHOLE, identity)))
     with pytest.raises(CorruptValue, match="no fields"):

@@ -12,10 +12,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from perdure.store.turnstile import Turnstile
+from perdure.store.sqlite.turnstile import Turnstile
 from tests.unit import child
 
-WAIT = 20
+WAIT = 100
 
 
 @pytest.fixture
@@ -58,6 +58,15 @@ def test_in_and_out(path: Path) -> None:
         turnstile.leave()
         assert is_free(path)
     turnstile.close()
+
+
+def test_a_turnstile_that_nobody_closes_gives_its_file_back(path: Path) -> None:
+    turnstile = Turnstile(str(path))
+    descriptor = turnstile._fd
+    assert os.path.samestat(os.fstat(descriptor), path.stat())
+    del turnstile
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)
 
 
 def test_two_stores_of_one_process_exclude_each_other(path: Path) -> None:
@@ -121,7 +130,7 @@ def test_an_interrupted_wait_leaves_no_turn_behind(path: Path, stranger: int, mo
     turnstile = Turnstile(str(path))
     interrupting = SimpleNamespace(Event=InterruptedEvent, Lock=threading.Lock, Thread=threading.Thread)
     with monkeypatch.context() as patch:
-        patch.setattr("perdure.store.turnstile.threading", interrupting)
+        patch.setattr("perdure.store.sqlite.turnstile.threading", interrupting)
         with pytest.raises(Interrupt):
             turnstile.enter(WAIT)
     fcntl.flock(stranger, fcntl.LOCK_UN)
@@ -134,9 +143,9 @@ def test_an_interrupted_wait_leaves_no_turn_behind(path: Path, stranger: int, mo
 WRITER = """
 import sys, time
 from perdure.store import open_store
-from perdure.store.base import Statement, Unit
-from perdure.failpoints import Site
-class Put(Unit):
+from perdure.store.base import Statement, UnitOfWork
+from perdure.platform.failpoints import Site
+class Put(UnitOfWork):
     site = Site.WRITE
     def __init__(self, key): self.key = key
     def script(self): yield [Statement("put_meta", (self.key, b"v"))]
@@ -163,7 +172,7 @@ def test_eight_writers_get_fair_shares(tmp_path: Path) -> None:
             assert writer.stdin is not None
             writer.stdin.write(f"{stop}\n")
             writer.stdin.flush()
-        counts = [int(writer.communicate(timeout=child.SECONDS_MAX)[0]) for writer in writers]
+        counts = [int(writer.communicate()[0]) for writer in writers]
     finally:
         for writer in writers:
             if writer.poll() is None:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
-import tempfile
 import tracemalloc
 from collections.abc import Iterator
 from contextlib import closing
@@ -20,14 +17,15 @@ import pytest
 from perdure import Agent, InDoubt
 from perdure.errors import PerdureError
 from perdure.journal import chain
-from perdure.journal.findings import Report, Severity, What
+from perdure.journal.keys import SigningKey
 from perdure.journal.verify import verify
-from perdure.keys import SigningKey
+from perdure.journal.verify_report import FindingKind, Severity, VerifyReport
 from perdure.store.base import Store
 from tests.conformance.rich_store import behind, copy_to, opened
+from tests.unit import child
 
 COLUMNS = {
-    "events": ("kind", "at", "body", "chain", "digest"),
+    "journal": ("kind", "at", "body", "chain", "digest"),
     "seals": ("stream", "seq", "chain", "streams", "public_key", "signature"),
     "objects": ("id", "size", "data"),
 }
@@ -50,16 +48,20 @@ def raw(path: Path) -> Iterator[apsw.Connection]:
         yield connection
 
 
-def damage(report: Report) -> list[tuple[What, int, int]]:
-    return [(it.what, it.stream, it.seq) for it in report.findings if it.severity == Severity.DAMAGE]
+def damage(report: VerifyReport) -> list[tuple[FindingKind, int, int]]:
+    return [
+        (finding.what, finding.stream, finding.seq)
+        for finding in report.findings
+        if finding.severity == Severity.DAMAGE
+    ]
 
 
-def places(report: Report) -> set[tuple[int, int]]:
+def places(report: VerifyReport) -> set[tuple[int, int]]:
     return {(stream, seq) for _, stream, seq in damage(report)}
 
 
-def edited(report: Report) -> set[tuple[int, int]]:
-    return {(stream, seq) for what, stream, seq in damage(report) if what == What.EDITED}
+def edited(report: VerifyReport) -> set[tuple[int, int]]:
+    return {(stream, seq) for what, stream, seq in damage(report) if what == FindingKind.EDITED}
 
 
 def place_of(number: int) -> tuple[int, int]:
@@ -67,7 +69,7 @@ def place_of(number: int) -> tuple[int, int]:
 
 
 def all_entries(raw: apsw.Connection) -> list[tuple[int, int]]:
-    return [place_of(number) for (number,) in raw.execute("SELECT id FROM events ORDER BY id")]
+    return [place_of(number) for (number,) in raw.execute("SELECT id FROM journal ORDER BY id")]
 
 
 def last_seals(raw: apsw.Connection) -> dict[int, int]:
@@ -123,8 +125,8 @@ def test_a_changed_bit_in_any_row_is_found(store: Store, raw: apsw.Connection, t
         raw.execute(f"UPDATE {table} SET {column} = ? WHERE rowid = ?", (changed(value, chance), rowid))
         report = verify(store)
         assert not report.ok, (table, column, rowid)
-        if table == "events":
-            assert damage(report)[0] == (What.EDITED, *place_of(rowid))
+        if table == "journal":
+            assert damage(report)[0] == (FindingKind.EDITED, *place_of(rowid))
             assert edited(report) == {place_of(rowid)}  # and its neighbours are not accused
         raw.execute(f"UPDATE {table} SET {column} = ? WHERE rowid = ?", (value, rowid))
     assert verify(store).ok
@@ -144,15 +146,15 @@ def test_a_removed_entry_is_located(store: Store, raw: apsw.Connection) -> None:
     unprotected = []
     for stream, seq in all_entries(raw):
         number = (stream << 32) | seq
-        row = raw.execute("SELECT * FROM events WHERE id = ?", (number,)).fetchall()[0]
-        raw.execute("DELETE FROM events WHERE id = ?", (number,))
+        row = raw.execute("SELECT * FROM journal WHERE id = ?", (number,)).fetchall()[0]
+        raw.execute("DELETE FROM journal WHERE id = ?", (number,))
         report = verify(store)
         if seq <= sealed.get(stream, 0):
             assert damage(report)[0][1:] == (stream, seq)
         else:
             assert report.ok
             unprotected.append((stream, seq))
-        raw.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?)", row)
+        raw.execute("INSERT INTO journal VALUES (?, ?, ?, ?, ?, ?)", row)
     assert unprotected == []  # answers are signed too: nothing of this store could be cut off
 
 
@@ -164,7 +166,7 @@ def test_swapped_entries_are_located(store: Store, raw: apsw.Connection) -> None
         number = (stream << 32) | seq
         swap(raw, number, number + 1)
         report = verify(store)
-        assert damage(report)[0] == (What.EDITED, stream, seq)
+        assert damage(report)[0] == (FindingKind.EDITED, stream, seq)
         assert edited(report) == {(stream, seq), (stream, seq + 1)}
         swap(raw, number, number + 1)
     assert verify(store).ok
@@ -172,56 +174,58 @@ def test_swapped_entries_are_located(store: Store, raw: apsw.Connection) -> None
 
 def swap(raw: apsw.Connection, a: int, b: int) -> None:
     for old, new in ((a, -1), (b, a), (-1, b)):
-        raw.execute("UPDATE events SET id = ? WHERE id = ?", (new, old))
+        raw.execute("UPDATE journal SET id = ? WHERE id = ?", (new, old))
 
 
 def test_a_stream_cut_off_below_its_seal_is_truncated(store: Store, raw: apsw.Connection) -> None:
-    raw.execute("DELETE FROM events WHERE id > (2 << 32 | 5) AND id < (3 << 32)")
-    assert damage(verify(store)) == [(What.TRUNCATED, 2, 6)]
+    raw.execute("DELETE FROM journal WHERE id > (2 << 32 | 5) AND id < (3 << 32)")
+    assert damage(verify(store)) == [(FindingKind.TRUNCATED, 2, 6)]
 
 
 @pytest.mark.parametrize("stream", range(1, 14))
 def test_a_removed_stream_is_missed(store: Store, raw: apsw.Connection, stream: int) -> None:
-    raw.execute("DELETE FROM events WHERE id >> 32 = ?", (stream,))
+    raw.execute("DELETE FROM journal WHERE id >> 32 = ?", (stream,))
     raw.execute("DELETE FROM seals WHERE stream = ?", (stream,))
     raw.execute("DELETE FROM streams WHERE id = ?", (stream,))
-    assert (What.STREAM, stream, 0) in damage(verify(store))
+    assert (FindingKind.STREAM, stream, 0) in damage(verify(store))
 
 
 def test_entries_and_seals_of_no_stream_are_found(store: Store, raw: apsw.Connection) -> None:
-    raw.execute("INSERT INTO events SELECT 99 << 32 | 1, kind, at, body, chain, digest FROM events LIMIT 1")
-    raw.execute("INSERT INTO events SELECT 2 << 32, kind, at, body, chain, digest FROM events LIMIT 1")
+    raw.execute("INSERT INTO journal SELECT 99 << 32 | 1, kind, at, body, chain, digest FROM journal LIMIT 1")
+    raw.execute("INSERT INTO journal SELECT 2 << 32, kind, at, body, chain, digest FROM journal LIMIT 1")
     raw.execute("INSERT INTO seals SELECT 98, seq, chain, streams, public_key, signature FROM seals LIMIT 1")
-    assert {(What.ADDED, 99, 0), (What.ADDED, 2, 0), (What.SEAL, 98, 0)} <= set(damage(verify(store)))
+    assert {(FindingKind.ADDED, 99, 0), (FindingKind.ADDED, 2, 0), (FindingKind.SEAL, 98, 0)} <= set(
+        damage(verify(store))
+    )
 
 
 def test_an_entry_after_the_end_of_a_run_is_found(store: Store, raw: apsw.Connection) -> None:
     add_entry(store, raw, 2)
-    assert (What.ADDED, 2, 15) in damage(verify(store))
+    assert (FindingKind.ADDED, 2, 15) in damage(verify(store))
 
 
 def add_entry(store: Store, raw: apsw.Connection, stream: int) -> None:
     """One more entry that fits the chain: anybody can compute a chain."""
     [(seq, link)] = store.read("head_of", (stream,))
-    [(kind, at, body)] = raw.execute("SELECT kind, at, body FROM events WHERE id = (2 << 32 | 7)").fetchall()
+    [(kind, at, body)] = raw.execute("SELECT kind, at, body FROM journal WHERE id = (2 << 32 | 7)").fetchall()
     new = chain.link(link, stream, seq + 1, kind, at, chain.body_digest(body))
-    raw.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?, NULL)", (stream << 32 | seq + 1, kind, at, body, new))
+    raw.execute("INSERT INTO journal VALUES (?, ?, ?, ?, ?, NULL)", (stream << 32 | seq + 1, kind, at, body, new))
 
 
 def rewrite(store: Store, raw: apsw.Connection, stream: int, first: int) -> bytes:
     """Change an entry and chain everything after it anew, as somebody without the key can; returns the new head."""
     link = chain.genesis(store.identity, stream)
-    for seq, kind, at, body, _, _ in store.read("events_of", (stream, 0)):
+    for seq, kind, at, body, _, _ in store.read("journal_of", (stream, 0)):
         if seq == first:
             at += 1
         link = chain.link(link, stream, seq, kind, at, chain.body_digest(body))
-        raw.execute("UPDATE events SET at = ?, chain = ? WHERE id = ?", (at, link, stream << 32 | seq))
+        raw.execute("UPDATE journal SET at = ?, chain = ? WHERE id = ?", (at, link, stream << 32 | seq))
     return link
 
 
 def test_a_rewritten_stream_does_not_fit_its_seal(store: Store, raw: apsw.Connection) -> None:
     rewrite(store, raw, 2, 4)
-    assert damage(verify(store)) == [(What.REWRITTEN, 2, 14)]
+    assert damage(verify(store)) == [(FindingKind.REWRITTEN, 2, 14)]
 
 
 def test_a_seal_by_another_key_is_none(store: Store, raw: apsw.Connection) -> None:
@@ -231,7 +235,7 @@ def test_a_seal_by_another_key_is_none(store: Store, raw: apsw.Connection) -> No
         "UPDATE seals SET chain = ?, streams = 9, public_key = ?, signature = ? WHERE stream = 2",
         (link, forger.public_key, signature),
     )
-    assert damage(verify(store)) == [(What.SEAL, 2, 14)]
+    assert damage(verify(store)) == [(FindingKind.SEAL, 2, 14)]
 
 
 def test_without_its_seals_a_run_is_unsigned_and_its_agent_damaged(store: Store, raw: apsw.Connection) -> None:
@@ -239,9 +243,9 @@ def test_without_its_seals_a_run_is_unsigned_and_its_agent_damaged(store: Store,
     report = verify(store)
     assert report.ok
     [finding] = report.findings
-    assert (finding.what, finding.severity, finding.run) == (What.UNSIGNED, Severity.UNSIGNED, "finished")
+    assert (finding.what, finding.severity, finding.run) == (FindingKind.UNSIGNED, Severity.UNSIGNED, "finished")
     raw.execute("DELETE FROM seals WHERE stream = 1")
-    assert damage(verify(store)) == [(What.SEAL, 1, 1)]
+    assert damage(verify(store)) == [(FindingKind.SEAL, 1, 1)]
 
 
 def test_what_ran_without_the_key_is_unsigned(tmp_path: Path) -> None:
@@ -256,25 +260,25 @@ def test_what_ran_without_the_key_is_unsigned(tmp_path: Path) -> None:
     with closing(opened(url)) as store:
         report = verify(store)
     assert report.ok
-    assert [(it.what, it.run) for it in report.findings] == [(What.UNSIGNED, "unsigned")]
+    assert [(finding.what, finding.run) for finding in report.findings] == [(FindingKind.UNSIGNED, "unsigned")]
 
 
 def test_an_erased_payload_is_no_damage(store: Store, raw: apsw.Connection) -> None:
-    rows = raw.execute("SELECT id, body FROM events WHERE id & 4294967295 = 2").fetchall()
+    rows = raw.execute("SELECT id, body FROM journal WHERE id & 4294967295 = 2").fetchall()
     for number, body in rows:
         digest = sha256(body).digest()
-        raw.execute("UPDATE events SET body = NULL, digest = ? WHERE id = ?", (digest, number))
+        raw.execute("UPDATE journal SET body = NULL, digest = ? WHERE id = ?", (digest, number))
     report = verify(store)
     assert report.ok
     assert report.erased == len(rows) + 1 > 5
-    raw.execute("UPDATE events SET digest = x'00' WHERE id = ?", (rows[0][0],))
-    assert damage(verify(store)) == [(What.EDITED, *place_of(rows[0][0]))]
+    raw.execute("UPDATE journal SET digest = x'00' WHERE id = ?", (rows[0][0],))
+    assert damage(verify(store)) == [(FindingKind.EDITED, *place_of(rows[0][0]))]
 
 
 def test_the_list_of_streams_says_what_their_first_entries_say(store: Store, raw: apsw.Connection) -> None:
     raw.execute("UPDATE streams SET name = 'travel/another' WHERE id = 4")
     raw.execute("UPDATE streams SET kind = 'process' WHERE id = 5")
-    assert damage(verify(store)) == [(What.STREAM, 4, 1), (What.STREAM, 5, 1)]
+    assert damage(verify(store)) == [(FindingKind.STREAM, 4, 1), (FindingKind.STREAM, 5, 1)]
 
 
 def test_a_hidden_index_entry_is_found(path: Path, raw: apsw.Connection) -> None:
@@ -285,7 +289,7 @@ def test_a_hidden_index_entry_is_found(path: Path, raw: apsw.Connection) -> None
         file.seek((root - 1) * 4096 + 3)
         file.write(b"\x00\x00")  # the index is empty now, and the seals cannot be found through it
     with closing(opened(path)) as store:
-        assert What.FILE in {what for what, _, _ in damage(verify(store))}
+        assert FindingKind.FILE in {what for what, _, _ in damage(verify(store))}
 
 
 def test_progress_is_told_and_an_interrupt_ends_it(store: Store) -> None:
@@ -319,35 +323,17 @@ def test_memory_does_not_grow_with_the_journal(tmp_path: Path) -> None:
     assert peak < 1_500_000
 
 
-WRITER = """
-import sys
-from perdure import Agent
-agent = Agent("busy", store=sys.argv[1], durability="process")
-print("ready", flush=True)
-for number in range(100_000):
-    with agent.run(f"run {number}") as run:
-        run.state["large"] = f"{number}" * 2000
-        run.state["number"] = number
-"""
-
-
 def test_an_agent_at_work_is_no_damage(path: Path, store: Store) -> None:
-    command = [sys.executable, "-W", "ignore", "-c", WRITER, str(path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
-        try:
-            assert writer.stdout is not None
-            assert writer.stdout.readline() == "ready\n"
-            reports = [verify(store)]
-            while len(reports) < 5 or reports[-1].streams < reports[0].streams + 50:
-                reports.append(verify(store))
-        finally:
-            writer.kill()
+    with child.busy_agent(path):
+        reports = [verify(store)]
+        while len(reports) < 5 or reports[-1].streams < reports[0].streams + 50:
+            reports.append(verify(store))
     assert {report.findings for report in reports} == {()}
 
 
 FLIPS = 2000
 CONTENT = (
-    "SELECT id, kind, at, body, chain, digest FROM events",
+    "SELECT id, kind, at, body, chain, digest FROM journal",
     "SELECT stream, seq, chain, streams, public_key, signature FROM seals",
     "SELECT id, size, data FROM objects",
     "SELECT id, kind, name FROM streams",
@@ -379,16 +365,8 @@ def small_store(path: Path) -> None:
         raw.pragma("journal_mode", "wal")
 
 
-@pytest.fixture
-def in_memory(tmp_path: Path) -> Iterator[Path]:
-    """A folder for thousands of short-lived files: in memory where the system has such a place."""
-    memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else tmp_path) as folder:
-        yield Path(folder)
-
-
-def test_bit_flips_in_the_file_are_found_or_harmless(in_memory: Path) -> None:
-    path = in_memory / "small.db"
+def test_bit_flips_in_the_file_are_found_or_harmless(tmp_path: Path) -> None:
+    path = tmp_path / "small.db"
     small_store(path)
     data, intact, chance = path.read_bytes(), content(path), random.Random(20_26)
     found = refused = harmless = 0
@@ -419,9 +397,9 @@ def test_a_tree_that_goes_round_in_circles_does_not_hang(store: Store, monkeypat
     read = store.read
 
     def circle(name: str, args: tuple[Any, ...] = ()) -> Any:
-        rows = read(name, args if name != "events_page" else (args[0], 0, args[2]))
+        rows = read(name, args if name != "journal_page" else (args[0], 0, args[2]))
         return rows[::-1] if name == "object_ids" else rows
 
     monkeypatch.setattr(store, "read", circle)
     found = [what for what, _, _ in damage(verify(store))]
-    assert found.count(What.UNREADABLE) == 14  # thirteen streams, and the objects
+    assert found.count(FindingKind.UNREADABLE) == 14  # thirteen streams, and the objects

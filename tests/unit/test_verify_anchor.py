@@ -12,9 +12,9 @@ import pytest
 from perdure import Agent
 from perdure.errors import CorruptValue, WrongStore
 from perdure.journal.anchor import Anchor, AnchoredHead, compare, make_anchor, read_anchor, write_anchor
-from perdure.journal.findings import Finding, Severity, What
+from perdure.journal.keys import find
 from perdure.journal.verify import agent_keys, verify
-from perdure.keys import find
+from perdure.journal.verify_report import FindingKind, Severity, VerifyFinding
 from tests.conformance.rich_store import copy_to, opened
 
 pytestmark = pytest.mark.filterwarnings("ignore::perdure.errors.StoreMovedWarning")
@@ -35,7 +35,7 @@ def anchor_of(path: Path) -> Anchor:
         return make_anchor(store, heads, {"travel": key})
 
 
-def compared(path: Path, anchor: Anchor) -> list[Finding]:
+def compared(path: Path, anchor: Anchor) -> list[VerifyFinding]:
     with closing(opened(path)) as store:
         assert verify(store).ok  # the copy is sound in itself
         return list(compare(store, anchor, agent_keys(store)))
@@ -69,7 +69,10 @@ def test_a_rollback_of_the_whole_file_is_found(path: Path, tmp_path: Path) -> No
     anchor = anchor_of(path)
     put_back(old, path)
     found = compared(path, anchor)
-    assert {(it.what, it.stream, it.seq) for it in found} == {(What.ROLLED_BACK, 14, 1), (What.ROLLED_BACK, 15, 1)}
+    assert {(finding.what, finding.stream, finding.seq) for finding in found} == {
+        (FindingKind.ROLLED_BACK, 14, 1),
+        (FindingKind.ROLLED_BACK, 15, 1),
+    }
 
 
 def test_a_fork_is_found(path: Path, tmp_path: Path) -> None:
@@ -78,7 +81,7 @@ def test_a_fork_is_found(path: Path, tmp_path: Path) -> None:
     anchor = anchor_of(path)
     put_back(old, path)
     work(path, "something else", "and more")
-    assert [(it.what, it.stream) for it in compared(path, anchor)] == [(What.FORKED, 14)]
+    assert [(finding.what, finding.stream) for finding in compared(path, anchor)] == [(FindingKind.FORKED, 14)]
 
 
 def test_an_anchor_of_another_store_says_nothing_about_this_one(path: Path, tmp_path: Path) -> None:
@@ -92,21 +95,23 @@ def test_an_agent_that_has_another_key_now_is_found(path: Path) -> None:
     anchor = anchor_of(path)
     with closing(opened(path)) as store:
         [finding] = compare(store, anchor, {"travel": b"another"})
-    assert (finding.what, finding.stream) == (What.FORKED, 0)
+    assert (finding.what, finding.stream) == (FindingKind.FORKED, 0)
 
 
 def test_an_edited_anchor_is_found(path: Path) -> None:
     anchor = anchor_of(path)
     shorter = msgspec.structs.replace(anchor, heads=anchor.heads[:3])
-    assert [it.what for it in compared(path, shorter)] == [What.ANCHOR]
+    assert [finding.what for finding in compared(path, shorter)] == [FindingKind.ANCHOR]
     garbage = msgspec.structs.replace(anchor.signatures[0], signature="zz")
-    assert [it.what for it in compared(path, msgspec.structs.replace(anchor, signatures=(garbage,)))] == [What.ANCHOR]
+    assert [finding.what for finding in compared(path, msgspec.structs.replace(anchor, signatures=(garbage,)))] == [
+        FindingKind.ANCHOR
+    ]
 
 
 def test_an_unsigned_anchor_says_so_and_still_serves(path: Path) -> None:
     anchor = msgspec.structs.replace(anchor_of(path), signatures=())
     [finding] = compared(path, anchor)
-    assert (finding.what, finding.severity) == (What.ANCHOR, Severity.UNSIGNED)
+    assert (finding.what, finding.severity) == (FindingKind.ANCHOR, Severity.UNSIGNED)
 
 
 def test_an_anchor_survives_its_file(path: Path) -> None:

@@ -5,26 +5,18 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from perdure import Agent
-from perdure.workspace.root import Root
+from perdure.presence.workspace.root import WorkspaceRoot
 
 from ..conformance.kit import in_child
 
 pytestmark = pytest.mark.filterwarnings("ignore::perdure.errors.StoreMovedWarning")
-
-
-@pytest.fixture
-def tmp_path() -> Iterator[Path]:
-    """In memory: syncs are quick there."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as folder:
-        yield Path(folder)
 
 
 @pytest.fixture
@@ -196,16 +188,16 @@ def test_killed_while_it_commits(home: Path, agent: Agent, tmp_path: Path, monke
         nonlocal left
         left = number
         for name in writes:
-            real = getattr(Root, name)
+            real = getattr(WorkspaceRoot, name)
 
-            def counted(root: Root, path: str, *given: Any, real: Any = real) -> Any:
+            def counted(root: WorkspaceRoot, path: str, *given: Any, real: Any = real) -> Any:
                 nonlocal left
                 left -= path.startswith(".git/")
                 if left == 0 and path.startswith(".git/"):
                     os.kill(os.getpid(), signal.SIGKILL)
                 return real(root, path, *given)
 
-            monkeypatch.setattr(Root, name, counted)
+            monkeypatch.setattr(WorkspaceRoot, name, counted)
         Agent("tester", store=tmp_path / "store.db").workspace(home).sync()
 
     while killed:

@@ -5,29 +5,23 @@ from __future__ import annotations
 import fcntl
 import os
 import signal
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from perdure import Agent, failpoints, files
+from perdure import Agent
 from perdure.errors import PathRefused
-from perdure.failpoints import Gap, Moment, Site
-from perdure.workspace.root import Root
+from perdure.platform import failpoints, files
+from perdure.platform.failpoints import CommitMoment, RaceWindow, Site
+from perdure.presence.workspace.root import WorkspaceRoot
 
 from ..conformance.kit import in_child
 
 pytestmark = pytest.mark.filterwarnings("ignore::perdure.errors.StoreMovedWarning")
 
-WRITING = (Gap.FILE_READ, Gap.FILE_ASIDE)
+WRITING = (RaceWindow.FILE_READ, RaceWindow.FILE_ASIDE)
 """A file that is saved here is replaced by one that does not know of it."""
-
-
-@pytest.fixture
-def tmp_path() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as folder:
-        yield Path(folder)
 
 
 @pytest.fixture
@@ -43,21 +37,21 @@ def agent(tmp_path: Path) -> Agent:
 @pytest.fixture(autouse=True)
 def nobody() -> Iterator[None]:
     yield
-    failpoints.let_in(None)
+    failpoints.set_visitor(None)
     failpoints.arm(None)
 
 
-def come_in(gap: Gap, do: Callable[[], object], nth: int = 1) -> None:
+def come_in(gap: RaceWindow, do: Callable[[], object], nth: int = 1) -> None:
     """Somebody does something in a gap, the nth time that there is one."""
     left = nth
 
-    def visitor(here: Gap) -> None:
+    def visitor(here: RaceWindow) -> None:
         nonlocal left
         left -= here == gap
         if here == gap and left == 0:
             do()
 
-    failpoints.let_in(visitor)
+    failpoints.set_visitor(visitor)
 
 
 def in_place(path: Path, text: str) -> None:
@@ -82,7 +76,12 @@ def left_aside(home: Path) -> list[str]:
 @pytest.mark.parametrize("gap", WRITING)
 @pytest.mark.parametrize("can_exchange", [True, False])
 def test_what_is_saved_in_a_gap_is_there(
-    home: Path, agent: Agent, monkeypatch: pytest.MonkeyPatch, save: Callable[..., None], gap: Gap, can_exchange: bool
+    home: Path,
+    agent: Agent,
+    monkeypatch: pytest.MonkeyPatch,
+    save: Callable[..., None],
+    gap: RaceWindow,
+    can_exchange: bool,
 ) -> None:
     """In every way that editors have; also where files cannot change places."""
     if not can_exchange:
@@ -96,23 +95,23 @@ def test_what_is_saved_in_a_gap_is_there(
     assert left_aside(home) == []
 
 
-@pytest.mark.parametrize("gap", [*Gap])
+@pytest.mark.parametrize("gap", [*RaceWindow])
 @pytest.mark.parametrize("nth", [1, 2])
-def test_killed_after_somebody_has_saved(home: Path, agent: Agent, gap: Gap, nth: int) -> None:
+def test_killed_after_somebody_has_saved(home: Path, agent: Agent, gap: RaceWindow, nth: int) -> None:
     """What he has saved is in a file beside the other one: the next start finds it."""
     agent.workspace(home, git=False)
     agent.close()
-    memory, seen = home / "MEMORY.md", list[Gap]()
+    memory, seen = home / "MEMORY.md", list[RaceWindow]()
 
-    def visitor(here: Gap) -> None:
+    def visitor(here: RaceWindow) -> None:
         seen.append(here)
-        if seen == [Gap.FILE_READ]:
+        if seen == [RaceWindow.FILE_READ]:
             memory.write_text(memory.read_text() + "- saved\n")
         if seen.count(gap) == nth and here == gap:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def program() -> None:
-        failpoints.let_in(visitor)
+        failpoints.set_visitor(visitor)
         Agent("tester", store=home.parent / "store.db").workspace(home, git=False).append("MEMORY.md", "- appended")
 
     assert os.WIFSIGNALED(in_child(program)), f"it was not killed at {gap}"
@@ -130,27 +129,27 @@ def test_a_save_that_is_saved_over_is_in_the_history(
     """An editor reads the file at the moment when a save is not in it, and saves that text later."""
     workspace, file = agent.workspace(home, git=False), home / path
     workspace.append(path, "- begun")
-    read, gaps = list[str](), list[Gap]()
+    read, gaps = list[str](), list[RaceWindow]()
 
-    def visitor(here: Gap) -> None:
+    def visitor(here: RaceWindow) -> None:
         gaps.append(here)
-        if gaps == [Gap.FILE_READ]:
+        if gaps == [RaceWindow.FILE_READ]:
             save(file, file.read_text() + "- saved\n")
-        if gaps.count(Gap.FILE_PLACED) == 1 and here == Gap.FILE_PLACED:
+        if gaps.count(RaceWindow.FILE_PLACED) == 1 and here == RaceWindow.FILE_PLACED:
             read.append(file.read_text())
-        if gaps.count(Gap.FILE_PLACED) == 2 and here == Gap.FILE_PLACED:
+        if gaps.count(RaceWindow.FILE_PLACED) == 2 and here == RaceWindow.FILE_PLACED:
             save(file, read[0] + "- saved over it\n")
 
-    failpoints.let_in(visitor)
+    failpoints.set_visitor(visitor)
     workspace.append(path, "- appended")
-    failpoints.let_in(None)
+    failpoints.set_visitor(None)
     workspace.sync()
     assert "- saved" not in read[0].splitlines() and "- saved over it" in file.read_text().splitlines()
-    assert any("- saved" in it.text.splitlines() for it in workspace.history(path))
+    assert any("- saved" in version.text.splitlines() for version in workspace.history(path))
     assert workspace.read(path) == file.read_text() and left_aside(home) == []
 
 
-@pytest.mark.parametrize("where", [*Gap, *Moment])
+@pytest.mark.parametrize("where", [*RaceWindow, *CommitMoment])
 @pytest.mark.parametrize("nth", [1, 2, 3])
 def test_killed_before_a_save_is_saved_over(home: Path, agent: Agent, where: str, nth: int) -> None:
     """Between any two things that are done: in a gap, or around a commit."""
@@ -161,23 +160,23 @@ def test_killed_before_a_save_is_saved_over(home: Path, agent: Agent, where: str
 
     def visitor(here: str) -> None:
         reached.append(here)
-        if reached.count(Gap.FILE_READ) == 1 and here == Gap.FILE_READ:
+        if reached.count(RaceWindow.FILE_READ) == 1 and here == RaceWindow.FILE_READ:
             memory.write_text(begun + "- saved\n")
         if reached.count(where) == nth and here == where:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def program() -> None:
         workspace = Agent("tester", store=home.parent / "store.db").workspace(home, git=False)
-        failpoints.let_in(visitor)
+        failpoints.set_visitor(visitor)
         failpoints.arm(lambda site, moment: visitor(moment) if site == Site.STATE else None)
         workspace.append("MEMORY.md", "- appended")
 
     assert os.WIFSIGNALED(in_child(program)) or nth == 3
-    if nth == 1 and where not in (Gap.FILE_PLACED, Gap.FILE_KNOWN):
+    if nth == 1 and where not in (RaceWindow.FILE_PLACED, RaceWindow.FILE_KNOWN):
         return  # nothing has been written over yet: who saves over it now has seen it
     by_rename(memory, begun + "- appended\n- saved over it\n")
     workspace = Agent("tester", store=home.parent / "store.db").workspace(home, git=False)
-    texts = [it.text.splitlines() for it in workspace.history("MEMORY.md")]
+    texts = [version.text.splitlines() for version in workspace.history("MEMORY.md")]
     assert any("- saved" in text for text in texts)
     assert "- saved over it" in memory.read_text().splitlines()
 
@@ -187,7 +186,7 @@ def test_a_save_that_was_an_older_version_counts(home: Path, agent: Agent) -> No
     workspace, memory = agent.workspace(home, git=False), home / "MEMORY.md"
     older = memory.read_text()
     workspace.append("MEMORY.md", "- wrong")
-    come_in(Gap.FILE_READ, lambda: by_rename(memory, older))
+    come_in(RaceWindow.FILE_READ, lambda: by_rename(memory, older))
     workspace.write("MEMORY.md", "- first\n" + older + "- wrong\n")
     assert memory.read_text() == workspace.read("MEMORY.md") == "- first\n" + older
 
@@ -222,8 +221,8 @@ def test_a_file_that_somebody_keeps_open_for_hours_does_not_go(
     assert (home / "MEMORY.md").read_text().endswith("- appended\n- much later\n") and left_aside(home) == []
 
 
-@pytest.mark.parametrize("gap", [Gap.FILE_READ, Gap.FILE_PLACED])
-def test_a_file_that_is_saved_while_it_is_removed_stays(home: Path, agent: Agent, gap: Gap) -> None:
+@pytest.mark.parametrize("gap", [RaceWindow.FILE_READ, RaceWindow.FILE_PLACED])
+def test_a_file_that_is_saved_while_it_is_removed_stays(home: Path, agent: Agent, gap: RaceWindow) -> None:
     workspace = agent.workspace(home, git=False)
     workspace.task("paris", "- [ ] find a hotel\n")
     task = home / "tasks/paris.md"
@@ -246,10 +245,10 @@ def test_what_takes_the_place_of_a_file_in_a_gap_is_not_swallowed(home: Path, ag
         memory.mkdir()
 
     for replace in (link, folder):
-        come_in(Gap.FILE_ASIDE, replace)
-        with pytest.warns(UserWarning, match="no ordinary file"):
+        come_in(RaceWindow.FILE_ASIDE, replace)
+        with pytest.warns(UserWarning, match="not a regular file"):
             workspace.append("MEMORY.md", f"- {replace.__name__}")
-        failpoints.let_in(None)
+        failpoints.set_visitor(None)
         assert memory.is_symlink() or memory.is_dir()
         with pytest.raises(PathRefused):
             workspace.sync()
@@ -262,7 +261,7 @@ def test_what_takes_the_place_of_a_file_in_a_gap_is_not_swallowed(home: Path, ag
 def test_a_file_that_is_removed_in_a_gap_is_written_again(home: Path, agent: Agent) -> None:
     """One side has removed it, and the other has changed it: nothing is lost."""
     workspace, memory = agent.workspace(home, git=False), home / "MEMORY.md"
-    come_in(Gap.FILE_ASIDE, memory.unlink)
+    come_in(RaceWindow.FILE_ASIDE, memory.unlink)
     workspace.append("MEMORY.md", "- appended")
     assert memory.read_text().endswith("- appended\n")
 
@@ -280,14 +279,14 @@ def forget(agent: Agent) -> tuple[str, ...]:
 def stored(agent: Agent, home: Path) -> list[str]:
     """Everything that the documents have ever been, and the files."""
     space = agent.workspace(home, git=False)
-    versions = [it.text for path in space.files() for it in space.history(path)]
+    versions = [version.text for path in space.files() for version in space.history(path)]
     return versions + [path.read_text() for path in home.rglob("*") if path.is_file()]
 
 
 @pytest.mark.parametrize("gap", WRITING)
 @pytest.mark.parametrize("save", [in_place, by_rename])
 def test_what_is_saved_while_something_is_forgotten(
-    home: Path, agent: Agent, gap: Gap, save: Callable[..., None]
+    home: Path, agent: Agent, gap: RaceWindow, save: Callable[..., None]
 ) -> None:
     """The person's line is there, and what was forgotten does not come back with it, not even in the line itself."""
     workspace, user = agent.workspace(home, git=False), home / "USER.md"
@@ -295,27 +294,27 @@ def test_what_is_saved_while_something_is_forgotten(
     agent.memory.remember(SECRET)
     come_in(gap, lambda: save(user, user.read_text() + f"- likes trains\n- {SECRET}, she says\n"))
     assert forget(agent) == ()
-    failpoints.let_in(None)
+    failpoints.set_visitor(None)
     assert user.read_text().splitlines()[-3:] == ["- [forgotten]", "- likes trains", "- [forgotten], she says"]
     workspace.sync()
     assert [text for text in stored(agent, home) if "scurvy" in text] == []
 
 
-def test_nobody_is_at_work_in_the_folder_while_something_is_forgotten(home: Path, agent: Agent) -> None:
+def test_no_process_works_in_the_folder_while_something_is_erased(home: Path, agent: Agent) -> None:
     """A sync that reads a file before, and commits after it, would bring it back."""
     agent.workspace(home, git=False).append("USER.md", f"- {SECRET}")
     agent.memory.remember(SECRET)
     locks: list[int | None] = []
-    come_in(Gap.FILE_READ, lambda: locks.append(Root(home).lock()))
+    come_in(RaceWindow.FILE_READ, lambda: locks.append(WorkspaceRoot(home).lock()))
 
-    def hook(site: Site, moment: Moment) -> None:
-        if (site, moment) == (Site.FORGET, Moment.BEFORE):
-            locks.append(Root(home).lock())
+    def hook(site: Site, moment: CommitMoment) -> None:
+        if (site, moment) == (Site.FORGET, CommitMoment.BEFORE):
+            locks.append(WorkspaceRoot(home).lock())
 
     failpoints.arm(hook)
     assert forget(agent) == ()
     assert locks == [None, None]
-    lock = Root(home).lock()
+    lock = WorkspaceRoot(home).lock()
     assert lock is not None, "then it is free again"
     os.close(lock)
 
@@ -325,7 +324,7 @@ def test_a_log_that_is_archived_is_saved_while_something_is_forgotten(home: Path
     workspace.write("memory/2026-01-05.md", f"- 10:00 {SECRET}\n")
     workspace.compact()
     archive = home / "memory/archive/2026-01-05.md"
-    come_in(Gap.FILE_ASIDE, lambda: in_place(archive, archive.read_text() + "- a note of mine\n"))
+    come_in(RaceWindow.FILE_ASIDE, lambda: in_place(archive, archive.read_text() + "- a note of mine\n"))
     assert forget(agent) == ()
     assert archive.read_text() == "- 10:00 [forgotten]\n- a note of mine\n"
 
@@ -358,14 +357,14 @@ def test_a_document_that_has_it_again_is_not_removed(home: Path, agent: Agent, t
     agent.memory.remember(SECRET)
     other, done = Agent("tester", store=tmp_path / "store.db"), list[str]()
 
-    def hook(site: Site, moment: Moment) -> None:
-        if site == Site.STATE and moment == Moment.AFTER and not done:
+    def hook(site: Site, moment: CommitMoment) -> None:
+        if site == Site.STATE and moment == CommitMoment.AFTER and not done:
             done.append("once")
-            other.state.update("perdure:workspace", "USER.md", lambda it: {"text": it["text"] + f"- {SECRET}\n"})
+            other.state.update("perdure:workspace", "USER.md", lambda item: {"text": item["text"] + f"- {SECRET}\n"})
 
     failpoints.arm(hook)
     [left, *_] = forget(agent)
-    assert "forget once more" in left
+    assert "forget it again" in left
     assert workspace.read("USER.md").endswith(f"- lives in Oslo\n- [forgotten]\n- {SECRET}\n")  # type: ignore[union-attr]
 
 
@@ -382,10 +381,10 @@ def test_what_was_written_with_it_stays(home: Path, agent: Agent) -> None:
     assert forget(agent) == ()
     assert [text for text in stored(agent, home) if "scurvy" in text] == []
     assert (home / "MEMORY.md").read_text() == workspace.read("MEMORY.md") == "- knows Rome\n"
-    assert [it.left for it in workspace.progress()] == [("call Bob",)]
+    assert [progress.left for progress in workspace.progress()] == [("call Bob",)]
 
 
-def test_who_opens_a_file_to_write_ends_no_process(tmp_path: Path) -> None:
+def test_opening_a_file_for_writing_ends_no_process(tmp_path: Path) -> None:
     """The kernel sends a signal to a process that has a lease on a file which somebody opens for writing."""
     file, real, opened = tmp_path / "SOUL.md", fcntl.fcntl, list[str]()
     file.write_text("calm\n")

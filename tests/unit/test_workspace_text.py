@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure.handoff.progress import Progress, said
-from perdure.handoff.progress_text import edits, parse, read_page, render
-from perdure.tokens import estimated
-from perdure.workspace.boot import bootstrap, sections_of
-from perdure.workspace.documents import Document, Shelf, with_more
-from perdure.workspace.layout import checked_path, is_active
-from perdure.workspace.merging import BETWEEN, OURS, THEIRS, Merged, is_marked, merge, merge_notes
+from perdure.presence.handoff.progress import Progress, validate_report
+from perdure.presence.handoff.progress_text import edits, parse, read_page, render
+from perdure.presence.workspace.bootstrap import bootstrap, sections_of
+from perdure.presence.workspace.documents import DocumentSet, WorkspaceDocument, with_more
+from perdure.presence.workspace.layout import checked_path, is_active
+from perdure.presence.workspace.merge import BETWEEN, OURS, THEIRS, MergedText, is_marked, merge, merge_notes
+from perdure.values.tokens import estimated
 
 LINES = st.lists(st.sampled_from("abcdefgh"), max_size=10)
 MARKS = {OURS, BETWEEN, THEIRS}
@@ -51,7 +51,7 @@ def test_both_versions_are_kept_where_they_contradict_each_other() -> None:
     assert merge("a\nb\nc\n", "b\nc\n", "a\nb\nc\nd\n").text == "b\nc\nd\n", "what one has removed is gone"
     assert merge("a\nb\n", "a\nb\nc\n", "A\r\nb\r\n").text == "A\r\nb\r\nc\r\n", "an editor of another system"
     assert merge("a\r\n", "a\r\nb\r\n", "a\nc\n").text == "a\nb\nc\n"
-    assert merge("a\nb\n", "a\nB", "a\nB\n") == Merged("a\nB\n"), "both say the same"
+    assert merge("a\nb\n", "a\nB", "a\nB\n") == MergedText("a\nB\n"), "both say the same"
     assert is_marked(merged.text) and is_marked(merged.text.replace("\n", "\r\n")) and not is_marked(OURS + THEIRS)
     assert with_more("a\r\nb", "c\nd") == "a\r\nb\r\nc\r\nd\r\n"
     long = joined([str(number) for number in range(5000)])
@@ -60,7 +60,7 @@ def test_both_versions_are_kept_where_they_contradict_each_other() -> None:
 
 MARKED = ["- [ ] a", "- [x] b", "# Goal", "## Next action", "Blockers: none of ours", "\\# c", "\\", "\\d+", "Goal:"]
 TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), min_size=1, max_size=12)
-SAID = TEXT.filter(lambda it: it.strip().rstrip(".").casefold() not in ("", "none", "nothing", "n/a", "-"))
+SAID = TEXT.filter(lambda text: text.strip().rstrip(".").casefold() not in ("", "none", "nothing", "n/a", "-"))
 LINE = SAID | st.sampled_from(MARKED)
 ITEMS = st.lists(SAID, max_size=3).map(tuple)
 ALL = st.builds(
@@ -78,8 +78,8 @@ ALL = st.builds(
 
 @settings(max_examples=60)
 @given(ALL)
-def test_progress_is_read_back(it: Progress) -> None:
-    assert parse(render([it])) == [it]
+def test_progress_is_read_back(text: Progress) -> None:
+    assert parse(render([text])) == [text]
 
 
 def test_edits_of_progress() -> None:
@@ -97,14 +97,14 @@ def test_edits_of_progress() -> None:
 def test_what_is_no_text_is_refused_by_name(name: str, wrong: object) -> None:
     given = dict.fromkeys(("goal", "done", "blockers", "next_action", "context")) | {name: wrong}
     with pytest.raises(TypeError, match=f"{name}= is a text or several, not "):
-        said(**given)  # type: ignore[arg-type]
-    assert said(**{**given, name: iter(["a", ""])}) == {name: ["a"]}  # type: ignore[arg-type]
+        validate_report(**given)  # type: ignore[arg-type]
+    assert validate_report(**{**given, name: iter(["a", ""])}) == {name: ["a"]}  # type: ignore[arg-type]
 
 
 NAMES = {"r": "r", "workflow w": "workflow w"}
 OWN = st.lists(st.sampled_from(["## Ideas", "### Next", "# Mine", "- [ ] call Bob", "text", "", "  * [x] paid", "```"]))
 PAGES = st.lists(
-    st.builds(Progress, st.sampled_from(["", *NAMES]), SAID, ITEMS, ITEMS), max_size=3, unique_by=lambda it: it.run
+    st.builds(Progress, st.sampled_from(["", *NAMES]), SAID, ITEMS, ITEMS), max_size=3, unique_by=lambda text: text.run
 )
 
 
@@ -126,35 +126,40 @@ def test_what_people_add_stays_as_they_wrote_it(made: list[Progress], lines: lis
     assert "\n".join(notes.values()) == "\n".join(own).rstrip("\n")
     again = read_page(render(made, notes), NAMES)
     assert again.notes == notes
-    told = {it.run: it for it in page.sections}
-    assert [(told[it.run].goal, told[it.run].blockers) for it in made] == [(it.goal, it.blockers) for it in made]
+    told = {text.run: text for text in page.sections}
+    assert [(told[text.run].goal, told[text.run].blockers) for text in made] == [
+        (text.goal, text.blockers) for text in made
+    ]
     shown = render(made, notes)
     assert render(made, read_page(shown, NAMES).notes) == shown
 
 
-def test_the_file_of_other_harnesses_is_read() -> None:
-    page = "Session 3\n\nCompleted:\n- login page\n2. [x] tests\n\n## In progress\n- docs\n- [x] icons\n"
-    [told] = parse(f"{page}\nNext steps: fix the logout\n\n**Blockers:** none\n")
-    assert (told.done, told.left) == (("login page", "tests", "icons"), ("docs",))
-    assert (told.next_action, told.blockers) == ("fix the logout", ())
-    assert told.context == "Session 3"
+@given(st.lists(st.sampled_from(["Done:", "- [x] login", "## Next", "# Progress: Billing", "", "1. tests"])))
+def test_no_line_of_another_harness_is_lost(lines: list[str]) -> None:
+    text = "\n".join(lines).strip()
+    assert [told.context for told in parse(f"\ufeff{text}\n")] == ([text] if text else [])
 
 
 def test_the_identity_comes_first_and_a_long_memory_pushes_nothing_out() -> None:
-    documents = {path: Document(f"{path} says this.\n") for path in ("SOUL.md", "USER.md", "AGENTS.md", "PROGRESS.md")}
-    documents["MEMORY.md"] = Document("a fact that I know\n" * 5000)
-    documents["memory/2026-05-02.md"] = Document("".join(f"- {number} happened\n" for number in range(2000)))
-    documents |= {"memory/2026-05-01.md": Document("yesterday\n"), "memory/2026-04-30.md": Document("too old\n")}
-    documents |= {"tasks/a.md": Document("- [ ] to do\n"), "tasks/b.md": Document("- [x] over\n")}
-    woken = bootstrap(sections_of(Shelf(1, documents, "", ""), date(2026, 5, 2)), 1000)
+    documents = {
+        path: WorkspaceDocument(f"{path} says this.\n") for path in ("SOUL.md", "USER.md", "AGENTS.md", "PROGRESS.md")
+    }
+    documents["MEMORY.md"] = WorkspaceDocument("a fact that I know\n" * 5000)
+    documents["memory/2026-05-02.md"] = WorkspaceDocument("".join(f"- {number} happened\n" for number in range(2000)))
+    documents |= {
+        "memory/2026-05-01.md": WorkspaceDocument("yesterday\n"),
+        "memory/2026-04-30.md": WorkspaceDocument("too old\n"),
+    }
+    documents |= {"tasks/a.md": WorkspaceDocument("- [ ] to do\n"), "tasks/b.md": WorkspaceDocument("- [x] over\n")}
+    woken = bootstrap(sections_of(DocumentSet(1, documents, "", ""), date(2026, 5, 2)), 1000)
     assert woken.tokens <= 1000
-    assert [it.path for it in woken.sections] == [
+    assert [text.path for text in woken.sections] == [
         "SOUL.md", "USER.md", "AGENTS.md", "MEMORY.md", "memory/2026-05-01.md", "memory/2026-05-02.md", "tasks/a.md",
         "PROGRESS.md",
     ]  # fmt: skip
     assert "- 1999 happened" in woken.text, "of a log the newest"
     assert [line.split(":")[0] for line in woken.dropped] == ["MEMORY.md", "memory/2026-05-02.md"]
-    assert sum(it.tokens for it in woken.sections) > 900, "what one does not need, others get"
+    assert sum(text.tokens for text in woken.sections) > 900, "what one does not need, others get"
 
 
 REFUSED = ["", ".", "..", "../SOUL.md", "/etc/passwd", "tasks/../SOUL.md", "tasks/.md", "tasks/a/b.md", "soul.md"]
@@ -170,12 +175,12 @@ REFUSED += [
 
 @pytest.mark.parametrize("path", REFUSED)
 def test_other_paths_are_refused(path: str) -> None:
-    with pytest.raises(ValueError, match="no file of a workspace"):
+    with pytest.raises(ValueError, match="not a workspace file"):
         checked_path(path)
 
 
 def test_small_things() -> None:
-    assert [is_active(it) for it in ("", "- [x] a\n- [ ] b", "status: done\n- [ ] a", "- [x] a\n")] == [
+    assert [is_active(text) for text in ("", "- [x] a\n- [ ] b", "status: done\n- [ ] a", "- [x] a\n")] == [
         True,
         True,
         False,

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from perdure.clock import SYSTEM_CLOCK
 from perdure.errors import PerdureError
-from perdure.failpoints import Site
-from perdure.journal.append import Append, Head
-from perdure.records import Op, Record, Write, Wrote
-from perdure.store.base import Script, Statement, Unit
+from perdure.journal.append import Append, StreamHead
+from perdure.platform.failpoints import Site
+from perdure.records import Record, RunWrite, WriteOp, Wrote
+from perdure.store.base import Script, Statement, UnitOfWork
+from perdure.values.clock import SYSTEM_CLOCK
 from tests.conformance.kit import Behind
 
 
-class Put(Unit[str]):
+class Put(UnitOfWork[str]):
     """Keeps one fact."""
 
     site = Site.WRITE
@@ -29,7 +29,7 @@ class Put(Unit[str]):
         return self.key
 
 
-class NewStream(Unit[int]):
+class NewStream(UnitOfWork[int]):
     """A stream that nobody holds."""
 
     site = Site.WRITE
@@ -46,13 +46,13 @@ def behind(store: Any, query: str, values: tuple[Any, ...] = ()) -> list[tuple[A
         return tables.execute(query, values)
 
 
-def new_head(store: Any) -> Head:
-    return Head(store.identity, store.submit(NewStream()), 1)
+def new_head(store: Any) -> StreamHead:
+    return StreamHead(store.identity, store.submit(NewStream()), 1)
 
 
 def entry(key: str, value: bytes = b"\x00\x01") -> Record:
-    return Wrote("", Write(Op.SET, key, value))
+    return Wrote("", RunWrite(WriteOp.SET, key, value))
 
 
-def append(head: Head, *records: Record, also: tuple[Statement, ...] = ()) -> Append:
+def append(head: StreamHead, *records: Record, also: tuple[Statement, ...] = ()) -> Append:
     return Append(Site.WRITE, head, records, SYSTEM_CLOCK, also=also)

@@ -4,7 +4,7 @@
 
     agent.memory.vectors = QdrantVectors("./vectors")
 
-Needs `pip install perdure[qdrant]`. What the agent knows stays in its store; see docs/memory-recall.md.
+Needs `pip install perdure[qdrant]`. What the agent knows stays in its store; see docs/reference/recall.md.
 """
 
 from __future__ import annotations
@@ -13,7 +13,12 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from qdrant_client import QdrantClient, models
+from perdure.errors import ExtraMissing
+
+try:
+    from qdrant_client import QdrantClient, models
+except ModuleNotFoundError as missing:
+    raise ExtraMissing("QdrantVectors needs qdrant-client", hint='pip install "perdure[qdrant]"') from missing
 
 _MARK = (1 << 63) - 1
 """The id of the point that stores the mark. No vector ever gets it."""
@@ -35,7 +40,7 @@ class QdrantVectors:
         return f"QdrantVectors({self._client!r})"
 
     def put(self, space: str, vectors: Sequence[tuple[int, Sequence[float]]], mark: int) -> None:
-        """Store vectors and a mark. See `perdure.memory.outside.VectorIndex`."""
+        """Store vectors and a mark. See `perdure.memory.recall.vector_index.VectorIndex`."""
         if not vectors:
             return
         dims = len(vectors[0][1])
@@ -48,36 +53,36 @@ class QdrantVectors:
         self._client.upsert(space, points, wait=True)
 
     def mark(self, space: str) -> int:
-        """Return the last mark. See `perdure.memory.outside.VectorIndex`."""
+        """Return the last mark. See `perdure.memory.recall.vector_index.VectorIndex`."""
         if not self._client.collection_exists(space):
             return 0
         found = self._client.retrieve(space, [_MARK], with_payload=True)
         return int(found[0].payload["mark"]) if found and found[0].payload else 0
 
     def nearest(self, space: str, vector: Sequence[float], count: int) -> list[int]:
-        """Return the nearest vectors. See `perdure.memory.outside.VectorIndex`."""
+        """Return the nearest vectors. See `perdure.memory.recall.vector_index.VectorIndex`."""
         if not self._client.collection_exists(space):
             return []
         found = self._client.query_points(space, query=list(vector), limit=count + 1, with_payload=False).points
-        return [int(it.id) for it in found if it.id != _MARK][:count]
+        return [int(hit.id) for hit in found if hit.id != _MARK][:count]
 
     def drop(self, space: str, numbers: Sequence[int]) -> None:
-        """Delete vectors. See `perdure.memory.outside.VectorIndex`."""
+        """Delete vectors. See `perdure.memory.recall.vector_index.VectorIndex`."""
         if numbers and self._client.collection_exists(space):
             self._client.delete(space, points_selector=models.PointIdsList(points=list(numbers)), wait=True)
 
     def count(self, space: str) -> int:
-        """Return the number of vectors. See `perdure.memory.outside.VectorIndex`."""
+        """Return the number of vectors. See `perdure.memory.recall.vector_index.VectorIndex`."""
         if not self._client.collection_exists(space):
             return 0
         return max(0, int(self._client.count(space, exact=True).count) - 1)  # without the mark
 
     def numbers(self, space: str) -> Iterator[int]:
-        """Yield the ids of all vectors. See `perdure.memory.outside.VectorIndex`."""
+        """Yield the ids of all vectors. See `perdure.memory.recall.vector_index.VectorIndex`."""
         after: Any = None
         while self._client.collection_exists(space):
             found, after = self._client.scroll(space, limit=_PAGE, offset=after, with_payload=False, with_vectors=False)
-            yield from (int(it.id) for it in found if it.id != _MARK)
+            yield from (int(point.id) for point in found if point.id != _MARK)
             if after is None:
                 return
 

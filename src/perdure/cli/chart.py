@@ -1,4 +1,4 @@
-"""`perdure timeline RUN`: a picture of a run, over time."""
+"""`perdure timeline RUN`: draws a run over time, from its journal entries alone."""
 
 from __future__ import annotations
 
@@ -6,38 +6,177 @@ import json
 import shlex
 import sys
 import textwrap
-from collections.abc import Sequence
-from itertools import pairwise
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
-from .. import records as r
-from ..prices import NANOS
-from ..runs import RunSummary, children_of, find_runs, get_run
-from ..trees.tolerant import tolerant
-from ..usage import in_time, usage_lines, usage_of
-from . import drawing
-from .axis import brief, merged
-from .drawing import ASCII, UNICODE, Drawing, Line
-from .output import Output, ago, clean, counted, plain, when
-from .picture import picture_of
-from .spans import WAIT, WORK, Opening, Picture, Row, Spending
-from .stores import agent_option, common, existing_store, one_run, run_argument, said_again
-from .timeline import in_words
+from perdure import records as r
+from perdure.cli.output import STYLES, CommandOutput, ago, clean, counted, plain, shown, when
+from perdure.cli.store_option import agent_option, common, existing_store, one_run, repeated_options, run_argument
+from perdure.cli.timeline import describe
+from perdure.cli.timeline_rows import DOUBT, WAIT, WORK, RunTimeline, SectionOpening, TimelineBuilder, TimelineRow
+from perdure.journal.leases import lease_of
+from perdure.journal.trees.tolerant_read import tolerant
+from perdure.run.listing import RunSummary, children_of, find_runs, get_run
+from perdure.run.prices import NANOS
+from perdure.run.usage import format_duration, in_dollars, usage_lines
 
 if TYPE_CHECKING:
-    from ..store.base import Store
+    from perdure.store.base import Store
 
-ROWS_SHOWN = 40
-CHILDREN_MAX = 100
+ROWS_SHOWN, CHILDREN_MAX = 40, 100
 WIDTH_MIN, WIDTH_MAX = 40, 1000
-FRAME_SECONDS = 0.1
-FRAME_LINES = 8
-"""Lines of a live picture beside its rows."""
-GOING_ON = ("running", "waiting", "crashed", "queued", "cancelling")
-"""Whoever follows a run stays while it is one of these; a crashed one may be resumed."""
+FRAME_SECONDS, FRAME_LINES = 0.1, 8
+"""The refresh interval of a live picture, and its number of lines without rows."""
+ENDED = ("finished", "failed", "interrupted", "paused", "cancelled")
+"""Following a run ends at these. A crashed run may be resumed."""
+_BARS = {WORK: ("━", ""), WAIT: ("┄", "yellow"), DOUBT: ("░", "bold yellow")}
+_SIGNS = {"finished": "✓", "failed": "✗", "killed": "✗", "forked": "⑂"}
+_STYLES = STYLES | {"given up": "red", "killed": "bold red", "in doubt": "bold yellow", "child": "blue"}
+_ASCII = str.maketrans("━┄░╸✗┊…▶↻✓‖⑂", "=-?:x|~>>*!Y")
+
+TimeSpan = tuple[int, int]
+StyledLine = list[tuple[str, str]]
+"""Texts with their styles."""
+
+
+class TimeAxis:
+    """Maps times to columns. A long idle stretch takes a few columns with a cut mark."""
+
+    def __init__(self, busy: Iterable[TimeSpan], begun: int, ended: int, width: int) -> None:
+        spans = [(max(begun, a), min(b, ended)) for a, b in _merged(busy) if b >= begun and a <= ended]
+        worked = sum(b - a for a, b in spans)
+        longest = max(worked / 8, 50) if worked else ended - begun
+        self._times, self._weights, cuts = [begun], [0.0], list[int]()
+        for a, b in [*spans, (ended, ended)]:
+            idle = a - self._times[-1]
+            cuts += [self._times[-1] + idle // 2] if idle > longest else []
+            self._times += [a, b]
+            self._weights += [(here := self._weights[-1] + min(idle, longest)), here + b - a]
+        self._scale = (width - 1) / (self._weights[-1] or 1)
+        self.cuts = [self.column(at) for at in cuts]
+
+    def column(self, at: int) -> int:
+        """Return the column of a time; earlier and later times are at the edges."""
+        at = min(max(at, self._times[0]), self._times[-1])
+        place = min(bisect_right(self._times, at), len(self._times) - 1)
+        (a, b), (low, high) = self._times[place - 1 : place + 1], self._weights[place - 1 : place + 1]
+        return int((low + (high - low) * ((at - a) / (b - a) if b > a else 0)) * self._scale)
+
+
+def lines_of(
+    picture: RunTimeline, rows: Sequence[TimelineRow], width: int, unpack: Callable[[bytes], Any]
+) -> list[StyledLine]:
+    """Draw rows as bars over time, with the start and end of each process."""
+    name = max(8, min(max((len(_label(row)) for row in rows), default=8), width // 4))
+    bar = max(5, (width - name - 4) // 2)
+    begun = picture.begun if len(rows) == len(picture.rows) else min(row.begun for row in rows)
+    busy = [(row.begun, row.ended) for row in rows if row.phase == WORK]
+    axis = TimeAxis([*busy, *((found.begun, found.begun) for found in picture.openings)], begun, picture.ended, bar)
+    scale = f"{_clock(begun)}{'+' + format_duration((picture.ended - begun) / 1000):>{max(bar - 8, 0)}}"
+    lines: list[StyledLine] = [[(" " * (name + 3) + scale, "dim")]]
+    before: SectionOpening | None = None
+    shown_rows: list[TimelineRow | SectionOpening] = [
+        *rows,
+        *(found for found in picture.openings if found.ended >= begun),
+    ]
+    for found in sorted(shown_rows, key=lambda found: (found.begun, isinstance(found, TimelineRow), found.seq)):
+        if isinstance(found, TimelineRow):
+            style = _STYLES.get(found.status, "")
+            about = [text for text in (found.status if found.status != "done" else "", _details(found, unpack)) if text]
+            lines.append(
+                [
+                    (f"  {_cut(_label(found), name):{name}} ", ""),
+                    *_bar(found, axis, bar),
+                    (f" {': '.join(about)}", style),
+                ]
+            )
+        else:
+            lines += [_gone(before, found)] if before is not None else []
+            lines.append(_came(before, found))
+            before = found
+    return [*lines, *([_gone(before)] if before is not None and before.how else [])]
+
+
+def _bar(row: TimelineRow, axis: TimeAxis, width: int) -> StyledLine:
+    cells = [(" ", "")] * width
+    for column in axis.cuts:
+        cells[column] = ("┊", "dim")
+    first, last = axis.column(row.begun), axis.column(row.ended)
+    glyph, style = _BARS[row.phase]
+    if row.phase == WORK and row.what not in ("step", "effect", "each", "child"):
+        glyph = "╸"
+    cells[first : last + 1] = [(glyph, style or _STYLES.get(row.what, "green"))] * (last + 1 - first)
+    if row.status in ("failed", "given up", "in doubt"):
+        cells[axis.column(row.ended)] = ("?" if row.status == "in doubt" else "✗", _STYLES[row.status])
+    return cells
+
+
+def _came(before: SectionOpening | None, row: SectionOpening) -> StyledLine:
+    sign, how = ("▶", "started") if before is None else ("↻", "resumed" if before.host == row.host else "taken over")
+    past = f", skipped {counted(row.skipped, 'finished step')}" if row.skipped else ""
+    saved = f", {_money(row.saved)} not paid again" if _money(row.saved) else ""
+    return [(f"{sign} {how} by {clean(row.process)} on {clean(row.host)}", "bold cyan"), (past + saved, "dim")]
+
+
+def _gone(row: SectionOpening, then: SectionOpening | None = None) -> StyledLine:
+    told = f": {clean(row.told)}" if row.told else ""
+    down = "" if then is None else f", down {format_duration(max(0, then.begun - row.ended) / 1000)}"
+    text = f"{_SIGNS.get(row.how, '‖')} {row.how}{told}"
+    return [(text, _STYLES.get(row.how, "yellow")), (f" at {_clock(row.ended)}{down}", "dim")]
+
+
+def _label(row: TimelineRow) -> str:
+    name = clean(row.name)
+    if row.what in ("step", "note", "effect"):
+        return f"{name} !" if row.what == "effect" else name
+    count = f": {counted(row.count, 'item' if row.what == 'each' else 'write')}" if row.count else ""
+    return f"{row.what} {name}".strip() + count
+
+
+def _details(row: TimelineRow, unpack: Callable[[bytes], Any]) -> str:
+    took = format_duration(row.took_ms / 1000) if row.took_ms else ""
+    tries = f"{row.tries} tries" if row.tries > 1 else ""
+    result = f"-> {shown(unpack(row.result), 80)}" if row.result else ""
+    writes = counted(row.count, "write") if row.count and row.what in ("step", "effect") else ""
+    return ", ".join(filter(None, [took, _money(row.usage), tries, result, *map(clean, row.notes), writes]))
+
+
+def _merged(spans: Iterable[TimeSpan]) -> list[TimeSpan]:
+    """Return the same times without overlaps."""
+    found: list[TimeSpan] = []
+    for begun, ended in sorted(spans):
+        if found and begun <= found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], ended)
+        else:
+            found.append((begun, ended))
+    return found
+
+
+def _spent(usage: Sequence[r.ModelUsage]) -> dict[str, Any]:
+    calls, unpriced = sum(row.calls for row in usage), sum(row.unpriced for row in usage)
+    return {"calls": calls, "cost_usd": sum(row.cost for row in usage) / NANOS, "unpriced_calls": unpriced}
+
+
+def _money(usage: Sequence[r.ModelUsage]) -> str:
+    """Return the cost; a question mark stands for calls without a known price."""
+    spent = _spent(usage)
+    known = in_dollars(spent["cost_usd"]) if spent["calls"] > spent["unpriced_calls"] else ""
+    return known + ("?" if spent["unpriced_calls"] else "")
+
+
+def _clock(at: int) -> str:
+    return datetime.fromtimestamp(at / 1000).astimezone().strftime("%H:%M:%S")
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 1]}…"
+
+
+# -- the command ------------------------------------------------------------------------------------------------------
 
 
 @click.command()
@@ -46,11 +185,9 @@ GOING_ON = ("running", "waiting", "crashed", "queued", "cancelling")
 @click.option(
     "--last", type=click.IntRange(min=0), help=f"Rows to show; 0: all. Default: {ROWS_SHOWN}, with --json all."
 )
-@click.option(
-    "--items", is_flag=True, help="A row for each call: else a loop is one, and so is a call made again and again."
-)
-@click.option("--follow", is_flag=True, help="Go on until the run ends, and draw it as it goes.")
-@click.option("--width", type=click.IntRange(WIDTH_MIN, WIDTH_MAX), help="Draw that wide, also into a pipe.")
+@click.option("--items", is_flag=True, help="Show a row for each call, instead of one for each loop.")
+@click.option("--follow", is_flag=True, help="Draw the run as it goes, until it ends.")
+@click.option("--width", type=click.IntRange(WIDTH_MIN, WIDTH_MAX), help="Draw this wide, also into a pipe.")
 @common
 def timeline(
     run: str,
@@ -62,31 +199,28 @@ def timeline(
     url: str | None,
     as_json: bool,
 ) -> int:
-    """Draw a run over time: steps, restarts, waits, what is in doubt, what it cost.
+    """Draw a run over time: steps, restarts, waits, effects in doubt, cost.
 
-    Time in which nobody was at work is cut out where it is long, and labelled. The name of an effect has a mark (!).
-    Piped, it is a table with a line for each row.
+    Long idle stretches are cut out. Effects are marked with (!).
     """
-    out = Output(as_json)
+    out = CommandOutput(as_json)
     with existing_store(url) as store:
-        scene = Scene(store, one_run(store, run, agent), items)
+        scene = LiveRun(store, one_run(store, run, agent), items)
         if follow and not (out.rich or width):
-            return _tell(out, scene)
+            return _print_entries(out, scene)
         if follow:
-            return _watch(out, scene, width, last, said_again(url, agent))
+            return _watch(out, scene, width, last, repeated_options(url, agent))
         if as_json:
             out.json(_as_json(scene, last or 0))
-        elif out.rich or width:
-            shown = ROWS_SHOWN if last is None else last
-            for line in _frame(out, scene, width or out.width, shown, said_again(url, agent)):
-                out.pieces(line)
         else:
-            _print_table(out, scene, ROWS_SHOWN if last is None else last)
+            rows = ROWS_SHOWN if last is None else last
+            for line in _frame(out, scene, width or out.width, rows, repeated_options(url, agent)):
+                out.pieces(line)
     return 0
 
 
-class Scene:
-    """A run as it is now; `look` brings it up to date."""
+class LiveRun:
+    """The current state of a run, refreshed by `read_new`."""
 
     def __init__(self, store: Store, summary: RunSummary, items: bool) -> None:
         self._store, self._items = store, items
@@ -94,200 +228,145 @@ class Scene:
         self.summary, self.events, self.unpack = info.summary, list(info.events), tolerant(store)
         self.now = store.clock.wall_ms()
 
-    def look(self) -> list[r.Event]:
-        """What has come since the last look."""
-        rows = self._store.read("events_of", (self.summary.stream, self.events[-1].seq))
-        new = [r.Event(seq, at, r.decode(kind, body)) for seq, kind, at, body, _, _ in rows if body is not None]
+    def read_new(self) -> list[r.JournalEntry]:
+        """Return the entries since the last look."""
+        self._store.clock.sleep(FRAME_SECONDS if self._store.one_host else 3 * FRAME_SECONDS)
+        rows = self._store.read("journal_of", (self.summary.stream, self.events[-1].seq))
+        new = [r.JournalEntry(seq, at, r.decode(kind, body)) for seq, kind, at, body, _, _ in rows if body is not None]
         self.events += new
-        [self.summary] = [it for it in find_runs(self._store, self.summary.id) if it.agent == self.summary.agent]
+        [self.summary] = [row for row in find_runs(self._store, self.summary.id) if row.agent == self.summary.agent]
         self.now = self._store.clock.wall_ms()
         return new
 
-    def wait(self) -> None:
-        """Until it is worth to look again."""
-        self._store.clock.sleep(FRAME_SECONDS if self._store.one_host else 3 * FRAME_SECONDS)
-
-    def picture(self) -> Picture:
-        """The rows, with those of children among them."""
-        standing = "" if self.summary.holder else self.summary.status.value
-        picture = picture_of(self.events, standing, self.now, self._items, self._in_words)
+    def picture(self) -> RunTimeline:
+        """Return the rows, including those of children."""
+        builder = TimelineBuilder(lambda event: describe([event], self.unpack)[0])
+        for event in self.events:
+            builder.add(event)
+        picture = builder.picture(self._how(), self.now, self._items)
         children = children_of(self._store, self.summary.stream)[-CHILDREN_MAX:]
-        rows = sorted([*picture.rows, *map(self._child, children)], key=lambda row: (row.begun, row.seq))
-        return msgspec.structs.replace(picture, rows=rows)
+        picture.rows = sorted([*picture.rows, *map(self._child, children)], key=lambda row: (row.begun, row.seq))
+        return picture
 
-    def _in_words(self, event: r.Event) -> str:
-        return in_words([event], self.unpack)[0]
+    def _how(self) -> str:
+        """Return how the run was left last; empty while a process holds it."""
+        if self.summary.holder or self.summary.status != r.RunStatus.WAITING:
+            return "" if self.summary.holder else self.summary.status.value
+        [row] = self._store.read("read_lease", (self.summary.stream, self._store.clock.boot_ms()))
+        return "waited" if lease_of(row, self._store.one_host).ended() == "released" else "killed"
 
-    def _child(self, it: RunSummary) -> Row:
-        spent = usage_of(usage_lines(self._store, it.agent, it.id))
-        cost = Spending(spent.calls, round((spent.cost_usd or 0) * NANOS), spent.unpriced_calls)
-        ended = self.now if it.status in (r.Status.RUNNING, r.Status.WAITING) else it.changed_at
-        status = "done" if it.status == r.Status.FINISHED else it.status.value
-        whose = [f"of {it.agent}"] if it.agent != self.summary.agent else []
-        return Row("child", it.id, 0, it.started_at, status, [(WORK, it.started_at, ended)], cost, notes=whose)
+    def _child(self, child: RunSummary) -> TimelineRow:
+        usage = [line.usage for line in usage_lines(self._store, child.agent, child.id)]
+        ended = self.now if child.status in (r.RunStatus.RUNNING, r.RunStatus.WAITING) else child.changed_at
+        status = "done" if child.status == r.RunStatus.FINISHED else child.status.value
+        notes = [f"of {child.agent}"] if child.agent != self.summary.agent else []
+        begun = child.started_at
+        took = ended - begun
+        return TimelineRow("child", child.id, 0, begun, ended, status=status, took_ms=took, usage=usage, notes=notes)
 
 
-# -- drawing ----------------------------------------------------------------------------------------------------------
-
-
-def _frame(out: Output, scene: Scene, width: int, last: int, options: str) -> list[Line]:
-    picture = scene.picture()
+def _frame(out: CommandOutput, scene: LiveRun, width: int, last: int, options: str) -> list[StyledLine]:
+    picture, run = scene.picture(), scene.summary
     rows = picture.rows[-last:] if last else picture.rows
-    glyphs = UNICODE if out.unicode else ASCII
-    run = scene.summary
-    lines: list[Line] = [
-        [
-            (f"run {clean(run.id)} of agent {clean(run.agent)}: ", "bold"),
-            (run.status.value, drawing.style_of(run.status.value)),
-        ],
-        *([(part, "dim")] for part in textwrap.wrap(_totals(picture), width)),
-    ]
-    if picture.folded:
-        lines.append([(f"older entries were folded: archive {clean(picture.folded)}", "dim")])
+    title = f"run {clean(run.id)} of agent {clean(run.agent)}: "
+    lines: list[StyledLine] = [[(title, "bold"), (run.status.value, _STYLES.get(run.status.value, ""))]]
+    lines += [[(part, "dim")] for part in textwrap.wrap(_totals(picture), width)]
     if left_off := len(picture.rows) - len(rows):
         lines.append([(f"{counted(left_off, 'row')} before; --last 0 shows all", "dim")])
-    lines += Drawing(picture, rows, width, glyphs, scene.unpack).lines()
-    if run.status == r.Status.RUNNING:
+    lines += lines_of(picture, rows, width, scene.unpack)
+    if run.status == r.RunStatus.RUNNING:
         lines.append([(f"at work, last entry {ago(scene.events[-1].at, scene.now)}", "cyan")])
-    lines += _what_to_do(scene, picture, options)
-    return [drawing.cut_to(line, width, glyphs.more) for line in lines]
+    if not run.status.over and any(row.status in ("in doubt", "waiting") for row in rows):
+        lines.append([(clean(f"perdure show {shlex.quote(run.id)}{options}") + "  shows how to answer", "yellow")])
+    elif run.status == r.RunStatus.CRASHED:
+        lines.append([("start its program again: the run continues where it was", "yellow")])
+    return [fitted(line, width, out.unicode) for line in lines]
 
 
-def _totals(picture: Picture) -> str:
-    """The run in one sentence."""
-    whole = max(0, picture.ended - picture.begun)
-    parts = [f"{in_time(whole / 1000)}"]
-    for name, phase in (("at work", WORK), ("waited", WAIT)):
-        spans = merged((a, b) for row in picture.rows for it, a, b in row.parts if it == phase)
-        if (total := sum(b - a for a, b in spans)) and whole:
-            parts.append(f"{name} {brief(total)}")
-    if down := _down_ms(picture.openings):
-        parts.append(f"down {brief(down)}")
+def fitted(line: StyledLine, width: int, in_unicode: bool) -> StyledLine:
+    """Shorten a line to the screen, in characters that it can show."""
+    found: StyledLine = []
+    for text, style in line:
+        room = width - sum(len(part) for part, _ in found)
+        part = _cut(text, room) if room else ""
+        found.append((part if in_unicode else part.translate(_ASCII), style))
+    return found
+
+
+def _totals(picture: RunTimeline) -> str:
+    """Describe the run in one line."""
+    work, waits = (
+        sum(
+            b - a
+            for a, b in _merged((row.ended - row.took_ms, row.ended) for row in picture.rows if row.phase == phase)
+        )
+        for phase in (WORK, WAIT)
+    )
+    times = (("at work", work), ("waited", waits), ("down", picture.down_ms))
     children = sum(row.what == "child" for row in picture.rows)
-    for what, count in (*picture.counts.items(), *([("child", children)] if children else [])):
-        parts.append(counted(count, what, "children" if what == "child" else ""))
-    if len(picture.openings) > 1:
-        parts.append(counted(len(picture.openings), "process", "processes"))
-    if cost := drawing.money(picture.spent):
-        parts.append(cost)
-    return ", ".join(parts)
+    return ", ".join([
+        format_duration(max(0, picture.ended - picture.begun) / 1000),
+        *(f"{what} {format_duration(ms / 1000)}" for what, ms in times if ms),
+        *(counted(count, what) for what, count in picture.counts.items()),
+        *([counted(children, "child", "children")] if children else []),
+        *([counted(len(picture.openings), "process", "processes")] if len(picture.openings) > 1 else []),
+        *filter(None, [_money(picture.usage)]),
+    ])  # fmt: skip
 
 
-def _down_ms(openings: Sequence[Opening]) -> int:
-    return sum(max(0, after.begun - before.ended) for before, after in pairwise(openings))
-
-
-def _what_to_do(scene: Scene, picture: Picture, options: str) -> list[Line]:
-    status = scene.summary.status
-    open_rows = [row for row in picture.rows if row.status in ("in doubt", "waiting")]
-    if status.over or not (open_rows or status == r.Status.CRASHED):
-        return []
-    show = clean(f"perdure show {shlex.quote(scene.summary.id)}{options}")
-    if open_rows:
-        return [[(f"{show}  says how to answer", "yellow")]]
-    return [[("start its program again: it goes on where it was", "yellow")]]
-
-
-def _watch(out: Output, scene: Scene, width: int | None, last: int | None, options: str) -> int:
-    """Draw it again whenever something has come; bars that are open grow."""
+def _watch(out: CommandOutput, scene: LiveRun, width: int | None, last: int | None, options: str) -> int:
+    """Redraw the run until it ends."""
     rows = last if last else max(3, out.height - FRAME_LINES)
     with out.live() as draw:
         while True:
             draw(_frame(out, scene, width or out.width, rows, options))
-            if scene.summary.status not in GOING_ON:
+            if scene.summary.status in ENDED:
                 return 0
-            scene.wait()
-            scene.look()
+            scene.read_new()
 
 
-def _tell(out: Output, scene: Scene) -> int:
-    """Into a pipe: each entry in words, those that are there and those that come."""
+def _print_entries(out: CommandOutput, scene: LiveRun) -> int:
+    """Print each entry in words: existing ones, then new ones as they arrive."""
     new = scene.events
     while True:
-        for event, text in zip(new, in_words(new, scene.unpack), strict=True):
+        for event, text in zip(new, describe(new, scene.unpack), strict=True):
             kind = type(event.record).__name__
             if out.as_json:
                 print(json.dumps(plain({"seq": event.seq, "at": when(event.at), "kind": kind, "text": text})))
             else:
                 print(f"{when(event.at)}  {event.seq:>5}  {text}")
         sys.stdout.flush()
-        if scene.summary.status not in GOING_ON:
+        if scene.summary.status in ENDED:
             return 0
-        scene.wait()
-        new = scene.look()
+        new = scene.read_new()
 
 
-def _print_table(out: Output, scene: Scene, last: int) -> None:
-    picture = scene.picture()
-    rows = picture.rows[-last:] if last else picture.rows
-    first = rows[0].begun if rows else 0
-    cells: list[tuple[int, tuple[str, ...]]] = []
-    for it in (it for it in picture.openings if it.ended >= first):
-        what = "resumed" if it.resumed else "started"
-        name = clean(f"{it.process} on {it.host}")
-        cells.append(
-            (it.begun, (when(it.begun), brief(it.ended - it.begun), what, name, it.how or "open", "", clean(it.told)))
-        )
-    for row in rows:
-        took = brief(row.took_ms) if row.took_ms else ""
-        name = drawing.label(row).removeprefix(row.what).strip(" :!")
-        told = drawing.note(row, scene.unpack)
-        cells.append((row.begun, (when(row.begun), took, row.what, name, row.status, drawing.money(row.spent), told)))
-    cells.sort(key=lambda pair: pair[0])
-    out.table(("BEGAN", "TOOK", "WHAT", "NAME", "STATUS", "COST", "NOTE"), [row for _, row in cells])
-    out.line(_totals(picture))
-
-
-# -- JSON -------------------------------------------------------------------------------------------------------------
-
-
-def _as_json(scene: Scene, last: int) -> dict[str, Any]:
+def _as_json(scene: LiveRun, last: int) -> dict[str, Any]:
     picture, run = scene.picture(), scene.summary
-    return {
-        "id": run.id,
-        "agent": run.agent,
-        "status": run.status.value,
-        "began_at": when(picture.begun),
-        "ended_at": when(picture.ended),
-        "down_ms": _down_ms(picture.openings),
-        **_spending(picture.spent),
-        "processes": [_opening_as_json(it) for it in picture.openings],
-        "rows": [_row_as_json(row, scene) for row in (picture.rows[-last:] if last else picture.rows)],
-    }
+    rows = picture.rows[-last:] if last else picture.rows
+    whole = {"id": run.id, "agent": run.agent, "status": run.status.value, "down_ms": picture.down_ms}
+    processes = [
+        {
+            "process": opening.process,
+            "host": opening.host,
+            "resumed": opening.resumed,
+            "how": opening.how,
+            "told": opening.told,
+            **_times(opening),
+        }
+        | {"skipped_steps": opening.skipped, "saved_usd": _spent(opening.saved)["cost_usd"]}
+        for opening in picture.openings
+    ]
+    found = {"processes": processes, "rows": [_row_as_json(row, scene) for row in rows]}
+    return whole | _times(picture) | _spent(picture.usage) | found
 
 
-def _spending(it: Spending) -> dict[str, Any]:
-    return {"calls": it.calls, "cost_usd": it.cost / NANOS, "unpriced_calls": it.unpriced}
+def _times(row: RunTimeline | SectionOpening | TimelineRow) -> dict[str, str]:
+    return {"began_at": when(row.begun), "ended_at": when(row.ended)}
 
 
-def _opening_as_json(it: Opening) -> dict[str, Any]:
-    return {
-        "process": it.process,
-        "host": it.host,
-        "resumed": it.resumed,
-        "began_at": when(it.begun),
-        "ended_at": when(it.ended),
-        "how": it.how,
-        "told": it.told,
-        "skipped_steps": it.skipped,
-        "saved_usd": it.saved.cost / NANOS,
-    }
-
-
-def _row_as_json(row: Row, scene: Scene) -> dict[str, Any]:
-    return {
-        "what": row.what,
-        "name": row.name,
-        "seq": row.seq,
-        "status": row.status,
-        "began_at": when(row.begun),
-        "ended_at": when(row.ended),
-        "took_ms": row.took_ms,
-        "times": row.times,
-        "tries": row.tries,
-        "count": row.count,
-        **_spending(row.spent),
-        "result": scene.unpack(row.result) if row.result else None,
-        "notes": row.notes,
-        "parts": [{"phase": phase, "from": when(begun), "until": when(ended)} for phase, begun, ended in row.parts],
-    }
+def _row_as_json(row: TimelineRow, scene: LiveRun) -> dict[str, Any]:
+    fields = {name: getattr(row, name) for name in ("what", "name", "seq", "status", "took_ms", "tries", "count")}
+    part = {"phase": row.phase, "from": when(row.begun), "until": when(row.ended)}
+    result = scene.unpack(row.result) if row.result else None
+    return fields | _times(row) | _spent(row.usage) | {"result": result, "notes": row.notes, "parts": [part]}

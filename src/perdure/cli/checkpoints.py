@@ -1,4 +1,4 @@
-"""`perdure checkpoints [NAME]`: the named snapshots of agents, what is in one, and what changed between two."""
+"""`perdure checkpoints [NAME]`: list, show, compare and delete the checkpoints of agents."""
 
 from __future__ import annotations
 
@@ -9,19 +9,28 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 import msgspec
 
-from .. import trees
-from ..checkpoints import delete as delete_versions
-from ..errors import CheckpointNotFound
-from ..hints import meant
-from ..journal.landing import landed_at
-from ..records import CheckpointMade
-from ..run.requests import drive_sync
-from .output import Output, ago, clean, counted, is_terminal, shown, spelled, when
-from .partly import marked, partly, reader
-from .stores import acting_as, agent_option, agents_meant, common, existing_store, must_be_one, said_again, url_of
+from perdure.cli.output import CommandOutput, ago, clean, counted, is_terminal, shown, spelled, when
+from perdure.cli.partial_values import marked, partly, reader
+from perdure.cli.store_option import (
+    agent_option,
+    common,
+    existing_store,
+    must_be_one,
+    open_engine,
+    repeated_options,
+    select_agents,
+    url_of,
+)
+from perdure.data.checkpoints import delete as delete_versions
+from perdure.errors import CheckpointNotFound
+from perdure.journal import trees
+from perdure.journal.agent_writes import landed_at
+from perdure.kernel.protocol import drive_sync
+from perdure.records import CheckpointMade
+from perdure.values.hints import name_hint
 
 if TYPE_CHECKING:
-    from ..store.base import Store
+    from perdure.store.base import Store
 
 T = TypeVar("T")
 VERSIONS_SHOWN = 10
@@ -29,8 +38,8 @@ NAMES_SHOWN = CHANGES_SHOWN = 50
 _STYLES = {"added": "green", "removed": "red", "changed": "yellow"}
 
 
-class Version(msgspec.Struct, frozen=True):
-    """Where a version of a checkpoint is."""
+class CheckpointVersion(msgspec.Struct, frozen=True):
+    """One version of a checkpoint, and where it is stored."""
 
     number: int
     stream: int
@@ -38,17 +47,17 @@ class Version(msgspec.Struct, frozen=True):
     at: int
 
 
-class Named(msgspec.Struct, frozen=True):
+class CheckpointHistory(msgspec.Struct, frozen=True):
     """A checkpoint of an agent, with its versions, oldest first."""
 
     agent: str
     owner: int
     name: str
-    versions: list[Version]
+    versions: list[CheckpointVersion]
 
 
-class _NamesToo(click.Group):
-    """A group that takes what is none of its commands for the name of a checkpoint: `checkpoints 30pct`."""
+class _CheckpointGroup(click.Group):
+    """A group that treats an unknown command as the name of a checkpoint: `checkpoints 30pct`."""
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
         if not args or (args[0] not in self.commands and args[0] != "--help"):
@@ -56,25 +65,25 @@ class _NamesToo(click.Group):
         return super().parse_args(context, args)
 
 
-@click.group(cls=_NamesToo)
+@click.group(cls=_CheckpointGroup)
 def checkpoints() -> None:
-    """Show the checkpoints of agents: named snapshots, and what is in one.
+    """List, show, compare and delete the checkpoints of agents.
 
-    `perdure checkpoints [NAME]` is `perdure checkpoints show [NAME]`.
+    `perdure checkpoints [NAME]` is short for `perdure checkpoints show [NAME]`.
     """
 
 
 @checkpoints.command()
 @click.argument("name", required=False)
-@click.option("--version", "number", type=click.IntRange(min=1), help="Of a NAME: which one. Default: the newest.")
-@click.option("--limit", type=click.IntRange(min=0), help="How many names, or versions of one; 0: all.")
+@click.option("--version", "number", type=click.IntRange(min=1), help="With NAME: the version. Default: the newest.")
+@click.option("--limit", type=click.IntRange(min=0), help="How many names, or versions of a name; 0: all.")
 @agent_option
 @common
 def show(
     name: str | None, number: int | None, limit: int | None, agent: str | None, url: str | None, as_json: bool
 ) -> int:
-    """List the checkpoints, the one that was made last at the end; or show what is in one."""
-    out = Output(as_json)
+    """List the checkpoints, newest last, or show the value of one."""
+    out = CommandOutput(as_json)
     with existing_store(url) as store:
         found = _all(store, agent)
         now = store.clock.wall_ms()
@@ -82,10 +91,10 @@ def show(
             _print_list(out, store, found, limit, now)
             return 0
         named = _one_of(found, name)
-        version = _meant(named, number)
+        version = _find_version(named, number)
         made, unpack = _made(store, named, version), reader(store)
         if as_json:
-            versions = [_in_full(store, named, it) for it in _last(named.versions, limit, 0)]
+            versions = [_in_full(store, named, stored_version) for stored_version in _last(named.versions, limit, 0)]
             about = {"agent": named.agent, "name": named.name, **_in_full(store, named, version)}
             out.json({**about, "value": marked(unpack(made.value)), "versions": versions})
         else:
@@ -98,7 +107,7 @@ def show(
 @click.argument("name")
 @click.argument("before", metavar="[VERSION]", type=click.IntRange(min=1), required=False)
 @click.argument("after", metavar="[VERSION]", type=click.IntRange(min=1), required=False)
-@click.option("--to", metavar="NAME", help="The second version is of this checkpoint. Default: of the same one.")
+@click.option("--to", metavar="NAME", help="Compare with a version of this checkpoint. Default: the same one.")
 @click.option("--limit", type=click.IntRange(min=0), help="How many changes; 0: all.")
 @agent_option
 @common
@@ -112,23 +121,34 @@ def diff(
     url: str | None,
     as_json: bool,
 ) -> int:
-    """Say what changed from one version to another, path by path.
+    """Show what changed from one version to another, path by path.
 
-    Without the second VERSION it is the newest; without both, of one NAME, the last two.
+    The second VERSION defaults to the newest. With only a NAME, the last two versions are compared.
     """
-    out = Output(as_json)
+    out = CommandOutput(as_json)
     with existing_store(url) as store:
         found = _all(store, agent)
         old = _one_of(found, name)
-        new = _one_of([it for it in found if it.agent == old.agent], to) if to is not None else old
+        new = (
+            _one_of([checkpoint for checkpoint in found if checkpoint.agent == old.agent], to)
+            if to is not None
+            else old
+        )
         if before is None and to is None and len(old.versions) > 1:
             before = old.versions[-2].number
-        ends = [(old, _meant(old, before)), (new, _meant(new, after))]
+        ends = [(old, _find_version(old, before)), (new, _find_version(new, after))]
         one, other = (_made(store, *end).value for end in ends)
         changes = list(trees.diff(store, one, other, decode=partly))
     if as_json:
-        a, b = ({"name": it.name, **_about(version)} for it, version in ends)
-        out.json({"agent": old.agent, "from": a, "to": b, "changes": [_change(it) for it in changes[: limit or None]]})
+        a, b = ({"name": checkpoint.name, **_about(version)} for checkpoint, version in ends)
+        out.json(
+            {
+                "agent": old.agent,
+                "from": a,
+                "to": b,
+                "changes": [_change(change) for change in changes[: limit or None]],
+            }
+        )
         return 0
     _print_changes(out, ends, changes, CHANGES_SHOWN if limit is None else limit)
     return 0
@@ -136,26 +156,26 @@ def diff(
 
 @checkpoints.command()
 @click.argument("name")
-@click.option("--version", "number", type=click.IntRange(min=1), help="Which one. Default: all of them.")
+@click.option("--version", "number", type=click.IntRange(min=1), help="The version. Default: all.")
 @click.option("--yes", is_flag=True, help="Delete without asking.")
 @agent_option
 @common
 def delete(name: str, number: int | None, yes: bool, agent: str | None, url: str | None, as_json: bool) -> int:
-    """Delete one version, or all of a name. What other checkpoints share with it stays.
+    """Delete one version, or all versions of a name. Content shared with other checkpoints stays.
 
-    Shows what would go, and asks. Where there is nobody to ask, it only shows, unless you say --yes.
+    Shows what would be deleted and asks. Without a terminal nothing is deleted unless you pass --yes.
     """
-    out = Output(as_json)
+    out = CommandOutput(as_json)
     with existing_store(url) as store:
         named = _one_of(_all(store, agent), name)
-    meant_ones = named.versions if number is None else [_meant(named, number)]
-    going = [it.number for it in meant_ones]
+    meant_ones = named.versions if number is None else [_find_version(named, number)]
+    going = [version.number for version in meant_ones]
     told = f"{counted(len(going), 'version')} of {name}: {_numbers(meant_ones[-VERSIONS_SHOWN:], meant_ones)}"
     if not yes and not _agreed(out, told, url, agent):
         if as_json:
             out.json({"agent": named.agent, "name": name, "versions": going, "deleted": 0})
         return 0
-    with acting_as(named.agent, url_of(url)) as engine:
+    with open_engine(named.agent, url_of(url)) as engine:
         deleted = drive_sync(engine.store, delete_versions(engine, name, number))
     if as_json:
         out.json({"agent": named.agent, "name": name, "versions": going, "deleted": deleted})
@@ -164,12 +184,12 @@ def delete(name: str, number: int | None, yes: bool, agent: str | None, url: str
     return 0
 
 
-def _agreed(out: Output, told: str, url: str | None, agent: str | None) -> bool:
+def _agreed(out: CommandOutput, told: str, url: str | None, agent: str | None) -> bool:
     if out.as_json:
         return False
     out.line(clean(f"would delete {told}"))
     if not (is_terminal(sys.stdout) and sys.stdin.isatty()):
-        out.line(clean(f"nothing was done; add --yes{said_again(url, agent)} to delete"))
+        out.line(clean(f"nothing was deleted; add --yes{repeated_options(url, agent)} to delete"))
         return False
     return click.confirm("delete?", default=False)
 
@@ -177,28 +197,34 @@ def _agreed(out: Output, told: str, url: str | None, agent: str | None) -> bool:
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-def _all(store: Store, agent: str | None) -> list[Named]:
-    found: dict[tuple[str, str], Named] = {}
-    for whose, owner in agents_meant(store, agent).items():
+def _all(store: Store, agent: str | None) -> list[CheckpointHistory]:
+    found: dict[tuple[str, str], CheckpointHistory] = {}
+    for whose, owner in select_agents(store, agent).items():
         for name, *place in store.read("checkpoints_of", (owner,)):
-            found.setdefault((whose, name), Named(whose, owner, name, [])).versions.append(Version(*place))
-    return sorted(found.values(), key=lambda it: it.versions[-1].at)
+            found.setdefault((whose, name), CheckpointHistory(whose, owner, name, [])).versions.append(
+                CheckpointVersion(*place)
+            )
+    return sorted(found.values(), key=lambda checkpoint: checkpoint.versions[-1].at)
 
 
-def _one_of(found: list[Named], name: str) -> Named:
-    named = must_be_one({it.agent: it for it in found if it.name == name}, "checkpoint")
+def _one_of(found: list[CheckpointHistory], name: str) -> CheckpointHistory:
+    named = must_be_one({checkpoint.agent: checkpoint for checkpoint in found if checkpoint.name == name}, "checkpoint")
     if named is None:
-        hint = meant(name, [it.name for it in found], "programs make them with agent.checkpoint.create(name, data)")
+        hint = name_hint(
+            name,
+            [checkpoint.name for checkpoint in found],
+            "programs create them with agent.checkpoint.create(name, data)",
+        )
         raise CheckpointNotFound(clean(f"there is no checkpoint {name!r}"), hint=clean(hint))
     return named
 
 
 def _last(found: list[T], limit: int | None, default: int) -> list[T]:
-    """The newest of them, which come last; 0 is all."""
+    """Return the newest ones, which come last; a limit of 0 means all."""
     return found[-(default if limit is None else limit) :]
 
 
-def _meant(named: Named, number: int | None) -> Version:
+def _find_version(named: CheckpointHistory, number: int | None) -> CheckpointVersion:
     for version in named.versions if number is not None else named.versions[-1:]:
         if number in (None, version.number):
             return version
@@ -208,49 +234,65 @@ def _meant(named: Named, number: int | None) -> Version:
     )
 
 
-def _made(store: Store, named: Named, version: Version) -> CheckpointMade:
+def _made(store: Store, named: CheckpointHistory, version: CheckpointVersion) -> CheckpointMade:
     made = landed_at(store, version.stream, version.seq, CheckpointMade)
-    return {(it.owner, it.name, it.version): it for it in made}[named.owner, named.name, version.number]
+    return {(record.owner, record.name, record.version): record for record in made}[
+        named.owner, named.name, version.number
+    ]
 
 
 # -- printing ---------------------------------------------------------------------------------------------------------
 
 
-def _print_list(out: Output, store: Store, found: list[Named], limit: int | None, now: int) -> None:
+def _print_list(out: CommandOutput, store: Store, found: list[CheckpointHistory], limit: int | None, now: int) -> None:
     shown = _last(found, limit, 0 if out.as_json else NAMES_SHOWN)
     if out.as_json:
-        each = [(it, [_in_full(store, it, version) for version in it.versions]) for it in shown]
-        out.json([{"agent": it.agent, "name": it.name, "versions": versions} for it, versions in each])
+        each = [
+            (checkpoint, [_in_full(store, checkpoint, version) for version in checkpoint.versions])
+            for checkpoint in shown
+        ]
+        out.json(
+            [
+                {"agent": checkpoint.agent, "name": checkpoint.name, "versions": versions}
+                for checkpoint, versions in each
+            ]
+        )
     elif not found:
-        out.line("no checkpoints; programs make them with agent.checkpoint.create(name, data)")
+        out.line("no checkpoints; programs create them with agent.checkpoint.create(name, data)")
     else:
         rows = [
-            (clean(it.name), clean(it.agent), str(it.versions[-1].number), str(len(it.versions)), _made_ago(it, now))
-            for it in shown
+            (
+                clean(checkpoint.name),
+                clean(checkpoint.agent),
+                str(checkpoint.versions[-1].number),
+                str(len(checkpoint.versions)),
+                _made_ago(checkpoint, now),
+            )
+            for checkpoint in shown
         ]
         out.table(("CHECKPOINT", "AGENT", "NEWEST", "KEPT", "MADE"), rows)
         if len(shown) < len(found):
             out.line(f"{len(found) - len(shown)} older; --limit 0 shows all")
 
 
-def _made_ago(named: Named, now: int) -> str:
+def _made_ago(named: CheckpointHistory, now: int) -> str:
     return ago(named.versions[-1].at, now)
 
 
-def _about(version: Version) -> dict[str, Any]:
+def _about(version: CheckpointVersion) -> dict[str, Any]:
     return {"version": version.number, "made_at": when(version.at)}
 
 
-def _in_full(store: Store, named: Named, version: Version) -> dict[str, Any]:
+def _in_full(store: Store, named: CheckpointHistory, version: CheckpointVersion) -> dict[str, Any]:
     made = _made(store, named, version)
     meta = marked(reader(store)(made.meta)) if made.meta else None
     return {**_about(version), "labels": list(made.labels), "meta": meta}
 
 
 def _print_one(
-    out: Output,
-    named: Named,
-    version: Version,
+    out: CommandOutput,
+    named: CheckpointHistory,
+    version: CheckpointVersion,
     made: CheckpointMade,
     value: Any,
     meta: Any,
@@ -271,15 +313,17 @@ def _print_one(
         out.line(f"versions {_numbers(_last(named.versions, limit, VERSIONS_SHOWN), named.versions)}", style="dim")
 
 
-def _numbers(some: list[Version], of: list[Version]) -> str:
-    return ("…, " if len(some) < len(of) else "") + ", ".join(str(it.number) for it in some)
+def _numbers(some: list[CheckpointVersion], of: list[CheckpointVersion]) -> str:
+    return ("…, " if len(some) < len(of) else "") + ", ".join(str(item.number) for item in some)
 
 
-def _change(it: trees.Change) -> dict[str, Any]:
-    return {"path": it.path, "kind": it.kind, "before": marked(it.before), "after": marked(it.after)}
+def _change(change: trees.Change) -> dict[str, Any]:
+    return {"path": change.path, "kind": change.kind, "before": marked(change.before), "after": marked(change.after)}
 
 
-def _print_changes(out: Output, ends: list[tuple[Named, Version]], changes: list[trees.Change], limit: int) -> None:
+def _print_changes(
+    out: CommandOutput, ends: list[tuple[CheckpointHistory, CheckpointVersion]], changes: list[trees.Change], limit: int
+) -> None:
     a, b = (f"{clean(named.name)} version {version.number}" for named, version in ends)
     out.line(f"{a} -> {b}: {counted(len(changes), 'change') if changes else 'nothing has changed'}", style="bold")
     for change in islice(changes, limit or None):

@@ -1,4 +1,4 @@
-"""`perdure completion`: what makes a shell complete commands, options, runs and agents."""
+"""`perdure completion`: shell completion of commands, options, runs and agents."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from click.shell_completion import (
 )
 from click.shell_completion import split_arg_string as split
 
-from .main import COMPLETE
-from .output import Output
-from .stores import json_option
+from perdure.cli.main import COMPLETE
+from perdure.cli.output import CommandOutput
+from perdure.cli.store_option import json_option
 
 SECONDS_MAX = 3.0
-"""Then the line stays as it is: a server that does not answer must not hold up who types."""
+"""Completion gives up after this time: a slow server must not block the user's typing."""
 
 _BASH = """\
 %(complete_func)s() {
@@ -39,8 +39,8 @@ complete -o nosort -F %(complete_func)s %(prog_name)s
 """
 
 
-class _Bash(BashComplete):
-    """Like click's, and an id such as `deploy@1/push` or `trip:42` is one word, although bash cuts it there."""
+class _BashCompletion(BashComplete):
+    """Like click's, but an id such as `deploy@1/push` or `trip:42`, which bash splits, is one word."""
 
     source_template = _BASH
 
@@ -50,17 +50,17 @@ class _Bash(BashComplete):
         return (words, "") if typed[-1:].isspace() or not words else (words[:-1], words[-1])
 
     def format_completion(self, item: CompletionItem[str]) -> str:
-        """What bash puts in place of the last piece of the word."""
+        """Return the text with which bash replaces the last piece of the word."""
         _, incomplete = self.get_completion_args()
         cut = incomplete.removesuffix(os.environ.get("COMP_PIECE", ""))
         return f"{item.type},{item.value.removeprefix(cut)}"
 
 
-add_completion_class(_Bash)
+add_completion_class(_BashCompletion)
 
 
 def complete(cli: click.Command, instruction: str) -> int:
-    """Answer a shell."""
+    """Answer a completion request of a shell."""
     signal.signal(signal.SIGALRM, lambda *_: os._exit(0))
     signal.setitimer(signal.ITIMER_REAL, SECONDS_MAX)
     return shell_complete(cli, {}, "perdure", COMPLETE, instruction)
@@ -70,19 +70,19 @@ def complete(cli: click.Command, instruction: str) -> int:
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]), required=False)
 @json_option
 def completion(shell: str | None, as_json: bool) -> int:
-    """Print what makes your shell complete commands, options, runs and agents.
+    """Print the shell script that completes commands, options, runs and agents.
 
-    For this session: eval "$(perdure completion bash)". For all to come, put that line into ~/.bashrc (or, with zsh,
-    into ~/.zshrc); with fish: perdure completion fish > ~/.config/fish/completions/perdure.fish
+    For this session: eval "$(perdure completion bash)". To install it, add that line to ~/.bashrc (zsh: ~/.zshrc).
+    For fish: perdure completion fish > ~/.config/fish/completions/perdure.fish
     """
     wanted = shell or os.path.basename(os.environ.get("SHELL", ""))
     made = get_completion_class(wanted)
     if made is None:
-        raise click.UsageError("say for which shell: perdure completion bash, zsh or fish")
+        raise click.UsageError("name the shell: perdure completion bash, zsh or fish")
     nothing: dict[str, Any] = {}
     script = made(click.Group("perdure"), nothing, "perdure", COMPLETE).source()
     if as_json:
-        Output(as_json).json({"shell": wanted, "script": script})
+        CommandOutput(as_json).json({"shell": wanted, "script": script})
     else:
         print(script, end="")
     return 0

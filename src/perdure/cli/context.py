@@ -1,4 +1,4 @@
-"""`perdure context RUN`: what a model would be shown of a run now, as a picture of the budget."""
+"""`perdure context RUN`: the context that a model would be sent now, and how it uses the token budget."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from typing import Any
 
 import click
 
-from ..context.running import BUDGET, asked, context_of
-from ..context.shown import Context
-from ..run.requests import drive_sync
-from ..trees.tolerant import tolerant
-from .output import Output, clean
-from .stores import acting_as, agent_option, common, existing_store, one_run, run_argument, url_of
+from perdure.cli.output import CommandOutput, clean
+from perdure.cli.store_option import agent_option, common, existing_store, one_run, open_engine, run_argument, url_of
+from perdure.journal.trees.tolerant_read import tolerant
+from perdure.kernel.protocol import drive_sync
+from perdure.presence.context.context import Context
+from perdure.presence.context.run_context import BUDGET, asked, context_of
 
 _PLAIN = str.maketrans({"█": "#", "░": ".", "…": "~"})
 
 
 @click.command()
 @run_argument
-@click.option("--query", metavar="TEXT", help="What memories are looked for. Default: the last words of the user.")
+@click.option("--query", metavar="TEXT", help="The query for memories. Default: the last user message.")
 @click.option("--budget", type=click.IntRange(min=1), default=BUDGET, show_default=True, help="Tokens at most.")
 @click.option("--text", "as_text", is_flag=True, help="Print the context itself.")
 @agent_option
@@ -26,14 +26,14 @@ _PLAIN = str.maketrans({"█": "#", "░": ".", "…": "~"})
 def context(
     run: str, query: str | None, budget: int, as_text: bool, agent: str | None, url: str | None, as_json: bool
 ) -> int:
-    """Show what a model would be shown of a run: a picture of the budget of tokens.
+    """Show the context that a run would send to a model, and how it uses the token budget.
 
-    Sections in their order, with their tokens; then what was shortened, masked or summarised, why, and where it is.
+    Lists the sections with their tokens, then what was shortened, masked or summarised, why, and where to read it.
     """
-    out = Output(as_json)
+    out = CommandOutput(as_json)
     with existing_store(url) as store:
         found = one_run(store, run, agent)
-    with acting_as(found.agent, url_of(url)) as engine:
+    with open_engine(found.agent, url_of(url)) as engine:
         protocol = context_of(engine, found.id, asked(query, budget), tolerant(engine.store))
         made = drive_sync(engine.store, protocol)
     if as_json:
@@ -48,16 +48,19 @@ def context(
 def _as_json(made: Context) -> dict[str, Any]:
     sections = [
         {
-            "name": it.name,
-            "title": it.title,
-            "share": it.share,
-            "room": it.room,
-            "tokens": it.tokens,
-            "wanted": it.wanted,
+            "name": section.name,
+            "title": section.title,
+            "share": section.share,
+            "room": section.room,
+            "tokens": section.tokens,
+            "wanted": section.wanted,
         }
-        for it in made.sections
+        for section in made.sections
     ]
-    dropped = [{"what": it.what, "why": it.why, "tokens": it.tokens, "ref": it.ref} for it in made.dropped]
+    dropped = [
+        {"what": dropped_part.what, "why": dropped_part.why, "tokens": dropped_part.tokens, "ref": dropped_part.ref}
+        for dropped_part in made.dropped
+    ]
     return {
         "budget": made.budget,
         "tokens": made.tokens,

@@ -1,4 +1,4 @@
-"""`perdure crashtest my_agent.py`: kills a program everywhere, starts it again, and compares it with itself."""
+"""`perdure crashtest my_agent.py`: kills a program at every point, restarts it, and compares the results."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 
 import click
 
-from ..durations import seconds_of
-from ..store import is_embedded, is_postgres, locate
-from ..testing.crashtest.report import Report
-from ..testing.crashtest.testing import perform
-from ..testing.crashtest.wish import BUDGET_SECONDS, LIMIT, Wish
-from .output import Output, clean
-from .stores import json_option
+from perdure.cli.output import CommandOutput, clean
+from perdure.cli.store_option import json_option
+from perdure.store import is_embedded, is_postgres, locate
+from perdure.testing.crashtest.options import BUDGET_SECONDS, LIMIT, CrashtestOptions
+from perdure.testing.crashtest.report import CrashtestReport
+from perdure.testing.crashtest.run import perform
+from perdure.values.durations import seconds_of
 
 STYLES = (
     (r"(interrupted; so far: )?FAILED: |.* +\d+ +[\d.]+ +[\d.]+ +\d+$", "bold red"),
@@ -22,7 +22,7 @@ STYLES = (
     (r"   (where|again) ", "cyan"),
     (r"note: ", "dim"),
 )
-"""How lines of a report look in a terminal."""
+"""Styles of report lines in a terminal."""
 
 
 @click.command(context_settings={"ignore_unknown_options": False})
@@ -32,23 +32,23 @@ STYLES = (
     "--count-effects",
     metavar="FILE|COMMAND",
     default="",
-    help="Where effects show outside: a file that gets a line for each, or a command that prints them.",
+    help="Where effects are visible: a file with a line for each, or a command that prints them.",
 )
 @click.option(
-    "--limit", type=click.IntRange(min=0), default=LIMIT, show_default=True, help="At most so many tries; 0 for all."
+    "--limit", type=click.IntRange(min=0), default=LIMIT, show_default=True, help="Maximum number of tries; 0 for all."
 )
-@click.option("--budget", default="", help=f"At most so much time. Default: {BUDGET_SECONDS / 60:g}m.")
-@click.option("--answer", "answers", multiple=True, metavar="[QUESTION=]VALUE", help="What a person answers, if asked.")
-@click.option("--event", "events", multiple=True, metavar="NAME[=JSON]", help="An event to send to a run that waits.")
+@click.option("--budget", default="", help=f"Maximum duration. Default: {BUDGET_SECONDS / 60:g}m.")
+@click.option("--answer", "answers", multiple=True, metavar="[QUESTION=]VALUE", help="Answer a question of the run.")
+@click.option("--event", "events", multiple=True, metavar="NAME[=JSON]", help="Send an event to a waiting run.")
 @click.option("--depth", type=click.IntRange(1, 2), default=1, show_default=True, help="2: also kill the second start.")
 @click.option("--jobs", type=click.IntRange(min=1), help="Rounds at a time. Default: one per core, up to 4.")
-@click.option("--only", multiple=True, metavar="PLACE", help="Only this place, as a report names it.")
-@click.option("--timeout", default="", help="A start that takes longer hangs. Default: 10 times an undisturbed one.")
+@click.option("--only", multiple=True, metavar="PLACE", help="Only this place, as named in a report.")
+@click.option("--timeout", default="", help="When a start counts as hanging. Default: 10 times an undisturbed one.")
 @click.option("--folder", default="", help="The folder to copy for every round. Default: the working folder.")
-@click.option("--strict", is_flag=True, help="Exit with 1 also when a person is asked about an effect.")
-@click.option("--keep", is_flag=True, help="Keep the folders of rounds that failed, and say where they are.")
+@click.option("--strict", is_flag=True, help="Also exit with 1 if a person is asked about an effect.")
+@click.option("--keep", is_flag=True, help="Keep the folders of failed rounds and print their paths.")
 @click.option("--junit", type=click.Path(dir_okay=False, path_type=Path), help="Also write JUnit XML to this file.")
-@click.option("--store", default="", metavar="URL", help="A PostgreSQL server: each round in a schema of its own.")
+@click.option("--store", default="", metavar="URL", help="A PostgreSQL server; each round gets its own schema.")
 @json_option
 def crashtest(
     program: str,
@@ -69,18 +69,18 @@ def crashtest(
     store: str,
     as_json: bool,
 ) -> int:
-    """Prove that a program survives: kill it everywhere, start it again, compare.
+    """Kill a program at every point, restart it, and compare the results.
 
     \b
     perdure crashtest my_agent.py --count-effects outside.txt
     perdure crashtest my_agent.py --depth 2 --limit 200 -- --fast NYC
 
-    The program runs for real, three to five times in peace and then twice or more for every try, each time in a copy of
-    the working folder and with an empty store, which it is told by PERDURE_URL. So let it talk to a test system.
-    The exit code is 1 when something is wrong.
-    """  # noqa: D301 - click wants the character itself: it keeps these lines as they stand
-    out = Output(as_json)
-    wish = Wish(
+    The program runs for real: three to five times undisturbed, then at least twice for every try. Each run has a copy
+    of the working folder and an empty store, set by PERDURE_URL. Point it at a test system.
+    Exit code 1 if something is wrong.
+    """  # noqa: D301 - the literal \b tells click not to rewrap these lines
+    out = CommandOutput(as_json)
+    wish = CrashtestOptions(
         program=program, arguments=arguments, folder=folder, store=_server(store), depth=depth, jobs=jobs or 0,
         count_effects=count_effects, answers=answers, events=events, limit=limit, only=only, keep=keep,
         budget=seconds_of(budget, "budget") if budget else BUDGET_SECONDS,
@@ -97,17 +97,17 @@ def crashtest(
 
 
 def _server(store: str) -> str:
-    """A file is made for every round in any case."""
+    """Return the PostgreSQL server to use. SQLite needs none: every round gets a new file."""
     if not store or is_embedded(url := locate(store)):
         return ""
     if not is_postgres(url):
-        raise click.UsageError("--store: a crash test works on SQLite files and on postgresql:// servers")
+        raise click.UsageError("--store: crashtest supports SQLite files and postgresql:// servers")
     if "schema=" in url:
         raise click.UsageError("--store: leave out the schema; each round gets a new one, which is dropped afterwards")
     return url
 
 
-def _show(out: Output, report: Report) -> None:
+def _show(out: CommandOutput, report: CrashtestReport) -> None:
     if out.as_json:
         out.json(report.as_json())
         return

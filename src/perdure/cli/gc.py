@@ -1,4 +1,4 @@
-"""`perdure gc`: shows what is not needed any more, then frees it."""
+"""`perdure gc`: garbage collection and compaction."""
 
 from __future__ import annotations
 
@@ -11,36 +11,38 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..durations import seconds_of
-from ..engine import Engine
-from ..errors import StoreUnavailable
-from ..retention import GcReport
-from ..retention import gc as free
-from .output import Output, clean, counted, is_terminal, size
-from .stores import agent_option, common, existing_store, said_again, url_of
+from perdure.cli.output import CommandOutput, clean, counted, is_terminal, size
+from perdure.cli.store_option import agent_option, common, existing_store, repeated_options, url_of
+from perdure.errors import StoreUnavailable
+from perdure.kernel.engine import Engine
+from perdure.maintenance.retention import GcReport
+from perdure.maintenance.retention import gc as free
+from perdure.values.durations import seconds_of
 
 if TYPE_CHECKING:
-    from ..store.base import Store
+    from perdure.store.base import Store
 
 
 @click.command()
-@click.option("--yes", is_flag=True, help="Free it without asking.")
+@click.option("--yes", is_flag=True, help="Delete without asking.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be freed.")
-@click.option("--fold-before", metavar="AGE", help='Also archive and fold entries older than this, such as "90d".')
-@click.option("--events-before", metavar="AGE", help="Also archive and fold noted events older than this.")
+@click.option(
+    "--compact-before", metavar="AGE", help='Also archive and compact entries older than this, such as "90d".'
+)
+@click.option("--events-before", metavar="AGE", help="Also archive and compact events older than this.")
 @click.option(
     "--archive",
     metavar="FOLDER",
     type=click.Path(file_okay=False),
-    help="Where archives go. Default: beside the store.",
+    help="The folder for archives. Default: next to the store.",
 )
-@click.option("--vacuum", is_flag=True, help="Give all empty space of a SQLite file back, however long that takes.")
+@click.option("--vacuum", is_flag=True, help="Return all free space of a SQLite file, however long that takes.")
 @agent_option
 @common
 def gc(
     yes: bool,
     dry_run: bool,
-    fold_before: str | None,
+    compact_before: str | None,
     events_before: str | None,
     archive: str | None,
     vacuum: bool,
@@ -48,27 +50,25 @@ def gc(
     url: str | None,
     as_json: bool,
 ) -> int:
-    """Show what is not needed any more, and free it.
+    """Delete data that is no longer needed, after showing it.
 
-    Keys of state whose time has run out, checkpoints that no rule keeps, large values that nothing refers to, rows of
-    dead processes. Asks before it frees anything; where there is nobody to ask, it only shows, unless you say --yes.
-    Agents may be at work meanwhile. It can be interrupted anywhere, and started again.
+    This is: expired state keys, checkpoints that no rule retains, unreferenced large values, rows of dead processes. It
+    asks first; without a terminal it only reports, unless you pass --yes. Agents may keep working. It is safe to
+    interrupt and repeat.
 
-    With --fold-before, what finished runs did that long ago, and changes of state that others have replaced by then,
-    goes into archives: a run keeps its input, its result and its state. Noted events stay, unless you say
-    --events-before, which folds entries of that age too.
+    --compact-before moves old entries of finished runs and superseded state changes to archives. A run keeps its input,
+    result and state. Events stay unless --events-before compacts them too.
 
-    A SQLite file becomes smaller where that takes a moment. With --vacuum it does so however large it is; nobody else
-    can write meanwhile.
+    A SQLite file shrinks if that is quick. --vacuum shrinks a file of any size, but blocks all other writers.
     """
     if yes and dry_run:
-        raise click.UsageError("--dry-run only shows, --yes frees: say one of them")
-    if archive is not None and fold_before is None and events_before is None:
-        raise click.UsageError("--archive says where entries go that --fold-before takes out")
-    out = Output(as_json)
+        raise click.UsageError("--dry-run and --yes exclude each other")
+    if archive is not None and compact_before is None and events_before is None:
+        raise click.UsageError("--archive needs --compact-before or --events-before")
+    out = CommandOutput(as_json)
     freeing = partial(
         free,
-        fold_before=_age(fold_before, "--fold-before"),
+        compact_before=_age(compact_before, "--compact-before"),
         events_before=_age(events_before, "--events-before"),
         archive_folder=archive,
         vacuum=vacuum,
@@ -76,8 +76,8 @@ def gc(
     with _engines(url, agent) as (store, engines):
         report = shown = _done(out, "looking", partial(freeing, store, engines, dry_run=True))
         if not as_json:
-            _tell(out, shown)
-        again = said_again(url, agent) + (f" --fold-before {fold_before}" if fold_before else "")
+            _print_report(out, shown)
+        again = repeated_options(url, agent) + (f" --compact-before {compact_before}" if compact_before else "")
         again += (f" --events-before {events_before}" if events_before else "") + (" --vacuum" if vacuum else "")
         if yes or (not dry_run and (vacuum or not report.nothing) and _agreed(out, again)):
             report = _done(out, "freeing", partial(freeing, store, engines))
@@ -90,12 +90,12 @@ def gc(
 
 @contextmanager
 def _engines(url: str | None, agent: str | None) -> Iterator[tuple[Store, list[Engine]]]:
-    """The store, and the agents that are meant: all of them, unless one is named."""
+    """Open the store and the named agent, or all agents."""
     located = url_of(url)
     with existing_store(located) as store:
         names = [str(name) for name, *_ in store.read("all_agents") if agent in (None, name)]
     if agent is not None and not names:
-        raise StoreUnavailable(clean(f"the store has no agent {agent!r}"), hint="`perdure runs` shows which there are")
+        raise StoreUnavailable(clean(f"the store has no agent {agent!r}"), hint="`perdure runs` lists the agents")
     engines = [Engine(name, store=located) for name in names]
     try:
         with existing_store(located) if not engines else nullcontext(engines[0].store) as store:
@@ -114,20 +114,20 @@ def _age(text: str | None, option: str) -> str | None:
     return text
 
 
-def _done(out: Output, doing: str, freeing: Callable[..., GcReport]) -> GcReport:
+def _done(out: CommandOutput, doing: str, freeing: Callable[..., GcReport]) -> GcReport:
     with out.progress(doing) as bar:
         return freeing(progress=lambda what, done, total: bar(done, total))
 
 
-def _agreed(out: Output, again: str) -> bool:
+def _agreed(out: CommandOutput, again: str) -> bool:
     if out.as_json or not (is_terminal(sys.stdout) and sys.stdin.isatty()):
         if not out.as_json:
-            out.line(clean(f"nothing was freed; to free it: perdure gc --yes{again}"))
+            out.line(clean(f"nothing was freed; to do it: perdure gc --yes{again}"))
         return False
     return click.confirm("free it?", default=False)
 
 
-def _tell(out: Output, report: GcReport) -> None:
+def _print_report(out: CommandOutput, report: GcReport) -> None:
     for note in report.notes:
         out.line(clean(note))
     if report.nothing:
@@ -138,8 +138,8 @@ def _tell(out: Output, report: GcReport) -> None:
     out.table(("WHAT", "COUNT", "BYTES"), rows)
 
 
-def _tell_freed(out: Output, report: GcReport, told: tuple[str, ...]) -> None:
-    out.line(f"{report}; the store took {size(report.bytes_before)}, and takes {size(report.bytes_after)} now")
+def _tell_freed(out: CommandOutput, report: GcReport, told: tuple[str, ...]) -> None:
+    out.line(f"{report}; size of the store: {size(report.bytes_before)} before, {size(report.bytes_after)} now")
     for note in report.notes:
         if note not in told:
             out.line(clean(note))
@@ -147,7 +147,7 @@ def _tell_freed(out: Output, report: GcReport, told: tuple[str, ...]) -> None:
     for folder in folders:
         count = sum(os.path.dirname(path) == folder for path in report.archives)
         out.line(
-            clean(f"{counted(count, 'archive')} in {folder}: keep them, they are the only copy of what was folded")
+            clean(f"{counted(count, 'archive')} in {folder}: keep them, they are the only copy of the compacted data")
         )
 
 

@@ -1,4 +1,4 @@
-"""`perdure handoff RUN`: a brief in Markdown for whoever goes on."""
+"""`perdure handoff RUN`: a Markdown brief for whoever continues the work."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from typing import Any
 import click
 import msgspec
 
-from ..files import replace_file
-from ..handoff import Handoff, handoff_of
-from ..handoff.desk import TITLE, AgentHandoff
-from ..trees.tolerant import tolerant
-from .completed import completed_runs
-from .output import Output, clean, when
-from .stores import agent_option, common, existing_store, one_agent, one_run
+from perdure.cli.completion_values import completed_runs
+from perdure.cli.output import CommandOutput, clean, when
+from perdure.cli.store_option import agent_option, common, existing_store, one_agent, one_run
+from perdure.journal.trees.tolerant_read import tolerant
+from perdure.platform.files import replace_file
+from perdure.presence.handoff import Handoff, handoff_of
+from perdure.presence.handoff.pending import TITLE, AgentHandoff
 
 
 @click.command()
 @click.argument("run", required=False, shell_complete=completed_runs)
 @agent_option
-@click.option("--output", "path", metavar="FILE", type=click.Path(dir_okay=False), help="Write it there.")
+@click.option("--output", "path", metavar="FILE", type=click.Path(dir_okay=False), help="Write to this file.")
 @common
 def handoff(run: str | None, agent: str | None, path: str | None, url: str | None, as_json: bool) -> int:
-    """Write a brief for whoever goes on with a run: a person, a process, a model.
+    """Write a brief for whoever continues a run: a person, a process or a model.
 
-    What was asked, what is done, in doubt, waited for and decided, state, last messages, cost, and how to go on.
+    It has the task, finished work, effects in doubt, waits, decisions, state, last messages, cost, and how to continue.
 
-    Without RUN it is about all that an agent has left to do. FILE may replace an older brief, and nothing else.
+    Without RUN it covers all open work of an agent. FILE may replace an older brief, but no other file.
     """
-    out = Output(as_json)
+    out = CommandOutput(as_json)
     with existing_store(url) as store:
         if run is not None:
             found = one_run(store, run, agent)
@@ -54,9 +54,9 @@ def handoff(run: str | None, agent: str | None, path: str | None, url: str | Non
 
 
 def _write(path: Path, page: str) -> None:
-    """As a whole or not at all; in place of an older brief only."""
+    """Write the file atomically, replacing only an older brief."""
     if path.exists() and not path.read_text("utf-8", errors="replace").startswith(TITLE):
-        raise click.UsageError(f"{path} is no brief of ours, and stays as it is; name another FILE")
+        raise click.UsageError(f"{path} is not a brief and was not overwritten; give another FILE")
     replace_file(path, page.encode("utf-8"), mode=0o666)
 
 
@@ -64,7 +64,7 @@ def _desk_as_json(desk: AgentHandoff) -> dict[str, Any]:
     return {
         "agent": desk.agent,
         "left": [run.id for run in desk.left],
-        "runs": [_as_json(it) for it in desk.briefs],
+        "runs": [_as_json(page) for page in desk.briefs],
         "markdown": str(desk),
     }
 
@@ -84,13 +84,19 @@ def _as_json(brief: Handoff) -> dict[str, Any]:
         "counts": brief.counts,
         "items": brief.items,
         "done": [msgspec.structs.asdict(one) for one in brief.done],
-        "in_doubt": [{"name": it.name, "key": it.key, "arguments": it.arguments} for it in brief.in_doubt],
-        "questions": [{"kind": it.kind, "text": it.text, "choices": it.choices} for it in brief.questions],
+        "in_doubt": [
+            {"name": effect.name, "key": effect.key, "arguments": effect.arguments} for effect in brief.in_doubt
+        ],
+        "questions": [
+            {"kind": question.kind, "text": question.text, "choices": question.choices} for question in brief.questions
+        ],
         "progress": msgspec.structs.asdict(brief.progress),
         "state": brief.state,
         "messages": brief.messages,
-        "decisions": [{"kind": it.kind, "payload": it.payload, "at": when(it.at)} for it in brief.decisions],
-        "children": [{"id": it.id, "agent": it.agent, "status": it.status.value} for it in brief.children],
+        "decisions": [{"kind": note.kind, "payload": note.payload, "at": when(note.at)} for note in brief.decisions],
+        "children": [
+            {"id": summary.id, "agent": summary.agent, "status": summary.status.value} for summary in brief.children
+        ],
         "cost_usd": brief.usage.cost_usd,
         "markdown": brief.markdown(),
     }

@@ -1,4 +1,4 @@
-"""The `perdure` command: finds the command, and turns every error into one message and an exit code."""
+"""The `perdure` command: dispatches to a command, and turns every error into one message and an exit code."""
 
 from __future__ import annotations
 
@@ -13,111 +13,133 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from ..errors import PerdureError, StoreMovedWarning
-from ..hints import near
-from .output import clean
+from perdure.cli.output import clean
+from perdure.errors import PerdureError, StoreMovedWarning
+from perdure.values.hints import did_you_mean
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 OK, FOUND, ERROR, INTERRUPTED, NO_READER = 0, 1, 2, 130, 141
 EXIT_CODES = {
-    OK: "all is well",
-    FOUND: "something wrong was found: damage, a difference, a problem",
+    OK: "success",
+    FOUND: "a problem was found: damage, a difference, a failed check",
     ERROR: "an error: `error[PD303]: ...` and a hint, on standard error",
     INTERRUPTED: "interrupted by Ctrl-C",
-    NO_READER: "the reader of the output went away",
+    NO_READER: "the reader closed the output pipe",
 }
-"""What each exit code means. Only `perdure run` has others: those of the program that it runs."""
+"""The meaning of each exit code. `perdure run` also returns those of the program that it runs."""
 
 COMPLETE = "_PERDURE_COMPLETE"
-"""Set by the shell that wants to know how a line may go on; see `completion.py`."""
+"""Set by a shell that requests completions; see `completion.py`."""
 
 
 COMMANDS = {
-    "init": ("keeping", "Make a store in this folder."),
-    "run": ("supervise", "Run a program, and start it again when it has crashed: it continues where it was."),
-    "worker": ("worker", "Do what is queued: take runs of an agent's tasks, and those of dead workers."),
-    "queues": ("queues", "Show the queues of the agents: what waits, runs, is parked and is dead."),
-    "retry": ("queues", "Queue a run again that has failed for good; what it had done is kept."),
-    "crashtest": ("crashtest", "Prove that a program survives: kill it everywhere, start it again, compare."),
-    "replay-check": ("replay_check", "Check that today's code repeats nothing that recorded runs have done, for CI."),
-    "runs": ("runs", "List the runs, the one that was started, resumed or ended last first."),
-    "show": ("show", "Show a run: what it did, what it has, what it waits for; now or at any moment."),
-    "timeline": ("chart", "Draw a run over time: steps, restarts, waits, what is in doubt, what it cost."),
-    "context": ("context", "Show what a model would be shown of a run: a picture of the budget of tokens."),
-    "handoff": ("handoff", "Write a brief for whoever goes on with a run: a person, a process, a model."),
-    "bootstrap": ("workspace", "Print what an agent reads when it wakes up, within a budget of tokens."),
-    "workspace": ("workspace", "Make and sync the folder of files that people read and edit."),
-    "state": ("state", "Show what agents keep in `agent.state`: namespaces, keys, values and their history."),
-    "checkpoints": ("checkpoints", "Show the checkpoints of agents: named snapshots, and what is in one."),
-    "threads": ("threads", "Show the threads that LangGraph has saved: their values, and what changed when."),
-    "memory": ("memory", "Show, find, add and forget what agents know."),
-    "usage": ("cost", "What calls of models have cost."),
-    "savings": ("cost", "What resuming has saved: the amnesia tax not paid."),
-    "events": ("events", "Show what agents have noted, the newest last."),
-    "workflows": ("workflows", "Show the workflows of the agents: a plan each, with a status for every step."),
-    "answer": ("answer", "Answer what a run asks, or say what became of an effect in doubt."),
-    "send": ("answer", "Send an event to a run, which takes it with run.wait_event(NAME)."),
-    "cancel": ("orders", "End a run for good, and all runs that are part of it."),
-    "pause": ("orders", "Let a run rest until `perdure resume RUN`."),
-    "resume": ("orders", "Let a paused run go on, when its program is started again."),
-    "fork": ("branches", "Make a run that begins as another one did, and goes its own way."),
-    "undo": ("branches", "Take back the last steps of a run that is not open."),
+    "init": ("store_admin", "Create a store in this folder."),
+    "run": ("supervise", "Run a program, and restart it after a crash: it continues where it was."),
+    "worker": ("worker", "Execute queued runs of an agent's tasks, including those of dead workers."),
+    "queues": ("queues", "Show the queues of agents: queued, running, parked and dead runs."),
+    "retry": ("queues", "Queue a dead run again. Its finished steps are kept."),
+    "crashtest": ("crashtest", "Kill a program at every point, restart it, and compare the results."),
+    "replay-check": ("replay_check", "Check in CI that today's code can continue recorded runs and repeats nothing."),
+    "runs": ("runs", "List runs, most recently active first."),
+    "agents": ("agents", "List the agents of a store, with their runs."),
+    "show": ("show", "Show a run: its steps, data and waits, now or at an earlier moment."),
+    "timeline": ("chart", "Draw a run over time: steps, restarts, waits, effects in doubt, cost."),
+    "context": ("context", "Show the context that a run would send to a model, and how it uses the token budget."),
+    "handoff": ("handoff", "Write a brief for whoever continues a run: a person, a process or a model."),
+    "bootstrap": ("workspace", "Print what an agent should read when it starts, within a token budget."),
+    "workspace": ("workspace", "Create and sync the folder of files that people read and edit."),
+    "state": ("state", "Show `agent.state`: namespaces, keys, values and their history."),
+    "checkpoints": ("checkpoints", "List, show, compare and delete the checkpoints of agents."),
+    "threads": ("threads", "Show conversations: those of agent.thread, and those that LangGraph saved."),
+    "memory": ("memory", "Show, search, add and erase memories of agents."),
+    "usage": ("cost", "Show what model calls have cost."),
+    "savings": ("cost", "Show what resuming has saved: steps that a restart from zero would have repeated."),
+    "events": ("events", "Show the events of agents, newest last."),
+    "workflows": ("workflows", "Show the workflows of agents, with the status of every step."),
+    "answer": ("answers", "Answer a question of a run, or resolve an effect in doubt."),
+    "send": ("answers", "Send an event to a run, which receives it with run.wait_event(NAME)."),
+    "cancel": ("control", "Cancel a run and its child runs for good."),
+    "pause": ("control", "Pause a run until `perdure resume RUN`."),
+    "resume": ("control", "Continue a run: allow a paused one to go on, and start its program."),
+    "fork": ("branches", "Create a run that shares the beginning of another one."),
+    "undo": ("branches", "Undo the last steps of a run that is not open."),
     "diff": ("branches", "Show what differs between two runs."),
-    "artifacts": ("artifacts", "List, get, put and remove artifacts: files and learned weights of agents."),
-    "doctor": ("doctor", "Look for what could go wrong, and say how to mend it."),
-    "verify": ("verify", "Look for entries that were edited, removed or reordered."),
-    "rebuild": ("verify", "Make the views anew from the journal."),
-    "migrate": ("migrate", "Bring an old store forward, or say what that would do."),
-    "gc": ("gc", "Show what is not needed any more, and free it."),
-    "archive": ("archive", "Show or verify entries that `gc` has folded."),
-    "backup": ("keeping", "Copy a store that is in use, and verify the copy."),
-    "export": ("moving", "Write an agent into one file: to copy it, or to move it to another store."),
-    "import": ("moving", "Bring the agent in a file into a store, of either kind."),
-    "adopt": ("keeping", "Go on with a store that was moved, copied or put back to an earlier state."),
+    "artifacts": ("artifacts", "List, get, put and remove artifacts: files and model weights of agents."),
+    "doctor": ("doctor", "Find problems and print how to fix them."),
+    "verify": ("verify", "Detect entries that were edited, removed or reordered."),
+    "rebuild": ("verify", "Rebuild the views from the journal."),
+    "migrate": ("migrate", "Migrate an old store to this version, or show what that would do."),
+    "gc": ("gc", "Delete data that is no longer needed, after showing it."),
+    "archive": ("archive", "Show or verify the archives that `gc` has written."),
+    "backup": ("store_admin", "Copy a store while it is in use, and verify the copy."),
+    "export": ("transfer", "Export an agent to one file, to copy it or to move it to another store."),
+    "import": ("transfer", "Import the agent of an export file into a store."),
+    "adopt": ("store_admin", "Continue with a store that was moved, copied or restored from a backup."),
     "demo": ("demo", "Watch an agent survive kill -9."),
-    "completion": ("completion", "Print what makes your shell complete commands, options, runs and agents."),
+    "completion": ("completion", "Print the shell script that completes commands, options, runs and agents."),
 }
-"""Each command with its module and its line in the list, so that `perdure --help` loads none of them.
+"""The module and the help line of each command, so that `perdure --help` imports none of them.
 
-The function in the module has the name of the command, with `_` for `-`, and behind what is a word of Python's.
+The function in the module has the name of the command, with `_` for `-` and after a Python keyword.
 """
 
 
+_OF_RUNS = ("show", "timeline", "context", "handoff", "answer", "send", "cancel", "pause", "resume", "retry", "fork")
+NOUN_VERB: dict[tuple[str, str], tuple[str, ...]] = {
+    **{("runs", verb): (verb,) for verb in (*_OF_RUNS, "undo", "diff")},
+    **{(noun, "list"): (noun,) for noun in ("runs", "agents", "state", "threads", "events", "queues", "checkpoints")},
+    ("state", "get"): ("state",),
+    ("state", "history"): ("state", "--history"),
+    ("threads", "show"): ("threads",),
+    ("agents", "export"): ("export",),
+    ("agents", "import"): ("import",),
+    ("artifacts", "list"): ("artifacts", "ls"),
+    ("artifacts", "delete"): ("artifacts", "rm"),
+}
+"""The long form of commands, a noun and a verb, and the short form that it stands for."""
+LONG_ONLY = {"state set": ("state", "set_state")}
+"""The module and the function of commands that exist in the long form only."""
+
 SECTIONS = {
     "init": "Run programs",
-    "runs": "Look at runs, and at what agents keep",
-    "answer": "Answer and steer runs",
-    "artifacts": "Look after a store",
+    "runs": "Inspect runs and agents",
+    "answer": "Answer and control runs",
+    "artifacts": "Manage a store",
     "demo": "More",
 }
-"""The list of commands has a heading before each of these."""
+"""The headings in the list of commands, by the command that follows them."""
 
 
-class _Commands(click.Group):
-    """Commands that are imported when they are used."""
+class _LazyCommands(click.Group):
+    """Imports commands when they are used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
+        if cmd_name not in COMMANDS and cmd_name not in LONG_ONLY:
             return None
-        module = importlib.import_module(f".{COMMANDS[cmd_name][0]}", __package__)
-        name = cmd_name.replace("-", "_")
+        own = cmd_name.replace("-", "_")
+        place, name = LONG_ONLY.get(cmd_name) or (COMMANDS[cmd_name][0], own)
+        module = importlib.import_module(f".{place}", __package__)
         command: click.Command = getattr(module, name + "_" * keyword.iskeyword(name))
         return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        long = (args[0], args[1]) if len(args) > 1 else ("", "")
+        if " ".join(long) in LONG_ONLY:
+            return super().resolve_command(ctx, [" ".join(long), *args[2:]])
+        args = [*NOUN_VERB.get(long, args[:2]), *args[2:]]
         if args[0] not in COMMANDS and not args[0].startswith("-"):
-            ctx.fail(f"No such command {args[0]!r}. {near(args[0], COMMANDS).capitalize()}".rstrip())
+            ctx.fail(f"No such command {args[0]!r}. {did_you_mean(args[0], COMMANDS).capitalize()}".rstrip())
         return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
-        # Not super(): it would load every command to ask for its line.
+        # Not super(): it would import every command to read its help line.
         from click.shell_completion import CompletionItem
 
         named = [CompletionItem(name, help=line) for name, (_, line) in COMMANDS.items() if name.startswith(incomplete)]
@@ -140,32 +162,34 @@ def _version(ctx: click.Context, parameter: click.Parameter, wanted: bool) -> No
 
         import apsw
 
-        from .. import __version__
+        from perdure import __version__
 
         print(f"perdure {__version__} (SQLite {apsw.sqlite_lib_version()}, Python {platform.python_version()})")
         ctx.exit()
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_LazyCommands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show the version.")
 def cli() -> None:
-    """Perdure makes agents survive: kill the process anywhere, and the run goes on.
+    """Durable execution and memory for AI agents: kill the process anywhere, and the run continues.
 
-    Exit codes: 0 all is well, 1 something wrong was found, 2 an error, 130 interrupted.
+    Every command also has a long form, noun and verb: `perdure runs show RUN`, `perdure state get NAMESPACE KEY`.
+
+    Exit codes: 0 success, 1 a problem was found, 2 an error, 130 interrupted.
     """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code."""
+    """Run one command and return the exit code."""
     if arguments is None and (instruction := os.environ.get(COMPLETE)):
-        from .completion import complete
+        from perdure.cli.completion import complete
 
         return complete(cli, instruction)
     given = list(sys.argv[1:] if arguments is None else arguments)
     as_json = "--json" in given
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")  # a terminal that knows ASCII only still shows everything
+            stream.reconfigure(errors="backslashreplace")  # an ASCII terminal shows escapes instead of failing
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always", StoreMovedWarning)
@@ -178,7 +202,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         return _usage(error, as_json)
     except BrokenPipeError:
-        # The interpreter flushes once more when it ends: let that go nowhere.
+        # The interpreter flushes stdout again at exit: send that to the null device.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return NO_READER
     except OSError as error:
@@ -189,7 +213,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: list[str]) -> int:
-    # Not cli.main(): it has its own mind about interrupts and closed pipes.
+    # Not cli.main(): it handles interrupts and closed pipes in its own way.
     try:
         with cli.make_context("perdure", arguments) as context:
             result = cli.invoke(context)

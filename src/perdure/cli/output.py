@@ -1,7 +1,7 @@
-"""What commands print: tables and words for people, JSON for programs.
+"""The output of commands: tables and text for people, JSON for programs.
 
-In a terminal it is laid out with rich; piped it is plain text without colour or boxes. Whatever comes from a
-store is data: it can neither move the cursor nor be taken for markup.
+A terminal gets rich layout; a pipe gets plain text without colours or boxes. Text from a store is escaped, so that it
+can neither move the cursor nor act as markup.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TextIO
 
-from ..trees.tolerant import Unreadable
+from perdure.journal.trees.tolerant_read import Unreadable
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.tree import Tree
 
 VALUE_CHARACTERS_MAX = 200
-"""Of one value on a screen; JSON has all of it."""
+"""The length of a value on a screen; JSON has all of it."""
 
-FOLDED_MIN = 20
-"""Columns of a screen that the widest column of a table needs at least."""
+WRAPPED_MIN = 20
+"""The minimum width of a table's widest column."""
 
 _UNPRINTABLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 """Control, format (direction marks), surrogate, private and unassigned characters, line separators."""
@@ -44,11 +44,11 @@ STYLES = {
     "damage": "bold red",
     "unsigned": "yellow",
 }
-"""Words that have a colour wherever they stand alone."""
+"""The styles of cells that are exactly one of these words."""
 
 
 def clean(text: str) -> str:
-    r"""Text from a store, made harmless: control characters become what they are written as.
+    r"""Escape control characters in text from a store.
 
     >>> clean("\x1b[2Jgone\n")
     '\\x1b[2Jgone\\n'
@@ -65,13 +65,13 @@ def _visible(character: str) -> str:
 
 
 def shown(value: Any, limit: int = VALUE_CHARACTERS_MAX) -> str:
-    """A value in one line."""
+    """Format a value in one line."""
     text = clean(repr(value))
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
 def spelled(value: Any, width: int, limit: int = 4_000) -> list[str]:
-    """A value in as many lines as it needs; of a long one the beginning, and how to see the rest."""
+    """Format a value in several lines; a long one is cut, with a note on how to see the rest."""
     from pprint import pformat
 
     text = (
@@ -84,7 +84,7 @@ def spelled(value: Any, width: int, limit: int = 4_000) -> list[str]:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON can have it; what JSON lacks becomes its repr."""
+    """Convert a value for JSON; objects that JSON lacks become their repr."""
     if value is None or type(value) in (bool, int, str):
         return value
     if isinstance(value, float):
@@ -97,12 +97,12 @@ def plain(value: Any) -> Any:
 
 
 def when(at: int) -> str:
-    """A time of the store for programs: ISO 8601 in UTC."""
+    """Format a time for programs: ISO 8601 in UTC."""
     return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def ago(at: int, now: int) -> str:
-    """A time of the store for people."""
+    """Format a time for people, relative to now."""
     seconds = max(0, now - at) / 1000
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= size:
@@ -111,7 +111,7 @@ def ago(at: int, now: int) -> str:
 
 
 def size(count: int) -> str:
-    """A number of bytes for people."""
+    """Format a number of bytes for people."""
     for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if count >= factor:
             return f"{count / factor:.1f} {unit}"
@@ -119,7 +119,7 @@ def size(count: int) -> str:
 
 
 def counted(count: int, one: str, many: str = "") -> str:
-    """So many of something.
+    """Format a count with its noun.
 
     >>> counted(1, "run"), counted(2, "run"), counted(0, "entry", "entries")
     ('1 run', '2 runs', '0 entries')
@@ -128,25 +128,25 @@ def counted(count: int, one: str, many: str = "") -> str:
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Whether there is a person who sees colours."""
+    """Whether a stream is a terminal that shows colours."""
     return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
-class Output:
-    """Where a command writes to."""
+class CommandOutput:
+    """The output of a command."""
 
     def __init__(self, as_json: bool) -> None:
         self.as_json = as_json
         self.rich = not as_json and is_terminal(sys.stdout)
         self.unicode = (sys.stdout.encoding or "").lower().startswith("utf")
-        """Whether more than ASCII can be shown."""
+        """Whether non-ASCII characters can be shown."""
 
     def json(self, value: Any) -> None:
-        """The one JSON value of a command; ASCII only, so that it is safe in any terminal."""
+        """Print the JSON value of a command, in ASCII, which is safe in any terminal."""
         print(json.dumps(plain(value), indent=2))
 
     def line(self, text: str = "", style: str = "") -> None:
-        """One line of words; the text must be clean."""
+        """Print one line of clean text."""
         if self.rich:
             from rich.text import Text
 
@@ -156,16 +156,16 @@ class Output:
 
     @property
     def width(self) -> int:
-        """How many columns there are; a pipe has as many as fit well into a letter."""
+        """The number of columns of the terminal; a fixed width for a pipe."""
         return self._console.width if self.rich else 100
 
     @property
     def height(self) -> int:
-        """How many lines a terminal has."""
+        """The number of lines of the terminal."""
         return self._console.height
 
     def pieces(self, line: Sequence[tuple[str, str]]) -> None:
-        """One line of clean texts, each with its style; never folded."""
+        """Print one line of clean texts, each with its style, without wrapping."""
         if self.rich:
             from rich.text import Text
 
@@ -174,12 +174,12 @@ class Output:
             print("".join(text for text, _ in line).rstrip())
 
     def heading(self, text: str) -> None:
-        """A line above a part."""
+        """Print the heading of a section."""
         self.line()
         self.line(text, style="bold")
 
     def table(self, headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """Rows under headers; every cell must be clean."""
+        """Print a table of clean cells."""
         if self.rich:
             self._rich_table(headers, rows)
             return
@@ -188,14 +188,14 @@ class Output:
             print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
     def _rich_table(self, headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """Only the widest column is folded; where that does not do, each row becomes a few lines."""
+        """Print a table, wrapping only the widest column. If that does not fit, print each row as several lines."""
         from rich import box
         from rich.table import Table
         from rich.text import Text
 
         widths = [max(map(len, column)) for column in zip(headers, *rows, strict=True)]
         widest = widths.index(max(widths))
-        if sum(widths) - widths[widest] + min(widths[widest], FOLDED_MIN) + 3 * len(widths) > self._console.width:
+        if sum(widths) - widths[widest] + min(widths[widest], WRAPPED_MIN) + 3 * len(widths) > self._console.width:
             self._cards(headers, rows)
             return
         table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
@@ -214,12 +214,12 @@ class Output:
                     self.pieces([(f"  {header:<{width}}  ", "dim"), (cell, STYLES.get(cell, ""))])
 
     def tree(self, tree: Tree) -> None:
-        """A tree, in a terminal."""
+        """Print a tree to a terminal."""
         self._console.print(tree, soft_wrap=True)
 
     @contextmanager
     def progress(self, what: str) -> Iterator[Callable[[int, int], None]]:
-        """A bar on a terminal's stderr; silence elsewhere. Yields a function of (done, total)."""
+        """Show a progress bar if stderr is a terminal. Yields a function of (done, total)."""
         if self.as_json or not is_terminal(sys.stderr):
             yield lambda done, total: None
             return
@@ -233,7 +233,7 @@ class Output:
 
     @contextmanager
     def live(self) -> Iterator[Callable[[Sequence[Sequence[tuple[str, str]]]], None]]:
-        """A part of a terminal that is drawn again and again. Yields a function of all of its lines."""
+        """Redraw a part of a terminal. Yields a function that takes all of its lines."""
         from rich.console import Group
         from rich.live import Live
         from rich.text import Text

@@ -1,4 +1,4 @@
-"""`perdure replay-check module:function`: would today's code go on with the runs that are recorded? For CI."""
+"""`perdure replay-check module:function`: checks in CI that today's code can continue recorded runs."""
 
 from __future__ import annotations
 
@@ -11,50 +11,54 @@ from xml.etree import ElementTree
 import click
 import msgspec
 
-from ..records import Status
-from ..rehearsal.passes import Rehearsal
-from ..rehearsal.reports import FAILS, VERDICTS, Replay, Rules, Unreached
-from ..runs import RunSummary, list_runs, task_of
-from .output import Output, clean, counted
-from .stores import agent_option, common
-from .targets import Target, load_target, rehearse, rehearsing
+from perdure.cli.output import CommandOutput, clean, counted
+from perdure.cli.replay_targets import RunTarget, load_target, rehearse, rehearsing
+from perdure.cli.store_option import agent_option, common
+from perdure.records import RunStatus
+from perdure.run.listing import RunSummary, list_runs, task_of
+from perdure.run.rehearse.rehearsal import Rehearsal
+from perdure.run.rehearse.verdict import FAILS, VERDICTS, ReplayResult, ReplayRules, UnreachedOperation
 
 LAST = 100
 
 
-class Report(msgspec.Struct):
-    """What all replays have shown."""
+class ReplayCheckReport(msgspec.Struct):
+    """The results of all replays."""
 
     target: str
-    replays: list[Replay] = []
+    replays: list[ReplayResult] = []
     notes: list[str] = []
     left_out: int = 0
-    """Older runs that were not looked at."""
+    """The number of older runs that were not checked."""
     interrupted: bool = False
     broken: bool = False
-    """The program has ended before it opened a run."""
+    """Whether the program ended before it opened a run."""
 
     def count(self, verdict: str) -> int:
         return sum(replay.verdict == verdict for replay in self.replays)
 
     @property
     def failed(self) -> int:
-        """Runs of which it is not certain that they go on, and that nothing is done twice."""
+        """How many runs may not continue, or may repeat something."""
         return sum(replay.fails for replay in self.replays)
 
 
 @click.command()
 @click.argument("target")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-@click.option("--run", "ids", multiple=True, metavar="ID", help="Only this run; may be given several times.")
-@click.option("--status", type=click.Choice([status.value for status in Status]), help="Only runs in this status.")
+@click.option("--run", "ids", multiple=True, metavar="ID", help="Only this run; repeatable.")
+@click.option("--status", type=click.Choice([status.value for status in RunStatus]), help="Only runs in this status.")
 @click.option(
-    "--last", type=click.IntRange(min=0), default=LAST, show_default=True, help="The newest so many; 0 for all."
+    "--last",
+    type=click.IntRange(min=0),
+    default=LAST,
+    show_default=True,
+    help="Only the newest runs; 0 for all.",
 )
 @click.option("--run-steps", is_flag=True, help="Run new steps for real; their results are not recorded.")
-@click.option("--allow-steps", is_flag=True, help="Do not fail when recorded steps would run again.")
+@click.option("--allow-steps", is_flag=True, help="Do not fail if recorded steps would run again.")
 @click.option("--removed", multiple=True, metavar="NAME", help="This effect was removed on purpose; repeatable.")
-@click.option("--strict", is_flag=True, help="Also fail when a run does not replay exactly as it is recorded.")
+@click.option("--strict", is_flag=True, help="Also fail if a run does not replay exactly as recorded.")
 @click.option("--junit", type=click.Path(dir_okay=False, path_type=Path), help="Also write JUnit XML to this file.")
 @agent_option
 @common
@@ -73,7 +77,7 @@ def replay_check(
     url: str | None,
     as_json: bool,
 ) -> int:
-    """Check that today's code repeats nothing that recorded runs have done, for CI.
+    """Check in CI that today's code can continue recorded runs and repeats nothing.
 
     \b
     perdure replay-check my_module:main            called as main(run_id) for each recorded run,
@@ -81,18 +85,18 @@ def replay_check(
     perdure replay-check my_module:agent           the tasks of an agent, for their runs
     perdure replay-check my_agent.py -- --fast     a script, which opens its runs itself
 
-    No effect or check is called, nothing is waited for, nothing is written to the store. Recorded calls return what is
-    recorded. A new step is not run either, unless --run-steps is given: the code goes on with a stand-in for its
-    result, until it uses that. Code outside of steps does run.
-    The exit code is 0 only when nothing that is done would be done again: every recorded effect is reached, and every
-    recorded step that something takes the place of. It is 1 as well when that could not be found out.
-    """  # noqa: D301 - click wants the character itself: it keeps these lines as they stand
+    The code runs, but no effect, check or wait is executed and nothing is written. Recorded calls return their recorded
+    results. A new step is executed only with --run-steps; otherwise the code continues with a placeholder until it uses
+    the result.
+    Exit code 0 if nothing would be repeated: every recorded effect is reached, and every recorded step unless nothing
+    replaces it. Exit code 1 otherwise, also if that could not be determined.
+    """  # noqa: D301 - the literal \b tells click not to rewrap these lines
     if url is not None:
         os.environ["PERDURE_URL"] = url
-    out, report = Output(as_json), Report(clean(target))
-    with rehearsing(Rules(run_steps, allow_steps, frozenset(removed))) as rehearsal:
+    out, report = CommandOutput(as_json), ReplayCheckReport(clean(target))
+    with rehearsing(ReplayRules(run_steps, allow_steps, frozenset(removed))) as rehearsal:
         try:
-            _check(out, report, rehearsal, load_target(target, arguments), Chosen(ids, status, last, agent))
+            _check(out, report, rehearsal, load_target(target, arguments), RunSelection(ids, status, last, agent))
         except KeyboardInterrupt:
             report.interrupted = True
     missing = [run_id for run_id in ids if run_id not in {replay.id for replay in report.replays}]
@@ -103,8 +107,8 @@ def replay_check(
     return 130 if report.interrupted and not failed else int(bool(failed))
 
 
-class Chosen(msgspec.Struct, frozen=True):
-    """Which runs are meant."""
+class RunSelection(msgspec.Struct, frozen=True):
+    """The selected runs."""
 
     ids: tuple[str, ...]
     status: str | None
@@ -117,8 +121,10 @@ class Chosen(msgspec.Struct, frozen=True):
         return self.status in (None, run.status) and self.agent in (None, run.agent)
 
 
-def _check(out: Output, report: Report, rehearsal: Rehearsal, target: Target, wanted: Chosen) -> None:
-    """Go through the runs that are meant; the report grows with each, so that an interrupt loses none."""
+def _check(
+    out: CommandOutput, report: ReplayCheckReport, rehearsal: Rehearsal, target: RunTarget, wanted: RunSelection
+) -> None:
+    """Replay the selected runs. The report grows with each, so that an interrupt loses none."""
     chosen: list[str | None] = [None]
     if target.by_id:
         found = [run for run in _runs(target) if wanted.has(run)]
@@ -137,21 +143,21 @@ def _check(out: Output, report: Report, rehearsal: Rehearsal, target: Target, wa
                 report.broken = report.broken or bool(rehearsal.notes)
 
 
-def _runs(target: Target) -> list[RunSummary]:
-    """The runs of the module's agents. Runs inside of others are replayed with those; queued ones have no record."""
+def _runs(target: RunTarget) -> list[RunSummary]:
+    """Return the runs of the module's agents, without child runs, which replay with their parent, and queued ones."""
     if not target.engines:
-        raise click.UsageError("the module has no Agent at its top level, so its runs are not known")
+        raise click.UsageError("the module has no Agent at its top level, so its runs cannot be listed")
     found = [run for engine in target.engines for run in list_runs(engine.store, engine.name)]
     if target.tasks_only:
         [engine] = target.engines
         return [run for run in found if task_of(engine.store, run.stream)]
-    return [run for run in found if not run.parent and run.status != Status.QUEUED]
+    return [run for run in found if not run.parent and run.status != RunStatus.QUEUED]
 
 
 # -- showing -----------------------------------------------------------------------------------------------------------
 
 
-def _show(out: Output, report: Report, missing: Sequence[str], strict: bool) -> None:
+def _show(out: CommandOutput, report: ReplayCheckReport, missing: Sequence[str], strict: bool) -> None:
     if out.as_json:
         out.json(_as_json(report, missing))
         return
@@ -160,11 +166,11 @@ def _show(out: Output, report: Report, missing: Sequence[str], strict: bool) -> 
     for note in report.notes:
         out.line(clean(f"note: {note}"))
     if report.broken:
-        out.line("not every run could be replayed: the program did not come to it", style="bold red")
+        out.line("not every run was replayed: the program ended before it opened them all", style="bold red")
     for run_id in missing:
-        out.line(clean(f"run {run_id!r} is not among what was replayed"), style="bold red")
+        out.line(clean(f"run {run_id!r} was not replayed"), style="bold red")
     if report.left_out:
-        out.line(f"{counted(report.left_out, 'older run')} not looked at; --last 0 takes all")
+        out.line(f"{counted(report.left_out, 'older run')} not checked; --last 0 checks all")
     told = ", ".join(
         f"{report.count(verdict)} {_SUMMED_UP[verdict]}"
         for verdict in reversed(VERDICTS)
@@ -184,9 +190,9 @@ _SUMMED_UP = {
 }
 
 
-def _show_replay(out: Output, replay: Replay) -> None:
+def _show_replay(out: CommandOutput, replay: ReplayResult) -> None:
     verdict = replay.verdict
-    head = f"{clean(replay.id)}  {replay.status}  {verdict}: {counted(replay.calls, 'recorded call')} asked for"
+    head = f"{clean(replay.id)}  {replay.status}  {verdict}: {counted(replay.calls, 'recorded call')} reached"
     style = "bold red" if replay.fails else "green" if verdict == "replays" else "yellow"
     out.line(f"{head}{f'; {clean(replay.then)}' if replay.then else ''}", style=style)
     for finding in replay.findings:
@@ -195,7 +201,7 @@ def _show_replay(out: Output, replay: Replay) -> None:
             out.line(clean(f"    {finding.hint}"))
 
 
-def _as_json(report: Report, missing: Sequence[str]) -> dict[str, Any]:
+def _as_json(report: ReplayCheckReport, missing: Sequence[str]) -> dict[str, Any]:
     return {
         "target": report.target,
         "runs": [
@@ -218,12 +224,12 @@ def _as_json(report: Report, missing: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _as_unreached(one: Unreached) -> dict[str, Any]:
+def _as_unreached(one: UnreachedOperation) -> dict[str, Any]:
     return {name: getattr(one, name) for name in ("kind", "name", "entry", "scope", "cost_usd")}
 
 
-def _as_junit(report: Report) -> str:
-    """A test case for each run."""
+def _as_junit(report: ReplayCheckReport) -> str:
+    """Return JUnit XML with a test case for each run."""
     counts = {"tests": str(len(report.replays)), "failures": str(report.failed), "errors": "0"}
     suite = ElementTree.Element("testsuite", {"name": f"replay-check {report.target}", **counts})
     for replay in report.replays:

@@ -1,4 +1,4 @@
-"""`perdure runs`: what there is, and what needs somebody."""
+"""`perdure runs`: list runs, and what needs a person."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from ..errors import JournalDamaged, StoreTooNew
-from ..hints import near
-from ..journal.departures import in_words
-from ..journal.lineage import events_of
-from ..journal.walk import folded_in
-from ..records import KIND_OF, Kind, Status
-from ..runs import RunSummary, get_run, list_runs
-from .output import Output, ago, clean, when
-from .stores import agent_option, common, existing_store
+from perdure.cli.output import CommandOutput, ago, clean, when
+from perdure.cli.store_option import agent_option, common, existing_store
+from perdure.errors import JournalDamaged, StoreTooNew
+from perdure.journal.departures import describe_departure
+from perdure.journal.lineage import events_of
+from perdure.journal.stream_reader import compaction_in
+from perdure.records import KIND_OF, EntryKind, RunStatus
+from perdure.run.listing import RunSummary, get_run, list_runs
+from perdure.values.hints import did_you_mean
 
 if TYPE_CHECKING:
-    from ..store.base import Store
+    from perdure.store.base import Store
 
 RUNS_SHOWN = 50
 
-_CALLS_DONE = (Kind.STEP_DONE, Kind.EFFECT_DONE)
+_CALLS_DONE = (EntryKind.STEP_DONE, EntryKind.EFFECT_DONE)
 _ANSWERED = "answered; start its program again"
 
 
-class Row(msgspec.Struct, frozen=True):
+class RunRow(msgspec.Struct, frozen=True):
     """One run of the list."""
 
     run: RunSummary
@@ -38,25 +38,25 @@ class Row(msgspec.Struct, frozen=True):
     waits_for: tuple[str, ...]
     last_entry_at: int
     note: str = ""
-    """What else to know, in words."""
+    """A remark, in words."""
 
 
 @click.command()
-@click.option("--status", type=click.Choice([status.value for status in Status]), help="Only runs in this status.")
+@click.option("--status", type=click.Choice([status.value for status in RunStatus]), help="Only runs in this status.")
 @agent_option
 @click.option("--limit", type=click.IntRange(min=0), default=RUNS_SHOWN, show_default=True, help="How many; 0: all.")
 @common
 def runs(status: str | None, agent: str | None, limit: int, url: str | None, as_json: bool) -> int:
-    """List the runs, the one that was started, resumed or ended last first.
+    """List runs, most recently active first.
 
-    A run is `crashed` when it was running and its process is gone: start it again under the same id.
+    A run is `crashed` if it was running and its process is gone: start it again under the same id.
     """
-    out = Output(as_json)
+    out = CommandOutput(as_json)
     with existing_store(url) as store:
         found = list_runs(store, agent, status)
         rows = [row_of(store, run) for run in (found[:limit] if limit else found)]
         now = store.clock.wall_ms()
-        maybe = "" if found or agent is None else near(agent, [name for name, *_ in store.read("all_agents")])
+        maybe = "" if found or agent is None else did_you_mean(agent, [name for name, *_ in store.read("all_agents")])
     if as_json:
         out.json([_as_json(row) for row in rows])
         return 0
@@ -69,62 +69,68 @@ def runs(status: str | None, agent: str | None, limit: int, url: str | None, as_
     return 0
 
 
-def row_of(store: Store, run: RunSummary) -> Row:
-    """How far a run is, and what it needs: nothing, if its agent has left."""
+def row_of(store: Store, run: RunSummary) -> RunRow:
+    """Return the progress of a run and what it needs: nothing, if its agent has moved or retired."""
     row = _row_of(store, run)
-    if not run.status.over and in_words(store, run.agent):
-        return Row(run, row.done, (), (), row.last_entry_at, "its agent is not here any more")
+    if not run.status.over and describe_departure(store, run.agent):
+        return RunRow(run, row.done, (), (), row.last_entry_at, "its agent is no longer active here")
     return row
 
 
-def _row_of(store: Store, run: RunSummary) -> Row:
+def _row_of(store: Store, run: RunSummary) -> RunRow:
     counts = _counts(store, run)
     done = sum(counts.get(kind, 0) for kind in _CALLS_DONE)
-    if Kind.FOLDED in counts:
-        folded = folded_in(store.read("last_folded", (run.stream,)))
-        done += folded.done if folded is not None else 0
+    if EntryKind.STREAM_COMPACTED in counts:
+        compaction = compaction_in(store.read("last_compaction", (run.stream,)))
+        done += compaction.done if compaction is not None else 0
     asked = store.read("open_questions", (run.stream,))
     waits_for = tuple(text for _, about, _, text, _ in asked if not _answered(store, run, about))
     last = _last_entry_at(store, run)
-    note = _told(store, run) or (_ANSWERED if asked and not waits_for else "")
-    if Kind.EFFECT_INTENDED not in counts or run.status in (Status.FINISHED, Status.RUNNING, Status.CANCELLING):
-        return Row(run, done, (), waits_for, last, note)
+    note = _pending_order(store, run) or (_ANSWERED if asked and not waits_for else "")
+    if EntryKind.EFFECT_INTENDED not in counts or run.status in (
+        RunStatus.FINISHED,
+        RunStatus.RUNNING,
+        RunStatus.CANCELLING,
+    ):
+        return RunRow(run, done, (), waits_for, last, note)
     try:
-        # Only the whole stream tells which of its intents have no outcome.
+        # Only the whole stream shows which intents have no outcome.
         effects = get_run(store, run.agent, run.id, unpack=bytes).in_doubt
     except JournalDamaged:
-        return Row(run, done, (), waits_for, last, "its journal is damaged; `perdure verify` says where")
+        return RunRow(run, done, (), waits_for, last, "its journal is damaged; `perdure verify` shows where")
     except StoreTooNew:
-        return Row(run, done, (), waits_for, last, "a later version of Perdure works on it")
+        return RunRow(run, done, (), waits_for, last, "it was written by a later version of Perdure")
     unknown = tuple(effect.name for effect in effects if not _answered(store, run, effect.about))
     if effects and not unknown:
-        return Row(run, done, (), (), last, _ANSWERED)
-    return Row(run, done, unknown, waits_for, last, "" if unknown else note)
+        return RunRow(run, done, (), (), last, _ANSWERED)
+    return RunRow(run, done, unknown, waits_for, last, "" if unknown else note)
 
 
 def _counts(store: Store, run: RunSummary) -> Mapping[int, int]:
-    """How many entries of each kind it has; of a fork, those that it shares too."""
+    """Count the entries of each kind, including those that a fork shares."""
     if not run.origin:
-        return {int(kind): int(count) for kind, count in store.read("progress_of", (run.stream,))}
+        return {int(kind): int(count) for kind, count in store.read("entry_counts", (run.stream,))}
     try:
         return Counter(KIND_OF[type(event.record)] for event in events_of(store, run.stream, fork=True))
     except (JournalDamaged, StoreTooNew):
-        return {int(Kind.EFFECT_INTENDED): 1}  # looked at once more, and told
+        return {int(EntryKind.EFFECT_INTENDED): 1}  # makes the caller read the stream, which reports the error
 
 
-def _told(store: Store, run: RunSummary) -> str:
-    """What a run was told, and has not done yet."""
-    if run.status not in (Status.RUNNING, Status.WAITING, Status.CRASHED):
+def _pending_order(store: Store, run: RunSummary) -> str:
+    """Describe an order that the run has not carried out yet."""
+    if run.status not in (RunStatus.RUNNING, RunStatus.WAITING, RunStatus.CRASHED):
         return ""
     rows = store.read("standing_orders", (f"[{run.stream}]",))
-    return f"told to {rows[0][2]} by {rows[0][4]}" if rows and rows[0][2] != "resume" else ""
+    return f"{rows[0][2]} requested by {rows[0][4]}" if rows and rows[0][2] != "resume" else ""
 
 
 def _last_entry_at(store: Store, run: RunSummary) -> int:
-    """When it last did anything. A run that has ended did so with its last entry."""
-    if run.status not in (Status.RUNNING, Status.WAITING, Status.CRASHED, Status.CANCELLING):
+    """Return when the run last wrote an entry. For an ended run that is its end."""
+    if run.status not in (RunStatus.RUNNING, RunStatus.WAITING, RunStatus.CRASHED, RunStatus.CANCELLING):
         return run.changed_at
-    rows = [row for seq, _ in store.read("head_of", (run.stream,)) for row in store.read("event_at", (run.stream, seq))]
+    rows = [
+        row for seq, _ in store.read("head_of", (run.stream,)) for row in store.read("journal_entry", (run.stream, seq))
+    ]
     return int(rows[0][2]) if rows else run.changed_at
 
 
@@ -132,16 +138,16 @@ def _answered(store: Store, run: RunSummary, about: int) -> bool:
     return bool(store.read("get_answer", (run.stream, about)))
 
 
-def _as_cells(row: Row, now: int) -> tuple[str, ...]:
+def _as_cells(row: RunRow, now: int) -> tuple[str, ...]:
     run = row.run
-    # Of a run that is over nobody waits for an answer: why it ended says more.
+    # An ended run waits for no answer: why it ended says more.
     in_doubt = f"in doubt: {', '.join(row.in_doubt)}" if row.in_doubt and not run.status.over else ""
     shown = clean(row.note or "; ".join(row.waits_for) or in_doubt or run.error)
     cells = clean(run.id), clean(run.agent), run.status.value, str(row.done), ago(row.last_entry_at, now)
     return *cells, shown if len(shown) <= 80 else shown[:79] + "…"
 
 
-def _as_json(row: Row) -> dict[str, object]:
+def _as_json(row: RunRow) -> dict[str, object]:
     run = row.run
     return {
         "id": run.id,

@@ -10,29 +10,37 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from ..branches.moments import run_at
-from ..journal.departures import in_words as in_words_of
-from ..records import Forked, Status
-from ..runs import EffectInDoubt, Question, RunInfo, RunSummary, find_queued, find_runs, get_run
-from ..tasks.queues import list_queues
-from ..trees.tolerant import tolerant
-from ..usage import Totals
-from .output import Output, ago, clean, shown, when
-from .stores import agent_option, common, existing_store, moment, one_run, run_argument, said_again
-from .threads import has_thread, show_thread
-from .timeline import in_words
+from perdure.cli.output import CommandOutput, ago, clean, shown, when
+from perdure.cli.store_option import (
+    agent_option,
+    common,
+    existing_store,
+    moment,
+    one_run,
+    repeated_options,
+    run_argument,
+)
+from perdure.cli.threads import has_thread, show_thread
+from perdure.cli.timeline import describe
+from perdure.journal.departures import describe_departure as in_words_of
+from perdure.journal.trees.tolerant_read import tolerant
+from perdure.records import Forked, RunStatus
+from perdure.run.branches.past import run_at
+from perdure.run.listing import EffectInDoubt, Question, RunInfo, RunSummary, find_queued, find_runs, get_run
+from perdure.run.usage import Totals
+from perdure.work.tasks.queues import list_queues
 
 if TYPE_CHECKING:
-    from ..store.base import Store
+    from perdure.store.base import Store
 
 ENTRIES_SHOWN = 50
 
-_TOLD = (Status.CANCELLED, Status.CANCELLING, Status.PAUSED)
-"""Their error is who has told them, and why."""
+_TOLD = (RunStatus.CANCELLED, RunStatus.CANCELLING, RunStatus.PAUSED)
+"""In these statuses, the error field has who gave the order, and why."""
 
 
-class Doubt(msgspec.Struct, frozen=True):
-    """An effect in doubt, and what somebody has answered already."""
+class DoubtfulEffect(msgspec.Struct, frozen=True):
+    """An effect in doubt, with its answer if there is one."""
 
     effect: EffectInDoubt
     verdict: str
@@ -45,30 +53,32 @@ class Doubt(msgspec.Struct, frozen=True):
 @click.option(
     "--last", type=click.IntRange(min=0), help=f"Entries to show; 0: all. Default: {ENTRIES_SHOWN}, with --json all."
 )
-@click.option("--at", metavar="MOMENT", help="As it was right after this entry, step or checkpoint.")
+@click.option("--at", metavar="MOMENT", help="Show the run right after this entry, step or checkpoint.")
 @common
 def show(run: str, agent: str | None, last: int | None, at: str | None, url: str | None, as_json: bool) -> int:
-    """Show a run: what it did, what it has, what it waits for; now or at any moment.
+    """Show a run: its steps, data and waits, now or at an earlier moment.
 
-    Where there is no run of that id, the thread that LangGraph has saved under it: see `perdure threads`. Values of
-    types that only your program knows are named, not shown.
+    If there is no run of that id, it shows the LangGraph thread of that id: see `perdure threads`. Values of types that
+    only your program knows are named, not shown.
     """
-    out = Output(as_json)
+    out = CommandOutput(as_json)
     with existing_store(url) as store:
         if _is_thread(store, run, agent):
             return show_thread(out, run, agent, at, last, url)
         summary = one_run(store, run, agent, queued=at is None)
         unpack = tolerant(store)
-        if summary.status == Status.QUEUED:
+        if summary.status == RunStatus.QUEUED:
             _show_queued(out, store, summary)
             return 0
         if at is None:
             info = get_run(store, summary.agent, summary.id, unpack=unpack)
         else:
             info = run_at(store, summary.agent, summary.id, moment(at), unpack)
-        told = in_words(info.events, unpack)
+        told = describe(info.events, unpack)
         doubts = [_doubt(store, info, effect) for effect in info.in_doubt]
-        answered = {it.about for it in info.questions if store.read("get_answer", (summary.stream, it.about))}
+        answered = {
+            question.about for question in info.questions if store.read("get_answer", (summary.stream, question.about))
+        }
         now, gone = store.clock.wall_ms(), in_words_of(store, summary.agent)
     if last is None:
         last = 0 if as_json else ENTRIES_SHOWN
@@ -78,23 +88,26 @@ def show(run: str, agent: str | None, last: int | None, at: str | None, url: str
     _print_facts(out, info, now)
     _print_values(out, info)
     _print_timeline(out, info, told, last)
-    if at is not None:  # nobody can answer the past
-        for text in [*(it.text for it in info.questions), *(f"did {it.name} happen?" for it in info.in_doubt)]:
-            out.line(f"not known then: {clean(text)}")
+    if at is not None:  # questions of the past cannot be answered
+        for text in [
+            *(question.text for question in info.questions),
+            *(f"did {effect.name} happen?" for effect in info.in_doubt),
+        ]:
+            out.line(f"open then: {clean(text)}")
         return 0
     if gone and not summary.status.over:
         out.line(clean(gone))
         return 0
-    _print_questions(out, info, answered, said_again(url, agent))
-    _print_doubts(out, info, doubts, said_again(url, agent))
+    _print_questions(out, info, answered, repeated_options(url, agent))
+    _print_doubts(out, info, doubts, repeated_options(url, agent))
     return 0
 
 
-def _show_queued(out: Output, store: Store, run: RunSummary) -> None:
-    """A run that no worker has begun: what is to be done, and what it waits for."""
+def _show_queued(out: CommandOutput, store: Store, run: RunSummary) -> None:
+    """Show a run that no worker has started: its task and what it waits for."""
     [(owner, *_)] = store.read("get_agent", (run.agent,))
     [(_, task, queue, priority, key, _, ready_at, _, _, _, packed, *_)] = store.read("get_task", (owner, run.id))
-    around = {it.name: it for it in list_queues(store, owner)}[queue]
+    around = {info.name: info for info in list_queues(store, owner)}[queue]
     now, given = store.clock.wall_ms(), tolerant(store)(packed)
     later = when(ready_at) if ready_at > now else None
     if out.as_json:
@@ -103,7 +116,7 @@ def _show_queued(out: Output, store: Store, run: RunSummary) -> None:
         out.json({**about, **where, "queue_paused": around.paused, "input": given})
         return
     out.line(f"run {clean(run.id)} of agent {clean(run.agent)}", style="bold")
-    begins = f"when a worker takes it; {around.running} of its queue at work, {around.queued} queued"
+    begins = f"when a worker takes it; in its queue {around.running} running, {around.queued} queued"
     lines = [
         ("status", run.status.value),
         ("queued", f"{when(run.started_at)}, {ago(run.started_at, now)}"),
@@ -118,16 +131,16 @@ def _show_queued(out: Output, store: Store, run: RunSummary) -> None:
 
 
 def _is_thread(store: Store, name: str, agent: str | None) -> bool:
-    """Whether there is a thread of that id, and no run."""
+    """Whether a thread has that id, and no run."""
     return not find_runs(store, name) and not find_queued(store, name) and has_thread(store, name, agent)
 
 
-def _doubt(store: Store, info: RunInfo, effect: EffectInDoubt) -> Doubt:
+def _doubt(store: Store, info: RunInfo, effect: EffectInDoubt) -> DoubtfulEffect:
     rows = store.read("get_answer", (info.summary.stream, effect.about))
-    return Doubt(effect, rows[0][0] if rows else "", rows[0][2] if rows else "")
+    return DoubtfulEffect(effect, rows[0][0] if rows else "", rows[0][2] if rows else "")
 
 
-def _print_facts(out: Output, info: RunInfo, now: int) -> None:
+def _print_facts(out: CommandOutput, info: RunInfo, now: int) -> None:
     run = info.summary
     out.line(f"run {clean(run.id)} of agent {clean(run.agent)}", style="bold")
     facts = [
@@ -152,13 +165,13 @@ def _forked(info: RunInfo) -> str:
     return f"from run {clean(found[-1].of)} at entry {found[-1].cut}" if found else ""
 
 
-def _print_values(out: Output, info: RunInfo) -> None:
+def _print_values(out: CommandOutput, info: RunInfo) -> None:
     if info.state:
         out.heading("state")
         out.table(("KEY", "VALUE"), [(clean(key), shown(value)) for key, value in info.state.items()])
 
 
-def _print_timeline(out: Output, info: RunInfo, told: Sequence[str], last: int) -> None:
+def _print_timeline(out: CommandOutput, info: RunInfo, told: Sequence[str], last: int) -> None:
     left_off = max(0, len(told) - last) if last else 0
     out.heading(f"journal, the last {last} of {len(told)} entries" if left_off else "journal")
     rows = [(str(event.seq), _clock(event.at), text) for event, text in zip(info.events, told, strict=True)]
@@ -169,8 +182,8 @@ def _clock(at: int) -> str:
     return datetime.fromtimestamp(at / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
-def _print_questions(out: Output, info: RunInfo, answered: set[int], options: str) -> None:
-    """What the run waits for, and how to end that."""
+def _print_questions(out: CommandOutput, info: RunInfo, answered: set[int], options: str) -> None:
+    """Print what the run waits for, and the command that answers."""
     for question in info.questions:
         if question.kind == "in_doubt":
             continue
@@ -190,37 +203,35 @@ def _print_questions(out: Output, info: RunInfo, answered: set[int], options: st
             out.line(clean(f"perdure send {shlex.quote(info.id)} NAME PAYLOAD{options}"))
 
 
-def _print_doubts(out: Output, info: RunInfo, doubts: Sequence[Doubt], options: str) -> None:
-    """What nobody knows, and how to say it; `options` are for the commands."""
+def _print_doubts(out: CommandOutput, info: RunInfo, doubts: Sequence[DoubtfulEffect], options: str) -> None:
+    """Print effects in doubt and the commands that resolve them, with `options` appended."""
     for doubt in doubts:
         effect = doubt.effect
         out.heading(f"in doubt: did {clean(effect.name)} happen?")
         out.line(f"key        {clean(effect.key)}")
         out.line(f"arguments  {shown(effect.arguments)}")
         if doubt.verdict:
-            out.line(
-                f"answered   {clean(doubt.verdict)}, by {clean(doubt.by)}; the run takes it when it is started again"
-            )
+            out.line(f"answered   {clean(doubt.verdict)}, by {clean(doubt.by)}; start the program again to use it")
             continue
-        if info.status == Status.CANCELLED:
-            out.line("the run was cancelled: nobody needs an answer any more")
+        if info.status == RunStatus.CANCELLED:
+            out.line("the run was cancelled: no answer is needed")
             continue
         which = f" --key {shlex.quote(effect.key)}" if len(doubts) > 1 else ""
         command = clean(f"perdure answer {shlex.quote(info.id)}{which}{options}")
-        if info.status == Status.CRASHED:
-            out.line("Start the program again: its check, if it has one, settles this. If not, say what you found out:")
+        if info.status == RunStatus.CRASHED:
+            out.line("Start the program again: a check, if it has one, resolves this. Otherwise find out and answer:")
         out.line(f"it did     {command} --done RESULT")
         out.line(f"it did not {command} --retry")
         out.line(f"give up    {command} --fail")
-    if info.status == Status.PAUSED:
+    if info.status == RunStatus.PAUSED:
         out.line()
-        out.line(f"To go on: {clean(f'perdure resume {shlex.quote(info.id)}{options}')}, then start its program.")
-    if info.status == Status.CRASHED and not doubts:
+        out.line(f"To continue: {clean(f'perdure resume {shlex.quote(info.id)}{options}')}, then start its program.")
+    if info.status == RunStatus.CRASHED and not doubts:
         out.line()
-        out.line("Its process is gone. Start the program again: the run goes on where it was.")
+        out.line("Its process is gone. Start the program again: the run continues where it was.")
 
 
-def _as_json(info: RunInfo, told: Sequence[str], doubts: Sequence[Doubt], last: int) -> dict[str, Any]:
+def _as_json(info: RunInfo, told: Sequence[str], doubts: Sequence[DoubtfulEffect], last: int) -> dict[str, Any]:
     run = info.summary
     entries = [
         {"seq": event.seq, "at": when(event.at), "kind": type(event.record).__name__, "text": text}
@@ -246,7 +257,7 @@ def _as_json(info: RunInfo, told: Sequence[str], doubts: Sequence[Doubt], last: 
         "usage": _totals(info.usage),
         "savings": _totals(info.savings),
         "in_doubt": [_doubt_as_json(doubt) for doubt in doubts],
-        "questions": [_question_as_json(it) for it in info.questions],
+        "questions": [_question_as_json(question) for question in info.questions],
         "entries": entries[-last:] if last else entries,
     }
 
@@ -256,15 +267,21 @@ def _origin(info: RunInfo) -> dict[str, Any] | None:
     return {"id": found[-1].of, "at": found[-1].cut} if found else None
 
 
-def _totals(it: Totals) -> dict[str, Any]:
-    return {name: value for name, value in msgspec.structs.asdict(it).items() if not name.startswith("by_")}
+def _totals(totals: Totals) -> dict[str, Any]:
+    return {name: value for name, value in msgspec.structs.asdict(totals).items() if not name.startswith("by_")}
 
 
-def _question_as_json(it: Question) -> dict[str, Any]:
-    return {"seq": it.seq, "kind": it.kind, "text": it.text, "choices": it.choices, "at": when(it.at)}
+def _question_as_json(question: Question) -> dict[str, Any]:
+    return {
+        "seq": question.seq,
+        "kind": question.kind,
+        "text": question.text,
+        "choices": question.choices,
+        "at": when(question.at),
+    }
 
 
-def _doubt_as_json(doubt: Doubt) -> dict[str, Any]:
+def _doubt_as_json(doubt: DoubtfulEffect) -> dict[str, Any]:
     effect = doubt.effect
     answered = {"verdict": doubt.verdict, "by": doubt.by} if doubt.verdict else None
     return {"name": effect.name, "key": effect.key, "arguments": effect.arguments, "answered": answered}

@@ -1,4 +1,4 @@
-"""`perdure state [NS [KEY]]`: what agents keep in `agent.state`. Only looks."""
+"""`perdure state [NS [KEY]]` shows `agent.state`; `perdure state set` sets a key."""
 
 from __future__ import annotations
 
@@ -7,22 +7,33 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from ..hints import meant
-from ..journal.keeping import OURS
-from ..journal.landing import landed_at
-from ..records import StateChange
-from ..trees.tolerant import tolerant
-from .output import Output, ago, clean, counted, shown, spelled, when
-from .stores import agent_option, agents_meant, common, existing_store, must_be_one
+from perdure.cli.answers import json_or_text
+from perdure.cli.output import CommandOutput, ago, clean, counted, shown, spelled, when
+from perdure.cli.store_option import (
+    agent_option,
+    common,
+    existing_store,
+    must_be_one,
+    open_engine,
+    select_agents,
+    url_of,
+)
+from perdure.data import state as agent_state
+from perdure.journal.agent_writes import landed_at
+from perdure.journal.retention_rules import OURS
+from perdure.journal.trees.tolerant_read import tolerant
+from perdure.kernel.protocol import drive_sync, reading
+from perdure.records import StateChange
+from perdure.values.hints import name_hint
 
 if TYPE_CHECKING:
-    from ..store.base import Store
+    from perdure.store.base import Store
 
 KEYS_SHOWN = 50
 ALL = (1 << 62) - 1
 
 
-class Space(msgspec.Struct, frozen=True):
+class NamespaceSummary(msgspec.Struct, frozen=True):
     """A namespace of an agent."""
 
     agent: str
@@ -33,7 +44,7 @@ class Space(msgspec.Struct, frozen=True):
     at: int
 
 
-class Entry(msgspec.Struct, frozen=True):
+class StateEntry(msgspec.Struct, frozen=True):
     """A key, or one version of it."""
 
     key: str
@@ -46,7 +57,7 @@ class Entry(msgspec.Struct, frozen=True):
 @click.command()
 @click.argument("namespace", required=False)
 @click.argument("key", required=False)
-@click.option("--history", is_flag=True, help="Of a KEY: every value that it has had, oldest first.")
+@click.option("--history", is_flag=True, help="With KEY: all of its values, oldest first.")
 @click.option("--limit", type=click.IntRange(min=0), default=KEYS_SHOWN, show_default=True, help="How many; 0: all.")
 @agent_option
 @common
@@ -59,20 +70,20 @@ def state(
     url: str | None,
     as_json: bool,
 ) -> int:
-    """Show what agents keep in `agent.state`: namespaces, keys, values and their history.
+    """Show `agent.state`: namespaces, keys, values and their history.
 
-    Without a NAMESPACE it lists them, with one its keys, with a KEY its value. The state of a run is in `perdure show`.
+    Lists all namespaces, the keys of a NAMESPACE, or the value of a KEY. The state of a run is in `perdure show`.
     """
     if history and key is None:
-        raise click.UsageError("--history is of one key: perdure state NAMESPACE KEY --history")
-    out = Output(as_json)
+        raise click.UsageError("--history needs a key: perdure state NAMESPACE KEY --history")
+    out = CommandOutput(as_json)
     with existing_store(url) as store:
         spaces = _spaces(store, agent, ours=namespace is not None)
         now = store.clock.wall_ms()
         if namespace is None:
             _print_spaces(out, spaces, now)
             return 0
-        space = _meant(spaces, namespace)
+        space = _find_space(spaces, namespace)
         if key is None:
             _print_keys(out, space, _keys(store, space, limit or ALL), now)
         elif history:
@@ -82,20 +93,56 @@ def state(
     return 0
 
 
+@click.command("state set")
+@click.argument("namespace")
+@click.argument("key")
+@click.argument("value")
+@click.option("--if-version", type=click.IntRange(min=0), help="Refuse unless the key has this version; 0: is new.")
+@click.option("--ttl", metavar="TIME", help="Let the key expire, for example after 2h.")
+@click.option("--agent", metavar="NAME", help="Whose state. Needed if the store has several agents.")
+@common
+def set_state(
+    namespace: str,
+    key: str,
+    value: str,
+    if_version: int | None,
+    ttl: str | None,
+    agent: str | None,
+    url: str | None,
+    as_json: bool,
+) -> int:
+    """Set a key of `agent.state`. VALUE is JSON, otherwise text."""
+    located = url_of(url)
+    with existing_store(located) as store:
+        whose = must_be_one({name: name for name in select_agents(store, agent)}, "state")
+    if whose is None:
+        raise click.UsageError("the store has no agent yet")
+    with open_engine(whose, located) as engine:
+        at = drive_sync(engine.store, reading(lambda: agent_state.place(engine, namespace, key)))
+        ask = agent_state.ask_set(engine, at, json_or_text(value), ttl, if_version)
+        landed = drive_sync(engine.store, agent_state.write_one(engine, ask))
+    out = CommandOutput(as_json)
+    if as_json:
+        out.json({"agent": whose, "namespace": namespace, "key": key, "version": landed.version})
+    else:
+        out.line(f"set: {shown(namespace)}, {shown(key)}, version {landed.version}")
+    return 0
+
+
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-def _spaces(store: Store, agent: str | None, ours: bool) -> list[Space]:
+def _spaces(store: Store, agent: str | None, ours: bool) -> list[NamespaceSummary]:
     now = store.clock.wall_ms()
     return [
-        Space(name, owner, *row)
-        for name, owner in agents_meant(store, agent).items()
-        for row in store.read("spaces_in_use", (owner, now))
+        NamespaceSummary(name, owner, *row)
+        for name, owner in select_agents(store, agent).items()
+        for row in store.read("namespace_sizes", (owner, now))
         if ours or not row[0].startswith(OURS)
     ]
 
 
-def _meant(spaces: list[Space], name: str) -> Space:
+def _find_space(spaces: list[NamespaceSummary], name: str) -> NamespaceSummary:
     found = must_be_one({space.agent: space for space in spaces if space.name == name}, "namespace")
     if found is None:
         raise _nothing(f"there is no namespace {name!r} with keys in it", name, [space.name for space in spaces])
@@ -103,63 +150,69 @@ def _meant(spaces: list[Space], name: str) -> Space:
 
 
 def _nothing(text: str, name: str, there: list[str]) -> click.UsageError:
-    maybe = meant(name, there)
+    maybe = name_hint(name, there)
     return click.UsageError(clean(f"{text}; {maybe}" if maybe else text))
 
 
-def _keys(store: Store, space: Space, count: int) -> list[Entry]:
+def _keys(store: Store, space: NamespaceSummary, count: int) -> list[StateEntry]:
     unpack = tolerant(store)
-    rows = store.read("entries_page", (space.owner, space.name, store.clock.wall_ms(), "", 0, count))
-    return [Entry(key, unpack(value), version, at) for key, value, version, at in rows]
+    rows = store.read("agent_state_page", (space.owner, space.name, store.clock.wall_ms(), "", 0, count))
+    return [StateEntry(key, unpack(value), version, at) for key, value, version, at in rows]
 
 
-def _value(store: Store, space: Space, key: str) -> Entry:
-    for value, version, _, at, expires, *_ in store.read("get_entry", (space.owner, space.name, key)):
+def _value(store: Store, space: NamespaceSummary, key: str) -> StateEntry:
+    for value, version, _, at, expires, *_ in store.read("get_agent_state", (space.owner, space.name, key)):
         if value and not 0 < expires <= store.clock.wall_ms():
-            return Entry(key, tolerant(store)(value), version, at)
+            return StateEntry(key, tolerant(store)(value), version, at)
     there = [entry.key for entry in _keys(store, space, 1000)]
     raise _nothing(f"namespace {space.name!r} of {space.agent!r} has no key {key!r}", key, there)
 
 
-def _history(store: Store, space: Space, key: str) -> list[Entry]:
-    unpack, found = tolerant(store), list[Entry]()
-    for revision, version, stream, seq, at in store.read("history_of", (space.owner, space.name, key)):
-        for it in landed_at(store, stream, seq, StateChange):
-            ours = (it.owner, it.space, it.key, it.revision) == (space.owner, space.name, key, revision)
-            if ours and (not found or found[-1].version != version):  # what was only kept longer is the same version
-                value = unpack(it.value) if it.value else None
-                found.append(Entry(key, value, version, it.since or at, not it.value))
+def _history(store: Store, space: NamespaceSummary, key: str) -> list[StateEntry]:
+    unpack, found = tolerant(store), list[StateEntry]()
+    for revision, version, stream, seq, at in store.read("state_history_of", (space.owner, space.name, key)):
+        for change in landed_at(store, stream, seq, StateChange):
+            ours = (change.owner, change.space, change.key, change.revision) == (space.owner, space.name, key, revision)
+            if ours and (not found or found[-1].version != version):  # a longer ttl does not make a new version
+                value = unpack(change.value) if change.value else None
+                found.append(StateEntry(key, value, version, change.since or at, not change.value))
     if not found:
-        _value(store, space, key)  # which says that there is no such key
+        _value(store, space, key)  # raises: there is no such key
     return found
 
 
 # -- printing ---------------------------------------------------------------------------------------------------------
 
 
-def _print_spaces(out: Output, spaces: list[Space], now: int) -> None:
+def _print_spaces(out: CommandOutput, spaces: list[NamespaceSummary], now: int) -> None:
     if out.as_json:
         names = ("agent", "name", "revision", "keys")
-        out.json([{**{name: getattr(it, name) for name in names}, "changed_at": when(it.at)} for it in spaces])
+        out.json([{**{name: getattr(space, name) for name in names}, "changed_at": when(space.at)} for space in spaces])
     elif not spaces:
-        out.line("no state; programs keep it with agent.state.set(namespace, key, value)")
+        out.line("no state; programs set it with agent.state.set(namespace, key, value)")
     else:
-        rows = [(clean(it.name), clean(it.agent), f"{it.keys:,}", f"{it.revision:,}", ago(it.at, now)) for it in spaces]
+        rows = [
+            (clean(space.name), clean(space.agent), f"{space.keys:,}", f"{space.revision:,}", ago(space.at, now))
+            for space in spaces
+        ]
         out.table(("NAMESPACE", "AGENT", "KEYS", "CHANGES", "LAST CHANGE"), rows)
 
 
-def _print_keys(out: Output, space: Space, entries: list[Entry], now: int) -> None:
+def _print_keys(out: CommandOutput, space: NamespaceSummary, entries: list[StateEntry], now: int) -> None:
     if out.as_json:
-        rows = [{"key": it.key, "value": it.value, "version": it.version, "changed_at": when(it.at)} for it in entries]
+        rows = [
+            {"key": entry.key, "value": entry.value, "version": entry.version, "changed_at": when(entry.at)}
+            for entry in entries
+        ]
         out.json({"agent": space.agent, "namespace": space.name, "revision": space.revision, "keys": rows})
         return
-    cells = [(clean(it.key), str(it.version), ago(it.at, now), shown(it.value)) for it in entries]
+    cells = [(clean(entry.key), str(entry.version), ago(entry.at, now), shown(entry.value)) for entry in entries]
     out.table(("KEY", "VERSION", "CHANGED", "VALUE"), cells)
     if space.keys > len(entries):
         out.line(f"{space.keys - len(entries)} more; --limit 0 shows all")
 
 
-def _print_value(out: Output, entry: Entry, space: Space, now: int) -> None:
+def _print_value(out: CommandOutput, entry: StateEntry, space: NamespaceSummary, now: int) -> None:
     if out.as_json:
         about = {"agent": space.agent, "namespace": space.name, "key": entry.key}
         out.json({**about, "value": entry.value, "version": entry.version, "changed_at": when(entry.at)})
@@ -170,14 +223,17 @@ def _print_value(out: Output, entry: Entry, space: Space, now: int) -> None:
         out.line(f"version {entry.version}, {ago(entry.at, now)}, of {clean(space.agent)}", style="dim")
 
 
-def _print_history(out: Output, entries: list[Entry], space: Space, key: str, now: int) -> None:
+def _print_history(out: CommandOutput, entries: list[StateEntry], space: NamespaceSummary, key: str, now: int) -> None:
     if out.as_json:
         rows = [
-            {"version": it.version, "changed_at": when(it.at), "value": it.value, "deleted": it.deleted}
-            for it in entries
+            {"version": entry.version, "changed_at": when(entry.at), "value": entry.value, "deleted": entry.deleted}
+            for entry in entries
         ]
         out.json({"agent": space.agent, "namespace": space.name, "key": key, "history": rows})
         return
-    cells = [(str(it.version), ago(it.at, now), "(deleted)" if it.deleted else shown(it.value)) for it in entries]
+    cells = [
+        (str(entry.version), ago(entry.at, now), "(deleted)" if entry.deleted else shown(entry.value))
+        for entry in entries
+    ]
     out.table(("VERSION", "CHANGED", "VALUE"), cells)
     out.line(f"{counted(len(entries), 'version')} of {clean(key)}", style="dim")

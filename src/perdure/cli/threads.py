@@ -1,4 +1,4 @@
-"""`perdure threads [THREAD]`: conversations that a framework has saved, without the framework. Only looks."""
+"""`perdure threads [THREAD]`: shows the conversations of `agent.thread` and of frameworks, read-only."""
 
 from __future__ import annotations
 
@@ -6,105 +6,146 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
-from ..errors import ThreadNotFound
-from ..hints import meant
-from ..threads import listing
-from ..threads.listing import PointInfo, ThreadInfo
-from ..threads.writing import Sealed
-from ..trees import Change
-from ..trees.tolerant import Unreadable
-from .output import Output, ago, clean, counted, shown
-from .stores import acting_as, agent_option, agents_meant, common, existing_store, must_be_one, url_of
+from perdure.cli.output import CommandOutput, ago, clean, counted, shown
+from perdure.cli.store_option import (
+    agent_option,
+    common,
+    existing_store,
+    must_be_one,
+    open_engine,
+    select_agents,
+    url_of,
+)
+from perdure.errors import ThreadNotFound
+from perdure.journal.trees import Change
+from perdure.journal.trees.tolerant_read import Unreadable
+from perdure.values.hints import name_hint
+from perdure.work.threads import listing
+from perdure.work.threads.conversations import REGISTRY, read_index
+from perdure.work.threads.history import turns_of
+from perdure.work.threads.listing import PointInfo, ThreadInfo
+from perdure.work.threads.write import ForeignValue
 
 if TYPE_CHECKING:
-    from ..engine import Engine
-    from ..store.base import Store
+    from perdure.kernel.engine import Engine
+    from perdure.store.base import Store
 
 POINTS_SHOWN = 10
 CHANGES_SHOWN = 8
-"""Of one checkpoint on a screen; JSON has all of them."""
+"""How many changes of a checkpoint are printed; JSON has all of them."""
 
 
 @click.command()
 @click.argument("thread", required=False)
 @agent_option
-@click.option("--at", metavar="CHECKPOINT", help="Of a THREAD: as it was at this checkpoint, by its id.")
+@click.option("--at", metavar="CHECKPOINT", help="With THREAD: the id of the checkpoint to show.")
 @click.option(
     "--last",
     type=click.IntRange(min=0),
-    help=f"Of a THREAD: checkpoints to show; 0: all. Default: {POINTS_SHOWN}, with --json all.",
+    help=f"With THREAD: checkpoints to show; 0: all. Default: {POINTS_SHOWN}, with --json all.",
 )
 @common
 def threads(
     thread: str | None, agent: str | None, at: str | None, last: int | None, url: str | None, as_json: bool
 ) -> int:
-    """Show the threads that LangGraph has saved: their values, and what changed when.
+    """Show conversations: those of agent.thread, and those that LangGraph saved.
 
-    They are saved with perdure.adapters.langgraph.PerdureSaver.
-
-    Of a THREAD it shows the values, and what changed with each checkpoint. LangGraph is not needed for that.
+    Lists all threads, or shows one THREAD: the turns and the state of agent.thread, or the values and changes of
+    perdure.adapters.langgraph.PerdureSaver. LangGraph need not be installed.
     """
-    out = Output(as_json)
+    out = CommandOutput(as_json)
     if thread is not None:
         return show_thread(out, thread, agent, at, last, url)
     with existing_store(url) as store:
-        names, now = list(agents_meant(store, agent)), store.clock.wall_ms()
+        names, now = list(select_agents(store, agent)), store.clock.wall_ms()
     found: list[tuple[str, ThreadInfo]] = []
     for name in names:
-        with acting_as(name, url_of(url)) as engine:
+        with open_engine(name, url_of(url)) as engine:
             found += [(name, info) for info in listing.listed(engine)]
     _print_list(out, sorted(found, key=lambda one: one[1].at), now)
     return 0
 
 
 def has_thread(store: Store, thread: str, agent: str | None) -> bool:
-    """Whether somebody has a thread of that id."""
+    """Whether an agent has a thread with that id."""
     return bool(_having(store, thread, agent))
 
 
 def _having(store: Store, thread: str, agent: str | None) -> dict[str, str]:
-    """The agents that have a thread of that id."""
-    found = agents_meant(store, agent).items()
-    return {name: name for name, owner in found if store.read("thread_points_page", (owner, thread, "", 1, "", 1))}
+    """Return the agents that have a thread with that id."""
+    found = select_agents(store, agent).items()
+    return {name: name for name, owner in found if _has(store, owner, thread)}
 
 
-def show_thread(out: Output, thread: str, agent: str | None, at: str | None, last: int | None, url: str | None) -> int:
-    """Show one thread: its values, and what changed with each of its checkpoints."""
+def _has(store: Store, owner: int, thread: str) -> bool:
+    if store.read("thread_checkpoints_page", (owner, thread, "", 1, "", 1)):
+        return True
+    return bool([row for row in store.read("get_state_value", (owner, REGISTRY, thread)) if row[0]])
+
+
+def show_thread(
+    out: CommandOutput, thread: str, agent: str | None, at: str | None, last: int | None, url: str | None
+) -> int:
+    """Show one thread: its values, and the changes of each checkpoint."""
     with existing_store(url) as store:
         whose = must_be_one(_having(store, thread, agent), "thread")
-        now, everybody = store.clock.wall_ms(), list(agents_meant(store, agent))
+        now, everybody = store.clock.wall_ms(), list(select_agents(store, agent))
     if whose is None:
         raise _missing(thread, everybody, url)
     count = last if last is not None else 0 if out.as_json else POINTS_SHOWN
-    with acting_as(whose, url_of(url)) as engine:
+    with open_engine(whose, url_of(url)) as engine:
+        [own] = [item for item in listing.listed(engine) if item.id == thread]
+        if own.framework == "perdure":
+            return _show_turns(out, engine, own, count, now)
         points = listing.history(engine, thread, limit=count or None)
         values = listing.state(engine, thread, at)
         changes = [_changes(engine, point) for point in points]
-        [info] = [it for it in listing.listed(engine) if it.id == thread]
     if out.as_json:
-        out.json(_as_json(whose, info, at, values, points, changes))
+        out.json(_as_json(whose, own, at, values, points, changes))
         return 0
-    _print_facts(out, whose, info, at, now)
+    _print_facts(out, whose, own, at, now)
     out.heading("values")
     out.table(
         ("CHANNEL", "VALUE"), [(clean(name), shown(_open(value))) for name, value in values.items() if not _inner(name)]
     )
-    _print_points(out, info, points, changes)
+    _print_points(out, own, points, changes)
+    return 0
+
+
+def _show_turns(out: CommandOutput, engine: Engine, info: ThreadInfo, count: int, now: int) -> int:
+    """Show a thread of `agent.thread`: its state, its turns, and what waits."""
+    index, turns = read_index(engine, info.id), turns_of(engine, info.id)[-count:]
+    if out.as_json:
+        told = [{**msgspec.structs.asdict(turn), "began": turn.began.isoformat()} for turn in turns]
+        queued = [one.input for one in index.queued]
+        out.json({"agent": engine.name, **_told(info), "values": index.state, "history": told, "pending": queued})
+        return 0
+    facts = f"thread {clean(info.id)} of {clean(engine.name)}, {counted(info.turns, 'turn')}, {_ago(info, now)}"
+    out.line(facts, style="bold")
+    if index.state:
+        out.heading("state")
+        out.table(("KEY", "VALUE"), [(clean(key), shown(value)) for key, value in index.state.items()])
+    out.heading("turns")
+    rows = [(clean(turn.run), turn.status.value, shown(turn.input), shown(turn.result)) for turn in turns]
+    out.table(("RUN", "STATUS", "INPUT", "REPLY"), rows)
+    for one in index.queued:
+        out.line(f"queued: {shown(one.input)}")
     return 0
 
 
 def _missing(thread: str, agents: Sequence[str], url: str | None) -> ThreadNotFound:
     there: list[str] = []
     for name in agents:
-        with acting_as(name, url_of(url)) as engine:
-            there += [it.id for it in listing.listed(engine)]
-    hint = meant(thread, there, "graphs make them with PerdureSaver and a thread_id")
+        with open_engine(name, url_of(url)) as engine:
+            there += [info.id for info in listing.listed(engine)]
+    hint = name_hint(thread, there, "agent.thread(id) creates them, and graphs with PerdureSaver and a thread_id")
     return ThreadNotFound(clean(f"there is no thread {thread!r}"), hint=clean(hint))
 
 
 def _changes(engine: Engine, point: PointInfo) -> list[Change]:
-    """What a checkpoint has changed; of one whose parent is gone or was none, nothing can be said."""
+    """Return the changes of a checkpoint; none if its parent does not exist."""
     if not point.parent:
         return []
     try:
@@ -114,38 +155,51 @@ def _changes(engine: Engine, point: PointInfo) -> list[Change]:
 
 
 def _open(value: Any) -> Any:
-    return Unreadable(f"<{len(value.data)} bytes of a serializer: {value.form}>") if type(value) is Sealed else value
+    return (
+        Unreadable(f"<{len(value.data)} bytes of a serializer: {value.form}>") if type(value) is ForeignValue else value
+    )
 
 
 def _inner(channel: str) -> bool:
-    """Whether it only tells the framework where to go on; people are shown the others, JSON has all."""
+    """Whether a channel is internal to the framework. Such channels are shown only in JSON."""
     return channel.startswith(("__", "branch:"))
 
 
 # -- printing ---------------------------------------------------------------------------------------------------------
 
 
-def _print_list(out: Output, found: Sequence[tuple[str, ThreadInfo]], now: int) -> None:
+def _print_list(out: CommandOutput, found: Sequence[tuple[str, ThreadInfo]], now: int) -> None:
     if out.as_json:
         out.json([{"agent": agent, **_told(info)} for agent, info in found])
     elif not found:
-        out.line("no threads; LangGraph makes them with perdure.adapters.langgraph.PerdureSaver")
+        out.line(
+            "no threads; agent.thread(id) creates them, and LangGraph with perdure.adapters.langgraph.PerdureSaver"
+        )
     else:
-        rows = [(clean(it.id), clean(agent), str(it.checkpoints), _ago(it, now)) for agent, it in found]
-        out.table(("THREAD", "AGENT", "CHECKPOINTS", "LAST"), rows)
+        rows = [
+            (clean(thread.id), clean(agent), thread.framework, _size(thread), _ago(thread, now))
+            for agent, thread in found
+        ]
+        out.table(("THREAD", "AGENT", "FRAMEWORK", "SIZE", "LAST"), rows)
+
+
+def _size(info: ThreadInfo) -> str:
+    return counted(info.turns, "turn") if info.turns else counted(info.checkpoints, "checkpoint")
 
 
 def _ago(info: ThreadInfo, now: int) -> str:
     return ago(int(info.at.timestamp() * 1000), now)
 
 
-def _print_facts(out: Output, agent: str, info: ThreadInfo, at: str | None, now: int) -> None:
+def _print_facts(out: CommandOutput, agent: str, info: ThreadInfo, at: str | None, now: int) -> None:
     where = f"as it was at {clean(at)}" if at is not None else _ago(info, now)
     count = counted(info.checkpoints, "checkpoint")
     out.line(f"thread {clean(info.id)} of {clean(agent)}, {count}, {where}", style="bold")
 
 
-def _print_points(out: Output, info: ThreadInfo, points: Sequence[PointInfo], changes: Sequence[list[Change]]) -> None:
+def _print_points(
+    out: CommandOutput, info: ThreadInfo, points: Sequence[PointInfo], changes: Sequence[list[Change]]
+) -> None:
     more = len(points) < info.checkpoints
     out.heading(f"checkpoints, the newest {len(points)} of {info.checkpoints}" if more else "checkpoints, newest first")
     for point, changed in zip(points, changes, strict=True):
@@ -169,6 +223,8 @@ def _told(info: ThreadInfo) -> dict[str, Any]:
         "began_at": info.began.isoformat(),
         "at": info.at.isoformat(),
         "newest": info.newest,
+        "framework": info.framework,
+        "turns": info.turns,
     }
 
 

@@ -5,29 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .. import records as r
-from ..journal.fold import told_by
-from ..prices import NANOS
-from ..task_records import TaskTried
-from ..usage import in_dollars
-from .output import clean, counted, shown, size
+from perdure import records as r
+from perdure.cli.output import clean, counted, shown, size
+from perdure.journal.project import order_text
+from perdure.records.tasks import TaskTried
+from perdure.run.prices import NANOS
+from perdure.run.usage import in_dollars
 
-Unpack = Callable[[bytes], Any]
+BodyUnpacker = Callable[[bytes], Any]
 VALUE_CHARACTERS_MAX = 80
 
 
-def in_words(events: Sequence[r.Event], unpack: Unpack) -> list[str]:
-    """What each entry says. Values are shortened, and clean."""
+def describe(events: Sequence[r.JournalEntry], unpack: BodyUnpacker) -> list[str]:
+    """Describe each entry in one line. Values are shortened and clean."""
     names = _names_of_intents(events)
-    return [_Teller(unpack, names).tell(event.record) for event in events]
+    return [_EntryDescriber(unpack, names).describe(event.record) for event in events]
 
 
-def _names_of_intents(events: Sequence[r.Event]) -> dict[int, str]:
+def _names_of_intents(events: Sequence[r.JournalEntry]) -> dict[int, str]:
     intents = {event.seq: event.record for event in events if isinstance(event.record, r.EffectIntended)}
     return {seq: _call(intent.call) for seq, intent in intents.items()}
 
 
-def _call(call: r.Call) -> str:
+def _call(call: r.CallIdentity) -> str:
     return clean(f"{call.scope}{call.name}")
 
 
@@ -39,22 +39,22 @@ def _took(microseconds: int) -> str:
     return f"{microseconds / 1e6:.1f} s" if microseconds >= 1_000_000 else f"{microseconds / 1e3:.1f} ms"
 
 
-def _usage(it: r.Usage) -> str:
-    cost = in_dollars(it.cost / NANOS) if it.calls > it.unpriced else "cost unknown"
-    unknown = f" + {it.unpriced} of unknown cost" if 0 < it.unpriced < it.calls else ""
-    tokens = f"{it.input_tokens:,} tokens in, {it.output_tokens:,} out"
-    return f"{counted(it.calls, 'call')} of {clean(it.model)}: {tokens}, {cost}{unknown}"
+def _usage(usage: r.ModelUsage) -> str:
+    cost = in_dollars(usage.cost / NANOS) if usage.calls > usage.unpriced else "cost unknown"
+    unknown = f" + {usage.unpriced} of unknown cost" if 0 < usage.unpriced < usage.calls else ""
+    tokens = f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out"
+    return f"{counted(usage.calls, 'call')} of {clean(usage.model)}: {tokens}, {cost}{unknown}"
 
 
-class _Teller:
-    """Knows the values and the names that entries refer to."""
+class _EntryDescriber:
+    """Describes entries, with the values and names that they refer to."""
 
-    def __init__(self, unpack: Unpack, names: dict[int, str]) -> None:
+    def __init__(self, unpack: BodyUnpacker, names: dict[int, str]) -> None:
         self._unpack = unpack
         self._names = names
 
-    def tell(self, record: r.Record) -> str:
-        """One entry in words; a kind without words of its own is named."""
+    def describe(self, record: r.Record) -> str:
+        """Describe one entry; a kind without a description is named."""
         words = _WORDS.get(type(record))
         return words(self, record) if words is not None else type(record).__name__
 
@@ -64,168 +64,185 @@ class _Teller:
     def _effect(self, intent: int) -> str:
         return self._names.get(intent, f"of entry {intent}")
 
-    def _with(self, it: r.StepDone | r.EffectDone | r.ItemDone) -> str:
-        parts = [*map(self._write, it.writes), *map(self._landed, it.landed), *map(_usage, it.usage)]
+    def _with(self, record: r.StepDone | r.EffectDone | r.ItemDone) -> str:
+        parts = [*map(self._write, record.writes), *map(self._landed, record.landed), *map(_usage, record.usage)]
         return f", with {'; '.join(parts)}" if parts else ""
 
-    def _landed(self, it: r.Landing) -> str:
-        if isinstance(it, r.CheckpointMade):
-            return f"checkpoint {shown(it.name)}, version {it.version}"
-        if isinstance(it, r.CheckpointDropped):
-            return f"checkpoint {shown(it.name)}, version {it.version}, deleted"
-        if isinstance(it, r.ArtifactSaved):
-            return f"artifact {shown(it.name)}, version {it.version}, {size(it.size)}"
-        if isinstance(it, r.ArtifactDropped):
-            return f"artifact {shown(it.name)}, version {it.version}, deleted"
-        if isinstance(it, r.Happened):
-            return f"event {clean(it.kind)} {self._value(it.value)}"
-        if isinstance(it, r.WorkflowMade):
-            return f"workflow {shown(it.name)}, version {it.version}, {counted(len(it.steps), 'step')}"
-        if isinstance(it, r.WorkflowMoved):
-            return f"workflow {shown(it.name)}: step {clean(it.step)} {it.standing.status}"
-        if isinstance(it, r.SignalSent):
-            return f"event {shown(it.name)} sent to run {shown(it.run)}: {self._value(it.value)}"
-        if isinstance(it, r.OrderGiven):
-            return f"{it.order} of the run of stream {it.stream}, by {clean(it.by)}"
-        if isinstance(it, r.TaskQueued):
-            return f"run {shown(it.run)} of task {clean(it.task)} queued in {shown(it.queue)}"
-        if isinstance(it, r.TaskAgain):
-            return f"run {shown(it.run)} queued again, says {clean(it.by)}"
-        if isinstance(it, r.ThreadPut):
-            return f"checkpoint {clean(it.id)} of thread {shown(it.thread)}"
-        if isinstance(it, r.ThreadWrote):
-            return f"{counted(len(it.writes), 'write')} of task {clean(it.task)} in thread {shown(it.thread)}"
-        if isinstance(it, r.ThreadDropped):
-            gone = counted(len(it.points), "checkpoint") + " of " if it.points else ""
-            return f"{gone}thread {shown(it.thread)} deleted"
-        key = f"agent's state[{shown(it.space)}][{shown(it.key)}]"
-        return f"{key} = {self._value(it.value)}" if it.value else f"{key} deleted"
+    def _landed(self, change: r.AgentChange) -> str:
+        if isinstance(change, r.CheckpointMade):
+            return f"checkpoint {shown(change.name)}, version {change.version}"
+        if isinstance(change, r.CheckpointDropped):
+            return f"checkpoint {shown(change.name)}, version {change.version}, deleted"
+        if isinstance(change, r.ArtifactSaved):
+            return f"artifact {shown(change.name)}, version {change.version}, {size(change.size)}"
+        if isinstance(change, r.ArtifactDropped):
+            return f"artifact {shown(change.name)}, version {change.version}, deleted"
+        if isinstance(change, r.EventAppended):
+            return f"event {clean(change.kind)} {self._value(change.value)}"
+        if isinstance(change, r.WorkflowMade):
+            return f"workflow {shown(change.name)}, version {change.version}, {counted(len(change.steps), 'step')}"
+        if isinstance(change, r.WorkflowMoved):
+            return f"workflow {shown(change.name)}: step {clean(change.step)} {change.standing.status}"
+        if isinstance(change, r.SignalSent):
+            return f"event {shown(change.name)} sent to run {shown(change.run)}: {self._value(change.value)}"
+        if isinstance(change, r.OrderGiven):
+            return f"{change.order} of the run of stream {change.stream}, by {clean(change.by)}"
+        if isinstance(change, r.TaskQueued):
+            return f"run {shown(change.run)} of task {clean(change.task)} queued in {shown(change.queue)}"
+        if isinstance(change, r.TaskAgain):
+            return f"run {shown(change.run)} queued again by {clean(change.by)}"
+        if isinstance(change, r.ThreadPut):
+            return f"checkpoint {clean(change.id)} of thread {shown(change.thread)}"
+        if isinstance(change, r.ThreadWrote):
+            return (
+                f"{counted(len(change.writes), 'write')} of task {clean(change.task)} in thread {shown(change.thread)}"
+            )
+        if isinstance(change, r.ThreadDropped):
+            gone = counted(len(change.points), "checkpoint") + " of " if change.points else ""
+            return f"{gone}thread {shown(change.thread)} deleted"
+        key = f"agent's state[{shown(change.space)}][{shown(change.key)}]"
+        return f"{key} = {self._value(change.value)}" if change.value else f"{key} deleted"
 
-    def _write(self, write: r.Write) -> str:
-        if write.op == r.Op.DELETE:
+    def _write(self, write: r.RunWrite) -> str:
+        if write.op == r.WriteOp.DELETE:
             return f"state[{shown(write.key)}] deleted"
-        if write.op == r.Op.PIN:
+        if write.op == r.WriteOp.PIN:
             return f"message {write.position} {write.key}ned"
-        if write.op == r.Op.COMPACT and write.key:
+        if write.op == r.WriteOp.COMPACT and write.key:
             return "messages no longer compacted"
         value = self._value(write.value)
-        if write.op == r.Op.COMPACT:
+        if write.op == r.WriteOp.COMPACT:
             return f"messages before {write.position} compacted: {value}"
-        if write.op == r.Op.SET:
+        if write.op == r.WriteOp.SET:
             return f"state[{shown(write.key)}] = {value}"
-        return f"message {value}" if write.op == r.Op.MESSAGE else f"event {clean(write.key)} {value}"
+        return f"message {value}" if write.op == r.WriteOp.MESSAGE else f"event {clean(write.key)} {value}"
 
-    def started(self, it: r.RunStarted) -> str:
-        return f"started in {clean(str(it.holder))}, input {self._value(it.input)}"
+    def started(self, record: r.RunStarted) -> str:
+        return f"started in {clean(str(record.holder))}, input {self._value(record.input)}"
 
-    def forked(self, it: r.Forked) -> str:
-        given = f", input {self._value(it.input)}" if it.input else ""
-        others = [f"entry {one.seq} -> {self._value(one.result)}" for one in it.overrides]
-        return f"forked from run {clean(it.of)} at entry {it.cut}{given}{''.join(f', {one}' for one in others)}"
+    def forked(self, record: r.Forked) -> str:
+        given = f", input {self._value(record.input)}" if record.input else ""
+        others = [f"entry {one.seq} -> {self._value(one.result)}" for one in record.overrides]
+        return f"forked from run {clean(record.of)} at entry {record.cut}{given}{''.join(f', {one}' for one in others)}"
 
-    def undone(self, it: r.Undone) -> str:
-        kept = f", {counted(len(it.kept), 'effect')} kept" if it.kept else ""
-        by = f" by {clean(it.by)}" if it.by else ""
-        return f"{counted(it.steps, 'step')} undone{by}: as it was after entry {it.to}{kept}"
+    def undone(self, record: r.Undone) -> str:
+        kept = f", {counted(len(record.kept), 'effect')} kept" if record.kept else ""
+        by = f" by {clean(record.by)}" if record.by else ""
+        return f"{counted(record.steps, 'step')} undone{by}: as it was after entry {record.to}{kept}"
 
-    def resumed(self, it: r.RunResumed) -> str:
-        return f"resumed in {clean(str(it.holder))}"
+    def resumed(self, record: r.RunResumed) -> str:
+        return f"resumed in {clean(str(record.holder))}"
 
-    def step_done(self, it: r.StepDone) -> str:
-        return f"step {_call(it.call)} -> {self._value(it.result)} in {_took(it.took_us)}{self._with(it)}"
+    def step_done(self, record: r.StepDone) -> str:
+        return (
+            f"step {_call(record.call)} -> {self._value(record.result)} in {_took(record.took_us)}{self._with(record)}"
+        )
 
-    def step_failed(self, it: r.StepFailed) -> str:
-        return f"step {_call(it.call)} failed: {clean(it.text)}"
+    def step_failed(self, record: r.StepFailed) -> str:
+        kept = f"; kept of its result: {self._value(record.result)}" if record.result else ""
+        return f"step {_call(record.call)} failed: {clean(record.text)}{kept}"
 
-    def attempt_failed(self, it: r.AttemptFailed) -> str:
-        return f"{_call(it.call)}: attempt {it.attempt} failed: {self._value(it.error)}"
+    def attempt_failed(self, record: r.AttemptFailed) -> str:
+        return f"{_call(record.call)}: attempt {record.attempt} failed: {self._value(record.error)}"
 
-    def intended(self, it: r.EffectIntended) -> str:
-        return f"effect {_call(it.call)} begins, key {clean(it.key)}, arguments {self._value(it.arguments)}"
+    def intended(self, record: r.EffectIntended) -> str:
+        return f"effect {_call(record.call)} begins, key {clean(record.key)}, arguments {self._value(record.arguments)}"
 
-    def again(self, it: r.EffectAgain) -> str:
-        return f"effect {self._effect(it.intent)} begins again: {clean(it.reason)}"
+    def again(self, record: r.EffectAgain) -> str:
+        return f"effect {self._effect(record.intent)} begins again: {clean(record.reason)}"
 
-    def effect_done(self, it: r.EffectDone) -> str:
-        who = {"body": f"in {_took(it.took_us)}", "check": "says its check"}.get(it.how, f"says {clean(it.note)}")
-        result = f"effect {self._effect(it.intent)} -> {self._value(it.result)} {who}"
-        return result + self._with(it)
+    def effect_done(self, record: r.EffectDone) -> str:
+        who = {"body": f"in {_took(record.took_us)}", "check": "according to its check"}.get(
+            record.how, f"according to {clean(record.note)}"
+        )
+        result = f"effect {self._effect(record.intent)} -> {self._value(record.result)} {who}"
+        return result + self._with(record)
 
-    def effect_failed(self, it: r.EffectFailed) -> str:
-        return f"effect {self._effect(it.intent)} {'given up' if it.final else 'did not happen'}: {clean(it.text)}"
+    def effect_failed(self, record: r.EffectFailed) -> str:
+        how = "given up" if record.final else "did not happen"
+        return f"effect {self._effect(record.intent)} {how}: {clean(record.text)}"
 
-    def doubted(self, it: r.EffectDoubted) -> str:
-        return f"effect {self._effect(it.intent)} in doubt: {clean(it.text)}"
+    def doubted(self, record: r.EffectDoubted) -> str:
+        return f"effect {self._effect(record.intent)} in doubt: {clean(record.text)}"
 
-    def item(self, it: r.ItemDone) -> str:
-        return f"item {clean(it.scope.rstrip('/'))} done{self._with(it)}"
+    def item(self, record: r.ItemDone) -> str:
+        return f"item {clean(record.scope.rstrip('/'))} done{self._with(record)}"
 
-    def wrote(self, it: r.Wrote) -> str:
-        return "; ".join([*map(self._landed, it.landed), *map(_usage, it.usage)]) or self._write(it.write)
+    def wrote(self, record: r.Wrote) -> str:
+        return "; ".join([*map(self._landed, record.landed), *map(_usage, record.usage)]) or self._write(record.write)
 
-    def replayed(self, it: r.Replayed) -> str:
-        steps = counted(sum(one.steps for one in it.saved), "step")
-        called = [_usage(one.usage) for one in it.saved if one.usage.calls]
-        spared = "; ".join([_took(sum(one.took_us for one in it.saved)), *called])
-        return f"went on past {steps} without running them again: {spared}"
+    def replayed(self, record: r.Replayed) -> str:
+        steps = counted(sum(one.steps for one in record.saved), "step")
+        called = [_usage(one.usage) for one in record.saved if one.usage.calls]
+        spared = "; ".join([_took(sum(one.took_us for one in record.saved)), *called])
+        return f"skipped {steps}, which were already recorded: {spared}"
 
-    def remembered(self, it: r.MemoryKept) -> str:
-        about = f" about {shown(it.about)}" if it.about else ""
-        return f"{it.kind} memory {it.id}{about}: {self._value(it.value)}"
+    def remembered(self, record: r.MemoryKept) -> str:
+        about = f" about {shown(record.about)}" if record.about else ""
+        return f"{record.kind} memory {record.id}{about}: {self._value(record.value)}"
 
-    def wait_ended(self, it: r.WaitEnded) -> str:
-        by = f", says {clean(it.by)}" if it.by else ""
-        return f"{_ENDS[it.how]} {self._value(it.value)}{by}" if it.value else _ENDS[it.how]
+    def wait_ended(self, record: r.WaitEnded) -> str:
+        by = f", by {clean(record.by)}" if record.by else ""
+        return f"{_ENDS[record.how]} {self._value(record.value)}{by}" if record.value else _ENDS[record.how]
 
-    def finished(self, it: r.RunFinished) -> str:
-        return f"finished, result {self._value(it.result)}" if it.result else "finished, its result was erased"
+    def finished(self, record: r.RunFinished) -> str:
+        return f"finished, result {self._value(record.result)}" if record.result else "finished, its result was erased"
 
 
 _WAITS = {"ask": "asks: ", "approve": "asks: ", "event": "waits for ", "sleep": "sleeps ", "run": "waits for "}
 _ENDS = {
     "answer": "answer",
-    "refused": "an answer that does not fit:",
-    "withdrawn": "not asked any more by the code",
-    "event": "event comes:",
+    "refused": "invalid answer:",
+    "withdrawn": "the code no longer asks this",
+    "event": "event received:",
     "time": "wakes up",
-    "timeout": "nothing came in time",
+    "timeout": "timed out",
     "finished": "it has finished:",
     "failed": "it has failed:",
     "cancelled": "it was cancelled",
 }
-_WORDS: dict[type[r.Record], Callable[[_Teller, Any], str]] = {
-    r.RunStarted: _Teller.started,
-    r.RunResumed: _Teller.resumed,
-    r.Forked: _Teller.forked,
-    r.Undone: _Teller.undone,
-    r.RunFinished: _Teller.finished,
-    r.RunFailed: lambda teller, it: f"failed{', is tried again' if it.again_at else ''}: {clean(it.text)}",
-    r.TaskParked: lambda teller, it: "parked: its worker has left it",
-    TaskTried: lambda teller, it: "tried with no other suspect beside it: workers have died here",
-    r.MemoryKept: _Teller.remembered,
-    r.MemorySeen: lambda teller, it: f"memory {it.id} once more",
-    r.MemoryWithdrawn: lambda teller, it: f"{_memories(it.ids)} withdrawn by {clean(it.by)}: {clean(it.reason)}",
-    r.MemoryForgotten: lambda teller, it: f"{_memories(it.ids)} forgotten by {clean(it.by)}: {clean(it.reason)}",
-    r.RunInterrupted: lambda teller, it: f"interrupted: {clean(it.reason)}",
-    r.RunCancelled: lambda teller, it: f"cancelled {clean(told_by(it))}",
-    r.RunPaused: lambda teller, it: f"paused {clean(told_by(it))}",
-    r.RunReleased: lambda teller, it: f"may go on, says {clean(told_by(it).removeprefix('by '))}",
-    r.CleanupBegan: lambda teller, it: f"cleans up: cancelled {clean(told_by(it))}",
-    r.StepDone: _Teller.step_done,
-    r.StepFailed: _Teller.step_failed,
-    r.AttemptFailed: _Teller.attempt_failed,
-    r.EffectIntended: _Teller.intended,
-    r.EffectAgain: _Teller.again,
-    r.EffectDone: _Teller.effect_done,
-    r.EffectFailed: _Teller.effect_failed,
-    r.EffectDoubted: _Teller.doubted,
-    r.ItemDone: _Teller.item,
-    r.Wrote: _Teller.wrote,
-    r.Spent: lambda teller, it: f"spent on what did not land: {'; '.join(map(_usage, it.usage))}",
-    r.Replayed: _Teller.replayed,
-    r.QuestionAsked: lambda teller, it: f"asks: {clean(it.text)}",
-    r.WaitBegan: lambda teller, it: f"{_WAITS[it.kind]}{clean(it.text)}",
-    r.WaitEnded: _Teller.wait_ended,
-    r.Folded: lambda teller, it: f"entries up to {it.upto} were folded: archive {clean(it.archive)}",
-    r.QuestionClosed: lambda teller, it: f"answer taken: {clean(it.verdict)}",
+_WORDS: dict[type[r.Record], Callable[[_EntryDescriber, Any], str]] = {
+    r.RunStarted: _EntryDescriber.started,
+    r.RunResumed: _EntryDescriber.resumed,
+    r.Forked: _EntryDescriber.forked,
+    r.Undone: _EntryDescriber.undone,
+    r.RunFinished: _EntryDescriber.finished,
+    r.RunFailed: lambda teller, record: f"failed{', will be retried' if record.again_at else ''}: {clean(record.text)}",
+    r.TaskParked: lambda teller, record: "parked: released by its worker",
+    TaskTried: lambda teller, record: "executed alone: workers have died at this point",
+    r.MemoryKept: _EntryDescriber.remembered,
+    r.MemorySeen: lambda teller, record: f"memory {record.id} repeated",
+    r.MemoryWithdrawn: lambda teller, record: (
+        f"{_memories(record.ids)} withdrawn by {clean(record.by)}: {clean(record.reason)}"
+    ),
+    r.MemoryForgotten: lambda teller, record: (
+        f"{_memories(record.ids)} forgotten by {clean(record.by)}: {clean(record.reason)}"
+    ),
+    r.RunInterrupted: lambda teller, record: f"interrupted: {clean(record.reason)}",
+    r.RunCancelled: lambda teller, record: f"cancelled {clean(order_text(record))}",
+    r.RunPaused: lambda teller, record: f"paused {clean(order_text(record))}",
+    r.RunReleased: lambda teller, record: f"{'retried' if record.retry else 'resumed'} {clean(order_text(record))}",
+    r.CleanupBegan: lambda teller, record: f"cleans up: cancelled {clean(order_text(record))}",
+    r.StepDone: _EntryDescriber.step_done,
+    r.StepFailed: _EntryDescriber.step_failed,
+    r.AttemptFailed: _EntryDescriber.attempt_failed,
+    r.EffectIntended: _EntryDescriber.intended,
+    r.EffectAgain: _EntryDescriber.again,
+    r.EffectDone: _EntryDescriber.effect_done,
+    r.EffectFailed: _EntryDescriber.effect_failed,
+    r.EffectDoubted: _EntryDescriber.doubted,
+    r.ItemDone: _EntryDescriber.item,
+    r.Wrote: _EntryDescriber.wrote,
+    r.Spent: lambda teller, record: f"spent on a failed attempt: {'; '.join(map(_usage, record.usage))}",
+    r.Replayed: _EntryDescriber.replayed,
+    r.ReplayDiffered: lambda teller, record: (
+        f"{clean(record.what)} was reported otherwise than recorded{clean(f' at {record.line}' if record.line else '')}"
+    ),
+    r.QuestionAsked: lambda teller, record: f"asks: {clean(record.text)}",
+    r.WaitBegan: lambda teller, record: f"{_WAITS[record.kind]}{clean(record.text)}",
+    r.WaitEnded: _EntryDescriber.wait_ended,
+    r.StreamCompacted: lambda teller, record: (
+        f"entries up to {record.upto} were compacted: archive {clean(record.archive)}"
+    ),
+    r.QuestionClosed: lambda teller, record: f"answer taken: {clean(record.verdict)}",
 }

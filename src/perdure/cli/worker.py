@@ -1,4 +1,4 @@
-"""`perdure worker module:agent`: does what is queued, until it is told to stop."""
+"""`perdure worker module:agent`: executes queued runs until it is stopped."""
 
 from __future__ import annotations
 
@@ -13,37 +13,36 @@ from types import FrameType
 
 import click
 
-from ..aio import AsyncAgent
-from ..aio.worker import AsyncWorker
-from ..limits import TASKS_AT_ONCE
-from ..sync import Agent
-from ..sync.worker import Worker
-from .output import clean, counted
-from .programs import load_agent
-from .stores import json_option
+from perdure.api.aio import AsyncAgent
+from perdure.api.aio.worker import AsyncWorker
+from perdure.api.sync import Agent
+from perdure.api.sync.worker import Worker
+from perdure.cli.output import clean, counted
+from perdure.cli.program import load_agent
+from perdure.cli.store_option import json_option
+from perdure.values.limits import TASKS_AT_ONCE
+from perdure.work.tasks.definition import tasks_of
 
 
 @click.command()
 @click.argument("program", metavar="MODULE:AGENT")
-@click.option(
-    "--queue", "queues", multiple=True, metavar="NAME", help="Only this queue; may be repeated. Default: all."
-)
+@click.option("--queue", "queues", multiple=True, metavar="NAME", help="Only this queue; repeatable. Default: all.")
 @click.option(
     "--concurrency", type=click.IntRange(min=1), default=TASKS_AT_ONCE, show_default=True, help="Runs at a time."
 )
-@click.option("--verbose", "-v", is_flag=True, help="Print a line for every run, not only for those that fail.")
+@click.option("--verbose", "-v", is_flag=True, help="Print a line for every run, not only for failures.")
 @json_option
 def worker(program: str, queues: tuple[str, ...], concurrency: int, verbose: bool, as_json: bool) -> int:
-    """Do what is queued: take runs of an agent's tasks, and those of dead workers.
+    """Execute queued runs of an agent's tasks, including those of dead workers.
 
-    `perdure worker my_agents:agent --queue mail --concurrency 8`: the store is that of the agent, whose module is found
-    from the working folder.
+    `perdure worker my_agents:agent --queue mail --concurrency 8` imports the module from the working folder and uses
+    the agent's store.
 
-    Ctrl-C or SIGTERM: takes nothing new, lets the steps under way end, and leaves the rest to other workers; then it
-    exits with 0. A second one ends it at once.
+    On Ctrl-C or SIGTERM it takes no new runs, lets current steps finish, leaves the rest to other workers and exits
+    with 0. A second signal ends it at once.
     """
     agent = load_agent(program)
-    telling = _Telling(as_json, verbose)
+    telling = _WorkerOutput(as_json, verbose)
     wanted = list(queues) or None
     made: Worker | AsyncWorker
     if isinstance(agent, Agent):
@@ -51,7 +50,7 @@ def worker(program: str, queues: tuple[str, ...], concurrency: int, verbose: boo
     else:
         made = AsyncWorker(agent._engine, wanted, concurrency, telling.run)
     _drain_on_signals(made, telling)
-    agent._engine.ensure_agent()  # the store is open: from here on nothing is waited for
+    agent._engine.ensure_agent()  # opens the store now, so that signals are handled from here on
     telling.begins(agent, wanted, concurrency)
     if isinstance(made, AsyncWorker):
         asyncio.run(made.run())
@@ -61,10 +60,10 @@ def worker(program: str, queues: tuple[str, ...], concurrency: int, verbose: boo
     return 0
 
 
-def _drain_on_signals(made: Worker | AsyncWorker, telling: _Telling) -> None:
+def _drain_on_signals(made: Worker | AsyncWorker, telling: _WorkerOutput) -> None:
     def drain(number: int, frame: FrameType | None) -> None:
         if telling.draining:
-            os._exit(128 + number)  # others take over what was under way: this process is proven dead then
+            os._exit(128 + number)  # other workers take over, because this process is then provably dead
         telling.drains(made.under_way)
         made.drain()
 
@@ -72,8 +71,8 @@ def _drain_on_signals(made: Worker | AsyncWorker, telling: _Telling) -> None:
         signal.signal(number, drain)
 
 
-class _Telling:
-    """What is said on the way: lines of JSON for programs, little for people."""
+class _WorkerOutput:
+    """The output of a worker: JSON lines for programs, a few lines for people."""
 
     def __init__(self, as_json: bool, verbose: bool) -> None:
         self._as_json = as_json
@@ -83,36 +82,36 @@ class _Telling:
         self.draining = False
 
     def begins(self, agent: Agent | AsyncAgent, queues: list[str] | None, concurrency: int) -> None:
-        """The worker is there."""
+        """Report that the worker is ready."""
         engine = agent._engine
         shown = ", ".join(map(clean, queues)) if queues else "all"
-        tasks = ", ".join(map(clean, sorted(engine.tasks))) or "none"
+        tasks = ", ".join(map(clean, sorted(tasks_of(engine)))) or "none"
         text = f"worker of agent {clean(engine.name)} at {clean(engine.shown_url)}: queues {shown}; tasks {tasks}; "
-        facts = {"agent": engine.name, "store": engine.shown_url, "queues": queues, "tasks": sorted(engine.tasks)}
-        self._say({"worker": "ready", **facts, "concurrency": concurrency}, f"{text}{concurrency} at a time")
+        facts = {"agent": engine.name, "store": engine.shown_url, "queues": queues, "tasks": sorted(tasks_of(engine))}
+        self._print({"worker": "ready", **facts, "concurrency": concurrency}, f"{text}{concurrency} at a time")
 
     def run(self, run: str, task: str, what: str) -> None:
-        """Something became of a run."""
+        """Report the start or outcome of a run."""
         outcome, _, why = what.partition(": ")
         with self._lock:
             self._counts[outcome] += 1
         loud = self._verbose or outcome == "failed"
         told = f"{clean(run)} ({clean(task)}) {clean(what)}"
         facts: dict[str, object] = {"run": run, "task": task, "is": outcome}
-        self._say({**facts, "error": why} if why else facts, told if loud else "")
+        self._print({**facts, "error": why} if why else facts, told if loud else "")
 
     def drains(self, under_way: int) -> None:
-        """Told to stop."""
+        """Report that the worker takes no new runs."""
         self.draining = True
-        self._say({"worker": "draining", "under_way": under_way}, f"draining: {counted(under_way, 'run')} under way")
+        self._print({"worker": "draining", "under_way": under_way}, f"draining: {counted(under_way, 'open run')}")
 
     def ends(self) -> None:
-        """The last run has been left."""
+        """Report that the worker has ended."""
         counts = {name: self._counts[name] for name in ("finished", "failed", "parked", "drained")}
         told = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
-        self._say({"worker": "ended", **counts}, f"ended: {told or 'nothing was to do'}")
+        self._print({"worker": "ended", **counts}, f"ended: {told or 'no runs'}")
 
-    def _say(self, facts: dict[str, object], text: str) -> None:
+    def _print(self, facts: dict[str, object], text: str) -> None:
         if self._as_json:
             print(json.dumps(facts), flush=True)
         elif text:

@@ -1,4 +1,4 @@
-"""`perdure workflows`: the plans of the agents, and how far each step is."""
+"""`perdure workflows`: show the workflows of agents."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ..errors import WorkflowNotFound
-from ..hints import meant
-from ..limits import NUMBER_MAX
-from ..trees.tolerant import tolerant
-from ..workflows import shown
-from ..workflows.plan import Plan, WorkflowStep
-from ..workflows.reading import Reader, Which
-from .output import Output, clean, when
-from .output import shown as value_shown
-from .stores import agent_option, common, existing_store
+from perdure.cli.output import CommandOutput, clean, when
+from perdure.cli.output import shown as value_shown
+from perdure.cli.store_option import agent_option, common, existing_store
+from perdure.errors import WorkflowNotFound
+from perdure.journal.trees.tolerant_read import tolerant
+from perdure.values.hints import name_hint
+from perdure.values.limits import NUMBER_MAX
+from perdure.work.workflows import rendering
+from perdure.work.workflows.plan import WorkflowSnapshot, WorkflowStep
+from perdure.work.workflows.read import WorkflowReader, WorkflowRef
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from ..store.base import Store
+    from perdure.store.base import Store
 
 T = TypeVar("T")
 _STYLES = {"completed": "green", "in_progress": "cyan", "failed": "bold red", "blocked": "yellow", "skipped": "dim"}
@@ -31,7 +31,7 @@ _STYLES = {"completed": "green", "in_progress": "cyan", "failed": "bold red", "b
 @common
 @click.pass_context
 def workflows(context: click.Context, agent: str | None, url: str | None, as_json: bool) -> int:
-    """Show the workflows of the agents: a plan each, with a status for every step."""
+    """Show the workflows of agents, with the status of every step."""
     return _print_list(url, agent, as_json) if context.invoked_subcommand is None else 0
 
 
@@ -39,7 +39,7 @@ def workflows(context: click.Context, agent: str | None, url: str | None, as_jso
 @agent_option
 @common
 def list_workflows(agent: str | None, url: str | None, as_json: bool) -> int:
-    """List the workflows, and how far they are."""
+    """List the workflows and their progress."""
     return _print_list(_outer(url, "url"), _outer(agent, "agent"), _outer(as_json, "as_json"))
 
 
@@ -59,15 +59,15 @@ def show_workflow(
     url: str | None,
     as_json: bool,
 ) -> int:
-    """Show one workflow: what is done, what is under way and who is at it, what comes next."""
+    """Show one workflow: finished steps, steps in progress with their process, next steps."""
     as_json = _outer(as_json, "as_json")
-    out = Output(as_json)
+    out = CommandOutput(as_json)
     with existing_store(_outer(url, "url")) as store:
         plan = _found(store, name, _outer(agent, "agent"), version)
     if as_json:
         out.json(_as_json(plan))
     elif markdown or mermaid:
-        lines = (shown.mermaid(plan) if mermaid else shown.markdown(plan)).splitlines()
+        lines = (rendering.mermaid(plan) if mermaid else rendering.markdown(plan)).splitlines()
         print("\n".join(map(clean, lines)))
     else:
         _print_tree(out, plan)
@@ -75,34 +75,34 @@ def show_workflow(
 
 
 def _outer(given: T, option: str) -> T:
-    """An option of a subcommand; it may as well stand before it."""
+    """Return an option of a subcommand, which may also be given before the subcommand."""
     context = click.get_current_context().parent
     outer: T = context.params.get(option, given) if context is not None else given
     return given or outer
 
 
-def _all(store: Store, agent: str | None) -> list[Which]:
-    reader = Reader(store)
+def _all(store: Store, agent: str | None) -> list[WorkflowRef]:
+    reader = WorkflowReader(store)
     names = [name for name, *_ in store.read("all_agents") if agent in (None, name)]
     return [which for name in names for which in reader.listed(name)]
 
 
-def _found(store: Store, name: str, agent: str | None, version: int | None) -> Plan:
-    reader, there = Reader(store, unpack=tolerant(store)), _all(store, agent)
+def _found(store: Store, name: str, agent: str | None, version: int | None) -> WorkflowSnapshot:
+    reader, there = WorkflowReader(store, unpack=tolerant(store)), _all(store, agent)
     found = [which for which in there if which.name == name]
     if len(found) > 1:
         agents = ", ".join(clean(which.agent) for which in found)
-        raise click.UsageError(f"several agents have a workflow of that name: {agents}; say which one with --agent")
+        raise click.UsageError(f"several agents have a workflow of that name: {agents}; choose one with --agent")
     if not found:
         names = [which.name for which in there]
-        raise WorkflowNotFound(f"there is no workflow {name!r}", hint=meant(name, names))
-    return reader.plan(Which(found[0].agent, name, version))
+        raise WorkflowNotFound(f"there is no workflow {name!r}", hint=name_hint(name, names))
+    return reader.plan(WorkflowRef(found[0].agent, name, version))
 
 
 def _print_list(url: str | None, agent: str | None, as_json: bool) -> int:
-    out = Output(as_json)
+    out = CommandOutput(as_json)
     with existing_store(url) as store:
-        plans = [Reader(store).bare(which) for which in _all(store, agent)]
+        plans = [WorkflowReader(store).bare(which) for which in _all(store, agent)]
     if as_json:
         out.json([_summary(plan) for plan in plans])
     elif not plans:
@@ -112,36 +112,38 @@ def _print_list(url: str | None, agent: str | None, as_json: bool) -> int:
     return 0
 
 
-def _cells(plan: Plan) -> tuple[str, ...]:
+def _cells(plan: WorkflowSnapshot) -> tuple[str, ...]:
     following = plan.possible()
-    left = clean(shown.label(following[0])) if following else ""
+    left = clean(rendering.label(following[0])) if following else ""
     done = f"{plan.done} of {len(plan.steps)}, {plan.progress}%"
     return clean(plan.name), clean(plan.agent), str(plan.version), plan.status.value, done, left
 
 
-def _print_tree(out: Output, plan: Plan) -> None:
-    head = clean(shown.headline(plan))
+def _print_tree(out: CommandOutput, plan: WorkflowSnapshot) -> None:
+    head = clean(rendering.headline(plan))
     if not out.rich:
-        print("\n".join(map(clean, shown.text(plan).splitlines())))
+        print("\n".join(map(clean, rendering.text(plan).splitlines())))
         return
     from rich.text import Text
     from rich.tree import Tree
 
     tree = Tree(Text(head, style="bold"))
     path = [tree]
-    for depth, step in shown.tree(plan):
+    for depth, step in rendering.tree(plan):
         del path[depth + 1 :]
         path.append(path[depth].add(Text(_line(plan, step), style=_STYLES.get(step.status, ""))))
     out.tree(tree)
 
 
-def _line(plan: Plan, step: WorkflowStep) -> str:
-    told = shown.remark(plan, step)
+def _line(plan: WorkflowSnapshot, step: WorkflowStep) -> str:
+    told = rendering.remark(plan, step)
     result = f" -> {value_shown(step.result, 60)}" if step.result is not None else ""
-    return f"{shown.SIGNS[step.status]} {clean(shown.label(step))}{result}" + (f"  ({clean(told)})" if told else "")
+    return f"{rendering.SIGNS[step.status]} {clean(rendering.label(step))}{result}" + (
+        f"  ({clean(told)})" if told else ""
+    )
 
 
-def _summary(plan: Plan) -> dict[str, Any]:
+def _summary(plan: WorkflowSnapshot) -> dict[str, Any]:
     return {
         "name": plan.name,
         "agent": plan.agent,
@@ -154,22 +156,22 @@ def _summary(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _as_json(plan: Plan) -> dict[str, Any]:
+def _as_json(plan: WorkflowSnapshot) -> dict[str, Any]:
     steps = [
         {
-            "step": it.step,
-            "action": it.action,
-            "title": it.title,
-            "args": it.args,
-            "depends_on": list(it.depends_on),
-            "status": it.status.value,
-            "result": it.result,
-            "note": it.note,
-            "claimed_by": it.claimed_by,
-            "run": it.run,
-            "changed_at": _iso(it.changed_at) if it.changed_at is not None else None,
+            "step": step.step,
+            "action": step.action,
+            "title": step.title,
+            "args": step.args,
+            "depends_on": list(step.depends_on),
+            "status": step.status.value,
+            "result": step.result,
+            "note": step.note,
+            "claimed_by": step.claimed_by,
+            "run": step.run,
+            "changed_at": _iso(step.changed_at) if step.changed_at is not None else None,
         }
-        for it in plan.steps
+        for step in plan.steps
     ]
     return {**_summary(plan), "steps": steps}
 

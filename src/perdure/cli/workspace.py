@@ -1,4 +1,4 @@
-"""`perdure workspace` and `perdure bootstrap`: the files that people read, for agents in any language."""
+"""`perdure workspace` and `perdure bootstrap`: workspace files, for agents in any language."""
 
 from __future__ import annotations
 
@@ -11,20 +11,38 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
-from ..engine import Engine
-from ..errors import WorkspaceNotFound
-from ..run.requests import Protocol, drive_sync
-from ..store import file_of, is_embedded, locate
-from ..workspace import documents
-from ..workspace.boot import BUDGET, Section
-from ..workspace.home import Home, folder_meant, in_step, log, must_have_context, nearest, opened, standing, unsealed
-from ..workspace.layout import MARKER
-from ..workspace.looking import Marker, is_sealed, marker_of
-from ..workspace.root import Root
-from ..workspace.syncing import Synced
-from ..workspace.waking import booted
-from .output import Output, clean, counted
-from .stores import acting_as, agent_option, common, existing_store, one_agent, said_again, url_of
+from perdure.cli.output import CommandOutput, clean, counted
+from perdure.cli.store_option import (
+    agent_option,
+    common,
+    existing_store,
+    one_agent,
+    open_engine,
+    repeated_options,
+    url_of,
+)
+from perdure.errors import WorkspaceNotFound
+from perdure.kernel.engine import Engine
+from perdure.kernel.protocol import Protocol, drive_sync
+from perdure.presence.workspace import documents
+from perdure.presence.workspace.bootstrap import BUDGET, BootSection
+from perdure.presence.workspace.layout import MARKER
+from perdure.presence.workspace.root import WorkspaceRoot
+from perdure.presence.workspace.scan import FolderMarker, is_sealed, marker_of
+from perdure.presence.workspace.sync import Synced
+from perdure.presence.workspace.wake_up import booted
+from perdure.presence.workspace.workspace import (
+    WorkspaceFolder,
+    check_context,
+    in_step,
+    log,
+    nearest,
+    opened,
+    resolve_folder,
+    standing,
+    unsealed,
+)
+from perdure.store import file_of, is_embedded, locate
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -33,7 +51,7 @@ folder_option = click.option(
     "--path", "folder", metavar="PATH", help="The folder. Default: the nearest workspace above this one."
 )
 git_option = click.option(
-    "--git/--no-git", "use_git", default=None, help="Make it a git repository; or leave git alone, though it is one."
+    "--git/--no-git", "use_git", default=None, help="Initialise a git repository; or never use git."
 )
 
 
@@ -45,19 +63,23 @@ def _command(command: F) -> F:
 @click.option("--budget", type=click.IntRange(min=1), default=BUDGET, show_default=True, help="Tokens at most.")
 @_command
 def bootstrap(budget: int, folder: str | None, agent: str | None, url: str | None, as_json: bool) -> int:
-    """Print what an agent reads when it wakes up, within a budget of tokens.
+    """Print what an agent should read when it starts, within a token budget.
 
-    Its identity first, then memory, the selected context, the logs of yesterday and today, active tasks, progress. The
-    files are brought in step before. What did not fit is said on standard error. Tokens are counted with an installed
-    tokeniser, else estimated.
+    Prints identity, memory, the selected context, the logs of yesterday and today, active tasks and progress, after a
+    sync of the files. Standard error lists what did not fit. An installed tokeniser counts tokens, else they are
+    estimated.
     """
-    out = Output(as_json)
-    # Who says which agent is meant gets what the journal has of it where there is no folder.
-    path = nearest() if folder is None and (agent or url) else folder_meant(folder)
+    out = CommandOutput(as_json)
+    # With --agent and no folder, the text comes from the journal.
+    path = nearest() if folder is None and (agent or url) else resolve_folder(folder)
     with _agent_of(path, agent, url) as engine:
-        found = _done(engine, booted(engine, Home(Root(path)) if path is not None else None, budget))
+        found = _done(
+            engine, booted(engine, WorkspaceFolder(WorkspaceRoot(path)) if path is not None else None, budget)
+        )
     if as_json:
-        sections = [{name: getattr(it, name) for name in Section.__struct_fields__} for it in found.sections]
+        sections = [
+            {name: getattr(section, name) for name in BootSection.__struct_fields__} for section in found.sections
+        ]
         out.json({**_shown(found), "sections": sections})
         return 0
     for line in found.text.split("\n"):
@@ -69,7 +91,7 @@ def bootstrap(budget: int, folder: str | None, agent: str | None, url: str | Non
 
 @click.group()
 def workspace() -> None:
-    """Make and sync the folder of files that people read and edit."""
+    """Create and sync the folder of files that people read and edit."""
 
 
 @workspace.command()
@@ -80,28 +102,28 @@ def workspace() -> None:
 def init(path: str, use_git: bool | None, agent: str | None, url: str | None, as_json: bool) -> int:
     """Make PATH, or this folder, the workspace of an agent.
 
-    Files that are there are taken over as they are. The store is made, if there is none yet, and the agent, which is
-    called like the folder then unless you say how.
+    Existing files are kept. The store and the agent are created if necessary; the agent is named after the folder
+    unless --agent is given.
     """
-    out = Output(as_json)
+    out = CommandOutput(as_json)
     with _at_home(path, agent, url, use_git, new=True) as (engine, home):
         found = standing(engine, home)
     if as_json:
         out.json(_shown(found))
         return 0
     out.line(clean(f"{found.path} is the workspace of {engine.name}: {', '.join(found.files)}"))
-    out.line(clean(f"Edit them as you like, then: perdure bootstrap --path {path}{said_again(url)}"))
+    out.line(clean(f"Edit them as you like, then: perdure bootstrap --path {path}{repeated_options(url)}"))
     return 0
 
 
 @workspace.command()
 @_command
 def sync(folder: str | None, agent: str | None, url: str | None, as_json: bool) -> int:
-    """Bring the files and the journal in step, and say what has changed."""
-    out = Output(as_json)
-    path = folder_meant(folder)
+    """Sync the files and the journal, and print what has changed."""
+    out = CommandOutput(as_json)
+    path = resolve_folder(folder)
     with _agent_of(path, agent, url) as engine:
-        synced: Synced = _done(engine, in_step(engine, Home(Root(path))))
+        synced: Synced = _done(engine, in_step(engine, WorkspaceFolder(WorkspaceRoot(path))))
     if as_json:
         out.json(_shown(synced))
         return 0
@@ -114,8 +136,8 @@ def sync(folder: str | None, agent: str | None, url: str | None, as_json: bool) 
 @workspace.command()
 @_command
 def show(folder: str | None, agent: str | None, url: str | None, as_json: bool) -> int:
-    """Show what is in a workspace: files, the selected context, tasks."""
-    out = Output(as_json)
+    """Show the files, the selected context and the tasks of a workspace."""
+    out = CommandOutput(as_json)
     with _at_home(folder, agent, url) as (engine, home):
         found = standing(engine, home)
     if as_json:
@@ -131,19 +153,19 @@ def show(folder: str | None, agent: str | None, url: str | None, as_json: bool) 
 @click.argument("name")
 @_command
 def switch(name: str, folder: str | None, agent: str | None, url: str | None, as_json: bool) -> int:
-    """Select contexts/NAME.md: it is part of the bootstrap from then on."""
+    """Select contexts/NAME.md for the bootstrap."""
     with _at_home(folder, agent, url) as (engine, home):
-        must_have_context(engine, name)
+        check_context(engine, name)
         _done(engine, documents.switch(engine, name))
         found = standing(engine, home)
-    _tell(as_json, f"the context is {name}", _shown(found))
+    _print_result(as_json, f"the context is {name}", _shown(found))
     return 0
 
 
 @workspace.command(name="log")
 @click.argument("text")
-@click.option("--trust", type=click.FloatRange(0, 1), help="How far it is believed, from 0 to 1.")
-@click.option("--source", help="Where it comes from.")
+@click.option("--trust", type=click.FloatRange(0, 1), help="How reliable it is, from 0 to 1.")
+@click.option("--source", help="Its origin.")
 @_command
 def log_text(
     text: str,
@@ -154,23 +176,23 @@ def log_text(
     url: str | None,
     as_json: bool,
 ) -> int:
-    """Note TEXT in the log of the day."""
+    """Append TEXT to the log of the day."""
     with _at_home(folder, agent, url) as (engine, _):
         _done(engine, log(engine, text, trust, source))
-    _tell(as_json, "noted", {"noted": text})
+    _print_result(as_json, "noted", {"noted": text})
     return 0
 
 
-def _tell(as_json: bool, words: str, told: dict[str, Any]) -> None:
-    out = Output(as_json)
+def _print_result(as_json: bool, words: str, told: dict[str, Any]) -> None:
+    out = CommandOutput(as_json)
     if as_json:
         out.json(told)
     else:
         out.line(clean(words))
 
 
-def _shown(it: msgspec.Struct) -> dict[str, Any]:
-    return msgspec.structs.asdict(it)
+def _shown(struct: msgspec.Struct) -> dict[str, Any]:
+    return msgspec.structs.asdict(struct)
 
 
 def _done(engine: Engine, protocol: Protocol[T]) -> T:
@@ -180,50 +202,54 @@ def _done(engine: Engine, protocol: Protocol[T]) -> T:
 @contextmanager
 def _at_home(
     folder: str | None, agent: str | None, url: str | None, use_git: bool | None = None, *, new: bool = False
-) -> Iterator[tuple[Engine, Home]]:
-    """The agent of a workspace, and the folder, in step."""
-    path = folder_meant(folder)
+) -> Iterator[tuple[Engine, WorkspaceFolder]]:
+    """Open the agent of a workspace and its synced folder."""
+    path = resolve_folder(folder)
     with _agent_of(path, agent, url, new=new) as engine:
         yield engine, _done(engine, opened(engine, path, use_git))
 
 
 @contextmanager
 def _agent_of(path: str | None, agent: str | None, url: str | None, *, new: bool = False) -> Iterator[Engine]:
-    """The agent that is meant: the named one, that of the folder, the only one of the store, else a new one."""
-    marker = marker_of(Root(path)) if path is not None and os.path.exists(os.path.join(path, MARKER)) else Marker()
-    if path is not None and not marker.agent and not new:  # a folder is not made one unasked
+    """Open the named agent, else that of the folder, else the only one of the store, else a new one."""
+    marker = (
+        marker_of(WorkspaceRoot(path))
+        if path is not None and os.path.exists(os.path.join(path, MARKER))
+        else FolderMarker()
+    )
+    if path is not None and not marker.agent and not new:  # only `init` turns a folder into a workspace
         hint = f"make it one: `perdure workspace init {path}`"
-        raise WorkspaceNotFound(f"{path} is no workspace", hint=hint)
+        raise WorkspaceNotFound(f"{path} is not a workspace", hint=hint)
     named = url if url is not None else os.environ.get("PERDURE_URL")
     chosen = named or _store_of(marker) or None
     if not new or (chosen and not named):
-        url_of(chosen)  # it must be there: nobody makes one by looking for it
+        url_of(chosen)  # fails if it does not exist: looking must not create a store
     name = agent or marker.agent or _only_agent(chosen) or (os.path.basename(os.path.realpath(path)) if path else "")
-    with acting_as(name, locate(chosen)) as engine:
+    with open_engine(name, locate(chosen)) as engine:
         if path is not None and marker.agent and not (agent and url):
             _must_be_sealed(engine, path, marker)
         yield engine
 
 
-def _store_of(marker: Marker) -> str:
-    """The store that a folder names. A server is not asked because a folder says so: it may be sent a password."""
+def _store_of(marker: FolderMarker) -> str:
+    """Return the store that a folder names. A server is refused: a folder could make us send it a password."""
     if marker.store and not is_embedded(marker.store):
-        text = f"the folder names the store {marker.store}, and a folder does not choose which server is contacted"
+        text = f"the folder names the store {marker.store}, but a folder may not choose a server"
         raise WorkspaceNotFound(text, hint="name the store yourself: --store URL, or PERDURE_URL")
     return marker.store
 
 
-def _must_be_sealed(engine: Engine, path: str, marker: Marker) -> None:
-    """A folder from somewhere else, a clone for instance, may say that it is any agent's."""
+def _must_be_sealed(engine: Engine, path: str, marker: FolderMarker) -> None:
+    """Refuse a folder that its agent has not sealed: a foreign folder, such as a clone, could name any agent."""
     if not is_sealed(engine, marker):
         names = (shlex.quote(name) for name in (path, engine.name, engine.shown_url))
         how = "perdure workspace init {} --agent {} --store {}".format(*names)
-        hint = f"if it is yours, and you trust the files in it: `{how}`"
-        raise WorkspaceNotFound(f"{path} is left alone: {unsealed(engine)}", hint=hint)
+        hint = f"if it is yours and you trust its files: `{how}`"
+        raise WorkspaceNotFound(f"{path} was not used: {unsealed(engine)}", hint=hint)
 
 
 def _only_agent(url: str | None) -> str | None:
-    """The agent of a store that has one; of a store that has several, somebody must say which."""
+    """Return the agent of a store that has only one; with several, --agent is needed."""
     located = locate(url)
     if is_embedded(located) and not os.path.exists(file_of(located) or ""):
         return None

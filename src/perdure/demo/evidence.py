@@ -1,164 +1,134 @@
-"""What the demo claims, and whether it holds: everything is counted in the outside files and in the store."""
+"""Checks the demo's claims against the journal and the files that its agent wrote."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
-from itertools import pairwise
+import signal
+from pathlib import Path
 
 import msgspec
 
-from .stage import Stage
-from .story import CALLS, KILLED_AT, Call, Effect, Journal, Life, read_calls, read_journal, read_outside
+from perdure import records as r
+from perdure.journal.objects import unpack
+from perdure.run.ledger import Ledger
+from perdure.run.listing import get_run
+from perdure.store import open_store
+
+AGENT, RUN = "coder", "pull-request-482"
+CALLS, KILLED_AT = 50, 47
 
 
-class Price(msgspec.Struct, frozen=True):
-    """What a call of a tool is assumed to cost."""
+class JournalSummary(msgspec.Struct, frozen=True):
+    """The run as the store recorded it. Effects are identified by their idempotency keys."""
 
-    dollars: float
-    seconds: float
-
-
-ASSUMED = {"model": Price(0.05, 20), "shell": Price(0, 60), "publish": Price(0, 2)}
-"""Ordinary prices of 2026; the demo is offline, so it cannot measure them."""
-
-
-class Claim(msgspec.Struct, frozen=True):
-    """A sentence, and whether the counting bears it out."""
-
-    claim: str
-    holds: bool
+    status: str = ""
+    done: int = 0
+    """Calls with a recorded outcome."""
+    effects: tuple[str, ...] = ()
+    in_doubt: tuple[tuple[str, str], ...] = ()
+    """Effects with an intent and no outcome, and what they publish."""
+    begun_again: tuple[str, ...] = ()
+    """Effects in doubt that ran because their check proved them absent."""
+    adopted: tuple[str, ...] = ()
+    """Effects in doubt that did not run because their check proved them done."""
 
 
-class Cost(msgspec.Struct, frozen=True):
-    """Calls, the effects that they left outside, and what they come to at the assumed prices."""
+class DemoProcess(msgspec.Struct, frozen=True):
+    """One process of the agent."""
 
-    calls: int
-    effects: int
-    dollars: float
-    seconds: float
+    number: int
+    pid: int
+    remembered: int
+    exit_code: int
+    executed: tuple[str, ...] = ()
+    outside: tuple[str, ...] = ()
+    """The effects that had happened when the process ended."""
+    journal: JournalSummary = JournalSummary()
+    died_in: str | None = None
 
-
-class Report(msgspec.Struct, frozen=True):
-    """How the demo ended."""
-
-    ok: bool
-    made: Cost
-    repeated: Cost
-    """What was done more than once."""
-    spared: Cost
-    """What a restart from zero after each death would have repeated."""
-    assumed: dict[str, Price]
-    claims: list[Claim]
-    lives: list[Life]
+    @property
+    def killed(self) -> bool:
+        return self.exit_code == -signal.SIGKILL
 
 
-def examine(stage: Stage, lives: list[Life]) -> Report:
-    """Count, compare, conclude."""
-    calls, outside, journal = read_calls(stage.folder), read_outside(stage.folder), read_journal(stage)
-    claims = [*_deaths(lives), *_resumes(lives, outside, journal), *_totals(calls, outside, journal)]
-    if stage.hosts:
-        claims += _moves(stage.hosts, lives, journal)
-    deaths = [life for life in lives if life.killed]
-    return Report(
-        ok=all(claim.holds for claim in claims),
-        made=_cost([call.tool for call in calls], len(outside)),
-        repeated=_cost(_repeated(calls), len(outside) - len({effect.task for effect in outside})),
-        spared=_cost(
-            [call.tool for death in deaths for call in _executed_until(lives, death)],
-            sum(len(death.outside) for death in deaths),
-        ),
-        assumed=ASSUMED,
-        claims=claims,
-        lives=lives,
-    )
+def look(folder: Path, life: DemoProcess) -> DemoProcess:
+    """Return an ended process with the calls, effects and journal that it left."""
+    executed = tuple(task for pid, task in read_calls(folder) if pid == life.pid)
+    outside, journal = read_outside(folder), read_journal(folder)
+    died_in = next((what for _, what in journal.in_doubt), None)
+    return msgspec.structs.replace(life, executed=executed, outside=outside, journal=journal, died_in=died_in)
 
 
-def _repeated(calls: Iterable[Call]) -> list[str]:
-    """The tool of every execution that is not the first of its kind."""
-    counts = Counter((call.tool, call.task) for call in calls)
-    return [tool for (tool, _), count in counts.items() for _ in range(count - 1)]
+def read_calls(folder: Path) -> list[tuple[int, str]]:
+    """Return every execution of a tool: process and task."""
+    lines = (folder / "calls.txt").read_text("utf-8").splitlines()
+    return [(int(line.split(" ")[1]), line.split(" ", 2)[2]) for line in lines]
 
 
-def _cost(tools: list[str], effects: int) -> Cost:
-    dollars = round(sum(ASSUMED[tool].dollars for tool in tools), 2)
-    return Cost(len(tools), effects, dollars, sum(ASSUMED[tool].seconds for tool in tools))
+def read_outside(folder: Path) -> tuple[str, ...]:
+    """Return the keys of all effects in the outside file."""
+    return tuple(line.split(" ")[0] for line in (folder / "outside.txt").read_text("utf-8").splitlines())
 
 
-def _executed_until(lives: list[Life], last: Life) -> Iterator[Call]:
-    for life in lives[: last.number]:
-        yield from life.executed
+def read_journal(folder: Path) -> JournalSummary:
+    """Read the run from the store, as any other process may."""
+    store = open_store(f"sqlite:///{folder / 'coder.db'}")
+    try:
+        run = get_run(store, AGENT, RUN)
+        records = [event.record for event in run.events]
+        keys = {event.seq: event.record.key for event in run.events if isinstance(event.record, r.EffectIntended)}
+        effects = [record for record in records if isinstance(record, r.EffectDone)]
+        return JournalSummary(
+            status=run.status,
+            done=sum(isinstance(record, r.StepDone | r.EffectDone) for record in records),
+            effects=tuple(keys[effect.intent] for effect in effects),
+            in_doubt=tuple(
+                (claim.key, unpack(store, claim.arguments)["what"]) for claim in Ledger(run.events).in_doubt()
+            ),
+            begun_again=tuple(keys[record.intent] for record in records if isinstance(record, r.EffectAgain)),
+            adopted=tuple(keys[effect.intent] for effect in effects if effect.how == "check"),
+        )
+    finally:
+        store.close()
 
 
-def _deaths(lives: list[Life]) -> Iterator[Claim]:
-    first, second, _ = lives
-    yield Claim(
-        f"Process 1 died by SIGKILL in call {first.journal.done + 1}, {first.died_in!r}: intended, not happened.",
-        first.killed
-        and first.journal.done + 1 == KILLED_AT
-        and len(first.journal.in_doubt) == 1
-        and not _traces(first.journal.in_doubt, first.outside),
-    )
-    yield Claim(
-        f"Process 2 died by SIGKILL in call {second.journal.done + 1}, {second.died_in!r}: happened, not recorded.",
-        second.killed
-        and len(second.journal.in_doubt) == 1
-        and len(_traces(second.journal.in_doubt, second.outside)) == 1,
-    )
+def count(folder: Path, lives: list[DemoProcess]) -> dict[str, dict[str, int]]:
+    """Count what was done, what was done twice, and what restarts from zero would have repeated."""
+    calls, outside = [task for _, task in read_calls(folder)], read_outside(folder)
+    spared = [sum(len(life.executed) for life in lives[: death.number]) for death in lives if death.killed]
+    return {
+        "made": {"calls": len(calls), "effects": len(outside)},
+        "repeated": {"calls": len(calls) - len(set(calls)), "effects": len(outside) - len(set(outside))},
+        "spared": {"calls": sum(spared), "effects": sum(len(life.outside) for life in lives if life.killed)},
+    }
 
 
-def _traces(doubted: Iterable[Effect], outside: Iterable[Effect]) -> list[Effect]:
-    keys = {effect.key for effect in doubted}
-    return [effect for effect in outside if effect.key in keys]
-
-
-def _resumes(lives: list[Life], outside: tuple[Effect, ...], journal: Journal) -> Iterator[Claim]:
+def examine(folder: Path, lives: list[DemoProcess]) -> dict[str, bool]:
+    """Return the claims, and whether each holds."""
     first, second, third = lives
-    for life in (second, third):
-        before = {(call.tool, call.task) for call in _executed_until(lives, lives[life.number - 2])}
-        again = [call for call in life.executed if (call.tool, call.task) in before]
-        yield Claim(
-            f"Process {life.number} went on after {life.remembered} calls of the journal and repeated "
-            f"{len(again) or 'none'} of them.",
-            life.remembered == lives[life.number - 2].journal.done
-            and not again
-            and (life.host, life.pid) != (first.host, first.pid),
-        )
-    pushed = [effect.key for effect in first.journal.in_doubt]
-    yield Claim(
-        f"The check found that {first.died_in!r} had not happened, so it ran, once.",
-        list(journal.begun_again) == pushed and len(_traces(first.journal.in_doubt, outside)) == 1,
-    )
-    deployed = [effect.key for effect in second.journal.in_doubt]
-    yield Claim(
-        f"The check found that {second.died_in!r} had happened, so it did not run again.",
-        list(journal.adopted) == deployed and len(_traces(second.journal.in_doubt, outside)) == 1,
-    )
-
-
-def _totals(calls: tuple[Call, ...], outside: tuple[Effect, ...], journal: Journal) -> Iterator[Claim]:
-    yield Claim(
-        f"The run is {journal.status}; {len(calls)} calls were executed, each once.",
-        journal.status == "finished"
-        and len(calls) == CALLS == journal.done
-        and len({(call.tool, call.task) for call in calls}) == CALLS,
-    )
-    keys, tasks = [effect.key for effect in outside], [effect.task for effect in outside]
-    intended = [call.task for call in calls if call.tool == "publish"]
-    yield Claim(
-        f"{len(outside)} effects are in the outside file, each once, all with their key in the journal.",
-        sorted(keys) == sorted(set(journal.effects)) and sorted(tasks) == sorted(set(intended)),
-    )
-
-
-def _moves(hosts: tuple[str, ...], lives: list[Life], journal: Journal) -> Iterator[Claim]:
-    for before, life in pairwise(lives):
-        yield Claim(
-            f"{life.host} could not see that the process on {before.host} was dead; it had to wait "
-            f"{life.waited:.0f} s for its lease to run out.",
-            life.waited > 0,
-        )
-    yield Claim(
-        f"The processes were on {', '.join(life.host for life in lives)}: so say their calls and the journal.",
-        hosts == tuple(life.host for life in lives) == journal.hosts and all(life.executed for life in lives),
-    )
+    journal, outside, calls = read_journal(folder), read_outside(folder), [task for _, task in read_calls(folder)]
+    pushed, deployed = (tuple(key for key, _ in life.journal.in_doubt) for life in (first, second))
+    claims = {
+        f"Process 1 died by SIGKILL in call {first.journal.done + 1}, {first.died_in!r}: intended, not happened.": (
+            first.killed and first.journal.done == KILLED_AT - 1 and len(pushed) == 1 and pushed[0] not in first.outside
+        ),
+        f"Process 2 died by SIGKILL in call {second.journal.done + 1}, {second.died_in!r}: happened, not recorded.": (
+            second.killed and len(deployed) == 1 and second.outside.count(deployed[0]) == 1
+        ),
+        f"The check found that {first.died_in!r} had not happened, so it ran, once.": (
+            journal.begun_again == pushed and [outside.count(key) for key in pushed] == [1]
+        ),
+        f"The check found that {second.died_in!r} had happened, so it did not run again.": (
+            journal.adopted == deployed and [outside.count(key) for key in deployed] == [1]
+        ),
+        f"The run is {journal.status}; {len(calls)} calls were executed, each once.": (
+            journal.status == "finished" and len(calls) == CALLS == journal.done == len(set(calls))
+        ),
+        f"{len(outside)} effects are in the outside file, each once, all with their key in the journal.": (
+            sorted(outside) == sorted(set(journal.effects))
+        ),
+    }
+    for before, life in ((first, second), (second, third)):
+        again = {task for past in lives[: before.number] for task in past.executed} & {*life.executed}
+        text = f"Process {life.number} continued after {life.remembered} recorded calls and repeated"
+        claims[f"{text} {len(again) or 'none'}."] = life.remembered == before.journal.done and not again
+    return claims

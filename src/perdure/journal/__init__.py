@@ -1,1 +1,1 @@
-"""The truth: append-only streams of entries, each chained to the one before; everything else is a view."""
+"""The source of truth: append-only, hash-chained streams of entries. Everything else is a view of them."""

@@ -1,6 +1,6 @@
-"""Anchors: the heads of all streams, kept somewhere else, so that a rollback of the whole store is noticed.
+"""Anchors: the heads of all streams, kept outside the store to detect a rollback of the whole store.
 
-The chain and its signatures show that an old copy of the store is genuine, not that it is the newest. An anchor
+The chain and its signatures prove that a copy of the store is genuine, not that it is the newest. An anchor
 is a small JSON file for another disk, a ticket or a repository; `verify` compares the store with it later.
 """
 
@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from ..errors import CorruptValue, WrongStore
-from ..keys import SigningKey, signed_by
-from ..store.base import Store
-from .findings import Finding, Severity, What
-from .walk import folded_in
+from perdure.errors import CorruptValue, WrongStore
+from perdure.journal.keys import SigningKey, signed_by
+from perdure.journal.stream_reader import compaction_in
+from perdure.journal.verify_report import FindingKind, Severity, VerifyFinding
+from perdure.store.base import Store
 
 FORMAT = "perdure anchor 1"
 
@@ -28,7 +28,7 @@ class AnchoredHead(msgspec.Struct, frozen=True, array_like=True):
 
 
 class AnchorSignature(msgspec.Struct, frozen=True):
-    """An agent vouches for the anchor."""
+    """An agent's signature of the anchor."""
 
     agent: str
     public_key: str
@@ -45,13 +45,13 @@ class Anchor(msgspec.Struct, frozen=True):
     signatures: tuple[AnchorSignature, ...] = ()
 
     def message(self) -> bytes:
-        """What is signed: everything but the signatures."""
+        """The signed bytes: everything but the signatures."""
         content = (self.format, self.store, self.at, self.heads)
         return b"perdure anchor " + msgspec.json.encode(content)
 
 
 def make_anchor(store: Store, heads: Sequence[AnchoredHead], signers: Mapping[str, SigningKey]) -> Anchor:
-    """An anchor of these heads, signed by every agent whose key is at hand."""
+    """Make an anchor of these heads, signed by every agent in `signers`."""
     anchor = Anchor(FORMAT, store.identity, store.clock.wall_ms(), tuple(heads))
     message = anchor.message()
     signatures = [
@@ -61,12 +61,12 @@ def make_anchor(store: Store, heads: Sequence[AnchoredHead], signers: Mapping[st
 
 
 def write_anchor(anchor: Anchor) -> bytes:
-    """The file."""
+    """Encode an anchor as its JSON file."""
     return msgspec.json.format(msgspec.json.encode(anchor), indent=1) + b"\n"
 
 
 def read_anchor(data: bytes) -> Anchor:
-    """An anchor from its file."""
+    """Decode an anchor from its JSON file."""
     try:
         anchor = msgspec.json.decode(data, type=Anchor)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -78,31 +78,33 @@ def read_anchor(data: bytes) -> Anchor:
     return anchor
 
 
-def compare(store: Store, anchor: Anchor, keys: Mapping[str, bytes]) -> Iterator[Finding]:
-    """How the store differs from what it was when the anchor was made: it may only have grown.
+def compare(store: Store, anchor: Anchor, keys: Mapping[str, bytes]) -> Iterator[VerifyFinding]:
+    """Report where the store differs from the anchor other than by having grown.
 
-    An anchor of another store is refused at once, before anything is read.
+    Raises WrongStore at once for an anchor of another store.
     """
     if anchor.store != store.identity:
         raise WrongStore(f"the anchor was made of another store: {anchor.store!r}, and this one is {store.identity!r}")
     return _differences(store, anchor, keys)
 
 
-def _differences(store: Store, anchor: Anchor, keys: Mapping[str, bytes]) -> Iterator[Finding]:
+def _differences(store: Store, anchor: Anchor, keys: Mapping[str, bytes]) -> Iterator[VerifyFinding]:
     yield from _signatures(anchor, keys)
     for head in anchor.heads:
-        rows = store.read("event_at", (head.stream, head.seq))
-        folded = folded_in(store.read("last_folded", (head.stream,))) if not rows else None
-        if folded is not None and folded.upto >= head.seq:
-            # Folding is signed, which `verify` has looked at. Only the last of what was folded can be compared here.
-            if folded.upto == head.seq and folded.head != _bytes(head.chain):
-                yield Finding(What.FORKED, "another entry was folded than was there before", head.stream, head.seq)
+        rows = store.read("journal_entry", (head.stream, head.seq))
+        compaction = compaction_in(store.read("last_compaction", (head.stream,))) if not rows else None
+        if compaction is not None and compaction.upto >= head.seq:
+            # Only the last compacted entry can be compared here; `verify` checks the signature of the compaction.
+            if compaction.upto == head.seq and compaction.head != _bytes(head.chain):
+                yield VerifyFinding(
+                    FindingKind.FORKED, "the compacted entry differs from the anchored one", head.stream, head.seq
+                )
         elif not rows:
             text = f"stream {head.stream} had {head.seq} entries when the anchor was made"
-            yield Finding(What.ROLLED_BACK, text, head.stream, _last(store, head.stream) + 1)
+            yield VerifyFinding(FindingKind.ROLLED_BACK, text, head.stream, _last(store, head.stream) + 1)
         elif rows[0][4] != _bytes(head.chain):
-            text = "it is another than when the anchor was made: the stream forked here or before"
-            yield Finding(What.FORKED, text, head.stream, head.seq)
+            text = "the entry differs from the anchored one: the stream forked here or earlier"
+            yield VerifyFinding(FindingKind.FORKED, text, head.stream, head.seq)
 
 
 def _last(store: Store, stream: int) -> int:
@@ -110,16 +112,20 @@ def _last(store: Store, stream: int) -> int:
     return int(rows[0][0]) if rows else 0
 
 
-def _signatures(anchor: Anchor, keys: Mapping[str, bytes]) -> Iterator[Finding]:
+def _signatures(anchor: Anchor, keys: Mapping[str, bytes]) -> Iterator[VerifyFinding]:
     if not anchor.signatures:
-        text = "the anchor is not signed: it is worth as much as the place where it was kept"
-        yield Finding(What.ANCHOR, text, severity=Severity.UNSIGNED)
+        text = "the anchor is not signed: trust it only as far as the place where it was kept"
+        yield VerifyFinding(FindingKind.ANCHOR, text, severity=Severity.UNSIGNED)
     message = anchor.message()
-    for it in anchor.signatures:
-        if not signed_by(_bytes(it.public_key), message, _bytes(it.signature)):
-            yield Finding(What.ANCHOR, f"the anchor has been changed: the signature of {it.agent!r} does not fit")
-        elif keys.get(it.agent, b"") not in (b"", _bytes(it.public_key)):
-            yield Finding(What.FORKED, f"agent {it.agent!r} had another key when the anchor was made")
+    for signature in anchor.signatures:
+        if not signed_by(_bytes(signature.public_key), message, _bytes(signature.signature)):
+            yield VerifyFinding(
+                FindingKind.ANCHOR, f"the anchor has been changed: the signature of {signature.agent!r} does not fit"
+            )
+        elif keys.get(signature.agent, b"") not in (b"", _bytes(signature.public_key)):
+            yield VerifyFinding(
+                FindingKind.FORKED, f"agent {signature.agent!r} had another key when the anchor was made"
+            )
 
 
 def _bytes(text: str) -> bytes:

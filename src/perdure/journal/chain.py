@@ -1,9 +1,8 @@
 """The hash chain of a stream.
 
-An entry's link covers the link before it, its place, kind and time, and the *digest* of its body, not the body:
-the body begins with sixteen random bytes, so that erasing it later leaves a chain that still verifies and a
-digest that tells nothing. SHA-256, for which most processors have instructions: it is a good part of
-what resuming a long run takes.
+An entry's link covers the previous link, the entry's place, kind and time, and the *digest* of its body. Erasing the
+body therefore leaves a chain that verifies; 16 random bytes at the start of each body keep the digest from revealing
+it. SHA-256, because most processors accelerate it and hashing is a large part of resuming a long run.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ _PLACE = Struct(">QQQQ")
 
 
 def genesis(store: str, stream: int) -> bytes:
-    """What the first entry of a stream is chained to: a stream cannot be moved to another place or store."""
+    """The link before the first entry; it binds the stream to its store and number."""
     return sha256(b"perdure stream %s %d" % (store.encode(), stream)).digest()
 
 
 def body_digest(body: bytes) -> bytes:
-    """What stays of a body when it is erased."""
+    """The digest of a body, which remains when the body is erased."""
     return sha256(body).digest()
 
 
@@ -30,12 +29,12 @@ def link(before: bytes, stream: int, seq: int, kind: int, at: int, digest: bytes
 
 
 def mark(stream: int, seq: int, kind: int, at: int, digest: bytes, stored: bytes) -> bytes:
-    """Stands for an entry that is kept while those around it were folded: its content, its place and its own link."""
+    """Return the mark of an entry that compaction keeps: it covers the content, the place and the link."""
     return link(stored, stream, seq, kind, at, digest)
 
 
 def marks_in(kept: bytes) -> dict[int, bytes]:
-    """The marks of the entries that were kept, by number: four bytes and 32 for each."""
+    """The marks of kept entries by number; each is stored as 4 bytes of number and 32 of mark."""
     return {
         int.from_bytes(kept[place : place + 4], "big"): kept[place + 4 : place + 36]
         for place in range(0, len(kept), 36)
@@ -43,5 +42,5 @@ def marks_in(kept: bytes) -> dict[int, bytes]:
 
 
 def seal_message(store: str, stream: int, seq: int, chain: bytes, streams: int) -> bytes:
-    """What the agent's key signs: this stream had this head when the store had this many streams."""
+    """The message that the agent's key signs: the stream's head, and the number of streams in the store."""
     return b"perdure seal %s %d %d %d " % (store.encode(), stream, seq, streams) + chain

@@ -1,25 +1,24 @@
-"""An agent that has left its store: how that is known, and where it is asked.
+"""Refuses writes for an agent that has left its store.
 
-Leaving takes the fence of every stream of the agent: whoever writes to one is refused by the very statement that would
-append. What is left are those who would take a stream, or make a new one: each asks here, in the same transaction, and
-behind the lock of what it takes or makes, which leaving waits for too.
+Leaving takes over every stream of the agent, so the fencing token refuses all open writers. A transaction that takes
+or creates a stream checks for a departure here, under a lock that leaving takes too.
 """
 
 from __future__ import annotations
 
-from .. import records as r
-from ..clock import moment_text
-from ..errors import AgentMoved, AgentProblem, AgentRetired
-from ..store.base import Rows, Script, Statement, Store
+from perdure import records as r
+from perdure.errors import AgentMoved, AgentProblem, AgentRetired
+from perdure.store.base import Rows, Script, Statement, Store
+from perdure.values.clock import moment_text
 
 
 def departure(agent: str) -> Statement:
-    """Asks whether an agent has left; see `refuse_departed`."""
+    """The query for an agent's departure; pass its rows to `refuse_departed`."""
     return Statement("departure_of", (agent,))
 
 
 def refuse_departed(agent: str, rows: Rows) -> None:
-    """Nothing is written for an agent that has left."""
+    """Raise AgentMoved or AgentRetired if the rows of `departure` say that the agent has left."""
     for kind, at, body in rows:
         left = r.decode(kind, body)
         assert isinstance(left, r.AgentLeft), "what a departure refers to"
@@ -37,8 +36,8 @@ def _refusal(agent: str, at: int, left: r.AgentLeft) -> AgentProblem:
     return AgentMoved(f"agent {agent!r} has moved: {went}")
 
 
-def in_words(store: Store, agent: str) -> str:
-    """How an agent has left, for people; empty when it is at home."""
+def describe_departure(store: Store, agent: str) -> str:
+    """Describe for people how an agent left the store; empty if it has not."""
     for kind, at, body in store.read("departure_of", (agent,)):
         left = r.decode(kind, body)
         assert isinstance(left, r.AgentLeft), "what a departure refers to"
@@ -46,19 +45,19 @@ def in_words(store: Store, agent: str) -> str:
     return ""
 
 
-def must_be_at_home(agent: str) -> Script[None]:
-    """A part of a script."""
+def check_not_departed(agent: str) -> Script[None]:
+    """Part of a script: refuse an agent that has left."""
     [rows] = yield [departure(agent)]
     refuse_departed(agent, rows)
 
 
-def held_at_home(owner: int) -> Script[None]:
-    """For who writes to an agent in a stream of another one, which keeps its fence when the agent leaves."""
+def lock_not_departed(owner: int) -> Script[None]:
+    """Lock an agent and refuse it if it has left; for writes from the stream of another agent, which is not fenced."""
     [rows] = yield [Statement("hold_agent", (owner,))]
     for (name,) in rows:
-        yield from must_be_at_home(name)
+        yield from check_not_departed(name)
 
 
 def refuse_if_gone(store: Store, agent: str) -> None:
-    """The same for who wants to know before any work is done."""
+    """Refuse an agent that has left, outside a transaction, before any work is done."""
     refuse_departed(agent, store.read("departure_of", (agent,)))

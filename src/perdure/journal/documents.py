@@ -1,9 +1,8 @@
-"""Texts that can be searched, written by the commit of what they belong to. See `search/` for who looks for them.
+"""Search documents: texts and vectors, written in the commit of the value that they belong to (see `data/search/`).
 
-They are no view. What a rebuild makes, it makes of the journal alone, and a vector can only be made again by the model
-that has made it; to carry vectors in the journal would keep those of every old version for ever. So they lie beside it,
-as uploads do: a rebuild leaves them alone, backups and copies take them along, and since each names the version of what
-it belongs to, one that is not up to date is never found, whatever has happened to it.
+They are not a view: only the embedding model could rebuild a vector, and vectors in the journal would keep those of
+every old version forever. A rebuild leaves documents alone; backups and copies include them. Each names the version of
+its value, so search ignores outdated ones.
 """
 
 from __future__ import annotations
@@ -12,45 +11,45 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from ..store.base import Statement
-from ..words import spaced
+from perdure.store.base import Statement
+from perdure.values.words import spaced
 
-Belongs = tuple[int, str, str, str]
-"""Owner, kind, namespace and key of what a document belongs to."""
+DocumentKey = tuple[int, str, str, str]
+"""Owner, kind, namespace and key of the value that a document belongs to."""
 
 STATE = "state"
-"""The kind of those that belong to a key of an agent's state."""
+"""The kind of documents that belong to a key of agent state."""
 
 
-class Document(msgspec.Struct, frozen=True):
-    """One text, and what a model has made of it."""
+class IndexedDocument(msgspec.Struct, frozen=True):
+    """One text and its embedding."""
 
     part: str
-    """Where in the value it was."""
+    """The path of the text within the value."""
     text: str
     embedder: str = ""
     vector: bytes = b""
-    """Floats of four bytes each, of length 1 together; none without an embedder."""
+    """32-bit floats, normalized to length 1; empty without an embedder."""
     words: bool = True
-    """Whether it is found by its words."""
+    """Whether word search finds it."""
 
 
-def state_place(place: tuple[int, str, str]) -> Belongs:
-    """What belongs to a key of state."""
+def state_place(place: tuple[int, str, str]) -> DocumentKey:
+    """The document key of a state key."""
     owner, space, key = place
     return owner, STATE, space, key
 
 
-def documents_dropped(it: Belongs) -> list[Statement]:
+def documents_dropped(owner: DocumentKey) -> list[Statement]:
     """Remove the documents of a place, their words first."""
-    return [Statement("drop_document_words", it), Statement("drop_documents", it)]
+    return [Statement("drop_document_words", owner), Statement("drop_documents", owner)]
 
 
-def documents_of(it: Belongs, version: int, documents: Sequence[Document]) -> Iterator[Statement]:
-    """What writes them."""
+def documents_of(owner: DocumentKey, version: int, documents: Sequence[IndexedDocument]) -> Iterator[Statement]:
+    """Write the documents of a value and their words."""
     for one in documents:
         text = one.text.encode("utf-8", "surrogatepass")
-        yield Statement("put_document", (*it, one.part, version, text, one.embedder, one.vector))
+        yield Statement("put_document", (*owner, one.part, version, text, one.embedder, one.vector))
         words = spaced(one.text) if one.words else ""
         if words:
-            yield Statement("put_words", (*it, one.part, words))
+            yield Statement("put_document_words", (*owner, one.part, words))

@@ -1,28 +1,28 @@
-"""Where the entries of a run are: those of a fork begin in the stream of its origin, which may be a fork itself.
+"""Reads the entries of a run across forks: a fork begins in the stream of its origin, which may be a fork itself.
 
-Nothing is copied. A fork names the last entry that it shares and its link, so that a beginning that was changed
-behind its back is noticed whenever it is read.
+Nothing is copied. A fork records the number and the link of the last shared entry, so every read detects a change of
+the shared part.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from ..errors import JournalDamaged
-from ..limits import FORK_DEPTH_MAX
-from ..records import Event, Forked, decode
-from ..store.base import Row, Store
-from .append import Head, walk_events
-from .walk import folded_in
+from perdure.errors import JournalDamaged
+from perdure.journal.append import StreamHead, walk_events
+from perdure.journal.stream_reader import compaction_in
+from perdure.records import Forked, JournalEntry, decode
+from perdure.store.base import Row, Store
+from perdure.values.limits import FORK_DEPTH_MAX
 
-Consume = Callable[[Iterator[Event]], None]
+EntryConsumer = Callable[[Iterator[JournalEntry]], None]
 
 
 def lineage(store: Store, stream: int) -> list[Forked]:
-    """The forks that a run is the last of, the oldest first; empty for a run that began by itself."""
+    """Return the chain of forks that leads to a run, oldest first; empty for a run that is no fork."""
     found: list[Forked] = []
     while True:
-        rows = store.read("events_page", (stream, 0, 1))
+        rows = store.read("journal_page", (stream, 0, 1))
         record = decode(rows[0][1], rows[0][3]) if rows and rows[0][3] is not None else None
         if not isinstance(record, Forked):
             return found[::-1]
@@ -32,38 +32,40 @@ def lineage(store: Store, stream: int) -> list[Forked]:
         stream = record.origin
 
 
-def walk_run(store: Store, head: Head, consume: Consume, *, fork: bool, folded: Sequence[Row] = ()) -> None:
-    """Let somebody have all entries of a run, in their order; then the head is where its own stream ends.
+def walk_run(
+    store: Store, head: StreamHead, consume: EntryConsumer, *, fork: bool, compaction: Sequence[Row] = ()
+) -> None:
+    """Pass all entries of a run to `consume`, in order, and move `head` to the end of its own stream.
 
-    `folded` is what is known of its folding: then those that are left.
+    For a compacted run, `compaction` has the rows of `last_compaction`, and only the remaining entries are passed.
     """
     for part in lineage(store, head.stream) if fork else ():
         _walk_shared(store, part, consume)
-    store.scan("events_of", (head.stream, 0), lambda rows: consume(walk_events(head, rows, folded_in(folded))))
+    store.scan("journal_of", (head.stream, 0), lambda rows: consume(walk_events(head, rows, compaction_in(compaction))))
 
 
-def events_of(store: Store, stream: int, *, fork: bool, folded: Sequence[Row] = ()) -> list[Event]:
-    """The same, all at once; of one that was folded, or is just now, those that are left."""
-    events: list[Event] = []
+def events_of(store: Store, stream: int, *, fork: bool, compaction: Sequence[Row] = ()) -> list[JournalEntry]:
+    """Return all entries of a run; for a run that was or is being compacted, the remaining ones."""
+    events: list[JournalEntry] = []
     try:
-        walk_run(store, Head(store.identity, stream, 0), events.extend, fork=fork, folded=folded)
+        walk_run(store, StreamHead(store.identity, stream, 0), events.extend, fork=fork, compaction=compaction)
     except JournalDamaged:
-        # Most runs are not folded: only one that does not seem to be whole is asked about.
-        known = store.read("last_folded", (stream,))
-        if known == list(folded):
+        # Most runs are not compacted, so look for a compaction only if entries seem to be missing.
+        known = store.read("last_compaction", (stream,))
+        if known == list(compaction):
             raise
-        return events_of(store, stream, fork=fork, folded=known)
+        return events_of(store, stream, fork=fork, compaction=known)
     return events
 
 
-def _walk_shared(store: Store, part: Forked, consume: Consume) -> None:
-    """The entries that a fork shares with its origin."""
-    head = Head(store.identity, part.origin, 0)
+def _walk_shared(store: Store, part: Forked, consume: EntryConsumer) -> None:
+    """Pass the entries that a fork shares with its origin."""
+    head = StreamHead(store.identity, part.origin, 0)
 
     def take(rows: Iterable[Row]) -> None:
         consume(walk_events(head, _upto(rows, part.cut)))
 
-    store.scan("events_of", (part.origin, 0), take)
+    store.scan("journal_of", (part.origin, 0), take)
     if (head.seq, head.chain) != (part.cut, part.head):
         raise JournalDamaged(f"entry {part.cut} of stream {part.origin} is another than run {part.run!r} was forked at")
 

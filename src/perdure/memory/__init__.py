@@ -1,1 +1,1 @@
-"""Recall: which memories a question is about. `fusion.py` says how; `bench/recall` measures it."""
+"""`agent.memory`: remember, recall, forget."""

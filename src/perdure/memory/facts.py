@@ -1,14 +1,13 @@
-"""What a new memory is beside those that are there: the same once more, or perhaps the opposite.
+"""Compares a new memory with existing ones: is it a repetition, or possibly a contradiction?
 
-Two texts are the same when they are so to the letter, but for case, white space, articles, commas and the full stop:
-"Alice manages Bob" has all the words of "Bob manages Alice", and "load > 5" nearly all signs of "load < 5". A second
-one is only counted when it adds nothing: no meta or tag that the first has not, no longer life, no other day or
-conversation, nothing that it takes the place of. One that says when the first is over takes its place.
+Two texts are equal if they differ only in case, white space, articles, commas and the final full stop. Comparing words
+is not enough: "Alice manages Bob" has all the words of "Bob manages Alice". A repetition is only counted if it adds
+nothing: no metadata or tag, no longer validity, no other day or conversation, no memory that it supersedes. One that
+says when the first stops being valid supersedes it.
 
-Nobody can tell for sure from words that two texts contradict each other. So what is surfaced is what a person should
-look at: both are about the same thing, and either say it in much the same words with something else in its place
-("lives in Paris", "lives in Rome"), or the newer one says that something is different now ("moved", "no longer"), or
-what they are about is so narrow that it has one value ("alice.city").
+Words cannot prove a contradiction, so possible ones are shown to a person. Both memories have the same subject, and one
+of these holds: they use much the same words with a different value ("lives in Paris", "lives in Rome"); the newer one
+signals a change ("moved", "no longer"); or the subject is so narrow that it has one value ("alice.city").
 """
 
 from __future__ import annotations
@@ -22,22 +21,22 @@ from hashlib import blake2b
 
 import msgspec
 
-from .. import codec
-from .. import records as r
-from ..clock import moment
-from ..journal.memories import Near, Verdict
-from ..limits import CONTRADICTIONS_MAX
-from ..memory_records import TRUSTED
-from ..objects import reference
-from .given import Wish
-from .terms import terms, words
+from perdure import records as r
+from perdure.journal.memory_writes import MemoryVerdict, SimilarMemory
+from perdure.journal.objects import reference
+from perdure.memory.arguments import MemoryRequest
+from perdure.memory.recall.terms import terms, words
+from perdure.records.memories import TRUSTED
+from perdure.values import codec
+from perdure.values.clock import moment
+from perdure.values.limits import CONTRADICTIONS_MAX
 
 ALIKE_SHARE = 1 / 3
-"""From here on they speak of the same, and what differs may be against each other."""
+"""From this share of common terms on, two texts are about the same thing and may contradict each other."""
 
 SKETCH_BYTES = 12
 _FORM = re.compile(r"\b(?:an?|the)\s+|[,;](?=\s)|[.!…\s]+$")
-"""What a text may have or not, and says the same."""
+"""Differences in form that do not change what a text says."""
 
 _CHANGED = frozenset(
     "now longer anymore instead moved changed switched quit stopped became renamed replaced former formerly".split()
@@ -45,68 +44,68 @@ _CHANGED = frozenset(
 _NARROW = re.compile(r"[\w\])][./:#>][\w\[(]")
 
 
-class Sense(msgspec.Struct, frozen=True):
-    """A text as it is compared."""
+class TextMeaning(msgspec.Struct, frozen=True):
+    """The parts of a text that are compared."""
 
     terms: frozenset[str]
     changes: bool
 
 
-def sense_of(text: str) -> Sense:
-    """Take a text apart."""
-    return Sense(frozenset(terms(text)), not _CHANGED.isdisjoint(words(text)))
+def sense_of(text: str) -> TextMeaning:
+    """Extract the parts of a text that are compared."""
+    return TextMeaning(frozenset(terms(text)), not _CHANGED.isdisjoint(words(text)))
 
 
 def sketch_of(secret: bytes, text: str) -> bytes:
-    """The same for texts that are the same but for their form; it tells nothing to others."""
+    """Return a keyed digest that is equal for texts that differ only in form. It reveals nothing without the key."""
     plain = unicodedata.normalize("NFC", text).casefold().replace("’", "'")
     form = " ".join(_FORM.sub("", " ".join(plain.split())).split())
     return blake2b(form.encode("utf-8", "surrogatepass"), key=secret, digest_size=SKETCH_BYTES).digest()
 
 
-class Judge:
-    """Compares a new memory with those that are near."""
+class FactJudge:
+    """Compares a new memory with similar ones."""
 
-    def __init__(self, wish: Wish, kept: r.MemoryKept) -> None:
+    def __init__(self, wish: MemoryRequest, kept: r.MemoryKept) -> None:
         self._sense = sense_of(wish.text)
         self._topic = frozenset(terms(wish.about))
         self._narrow = bool(_NARROW.search(wish.about))
         self._wish = wish
         self._kept = kept
 
-    def __call__(self, near: Sequence[Near]) -> Verdict:
-        """The one that says the same, if any; else those that may say the opposite."""
+    def __call__(self, near: Sequence[SimilarMemory]) -> MemoryVerdict:
+        """Return the memory that the new one repeats; if there is none, those that it may contradict."""
         about, sketch, mine, against = self._kept.about, self._kept.sketch, self._sense.terms, list[str]()
         for one in near:
-            # What is large is not read inside a commit: it is the same as another when their sketches are.
+            # Large texts are not read inside a commit: for them, only the sketches are compared.
             sense = _sense_in(one.text) if about else None
             shared = len(mine & sense.terms) if sense is not None else 0
             if one.sketch == sketch:
                 if self._ends(one):
-                    return Verdict(None, tuple(against), one)
+                    return MemoryVerdict(None, tuple(against), one)
                 if self._adds_nothing(one):
-                    return Verdict(one)
+                    return MemoryVerdict(one)
             elif sense is not None and len(against) < CONTRADICTIONS_MAX and self._against(sense, shared):
                 against += [one.id] if self._meets(one) else []
-        return Verdict(None, tuple(against))
+        return MemoryVerdict(None, tuple(against))
 
-    def _ends(self, one: Near) -> bool:
-        """Whether it says of the same fact when it is over; what is trusted less does not end what is trusted."""
+    def _ends(self, one: SimilarMemory) -> bool:
+        """Return whether the new memory ends the validity of the other. A less trusted one never ends a trusted one."""
         new = self._kept
         longer = new.valid_to and (not one.valid_to or one.valid_to > new.valid_to)
         return bool(longer) and new.kind != "episodic" and not new.trust < TRUSTED <= one.trust
 
-    def _meets(self, one: Near) -> bool:
-        """Whether there is a time at which both hold."""
+    def _meets(self, one: SimilarMemory) -> bool:
+        """Return whether both are valid at some time."""
         new = self._kept
         return _lasts(new.valid_to, one.valid_from + 1) and _lasts(one.valid_to, new.valid_from + 1)
 
-    def _adds_nothing(self, one: Near) -> bool:
-        """Whether all that the new one has is there when only the old one is: only then it is merely counted."""
+    def _adds_nothing(self, one: SimilarMemory) -> bool:
+        """Return whether the old memory already covers the new one, so that the new one is only counted."""
         new, wish = self._kept, self._wish
         if new.supersedes or new.derived or (wish.thread and wish.thread != one.thread):
             return False
-        # Who is trusted more does not merely repeat it: what is trusted less must not become more by that.
+        # A more trusted repetition is stored separately: counting it must not raise the trust of the old one.
         if new.trust > one.trust or new.importance > one.importance or (new.meta and new.meta != one.meta):
             return False
         if one.valid_from > new.valid_from or (wish.valid_from and _day(wish.valid_from) != _day(one.valid_from)):
@@ -114,21 +113,21 @@ class Judge:
         lasts = _lasts(one.valid_to, new.valid_to) and _lasts(one.expires, new.expires)
         return lasts and set(new.tags) <= set(msgspec.json.decode(one.tags, type=list[str]))
 
-    def _against(self, sense: Sense, shared: int) -> bool:
+    def _against(self, sense: TextMeaning, shared: int) -> bool:
         if self._narrow or not shared:
             return self._narrow
         if self._sense.changes:
             return True
         mine, theirs = self._sense.terms, sense.terms
-        # What both are about says nothing.
+        # The common subject itself is not evidence.
         both = sum(term in mine and term in theirs for term in self._topic)
         either = sum(term in mine or term in theirs for term in self._topic)
         return 0 < shared - both >= ALIKE_SHARE * (len(mine) + len(theirs) - shared - either)
 
 
 @lru_cache(maxsize=1024)
-def _sense_in(text: bytes) -> Sense | None:
-    """Of a text as it is kept, unless it is large: the newest about something are compared with every new one."""
+def _sense_in(text: bytes) -> TextMeaning | None:
+    """Parse a stored text unless it is large. Cached: every new memory is compared with the newest of its subject."""
     return sense_of(codec.decode(text[1:])) if not reference(text) else None
 
 
@@ -137,5 +136,5 @@ def _day(ms: int) -> date:
 
 
 def _lasts(one: int, other: int) -> bool:
-    """Whether one end is not before another; 0 is never."""
+    """Return whether one end is not before another; 0 means no end."""
     return not one or bool(other and other <= one)

@@ -1,8 +1,8 @@
-"""What makes a memory found: its pieces, with their words and vectors, written by the commit of the memory.
+"""The index of memories: pieces with their words and vectors, written in the commit of the memory.
 
-A text is cut before the commit, where a model may take its time; the commit writes what was made of it. Nothing of one
-memory is kept with another, so that a memory that is erased takes all of this along. Like `journal/documents.py` it is
-no view: a rebuild leaves it alone, and `reembedding.py` makes it anew from the memories.
+Texts are split and embedded before the commit, because a model may be slow. Pieces of different memories share nothing,
+so that erasing a memory erases its index. Like `journal/documents.py`, this is not a view: a rebuild leaves it alone,
+and `memory/lifecycle/reembed.py` recreates it from the memories.
 """
 
 from __future__ import annotations
@@ -15,137 +15,141 @@ from operator import itemgetter
 
 import msgspec
 
-from .. import records as r
-from ..clock import moment
-from ..store.base import Floats, Row, Statement
-from . import fusion
-from .boards import Piece
-from .days import Span
-from .embedders import Embedder, read
-from .times import spans
+from perdure import records as r
+from perdure.memory.dates.days import DateSpan
+from perdure.memory.dates.times import spans
+from perdure.memory.recall import ranking
+from perdure.memory.recall.embedders import Embedder, read
+from perdure.memory.recall.lexical import MemoryPiece
+from perdure.store.base import Floats, Row, Statement
+from perdure.values.clock import moment
 
-PUT_WORDS = Statement("put_piece_words")
-"""Comes right after the statement that puts a piece: it indexes the words of the row that was inserted."""
+PUT_WORDS = Statement("put_chunk_words")
+"""Must follow the statement that inserts a piece: it indexes the words of that row."""
 
-_DROPS = ("drop_piece_words", "drop_piece_vectors", "drop_pieces")
+_DROPS = ("drop_chunk_words", "drop_chunk_vectors", "drop_chunks")
 
 _STAMP = re.compile(r"\s*[\[(]([^\])\n]{6,40})[\])]")
-"""How a text begins that says itself when it was said."""
+"""A time at the beginning of a text, such as that of a copied message."""
 
 
-class Said(msgspec.Struct, frozen=True):
-    """A memory before it is cut."""
+class MemoryText(msgspec.Struct, frozen=True):
+    """A memory before it is split."""
 
     text: str
     at: int
-    """Its time, in milliseconds."""
+    """The time of the memory, in milliseconds."""
     names: tuple[str, ...] = ()
-    """Whom and what it is about: "prefers the aisle" of the user Alice answers a question that names Alice."""
+    """User and subject: "prefers the aisle" of the user Alice answers a question that names Alice."""
 
 
-class Part(msgspec.Struct, frozen=True):
-    """One piece of a text, as the store has it."""
+class StoredPiece(msgspec.Struct, frozen=True):
+    """One piece of a text, as stored."""
 
     length: int
     asks: int
-    """Thousandths."""
+    """The share of it that asks, in thousandths."""
     day: int
     told: bytes
     terms: str
     vector: Floats | None = None
 
 
-class Pieces(msgspec.Struct, frozen=True):
-    """A text cut for the index, before the commit."""
+class IndexPieces(msgspec.Struct, frozen=True):
+    """A text split for the index, before the commit."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[StoredPiece, ...]
     embedder: str = ""
 
 
-def cut_all(embedder: Embedder | None, said: Sequence[Said]) -> list[Pieces]:
-    """Many memories, which a model reads at once; or none does."""
-    found = [fusion.pieces(it.text, memory=0, place=0, day=_said_on(it), names=it.names) for it in said]
+def cut_all(embedder: Embedder | None, said: Sequence[MemoryText]) -> list[IndexPieces]:
+    """Split many memories and embed them in one call, if there is an embedder."""
+    found = [ranking.pieces(piece.text, memory=0, place=0, day=_said_on(piece), names=piece.names) for piece in said]
     every = [part for one in found for part, _ in one]
     vectors: Iterator[Floats | None] = iter(read(embedder, every) if embedder and every else [None] * len(every))
     named = embedder.id if embedder else ""
-    return [Pieces(tuple(_part(piece, next(vectors)) for _, piece in one), named) for one in found]
+    return [IndexPieces(tuple(_part(piece, next(vectors)) for _, piece in one), named) for one in found]
 
 
-def _said_on(it: Said) -> date:
-    """The day that the text begins with, if it does: who copies a conversation often leaves it there."""
-    day, stamp = moment(it.at).date(), _STAMP.match(it.text)
-    found = [it.first for it in spans(stamp[1], day) if it.fixed and it.first == it.last] if stamp else []
+def _said_on(piece: MemoryText) -> date:
+    """Return the day that the text begins with, if any: copied conversations often keep it."""
+    day, stamp = moment(piece.at).date(), _STAMP.match(piece.text)
+    found = [span.first for span in spans(stamp[1], day) if span.fixed and span.first == span.last] if stamp else []
     return found[0] if found else day
 
 
-def _part(piece: Piece, vector: Floats | None) -> Part:
+def _part(piece: MemoryPiece, vector: Floats | None) -> StoredPiece:
     terms = " ".join(term for term, count in piece.counts.items() for _ in range(count))
-    told = msgspec.msgpack.encode([(it.first.toordinal(), it.last.toordinal(), it.yearly) for it in piece.told])
-    return Part(piece.length, round(1000 * piece.asks), piece.day.toordinal(), told, terms, vector)
+    told = msgspec.msgpack.encode([(span.first.toordinal(), span.last.toordinal(), span.yearly) for span in piece.told])
+    return StoredPiece(piece.length, round(1000 * piece.asks), piece.day.toordinal(), told, terms, vector)
 
 
-def indexed(kept: r.MemoryKept, pieces: Pieces) -> list[Statement]:
-    """What writes it, once its place is decided."""
-    return list(puts("put_piece", kept.owner, kept.id, (kept.thread, kept.place), pieces))
+def indexed(kept: r.MemoryKept, pieces: IndexPieces) -> list[Statement]:
+    """Return the statements that index a memory once its place is known."""
+    return list(puts("put_chunk", kept.owner, kept.id, (kept.thread, kept.place), pieces))
 
 
-def puts(put: str, owner: int, memory: str, where: tuple[str, int], pieces: Pieces) -> Iterator[Statement]:
-    """The same for a memory at a place."""
-    for number, it in enumerate(pieces.parts):
-        yield Statement(put, (owner, memory, number, *where, it.length, it.asks, it.day, it.told, it.terms))
+def puts(put: str, owner: int, memory: str, where: tuple[str, int], pieces: IndexPieces) -> Iterator[Statement]:
+    """Yield the statements that index a memory at a given place."""
+    for number, part in enumerate(pieces.parts):
+        yield Statement(put, (owner, memory, number, *where, part.length, part.asks, part.day, part.told, part.terms))
         yield PUT_WORDS
-        if it.vector is not None:
-            yield Statement("put_piece_vector", (owner, memory, number, pieces.embedder, it.vector))
+        if part.vector is not None:
+            yield Statement("put_chunk_vector", (owner, memory, number, pieces.embedder, part.vector))
 
 
 def unindexed(owner: int, ids: Iterable[str]) -> list[Statement]:
-    """What erases it."""
+    """Return the statements that remove memories from the index."""
     return [Statement(name, (owner, which)) for which in ids for name in _DROPS]
 
 
-class Arranged(msgspec.Struct, frozen=True):
-    """Pieces as they are ranked, in the order of their threads."""
+class ArrangedPieces(msgspec.Struct, frozen=True):
+    """Pieces ready for ranking, in the order of their threads."""
 
-    pieces: list[Piece]
+    pieces: list[MemoryPiece]
     ids: list[int]
-    """Of each of them."""
+    """The number of each piece."""
     memories: list[str]
-    """Ids, by the numbers that the pieces have."""
+    """The ids of the memories, by their numbers in the pieces."""
 
 
-def arranged(rows: Sequence[Row], wanted: frozenset[str] | None, near: Mapping[int, float] | None = None) -> Arranged:
-    """From what is stored of them: all terms or some; and how near each is, if that is known.
+def arranged(
+    rows: Sequence[Row], wanted: frozenset[str] | None, near: Mapping[int, float] | None = None
+) -> ArrangedPieces:
+    """Build pieces from rows, with all terms or the wanted ones, and with their similarity if it is known.
 
-    Parts of one memory follow each other, and so do memories whose places do.
+    Parts of one memory follow each other, and so do memories at consecutive places.
     """
     near = near or {}
     middle = _middle(near)
-    made, ids, numbers = list[Piece](), list[int](), dict[str, int]()
+    made, ids, numbers = list[MemoryPiece](), list[int](), dict[str, int]()
     thread, place, before = 0, 0, ("", "", 0)
     for row in sorted(rows, key=_in_order):
-        it, memory, _, where, at, length, asks, day, told, terms, *_ = row
+        piece_id, memory, _, where, at, length, asks, day, told, terms, *_ = row
         if where != before[1] or not made:
             thread, place = thread + 1, 0
         else:
             place += 1 if memory == before[0] else max(at - before[2], 1)
         number, counts = numbers.setdefault(memory, len(numbers)), _counts(terms, wanted)
         said = _told(told) if len(told) > 1 else ()
-        made.append(Piece(number, place, thread, counts, length, asks / 1000, _day(day), said, near.get(it, middle)))
-        ids.append(it)
+        made.append(
+            MemoryPiece(number, place, thread, counts, length, asks / 1000, _day(day), said, near.get(piece_id, middle))
+        )
+        ids.append(piece_id)
         before = (memory, where, at)
-    return Arranged(made, ids, list(numbers))
+    return ArrangedPieces(made, ids, list(numbers))
 
 
-def nearer(made: Arranged, near: Mapping[int, float]) -> Arranged:
-    """The same with how near each is, if that is known only now."""
+def nearer(made: ArrangedPieces, near: Mapping[int, float]) -> ArrangedPieces:
+    """Add similarities that are only known now."""
     middle, pairs = _middle(near), zip(made.pieces, made.ids, strict=True)
     return msgspec.structs.replace(
-        made, pieces=[msgspec.structs.replace(piece, likeness=near.get(it, middle)) for piece, it in pairs]
+        made, pieces=[msgspec.structs.replace(piece, likeness=near.get(piece_id, middle)) for piece, piece_id in pairs]
     )
 
 
 def _middle(near: Mapping[int, float]) -> float:
-    """What the model has not read yet is as near as others are: it is found by its words."""
+    """Return the average similarity, which pieces without a vector get: they are found by their words."""
     return sum(near.values()) / len(near) if near else 0.0
 
 
@@ -154,7 +158,7 @@ _day = functools.lru_cache(maxsize=4096)(date.fromordinal)
 
 
 def _counts(terms: str, wanted: frozenset[str] | None) -> dict[str, int]:
-    """How often each comes: a Counter takes ten times as long for so few, and most have nothing that is wanted."""
+    """Count terms. For so few, a Counter takes ten times as long, and most pieces have no wanted term."""
     cut = terms.split()
     if wanted is not None:
         cut = [*filter(wanted.__contains__, cut)]
@@ -165,5 +169,7 @@ def _counts(terms: str, wanted: frozenset[str] | None) -> dict[str, int]:
     return counts
 
 
-def _told(packed: bytes) -> tuple[Span, ...]:
-    return tuple(Span(_day(first), _day(last), "", yearly) for first, last, yearly in msgspec.msgpack.decode(packed))
+def _told(packed: bytes) -> tuple[DateSpan, ...]:
+    return tuple(
+        DateSpan(_day(first), _day(last), "", yearly) for first, last, yearly in msgspec.msgpack.decode(packed)
+    )

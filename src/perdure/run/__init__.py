@@ -1,1 +1,1 @@
-"""Runs: steps, effects, items and writes as protocols without I/O, and the drivers that perform them."""
+"""Runs: steps, effects, items, waits and writes, as protocols without I/O."""

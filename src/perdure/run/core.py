@@ -1,4 +1,4 @@
-"""A run that is open in this process: its journal head, what is recorded, and what the code has seen so far."""
+"""An open run: its journal head, its recorded calls, and its data as the code has seen it so far."""
 
 from __future__ import annotations
 
@@ -8,103 +8,119 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from .. import locks, objects
-from .. import records as r
-from ..errors import Abandoned, Diverged, PerdureError, RunFinished, RunFolded, RunStopped, ValueProblem
-from ..failpoints import Site
-from ..journal.append import Append, Head
-from ..journal.landing import Land, Wanted
-from ..limits import SEAL_EVENTS
-from ..store import locate
-from ..store.base import Statement
-from . import obeying
-from .account import Account
-from .bodies import bodies_of
-from .functions import EXPLICIT, Function, Options
-from .ledger import Ledger, Recorded, Turn
-from .lines import at_line
-from .renames import Place, adopt, move_scope
-from .requests import Protocol, Read, Submit
-from .scope import Frame
-from .spoken import PIN, PINNED, UNDO, Compacted, Speech
+from perdure import records as r
+from perdure.errors import Abandoned, Diverged, PerdureError, RunCompacted, RunFinished, RunStopped, ValueProblem
+from perdure.journal import objects
+from perdure.journal.agent_writes import AgentWrite, AppendAgentWrites
+from perdure.journal.append import Append, StreamHead
+from perdure.kernel.bodies import bodies_of
+from perdure.kernel.parts import Parts
+from perdure.kernel.program_line import at_line
+from perdure.kernel.protocol import Protocol, Read, Submit
+from perdure.kernel.scope import BegunCall, Frame
+from perdure.platform.failpoints import Site
+from perdure.run import order_handling
+from perdure.run.conversation import PIN, PINNED, UNDO, CompactedMessages, Conversation
+from perdure.run.cost import RunAccount
+from perdure.run.function import EXPLICIT, CallOptions, DurableFunction
+from perdure.run.ledger import Ledger, RecordedCall, UndoPoint
+from perdure.run.renames import CallPosition, adopt, move_scope
+from perdure.run.replay_difference import keeps_recorded
+from perdure.store import locate
+from perdure.store.base import Statement
+from perdure.values import codec, locks
+from perdure.values.hints import for_run
+from perdure.values.limits import SEAL_EVENTS
 
 if TYPE_CHECKING:
-    from ..context.talk import Talk
-    from ..engine import Engine
-    from .parking import Parking
+    from perdure.kernel.engine import Engine
+    from perdure.run.parking import RunParking
 
 
 PROCEED: Any = object()
-"""What `RunCore.begin` returns when the call is to be made."""
+"""Returned by `RunCore.begin` when the call may proceed."""
 
 
-class View:
-    """`run.state` and `run.messages` as the code sees them: the fold of what it has consumed so far."""
+class RunDataView:
+    """`run.state` and `run.messages` as the code sees them: the reduction of the writes it has consumed so far."""
 
-    __slots__ = ("compacted", "messages", "next_position", "pins", "result", "state")
+    __slots__ = ("compacted", "messages", "next_position", "pins", "replied", "result", "state", "thread")
 
     def __init__(self) -> None:
         self.state: dict[str, bytes] = {}
         self.messages: list[tuple[int, bytes]] = []
         self.next_position = 0
         self.pins: dict[int, bool] = {}
-        """By the number of a message: whether it was pinned, or unpinned."""
-        self.compacted: list[Compacted] = []
-        """One over the other; the last one counts."""
+        """By message number: whether it was pinned or unpinned."""
+        self.compacted: list[CompactedMessages] = []
+        """A stack: the last one applies."""
         self.result = b""
+        self.replied = False
+        """Of a turn: whether it has replied. Only the message that is the reply has a key."""
+        self.thread: dict[str, bytes] = {}
+        """The keys of its thread's state that it has written; an empty value is a deleted key."""
 
-    def apply(self, writes: Iterable[r.Write]) -> None:
-        """Let writes take effect, in program order."""
+    def apply(self, writes: Iterable[r.RunWrite]) -> None:
+        """Apply writes in program order."""
         for write in writes:
-            if write.op == r.Op.SET:
+            if write.op == r.WriteOp.SET:
                 self.state[write.key] = write.value
-            elif write.op == r.Op.DELETE:
+            elif write.op == r.WriteOp.DELETE:
                 self.state.pop(write.key, None)
-            elif write.op == r.Op.MESSAGE:
+            elif write.op == r.WriteOp.MESSAGE:
                 insort(self.messages, (write.position, write.value), key=lambda message: message[0])
                 self.next_position = max(self.next_position, write.position + 1)
+                self.replied = self.replied or bool(write.key)
                 if write.version == PINNED:
                     self.pins[write.position] = True
-            elif write.op == r.Op.RESULT:
+            elif write.op == r.WriteOp.RESULT:
                 self.result = write.value
-            elif write.op == r.Op.PIN:
+            elif write.op == r.WriteOp.PIN:
                 self.pins[write.position] = write.key == PIN
-            elif write.op == r.Op.COMPACT:
+            elif write.op == r.WriteOp.COMPACT:
                 self._compact(write)
+            elif write.op == r.WriteOp.THREAD:
+                self.thread[write.key] = write.value
 
-    def _compact(self, write: r.Write) -> None:
+    def drop_message(self, position: int) -> None:
+        """Drop a message: with `on_change="rerun"` another one takes its place."""
+        self.messages = [message for message in self.messages if message[0] != position]
+
+    def _compact(self, write: r.RunWrite) -> None:
         if write.key == UNDO:
             del self.compacted[-1:]
             return
         there = (position for position, _ in self.messages if position < write.position)
         covers = frozenset(position for position in there if not self.pins.get(position))
         if covers:
-            self.compacted.append(Compacted(write.value, covers))
+            self.compacted.append(CompactedMessages(write.value, covers))
 
-    def speech(self, also: Iterable[r.Write] = ()) -> Speech:
-        """The conversation; with what waits to be written."""
-        view = View()
+    def conversation(self, also: Iterable[r.RunWrite] = ()) -> Conversation:
+        """Return the conversation, including writes that are still buffered."""
+        view = RunDataView()
         view.messages, view.pins, view.compacted = list(self.messages), dict(self.pins), list(self.compacted)
-        view.apply(write for write in also if write.op in (r.Op.MESSAGE, r.Op.PIN, r.Op.COMPACT))
-        return Speech(view.messages, view.pins, view.compacted)
+        view.apply(write for write in also if write.op in (r.WriteOp.MESSAGE, r.WriteOp.PIN, r.WriteOp.COMPACT))
+        return Conversation(view.messages, view.pins, view.compacted)
 
 
-def view_of(events: Iterable[r.Event]) -> View:
-    """What a run has of its own after some entries, all of which hold: state and messages."""
-    view = View()
+def view_of(events: Iterable[r.JournalEntry]) -> RunDataView:
+    """Return a run's state and messages after some entries, all of which apply."""
+    view = RunDataView()
     for event in events:
         record = event.record
         if isinstance(record, r.StepDone | r.EffectDone | r.ItemDone):
             view.apply(record.writes)
         elif isinstance(record, r.Wrote):
+            if record.instead and record.write.op == r.WriteOp.MESSAGE:
+                view.drop_message(record.write.position)
             view.apply((record.write,))
     return view
 
 
 class RunCore:
-    """The shared heart of `Run` and `AsyncRun`: no I/O of its own, it makes units and consumes records."""
+    """The core of `Run` and `AsyncRun`. It does no I/O: it builds units of work and consumes records."""
 
-    def __init__(self, engine: Engine, run_id: str, ledger: Ledger, head: Head, *, resumed: bool) -> None:
+    def __init__(self, engine: Engine, run_id: str, ledger: Ledger, head: StreamHead, *, resumed: bool) -> None:
         self.engine = engine
         self.store = engine.store
         self.clock = engine.store.clock
@@ -113,74 +129,84 @@ class RunCore:
         self.head = head
         self.resumed = resumed
         self.finished = ledger.finished is not None
-        self.account = Account(ledger, credits=ledger.openings > 1 and not self.finished)
+        self.account = RunAccount(ledger, head.stream, credits=ledger.openings > 1 and not self.finished)
         self.on_change = "error"
         self.wait: float | None = None
         self.lapses = 0
-        """Of the tenancy, when the lease was last known to be ours."""
-        self.view = View()
+        """The lease keeper's lapse count when the lease was last known to be ours."""
+        self.view = RunDataView()
         self.lock = locks.lock()
         self._under_way: set[tuple[str, str, bytes]] = set()
         self.bodies = bodies_of(engine.store.identity, head.stream)
-        """Bodies of its effects in this process, also of those that an earlier opening has begun."""
+        """Bodies of its effects in this process, including those that earlier openings started."""
         self.under_way: set[Frame] = set()
-        """Bodies of steps and effects that this opening has under way, until their outcome is recorded."""
+        """Bodies of steps and effects that this opening has started and whose outcome is not recorded."""
         self.leaving = False
-        """Whether the block is being left: then nothing new begins."""
+        """Whether the block is ending: nothing new starts."""
         self.root = Frame(self, "", None, "", None)
         self.root.trail, self.root.units = [], []
         self.child: RunCore | None = None
-        self.order: obeying.Told | None = None
-        """What it was told, as far as it has heard, and has not obeyed yet."""
+        self.order: order_handling.PendingOrder | None = None
+        """The order that it has read and not yet obeyed."""
         self.heard = head.ordered
-        """The number of the last order that it knows of."""
+        """The number of the last order that it has read."""
         self.stopped = ledger.cleanup is not None
-        """Whether its code has been told to stop, here or in a process before: then it does not end well any more."""
+        """Whether the code was stopped, here or in an earlier process. Such a run cannot finish normally."""
         self.cleanup = ledger.cleanup
-        """The entry that lets a cancelled run clean up."""
+        """The entry that allows a cancelled run to clean up."""
         if self.cleanup is not None:
-            self.order = obeying.Told(r.Order.CANCEL, self.cleanup.reason, self.cleanup.by, self.cleanup.order)
-        self.parking: Parking | None = None
-        """In a worker: who waits and who is at work, so that it can leave."""
+            self.order = order_handling.PendingOrder(
+                r.Order.CANCEL, self.cleanup.reason, self.cleanup.by, self.cleanup.order
+            )
+        self.parking: RunParking | None = None
+        """In a worker: which parts of the run wait or work, so that the worker can leave the run."""
         self.retry: Callable[[BaseException], tuple[int, int]] | None = None
-        """In a worker: when the run is tried again after an exception, and how often it has been tried then."""
+        """In a worker: returns when to retry the run after an exception, and the number of attempts by then."""
         self.whole: Frame | None = None
-        """Where all of the run is one item, whose end is the end of the run."""
+        """Set if the whole run is one item that ends with the run."""
         self.result_objects: Sequence[Statement] = ()
-        """What the result refers to, when it was set in the open: written at the end of the run."""
-        self.talk: Talk | None = None
-        """What `run.context` has counted of its messages."""
+        """Objects that the result refers to, if it was set outside of a body. Written when the run ends."""
+        self.result_line = ""
+        """The line of the program that set the result last, in a finished run."""
+        self.differences: set[tuple[str, str]] = set()
+        """What was reported otherwise than recorded, and at which line: each is warned about once."""
+        self.parts = Parts()
+        """Objects that higher floors keep with an open run."""
 
     @property
     def store_option(self) -> str:
-        """For commands: which store they have to be told of, if they would not find it by themselves."""
+        """The `--store` option for commands in messages, or "" if they find this store by default."""
         return "" if self.engine.url == locate(None) else f" --store {shlex.quote(self.store.url)}"
+
+    def hint_of(self, kind: type[PerdureError]) -> str:
+        """Return the hint of a kind of error, with the id of this run in its commands."""
+        return for_run(kind.hint, self.id, self.store_option)
 
     # -- orders -------------------------------------------------------------------------------------------------
 
     @property
     def outer(self) -> RunCore | None:
-        """The run that this one is part of, if that is open here."""
-        return self.root.parent.run if self.root.parent is not None else None
+        """The enclosing run, if it is open here."""
+        return core_of(self.root.parent) if self.root.parent is not None else None
 
     @property
-    def is_told(self) -> bool:
-        """Whether there is something to heed. Asked at every boundary, without a look into the store."""
+    def has_orders(self) -> bool:
+        """Whether an order may be pending. Checked at every boundary, without reading the store."""
         if self.head.ordered != self.heard or self.order is not None:
             return True
-        return self.root.parent is not None and self.root.parent.run.is_told
+        return self.outer is not None and self.outer.has_orders
 
     @property
     def cleans_up(self) -> bool:
-        """Whether the code here cleans up."""
-        return obeying.cleans_up(self)
+        """Whether the code here is cleanup code."""
+        return order_handling.cleans_up(self)
 
     def stopping(self) -> RunStopped | None:
-        """What stops the code here, going by what was heard."""
-        return obeying.stopped_here(self)
+        """Return the error that stops the code here, according to the orders read so far."""
+        return order_handling.stopped_here(self)
 
     def interrupt(self) -> None:
-        """End what can be ended, if the run is to stop."""
+        """Cancel the bodies that can be cancelled, if the run is ordered to stop."""
         if self.order is not None:
             for body in self.under_way.copy():
                 if body.awaited is not None and body.awaited.stops:
@@ -193,21 +219,21 @@ class RunCore:
         return objects.pack(self.store, value, path)
 
     def unpack(self, packed: bytes) -> Any:
-        """Decode one, reading an object where it stands: for properties, which cannot be awaited."""
+        """Decode a value and read its object, blocking: for properties, which cannot be awaited."""
         return objects.unpack(self.store, packed)
 
     def load(self, packed: bytes) -> Protocol[Any]:
-        """Decode one, without blocking an event loop."""
+        """Decode a value without blocking an event loop."""
         if not objects.reference(packed):
             return objects.unpack(self.store, packed)
         return (yield Read(objects.unpack, (self.store, packed)))
 
-    def recall(self, recorded: Recorded) -> Protocol[Any]:
-        """The result of a call that is done."""
+    def recall(self, recorded: RecordedCall) -> Protocol[Any]:
+        """Return the result of a done call."""
         try:
             return (yield from self.load(recorded.result))
         except ValueProblem as error:
-            where = f"what {recorded.name} returned in run {self.id!r} (entry {recorded.seq}) cannot be read{at_line()}"
+            where = f"the result of {recorded.name} in run {self.id!r} (entry {recorded.seq}) cannot be read{at_line()}"
             raise type(error)(f"{where}: {error.message}", hint=error.hint) from error
 
     # -- writing ------------------------------------------------------------------------------------------------
@@ -219,35 +245,57 @@ class RunCore:
         objects: Sequence[Statement] = (),
         also: Sequence[Statement] = (),
         seal: bool = False,
-        asks: Sequence[Wanted] = (),
+        asks: Sequence[AgentWrite] = (),
     ) -> Protocol[int]:
-        """Append entries to this run's stream; returns the number of the last one. `asks` land with the first."""
-        self.must_be_open()
+        """Append entries to this run's stream, and return the number of the last one. `asks` land with the first."""
+        self.check_open()
         notes = self.account.take()
         if notes:
             return (yield from self._commit_with_notes(notes, site, entries, objects, also, seal, asks))
-        signer = self.engine.signer if seal or self.head.seq - self.head.sealed >= SEAL_EVENTS else None
         if asks:
             yield from self.commit_with(site, entries, asks, objects, also, seal=seal)
             return self.head.seq
-        unit = Append(site, self.head, entries, self.clock, objects=objects, also=also, signer=signer, seal=seal)
-        seq: int = yield Submit(unit)
+        seq: int = yield self._append(site, entries, objects, also, seal)
         return seq
+
+    def plain_commit(self, site: Site, entry: r.Record, objects: Sequence[Statement]) -> Submit | None:
+        """Return the request that `commit` would make for one entry, or None if other entries must go with it.
+
+        It saves steps and effects, which are many, a generator.
+        """
+        if self.rehearsed or self.account.has_notes:
+            return None
+        self.check_open()
+        return self._append(site, (entry,), objects)
+
+    def _append(
+        self,
+        site: Site,
+        entries: Sequence[r.Record],
+        objects: Sequence[Statement],
+        also: Sequence[Statement] = (),
+        seal: bool = False,
+    ) -> Submit:
+        head = self.head
+        signer = self.engine.signer if seal or head.seq - head.sealed >= SEAL_EVENTS else None
+        return Submit(Append(site, head, entries, self.clock, objects, also, signer, seal))
 
     def commit_with(
         self,
         site: Site,
         entries: Sequence[r.Record],
-        asks: Sequence[Wanted],
+        asks: Sequence[AgentWrite],
         objects: Sequence[Statement] = (),
         also: Sequence[Statement] = (),
         *,
         seal: bool = False,
-    ) -> Protocol[tuple[r.Landing, ...]]:
-        """Append entries, the first of which carries what is written to agents; returns what that came to."""
-        self.must_be_open()
+    ) -> Protocol[tuple[r.AgentChange, ...]]:
+        """Append entries, the first of which carries writes to agents. Returns the resulting changes."""
+        self.check_open()
         signer = self.engine.signer if seal or self.head.seq - self.head.sealed >= SEAL_EVENTS else None
-        unit = Land(site, self.head, entries, self.store, asks, objects=objects, also=also, signer=signer, seal=seal)
+        unit = AppendAgentWrites(
+            site, self.head, entries, self.store, asks, objects=objects, also=also, signer=signer, seal=seal
+        )
         yield Submit(unit)
         return unit.landed
 
@@ -259,38 +307,38 @@ class RunCore:
         objects: Sequence[Statement],
         also: Sequence[Statement],
         seal: bool,
-        asks: Sequence[Wanted],
+        asks: Sequence[AgentWrite],
     ) -> Protocol[int]:
-        """What the account has to note goes along; before the entries, so that the last one is theirs."""
+        """Commit the account's notes before the entries, so that the last number belongs to the entries."""
         together = (*entries[:1], *notes, *entries[1:]) if asks else (*notes, *entries)
         try:
             return (yield from self.commit(site, *together, objects=objects, also=also, seal=seal, asks=asks))
-        except PerdureError:  # nothing of it was written; after any other exception nobody knows, and twice is worse
+        except PerdureError:  # nothing was written; after other exceptions that is unknown, and twice is worse
             self.account.put_back(notes)
             raise
 
-    def must_be_open(self) -> None:
-        """Nothing new happens in a finished run, nor in one that this process has left."""
-        if self.ledger.folded is not None:
-            raise RunFolded(
-                f"run {self.id!r} is finished, and its steps are not in the store any more",
-                hint=f"its result is agent.runs.result({self.id!r}); its steps are shown by "
-                f"`perdure archive show {self.ledger.folded.archive}`",
+    def check_open(self) -> None:
+        """Raise if the run is finished, or if this process has left it."""
+        if self.ledger.compaction is not None:
+            raise RunCompacted(
+                f"run {self.id!r} is finished, and its steps are no longer in the store",
+                hint=f"read its result with agent.runs.result({self.id!r}), and its steps with "
+                f"`perdure archive show {self.ledger.compaction.archive}`",
             )
         if self.finished:
-            raise RunFinished(f"run {self.id!r} is finished: it is replayed, and does nothing new")
+            raise RunFinished(f"run {self.id!r} is finished: a replay cannot do anything new")
         if self.parking is not None:
-            self.parking.must_stay()
+            self.parking.check_not_left()
         if not self.root.alive:
-            self.must_be_here()
+            self.check_not_left()
 
-    # What a rehearsal looks at, and an ordinary run does not (`rehearsal.py`).
+    # Hooks for a rehearsal (`rehearsal.py`).
 
     rehearsed = False
-    """Whether it is only replayed."""
+    """Whether the run is only replayed."""
 
     def settle(self) -> Protocol[None]:
-        """Let what goes on beside the caller come as far as it can; asked before `begin` in a rehearsal."""
+        """In a rehearsal, before `begin`: let concurrent code advance as far as it can."""
         yield from ()
 
     def begin(
@@ -299,56 +347,64 @@ class RunCore:
         what: str,
         arguments: Mapping[str, Any] | None = None,
         why: str = "",
-        call: r.Call | None = None,
+        call: r.CallIdentity | None = None,
     ) -> Any:
-        """Something that is not recorded is about to begin: a step, an effect, a wait or a checkpoint.
+        """Called before something unrecorded starts: a step, an effect, a wait or a checkpoint.
 
-        Returns PROCEED, or in a rehearsal the value that stands in for its result: then nothing begins.
+        Returns PROCEED, or in a rehearsal a value that replaces the result: then nothing starts.
         """
-        self.must_be_open()
-        self.must_stay()
+        self.check_open()
+        self.check_not_leaving()
         return PROCEED
 
-    def compare(self, what: str, recorded: bytes, value: Any) -> None:
-        """The code writes what is recorded as written, perhaps with another value: the recorded one counts."""
+    def compare(
+        self, what: str, recorded: bytes, value: Any, *, telemetry: bool = False, line: str = ""
+    ) -> Protocol[bool]:
+        """Return whether the recorded value stands. Another value raises `Diverged`, or is recorded instead."""
+        if not recorded or self.head.erased or self.pack(value, what)[0] == recorded:
+            return True
+        known = yield from self.load(recorded)
+        if codec.digest(known, what) == codec.digest(value, what):
+            return True
+        return keeps_recorded(self, what, known, value, telemetry=telemetry, line=line)
 
-    def passes_over(self, path: str) -> bool:
+    def skips_item(self, path: str) -> bool:
         """Whether a loop skips this item, because it is done."""
         return path in self.ledger.items
 
     def rename_loop(self, old: str, new: str) -> None:
-        """What is recorded in the items of a loop belongs to one with another name."""
+        """Move the entries of a renamed loop's items to its new name."""
         with self.lock:
             move_scope(self.ledger, old, new)
 
-    def pass_item(self, path: str) -> None:
-        """The code has come to an item that is done."""
+    def skip_item(self, path: str) -> None:
+        """Credit the savings of a skipped item."""
         self.account.credit_item(path)
 
-    def land_item(self, item: Frame, writes: tuple[r.Write, ...]) -> None:
-        """An item is done, and what its body wrote has become durable."""
+    def land_item(self, item: Frame, writes: tuple[r.RunWrite, ...]) -> None:
+        """Apply the durable writes of a done item."""
         assert item.parent is not None
         self.land(item.parent, writes)
 
     def end(self, error: BaseException | None) -> None:
-        """The block is left."""
+        """Called when the block ends."""
 
-    def must_be_here(self) -> None:
-        """This process has not left the run."""
+    def check_not_left(self) -> None:
+        """Raise if this process has left the run."""
         if not self.root.alive:
             raise self.abandoned()
 
-    def must_stay(self) -> None:
-        """The block is not being left."""
+    def check_not_leaving(self) -> None:
+        """Raise if the block is ending."""
         if self.leaving:
             raise self.abandoned()
 
     def abandoned(self) -> Abandoned:
-        """For whoever goes on with a run after its block has ended."""
-        return Abandoned(f"run {self.id!r} is not open here any more: its block has ended")
+        """Return the error for code that uses a run after its block has ended."""
+        return Abandoned(f"run {self.id!r} is no longer open here: its block has ended")
 
-    def land(self, frame: Frame, writes: tuple[r.Write, ...]) -> None:
-        """Writes have become durable, or were found recorded: the code sees them from here on."""
+    def land(self, frame: Frame, writes: tuple[r.RunWrite, ...]) -> None:
+        """Make writes visible to the code, now that they are durable or were found recorded."""
         if not writes:
             return
         self.view.apply(writes)
@@ -358,33 +414,35 @@ class RunCore:
                 outer.buffer.supersede(writes)
             outer = outer.parent
 
-    def turn(self, turn: Turn) -> None:
-        """The code goes back: from here on it sees what it saw then, and matches what was recorded after it went."""
+    def rewind(self, turn: UndoPoint) -> None:
+        """Undo: restore the view, and match against the ledger of the next chapter."""
         turn.view.result = self.view.result
         self.ledger, self.view = turn.ledger, turn.view
-        self.account.follow(turn.ledger)
+        self.account.switch_ledger(turn.ledger)
 
-    def must_hold_lease(self) -> Protocol[None]:
-        """The last look before an effect's body: a process that slept past its deadline must not act on old rights."""
+    @property
+    def holds_lease(self) -> bool:
+        """Whether nobody else can have taken the run over yet."""
         tenancy = self.engine.tenancy
-        # Again and again: the answer itself may come so late that it says nothing any more.
-        while tenancy.expired() or self.lapses != tenancy.lapses:
-            renewal = tenancy.renewal(self.head.stream, self.head.fence)
+        return not tenancy.expired() and self.lapses == tenancy.lapses
+
+    def check_lease(self) -> Protocol[None]:
+        """Renew the lease right before an effect's body: a process that slept past its deadline must not act."""
+        # Repeated, because the answer itself may arrive too late to prove anything.
+        while not self.holds_lease:
+            renewal = self.engine.tenancy.renewal(self.head.stream, self.head.fence)
             yield Submit(renewal)
             self.lapses = renewal.lapses
 
     # -- matching -----------------------------------------------------------------------------------------------
 
     @contextmanager
-    def one_at_a_time(self, frame: Frame, name: str, ident: bytes) -> Iterator[None]:
-        """An explicit id stands for one call: beside it, in another thread or task, there cannot be a second one."""
-        if not ident.startswith(EXPLICIT):
-            yield
-            return
+    def exclusive_id(self, frame: Frame, name: str, ident: bytes) -> Iterator[None]:
+        """Hold an explicit id, so that no concurrent call can use it."""
         call = (frame.path, name, ident)
         with self.lock:
             if call in self._under_way:
-                raise Diverged(f"{name} with this id is under way already")
+                raise Diverged(f"{name} with this id is already running")
             self._under_way.add(call)
         try:
             yield
@@ -392,30 +450,36 @@ class RunCore:
             self._under_way.discard(call)
 
     def match(
-        self, frame: Frame, function: Function, options: Options, arguments: dict[str, Any], ident: bytes
-    ) -> tuple[Recorded | None, int]:
-        """The recorded call that this one is, if any, and which of its kind it is."""
-        mark = frame.mark()
+        self, frame: Frame, function: DurableFunction, options: CallOptions, arguments: dict[str, Any], ident: bytes
+    ) -> tuple[RecordedCall | None, int]:
+        """Return the recorded call that matches this one, if any, and its number among equal calls."""
+        units, mark = frame.units, len(frame.trail or ())
         recorded, nth = self._find(frame, function.name, ident)
         if self.resumed and (recorded is None or recorded.blank):
             with self.lock:
-                place = Place(frame.path, function.name, ident, nth)
+                place = CallPosition(frame.path, function.name, ident, nth)
                 recorded = adopt(self.ledger, place, function, options, arguments) or recorded
         if recorded is not None:
             recorded.consumed = True
             if recorded.effect and recorded.done:
                 self.ledger.close(recorded)
-        if frame.units is not None:
+        if units is not None:
             known = recorded is not None and recorded.seq > 0
-            frame.begin(mark, recorded.since if recorded is not None and known else self.head.seq)
+            units.append(BegunCall(mark, recorded.since if recorded is not None and known else self.head.seq))
         return recorded, nth
 
-    def _find(self, frame: Frame, name: str, ident: bytes) -> tuple[Recorded | None, int]:
-        if ident.startswith(EXPLICIT):  # which stands for one call, however often it is made
+    def _find(self, frame: Frame, name: str, ident: bytes) -> tuple[RecordedCall | None, int]:
+        if ident.startswith(EXPLICIT):  # an explicit id is one call, however often it is made
             return self.ledger.find(frame.path, name, ident, 0), 0
         while True:
             nth = frame.count(name, ident)
             recorded = self.ledger.find(frame.path, name, ident, nth)
             if recorded is None or (recorded.name, recorded.ident) == (name, ident):
                 return recorded, nth
-            # That one is counted, and was taken by a call which has another name or more parameters now.
+            # That call was matched by one that has since been renamed or given more parameters.
+
+
+def core_of(frame: Frame) -> RunCore:
+    """Return the open run that a frame belongs to."""
+    assert isinstance(frame.run, RunCore)
+    return frame.run

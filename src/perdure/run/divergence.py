@@ -1,63 +1,72 @@
-"""An effect that today's code asks for, and one that is recorded: is it the same one, or would it happen twice?"""
+"""Detects a new effect that may be a changed form of a recorded one, and so would happen twice."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ..errors import Diverged
-from .doubt import unsettled_effect
-from .ledger import Recorded
-from .lines import at_line, called
-from .outcomes import EffectCall
-from .renames import same_arguments
-from .requests import Protocol
+from perdure.errors import Diverged
+from perdure.kernel.program_line import at_line, called
+from perdure.kernel.protocol import Protocol
+from perdure.run.declarations import Declarations
+from perdure.run.doubt import unsettled_effect
+from perdure.run.ledger import RecordedCall
+from perdure.run.outcome import EffectCall
+from perdure.run.renames import same_arguments
 
 
-def refuse_divergence(it: EffectCall, arguments: dict[str, Any], ident: bytes) -> Protocol[None]:
-    """A new effect beside a recorded one that the code no longer asks for is more likely a changed call of that."""
-    run, path = it.run, it.frame.path
-    if (doubtful := (yield from unsettled_effect(it))) is not None:
-        raise _diverged(it, arguments, doubtful, "is in doubt", _ANSWER.format(run=run.id, store=run.store_option))
-    if "rerun" in (it.options.on_change, run.on_change):
+def may_diverge(effect: EffectCall) -> bool:
+    """Whether `refuse_divergence` has anything to compare: a recorded effect that the code has not reached."""
+    ledger, path = effect.run.ledger, effect.frame.path
+    if ledger.by_arguments is None or ledger.by_arguments or effect.options.was:
+        return True
+    return bool(ledger.effects.get((path, effect.function.name)))
+
+
+def refuse_divergence(effect: EffectCall, arguments: dict[str, Any], ident: bytes) -> Protocol[None]:
+    """Raise for a new effect while a recorded one is unmatched: it is more likely a changed call than a new one."""
+    run, path = effect.run, effect.frame.path
+    if (doubtful := (yield from unsettled_effect(effect))) is not None:
+        raise _diverged(effect, arguments, doubtful, "is in doubt", _ANSWER.format(run=run.id, store=run.store_option))
+    if "rerun" in (effect.options.on_change, run.on_change):
         return
-    unasked = (run.ledger.unconsumed_effect(path, name) for name in it.names)
+    unasked = (run.ledger.unconsumed_effect(path, name) for name in effect.names)
     if (other := next((one for one in unasked if one is not None), None)) is not None:
         hint = _CHANGED.format(run=run.id, before=other.seq - 1)
-        raise _diverged(it, arguments, other, "is recorded, and was not asked for before this one", hint)
-    if (renamed := _renamed(it, ident)) is not None:
-        state = "is recorded with the same arguments, and nothing is called so any more"
-        raise _diverged(it, arguments, renamed, state, _RENAMED.format(was=renamed.name))
+        raise _diverged(effect, arguments, other, "is recorded, and the code has not called it before this one", hint)
+    if (renamed := _renamed(effect, ident)) is not None:
+        state = "is recorded with the same arguments, and no step or effect has that name any more"
+        raise _diverged(effect, arguments, renamed, state, _RENAMED.format(was=renamed.name))
 
 
 _CHANGED = (
-    'if the recorded one is not wanted any more, on_change="rerun" lets the new one run; if both are wanted, call the '
-    "recorded one first, or tell them apart with id=; else call it with the arguments that are recorded, or go on "
-    "without it in another run: agent.runs.fork({run!r}, at={before})"
+    'to drop the recorded call and run the new one, set on_change="rerun"; to keep both, call the recorded one first '
+    "or tell them apart with id=; otherwise restore the recorded arguments, or continue without the recorded call in "
+    "another run: agent.runs.fork({run!r}, at={before})"
 )
-_ANSWER = "say how that one ended with `perdure answer {run}{store}`; no other of its name begins before"
-_RENAMED = 'if it was only renamed, declare it with was="{was}"; if it is another one, with was=()'
+_ANSWER = "record its outcome with `perdure answer {run}{store}`; until then no other effect of that name starts"
+_RENAMED = 'if it was renamed, declare it with was="{was}"; if it is a different effect, with was=()'
 
 
-def _renamed(it: EffectCall, ident: bytes) -> Recorded | None:
-    """A recorded effect that this one may be under an old name.
+def _renamed(effect: EffectCall, ident: bytes) -> RecordedCall | None:
+    """Return a recorded effect that this one may be under an earlier name.
 
-    Only where names tell something: both are declared in the program, before its first run is open, and nobody has
-    said what this one was called before.
+    Names decide only if both are declared in the program before its first run opens, and `was=` is not given.
     """
-    engine, run = it.run.engine, it.run
-    mine = engine.functions.get(it.function.name)
-    if it.options.was is not None or mine is None or not mine.early:
+    engine, run = effect.run.engine, effect.run
+    declared = engine.parts.get(Declarations)
+    mine = declared.get(effect.function.name)
+    if effect.options.was is not None or mine is None or not mine.early:
         return None
-    for one in same_arguments(run.ledger, it.frame.path, ident):
-        if engine.declared(one.name) is None:
+    for one in same_arguments(run.ledger, effect.frame.path, ident):
+        if declared.find(one.name) is None:
             return one
     return None
 
 
-def _diverged(it: EffectCall, arguments: dict[str, Any], other: Recorded, state: str, hint: str) -> Diverged:
-    recorded = called(other.name, it.run.unpack(other.arguments))
+def _diverged(effect: EffectCall, arguments: dict[str, Any], other: RecordedCall, state: str, hint: str) -> Diverged:
+    recorded = called(other.name, effect.run.unpack(other.arguments))
     return Diverged(
-        f"{called(it.function.name, arguments)} is new, but {recorded} {state} (run {it.run.id!r}, "
-        f"entry {other.seq}; called{at_line()}); nothing was run, and all that is recorded is kept",
+        f"{called(effect.function.name, arguments)} is new, but {recorded} {state} (run {effect.run.id!r}, "
+        f"entry {other.seq}; called{at_line()}); nothing was executed, and everything recorded is kept",
         hint=hint,
     )

@@ -1,37 +1,44 @@
-"""What `@agent.step` and `@agent.effect` make of a function: a callable that knows whether it is inside a run."""
+"""The callables that `@agent.step` and `@agent.effect` return. They detect whether they are called inside a run."""
 
 from __future__ import annotations
 
 import inspect
 import warnings
 from collections.abc import Callable, Iterable
-from functools import update_wrapper
+from functools import partial, update_wrapper
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 import msgspec
 
-from ..errors import Abandoned, EffectInsideStep, NotDurable, NotDurableWarning, WrongAgent
-from .awaitables import is_async, is_awaitable, refuse_generators
-from .doubt import takes_key
-from .effects import call_effect
-from .functions import Function, Options, function
-from .outcomes import EffectCall
-from .requests import Protocol, drive_async, drive_sync
-from .scope import Frame, current
-from .steps import call_step
+from perdure.errors import Abandoned, EffectInsideStep, NotDurable, NotDurableWarning, WrongAgent, WrongType
+from perdure.kernel.awaitables import is_async, is_awaitable, refuse_generators
+from perdure.kernel.protocol import Protocol, drive_async, drive_sync
+from perdure.kernel.scope import FRAME, Frame, current
+from perdure.run.core import core_of
+from perdure.run.doubt import takes_key
+from perdure.run.effect import call_effect
+from perdure.run.function import CallOptions, DurableFunction, function
+from perdure.run.outcome import EffectCall
+from perdure.run.step import call_step
 
 if TYPE_CHECKING:
-    from ..engine import Engine
+    from perdure.kernel.engine import Engine
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 class Durable(Generic[P, R]):
-    """A step or an effect. Calling it in a run does it once; `options(...)` changes how, for one call."""
+    """A step or an effect. In a run, each call executes once; `options(...)` changes how for one call."""
 
     def __init__(
-        self, engine: Engine, definition: Function, options: Options, *, awaits: bool, bound: tuple[Any, ...] = ()
+        self,
+        engine: Engine,
+        definition: DurableFunction,
+        options: CallOptions,
+        *,
+        awaits: bool,
+        bound: tuple[Any, ...] = (),
     ) -> None:
         self._engine = engine
         self._function = definition
@@ -40,7 +47,7 @@ class Durable(Generic[P, R]):
         self._bound = bound
         self._warned = False
         self.early = engine.open_runs == 0
-        """Declared before there was a run: then so were all others, or it is not known by which names they are."""
+        """Whether it was declared before the first run opened. If so, the names of all durable functions are known."""
         update_wrapper(self, definition.call)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -64,9 +71,9 @@ class Durable(Generic[P, R]):
         return result
 
     def options(self, **changes: Any) -> Durable[P, R]:
-        """The same with other options, for example `book.options(id="leg-1")(flight)`."""
-        if unknown := changes.keys() - set(Options.__struct_fields__):
-            raise TypeError(f"options() does not know {', '.join(sorted(unknown))}")
+        """Return a copy with other options, for example `book.options(id="leg-1")(flight)`."""
+        if unknown := changes.keys() - set(CallOptions.__struct_fields__):
+            raise WrongType(f"options() does not know {', '.join(sorted(unknown))}")
         options = msgspec.structs.replace(self._options, **changes)
         return Durable(self._engine, self._function, options, awaits=self._awaits, bound=self._bound)
 
@@ -76,8 +83,8 @@ class Durable(Generic[P, R]):
         return Durable(self._engine, self._function, self._options, awaits=self._awaits, bound=(instance,))
 
     @property
-    def definition(self) -> Function:
-        """The function behind it."""
+    def definition(self) -> DurableFunction:
+        """The wrapped function and its signature."""
         return self._function
 
     def __repr__(self) -> str:
@@ -85,17 +92,19 @@ class Durable(Generic[P, R]):
 
     @property
     def name(self) -> str:
-        """What it is recorded as."""
+        """The name under which calls are recorded."""
         return self._function.name
 
     @property
     def was(self) -> tuple[str, ...]:
-        """What it was recorded as before."""
+        """Earlier names under which calls were recorded."""
         return self._options.was or ()
 
     def _plan(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Protocol[Any] | None:
-        """The protocol of this call, or None for a plain call."""
-        frame = current()
+        """Return the protocol of this call, or None for a plain call."""
+        frame = FRAME.get()
+        if frame is not None and not frame.alive:
+            frame = current()
         if frame is None:
             self._refuse_outside()
             return None
@@ -105,18 +114,21 @@ class Durable(Generic[P, R]):
         return self.within(frame, args, kwargs)
 
     def within(self, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Protocol[Any]:
-        """The protocol of a call in a frame of a run."""
+        """Return the protocol of a call in a frame of a run."""
         engine = frame.run.engine
         if engine is not self._engine and (engine.name, engine.url) != (self._engine.name, self._engine.url):
             raise WrongAgent(
                 f"{self._function.name} belongs to agent {self._engine.name!r}, the run to {engine.name!r}"
             )
+        parking = core_of(frame).parking
+        if parking is not None:
+            return parking.counted(partial(self._begin, frame, args, kwargs))
+        return self._begin(frame, args, kwargs)
+
+    def _begin(self, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Protocol[Any]:
         if self._function.effect:
-            protocol = call_effect(EffectCall(frame, self._function, self._options, args, kwargs))
-        else:
-            protocol = call_step(frame, self._function, self._options, args, kwargs)
-        parking = frame.run.parking
-        return protocol if parking is None else parking.counted(protocol)
+            return call_effect(EffectCall(frame, self._function, self._options, args, kwargs))
+        return call_step(frame, self._function, self._options, args, kwargs)
 
     def _refuse_inside(self, frame: Frame) -> None:
         if not frame.alive:
@@ -125,12 +137,10 @@ class Durable(Generic[P, R]):
             raise EffectInsideStep(f"effect {self._function.name} is called inside a {frame.inside}")
 
     def _refuse_outside(self) -> None:
-        """A step outside a run says so once; an effect is refused; what only lost its way is refused too."""
+        """Refuse or warn about a call outside of a run. Warns once per function."""
         name, engine = self._function.name, self._engine
         if engine.open_runs:
-            raise NotDurable(
-                f"{name} is called where the context of the open run of agent {engine.name!r} did not reach"
-            )
+            raise NotDurable(f"{name} is called outside of the context of agent {engine.name!r}'s open run")
         if self._function.effect and self._options.outside != "allow":
             raise NotDurable(f"effect {name} is called outside of a run")
         if self._function.effect and engine.rehearsal is not None:
@@ -155,30 +165,30 @@ def make_durable(
     effect: bool,
     name: str | None,
     ignore: Iterable[str],
-    options: Options,
+    options: CallOptions,
     always_async: bool,
 ) -> Durable[..., Any]:
-    """Look at a function and wrap it; a wrapped one is taken as it is."""
+    """Wrap a function. A wrapped one is returned unchanged."""
     if isinstance(call, Durable):
         return call
     definition = function(call, effect=effect, name=name, ignore=ignore, options=options)
     refuse_generators(call, definition.name)
     if not always_async and is_async(call):
-        raise TypeError(f"{definition.name} is async: use AsyncAgent, whose steps and effects are awaited")
+        raise WrongType(f"{definition.name} is async: use AsyncAgent, whose steps and effects are awaited")
     if options.check is not None:
         _refuse_misfit(definition, options.check, always_async)
     return Durable(engine, definition, options, awaits=always_async)
 
 
-def _refuse_misfit(definition: Function, check: Callable[..., Any], awaits: bool) -> None:
-    """A check that cannot be called would only be found out when it is needed."""
+def _refuse_misfit(definition: DurableFunction, check: Callable[..., Any], awaits: bool) -> None:
+    """Raise early for a check that could not be called when it is needed."""
     refuse_generators(check, f"the check of {definition.name}")
     if not awaits and is_async(check):
-        raise TypeError(f"the check of {definition.name} is async, but the effect is not")
+        raise WrongType(f"the check of {definition.name} is async, but the effect is not")
     args, kwargs = definition.signature.example()
     if takes_key(check):
         kwargs["key"] = ""
     try:
         inspect.signature(check).bind(*args, **kwargs)
     except TypeError as error:
-        raise TypeError(f"the check of {definition.name} must take the effect's arguments, and key: {error}") from None
+        raise WrongType(f"the check of {definition.name} must take the effect's arguments, and key: {error}") from None

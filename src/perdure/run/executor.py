@@ -7,20 +7,20 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from typing import ParamSpec, TypeVar
 
-from .bodies import joined
-from .scope import FRAME
+from perdure.kernel.bodies import joined
+from perdure.kernel.scope import FRAME
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 class RunExecutor(ThreadPoolExecutor):
-    """Threads that know which run they work for."""
+    """A thread pool that propagates the run's context."""
 
     def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
-        """Like that of any executor; the run's context goes along.
+        """Submit a call with the run's context.
 
-        Submitted by the body of an effect, it is part of that body until its future is done.
+        A call submitted by the body of an effect counts as part of that body until its future is done.
         """
         here, work = copy_context(), joined(FRAME.get())
         try:

@@ -1,4 +1,4 @@
-"""How a run is opened and how it ends. Start, resume and takeover are one transaction: whose is it?"""
+"""Opens runs. One transaction starts, resumes or takes over a run, and decides who holds it."""
 
 from __future__ import annotations
 
@@ -8,49 +8,50 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from .. import codec, objects
-from .. import records as r
-from ..errors import (
+from perdure import records as r
+from perdure.errors import (
     EffectInsideStep,
     InputChanged,
     JournalDamaged,
     LeaseLost,
     RunBusy,
-    RunCancelled,
     RunStopped,
-    RunWaiting,
     StoreProblem,
     ValueProblem,
-    WorkflowProblem,
 )
-from ..failpoints import Site
-from ..house_records import Lost
-from ..journal.append import Append, Head
-from ..journal.departures import departure, refuse_departed
-from ..journal.lineage import events_of, walk_run
-from ..journal.starts import lock_of
-from ..leases import read_lease
-from ..store.base import LOST, Overtaken, Row, Rows, Script, Statement, Store, Unit
-from .account import Budget, write_credit
-from .core import RunCore
-from .items import finished_with
-from .leaving import wind_up
-from .ledger import Ledger
-from .lines import at_line, shown
-from .obeying import Told, entry_of, heed, is_of, listen, refusal, stopped_in
-from .ordering import give_order, read_told, resumes, unobeyed
-from .parking import Parked, Parking
-from .requests import Protocol, Read, Submit
-from .scope import Frame, current
-from .steps import describe
-from .waits import withdrawn
+from perdure.journal import objects
+from perdure.journal.append import Append, StreamHead
+from perdure.journal.departures import departure, refuse_departed
+from perdure.journal.leases import read_lease
+from perdure.journal.lineage import events_of, walk_run
+from perdure.journal.task_starts import lock_of
+from perdure.kernel.program_line import at_line, shown
+from perdure.kernel.protocol import Protocol, Read, Submit
+from perdure.kernel.scope import Frame, current
+from perdure.platform.failpoints import Site
+from perdure.records.stores import EntriesLost
+from perdure.run.core import RunCore, core_of
+from perdure.run.cost import RunBudget, write_credit
+from perdure.run.ledger import Ledger
+from perdure.run.order_delivery import give_order, pending_order, read_order, resumes
+from perdure.run.order_handling import (
+    PendingOrder,
+    refusal,
+    register,
+    stop_if_ordered,
+)
+from perdure.run.parking import RunParking
+from perdure.run.step import describe
+from perdure.run.turn_start import TurnStart, TurnTaken, consume_start
+from perdure.store.base import LOST, Overtaken, Row, Rows, Script, Statement, Store, UnitOfWork
+from perdure.values import codec
 
 if TYPE_CHECKING:
-    from ..engine import Engine
+    from perdure.kernel.engine import Engine
 
 
-class Claimed(msgspec.Struct, frozen=True):
-    """A run that is now ours, or a finished one that needs no owner (`fence` 0)."""
+class ClaimedRun(msgspec.Struct, frozen=True):
+    """A run that this process now holds, or a finished one that needs no holder (`fence` 0)."""
 
     stream: int
     fence: int
@@ -58,14 +59,16 @@ class Claimed(msgspec.Struct, frozen=True):
     fork: bool = False
 
 
-class Claim(Unit[Claimed]):
-    """Create a run, or take over one whose holder is gone."""
+class ClaimRun(UnitOfWork[ClaimedRun]):
+    """Create a run, or take over one whose holder is dead."""
 
     site = Site.RUN_CLAIM
 
-    def __init__(self, engine: Engine, run_id: str, given: Any, parent: int, task: str = "") -> None:
+    def __init__(
+        self, engine: Engine, run_id: str, given: Any, parent: int, task: str = "", turn: TurnStart | None = None
+    ) -> None:
         self._engine = engine
-        # Read and registered before the transaction: in it, everybody would wait for a second connection.
+        # Read before the transaction: inside of it, a second connection would block everybody.
         self._tenancy = engine.tenancy
         self._owner = engine.stream
         self.lapses = engine.tenancy.lapses
@@ -75,34 +78,37 @@ class Claim(Unit[Claimed]):
         self._input, self._objects = objects.pack(engine.store, given, "input")
         self._parent = parent
         self.task = task
-        # Claims of one run in one process come one after the other, and each sees what the one before has opened.
+        self._turn = turn
+        # Claims of one run in one process are serialized, so that each sees the runs that earlier ones opened.
         self.lane = ~abs(hash((engine.name, run_id)))
         self._tried: set[tuple[int, int]] = set()
-        """Streams and fences that this claim has asked for."""
-        self.head: Head | None = None
-        """Where the run's stream ends now, once it is ours."""
-        self.started: r.Event | None = None
-        """All that is recorded of it, when this has created it."""
-        self.unobeyed: Told | None = None
-        """What its last holder was told, and did not live to obey."""
+        """Streams and fencing tokens that this claim has tried to take."""
+        self.head: StreamHead | None = None
+        """The end of the run's stream, once this process holds it."""
+        self.started: tuple[r.JournalEntry, ...] = ()
+        """The entries of the run, if this claim created it."""
+        self.unobeyed: PendingOrder | None = None
+        """An order that the last holder received but did not live to obey."""
 
-    def script(self) -> Script[Claimed]:
+    def script(self) -> Script[ClaimedRun]:
         [rows] = yield [Statement("get_run", (self._engine.name, self._id))]
         if not rows:
             return (yield from self._create())
+        if self._turn is not None:
+            raise TurnTaken
         stream, status, digest = rows[0][0], rows[0][3], rows[0][4]
         if self._given and digest != self._digest:
             raise InputChanged(f"run {self._id!r} was started with another input")
-        if status == r.Status.FINISHED:
-            return Claimed(stream, 0, True, bool(rows[0][11]))
-        if status == r.Status.CANCELLED:
-            raise refusal(self._id, (yield from read_told(stream, rows[0][9])))
+        if status == r.RunStatus.FINISHED:
+            return ClaimedRun(stream, 0, True, bool(rows[0][11]))
+        if status == r.RunStatus.CANCELLED:
+            raise refusal(self._id, (yield from read_order(stream, rows[0][9])))
         return (yield from self._take_over(stream))
 
-    def _create(self) -> Script[Claimed]:
+    def _create(self) -> Script[ClaimedRun]:
         engine = self._engine
         name, at = f"{engine.name}/{self._id}", engine.store.clock.wall_ms()
-        # One that was queued for workers has its input from there. Asked under the lock of who queues it.
+        # A queued run has its input from the queue. Read under the lock that queueing takes.
         queued = (lock_of(self._owner, self._id), Statement("get_task", (self._owner, self._id)))
         add = Statement("add_stream", ("run", name, at))
         [_, rows, [(stream,)], left] = yield [*queued, add, departure(engine.name)]
@@ -115,65 +121,69 @@ class Claim(Unit[Claimed]):
         lost, also = self._lost()
         started = r.RunStarted(engine.name, self._id, *given, 1, self._tenancy.process, self.task, lost)
         first = [self._presence(), Statement("add_lease", (stream, self._tenancy.holder)), *self._objects]
-        head = Head(engine.store.identity, stream, 1)
+        head = StreamHead(engine.store.identity, stream, 1)
         self._tried.add((stream, 1))
-        yield from Append(self.site, head, [started], engine.store.clock, objects=first, also=also).script()
-        self.head, self.started = head, r.Event(1, at, started)
+        more, made = (yield from self._turn.entries(engine.store)) if self._turn is not None else ([], [])
+        entries = [started, *more]
+        unit = Append(self.site, head, entries, engine.store.clock, objects=[*first, *made], also=also)
+        yield from unit.script()
+        self.head = head
+        self.started = tuple(r.JournalEntry(seq, at, entry) for seq, entry in enumerate(entries, 1))
         self._tenancy.open_streams.add(stream)
-        return Claimed(stream, 1, False)
+        return ClaimedRun(stream, 1, False)
 
-    def _take_over(self, stream: int) -> Script[Claimed]:
+    def _take_over(self, stream: int) -> Script[ClaimedRun]:
         engine = self._engine
         now = engine.store.clock.boot_ms()
         lease = yield from read_lease(stream, now, engine.store.one_host)
         if stream in self._tenancy.open_streams:
-            raise RunBusy(f"run {self._id!r} is already open in this process", hint="use the one that is open")
+            raise RunBusy(f"run {self._id!r} is already open in this process", hint="use the open one")
         if lease.process == self._tenancy.process and (stream, lease.fence) in self._tried:
-            raise Overtaken  # by ourselves: an earlier try, whose answer was lost, has come to the server only now
-        # One that this process holds and has not open is left from a store that it had to close after an error.
+            raise Overtaken  # by ourselves: the server has only now processed an earlier try whose answer was lost
+        # A lease that this process holds for a run that is not open is left over from a store closed after an error.
         if lease.process != self._tenancy.process and lease.alive() and not self._tenancy.outlasts(lease):
             raise lease.busy(self._id)
         take = Statement("take_lease", (stream, lease.fence, self._tenancy.holder), Overtaken)
-        # Asked once more behind the take, which locks the lease: what we have decided on may have changed meanwhile.
-        look = [Statement("time_left", (lease.holder, now)), Statement("get_run", (engine.name, self._id))]
-        orders = [departure(engine.name), Statement("orders_under", (stream, lease.fence))]
+        # Read again after the take, which locks the lease: the facts behind our decision may have changed.
+        look = [Statement("holder_time_left", (lease.holder, now)), Statement("get_run", (engine.name, self._id))]
+        orders = [departure(engine.name), Statement("last_order_under", (stream, lease.fence))]
         head_of = Statement("head_of", (stream,))
-        [_, [(seq, chain)], left, [run], gone, told, _] = yield [take, head_of, *look, *orders, self._presence()]
+        [_, [(seq, chain)], left, [run], gone, last_order, _] = yield [take, head_of, *look, *orders, self._presence()]
         refuse_departed(engine.name, gone)
-        if run[3] in (r.Status.FINISHED, r.Status.CANCELLED):
+        if run[3] in (r.RunStatus.FINISHED, r.RunStatus.CANCELLED):
             raise Overtaken
         if left and left[0][0] > lease.left_ms and lease.holder != self._tenancy.holder:
-            raise Overtaken  # it has renewed since we looked, and relies on it: what it is now decides
+            raise Overtaken  # the holder has renewed its lease since we read it: decide again
         fence = lease.fence + 1
-        head = Head(engine.store.identity, stream, fence, seq, chain)
+        head = StreamHead(engine.store.identity, stream, fence, seq, chain)
         self._tried.add((stream, fence))
-        yield from self._refuse_stopped(run, told)
+        yield from self._refuse_stopped(run, last_order)
         lost, also = self._lost()
-        resumed = r.RunResumed(fence, self._tenancy.process, engine.store.clock.boot_ms(), lost)
+        resumed = r.RunResumed(fence, self._tenancy.process, engine.store.clock.boot_ms(), lost, lease.ended())
         yield from Append(self.site, head, [resumed], engine.store.clock, also=also).script()
         self.head = head
-        # Here and not when the caller goes on: the next claim of the same batch must see it.
+        # Here, not in the caller: the next claim in the same batch must see it.
         self._tenancy.open_streams.add(stream)
-        return Claimed(stream, fence, True, bool(run[11]))
+        return ClaimedRun(stream, fence, True, bool(run[11]))
 
     def _refuse_stopped(self, run: tuple[Any, ...], orders: Rows) -> Script[None]:
         stream, status = run[0], run[3]
-        self.unobeyed = unobeyed(status, orders)
+        self.unobeyed = pending_order(status, orders)
         if self.unobeyed is not None:
             raise refusal(self._id, self.unobeyed)
-        if status == r.Status.PAUSED and not resumes(orders):
-            raise refusal(self._id, (yield from read_told(stream, run[9])))
+        if status == r.RunStatus.PAUSED and not resumes(orders):
+            raise refusal(self._id, (yield from read_order(stream, run[9])))
 
-    def _lost(self) -> tuple[Lost | None, tuple[Statement, ...]]:
-        """What the store has lost of this run: from now on, the run itself says so."""
+    def _lost(self) -> tuple[EntriesLost | None, tuple[Statement, ...]]:
+        """Move what is known about the run's lost entries from the store into the run."""
         name = f"{self._engine.name}/{self._id}"
         known = self._engine.store.doubts.get(name)
         if known is None:
             return None, ()
-        return msgspec.msgpack.decode(known, type=Lost), (Statement("drop_meta", (LOST + name,)),)
+        return msgspec.msgpack.decode(known, type=EntriesLost), (Statement("drop_meta", (LOST + name,)),)
 
     def _presence(self) -> Statement:
-        return self._tenancy.presence(self._engine.store.clock.boot_ms())
+        return self._tenancy.holder_statement(self._engine.store.clock.boot_ms())
 
     def settle(self, committed: bool) -> None:
         if not committed and self.head is not None:
@@ -181,12 +191,12 @@ class Claim(Unit[Claimed]):
             self.head = None
 
 
-class Taken(msgspec.Struct, frozen=True):
+class TakenRun(msgspec.Struct, frozen=True):
     """A run that a worker has taken."""
 
-    claim: Claim
-    claimed: Claimed
-    parking: Parking
+    claim: ClaimRun
+    claimed: ClaimedRun
+    parking: RunParking
     retry: Callable[[BaseException], tuple[int, int]]
 
 
@@ -199,52 +209,66 @@ def open_run(
     on_change: str,
     parallel: bool,
     budget: int | None = None,
-    taken: Taken | None = None,
+    taken: TakenRun | None = None,
     task: str = "",
+    turn: TurnStart | None = None,
 ) -> Protocol[RunCore]:
-    """Claim a run, unless a worker has taken it already, and read what is recorded of it."""
+    """Claim a run, unless a worker already holds it, and read its entries."""
     outer = current() if taken is None else None
     _refuse_bad_nesting(outer, run_id, parallel)
     if engine.rehearsal is not None:
-        return (yield from engine.rehearsal.open(engine, run_id, given, outer, on_change))
+        opened: RunCore = yield from engine.rehearsal.open(engine, run_id, given, outer, on_change)
+        return opened
     linked = outer is not None and outer.run.store is engine.store
     parent = outer.run.head.stream if linked and outer is not None else 0
     yield Read(engine.ensure_agent)
-    if outer is not None and outer.run.is_told:
-        yield from heed(outer.run)
-    claim = Claim(engine, run_id, given, parent, task) if taken is None else taken.claim
+    enclosing = core_of(outer) if outer is not None else None
+    if enclosing is not None and enclosing.has_orders:
+        yield from stop_if_ordered(enclosing)
+    claim = ClaimRun(engine, run_id, given, parent, task, turn) if taken is None else taken.claim
     try:
         claimed = (yield from _claimed(engine, claim, run_id, given)) if taken is None else taken.claimed
         ledger, head = _created(claim, claimed) or (yield Read(load, (engine, claimed)))
         if claim.head is not None:
             head.ordered = claim.head.ordered
-        if claimed.fence and outer is not None:
-            yield from write_credit(outer.run)  # the child is new work of its parent
+        if claimed.fence and enclosing is not None:
+            yield from write_credit(enclosing)  # the child run is new work of its parent
         spent = (yield Read(_spent, (engine.store, head.stream))) if budget is not None else None
     except BaseException as error:
-        # Cancelled while it became ours, or it cannot be read: there is no block whose end would give it back.
+        # Cancelled during the claim, or unreadable: no block exists whose end would release the run.
         if claim.head is not None:
-            yield from _give_back(engine, claim.head, error)
+            yield from _release_unopened(engine, claim.head, error)
         raise
     run = RunCore(engine, run_id, ledger, head, resumed=claimed.resumed)
     run.wait, run.on_change, run.lapses = wait, on_change, claim.lapses
     run.root.parent = outer
-    if linked and outer is not None:
-        run.account.budgets = outer.run.account.budgets
+    if linked and enclosing is not None:
+        run.account.budgets = enclosing.account.budgets
+        _link_accounts(enclosing, run, works=bool(claimed.fence))
     if budget is not None and spent is not None:
-        run.account.budgets += (Budget(run_id, budget, *spent),)
-    if outer is not None:
-        outer.run.child = run
-        run.parking = outer.run.parking
+        run.account.budgets += (RunBudget(run_id, budget, *spent),)
+    if enclosing is not None:
+        enclosing.child = run
+        run.parking = enclosing.parking
     if taken is not None:
         run.parking, run.retry = taken.parking, taken.retry
-    engine.opened(run)
+    consume_start(run)
+    register(run)
     return run
 
 
-def _claimed(engine: Engine, claim: Claim, run_id: str, given: Any) -> Protocol[Claimed]:
+def _link_accounts(outer: RunCore, run: RunCore, *, works: bool) -> None:
+    """Let a finished child save something for the run that resumes past it."""
+    started = run.ledger.started
+    if works:
+        outer.account.worked.add(run.head.stream)
+    elif started is not None and started.parent == outer.head.stream:
+        run.account.outer = outer.account if run.head.stream not in outer.account.worked else None
+
+
+def _claimed(engine: Engine, claim: ClaimRun, run_id: str, given: Any) -> Protocol[ClaimedRun]:
     try:
-        claimed: Claimed = yield Submit(claim)
+        claimed: ClaimedRun = yield Submit(claim)
     except InputChanged:
         raise (yield Read(input_changed, (engine, run_id, given))) from None
     except RunStopped:
@@ -255,17 +279,17 @@ def _claimed(engine: Engine, claim: Claim, run_id: str, given: Any) -> Protocol[
 
 
 def input_changed(engine: Engine, run_id: str, given: Any) -> InputChanged:
-    """Says what the run was started with, as far as it can be read."""
+    """Return an error that names the recorded input, as far as it can be read."""
     store = engine.store
     try:
         recorded = shown(objects.unpack(store, _first_input(engine, run_id)))
     except ValueProblem as error:
         recorded = f"<{error.message}>"
-    return InputChanged(f"run {run_id!r} was started with {recorded}, and not with {shown(given)}{at_line()}")
+    return InputChanged(f"run {run_id!r} was started with {recorded}, not with {shown(given)}{at_line()}")
 
 
 def _first_input(engine: Engine, run_id: str) -> bytes:
-    """Of the run, or of what is queued under its id."""
+    """Return the input of the run, or of the task queued under its id."""
     for row in engine.store.read("get_run", (engine.name, run_id)):
         started = Ledger(events_of(engine.store, row[0], fork=row[11] > 0)).started
         assert started is not None
@@ -276,36 +300,36 @@ def _first_input(engine: Engine, run_id: str) -> bytes:
 
 
 def _spent(store: Store, stream: int) -> tuple[int, set[str]]:
-    """What the run and those that are part of it have spent, and on which models nobody knows how much."""
+    """Return the cost of the run and its child runs, and the models whose cost is unknown."""
     rows = store.read("spent_by", (stream,))
     return sum(cost for _, cost, _ in rows), {model for model, _, unpriced in rows if unpriced}
 
 
-def _give_back(engine: Engine, head: Head, error: BaseException) -> Protocol[None]:
-    """Leave a run that was claimed and never opened as one that was interrupted."""
+def _release_unopened(engine: Engine, head: StreamHead, error: BaseException) -> Protocol[None]:
+    """Release a run that was claimed but never opened, recorded as interrupted."""
     entry = r.RunInterrupted(describe(error))
     release = Statement("release_lease", (head.stream, head.fence))
     try:
         clock, signer = engine.store.clock, engine.signer
         yield Submit(Append(Site.RUN_END, head, [entry], clock, also=[release], signer=signer, seal=True))
     except (LeaseLost, StoreProblem):
-        pass  # what made the claim useless is raised; the lease ends with this process
+        pass  # the original error is raised; the lease ends with this process
     finally:
         engine.tenancy.open_streams.discard(head.stream)
 
 
-def _created(claim: Claim, claimed: Claimed) -> tuple[Ledger, Head] | None:
-    """What is recorded of a run that was made just now: there is nothing to read."""
-    if claim.head is None or claim.started is None or claimed.resumed:
+def _created(claim: ClaimRun, claimed: ClaimedRun) -> tuple[Ledger, StreamHead] | None:
+    """Return the ledger and head of a run that was just created, without reading the store."""
+    if claim.head is None or not claim.started or claimed.resumed:
         return None
-    return Ledger((claim.started,)), claim.head
+    return Ledger(claim.started), claim.head
 
 
-def load(engine: Engine, claimed: Claimed) -> tuple[Ledger, Head]:
-    """What is recorded of a run, and where its stream ends."""
-    head = Head(engine.store.identity, claimed.stream, claimed.fence)
+def load(engine: Engine, claimed: ClaimedRun) -> tuple[Ledger, StreamHead]:
+    """Read a run's ledger and the end of its stream."""
+    head = StreamHead(engine.store.identity, claimed.stream, claimed.fence)
     collecting = gc.isenabled()
-    gc.disable()  # all that is made here stays: collecting in the middle would find nothing, and look at everything
+    gc.disable()  # everything allocated here survives, so a collection would only cost time
     try:
         return _recorded(engine, head, claimed), head
     finally:
@@ -313,19 +337,19 @@ def load(engine: Engine, claimed: Claimed) -> tuple[Ledger, Head]:
             gc.enable()
 
 
-def _recorded(engine: Engine, head: Head, claimed: Claimed, folded: Sequence[Row] = ()) -> Ledger:
-    """What the journal says; of a finished run, some of it may have been folded, and may be just now."""
+def _recorded(engine: Engine, head: StreamHead, claimed: ClaimedRun, compaction: Sequence[Row] = ()) -> Ledger:
+    """Read a run's entries. Those of a finished run may have been compacted, even at this moment."""
     ledger = Ledger(())
     try:
-        walk_run(engine.store, head, ledger.read, fork=claimed.fork, folded=folded)
+        walk_run(engine.store, head, ledger.read, fork=claimed.fork, compaction=compaction)
     except JournalDamaged:
-        # Most runs are not folded: only one that does not seem to be whole is asked about.
-        known = engine.store.read("last_folded", (head.stream,))
-        if claimed.fence or known == list(folded):
+        # Most runs are not compacted, so this is only asked about a stream that looks incomplete.
+        known = engine.store.read("last_compaction", (head.stream,))
+        if claimed.fence or known == list(compaction):
             raise
         return _recorded(engine, head, claimed, known)
     if ledger.undos:
-        from .undoing import open_chapters
+        from perdure.run.undo import open_chapters
 
         return open_chapters(events_of(engine.store, head.stream, fork=claimed.fork))
     return ledger
@@ -336,132 +360,9 @@ def _refuse_bad_nesting(outer: Frame | None, run_id: str, parallel: bool) -> Non
         return
     if outer.inside:
         raise EffectInsideStep(f"run {run_id!r} cannot be opened inside a step or an effect")
-    child = outer.run.child
+    child = core_of(outer).child
     if child is not None and child.root.alive and not parallel:
         raise RunBusy(
             f"run {outer.run.id!r} has the child {child.id!r} open",
             hint="open children one after the other, or with parallel=True",
         )
-
-
-def end_run(run: RunCore, error: BaseException | None) -> Protocol[None]:
-    """Record how the block was left, and give the lease back in the same commit."""
-    run.end(error)
-    instead: BaseException | None = None
-    try:
-        if not run.finished and run.root.alive:
-            instead = yield from wind_up(run, error)
-        parking, run.parking = run.parking, None
-        if parking is not None and parking.left is not None:
-            error = parking.left  # whatever became of it in the hands of the program
-        error = instead or error
-        if not run.finished and run.root.alive:
-            yield from _hear_at_last(run, error)
-            try:
-                yield from _commit_end(run, error)
-            except WorkflowProblem as lost:  # what was to land with it is refused: then the run has failed by that
-                yield from _commit_end(run, lost)
-                raise
-            yield from _resume_after_all(run)
-            _leave_stopped(run, error)
-    except (LeaseLost, StoreProblem):
-        if error is None:
-            raise  # the work was done, and is not recorded as done: that must be heard
-    finally:
-        run.engine.closed(run)
-    if instead is not None:
-        raise instead
-
-
-def _commit_end(run: RunCore, error: BaseException | None) -> Protocol[None]:
-    entries, objects = _last_entry(run, error)
-    release = Statement("release_lease", (run.head.stream, run.head.fence))
-    whole, asks, made = finished_with(run.whole) if error is None else ((), (), ())
-    objects = (*objects, *made)
-    yield from run.commit(Site.RUN_END, *whole, *entries, objects=objects, also=[release], seal=True, asks=asks)
-
-
-def _hear_at_last(run: RunCore, error: BaseException | None) -> Protocol[None]:
-    """Whoever leaves because a run around this one is stopped may have been told the same, and not have heard it."""
-    if stopped_in(error) is not None and run.order is None:
-        yield from listen(run)
-
-
-def _resume_after_all(run: RunCore) -> Protocol[None]:
-    """Whoever said so while the pause was written told somebody who is gone now: it must not be said again."""
-    if run.order is not None and run.order.order == r.Order.PAUSE and run.head.ordered != run.heard:
-        orders = yield Read(run.store.read, ("orders_under", (run.head.stream, run.head.fence)))
-        if resumes(orders):
-            _, _, reason, by = orders[0]
-            yield from give_order(run.engine, run.engine.name, run.id, Told(r.Order.RESUME, reason, by))
-
-
-def _obeyed(run: RunCore, error: BaseException | None) -> Told | None:
-    """What the run obeys by ending now: its own order, or that of a run around it."""
-    stopped = stopped_in(error)
-    if run.order is not None and (run.stopped or stopped is not None):
-        return run.order
-    if stopped is None or stopped.run == run.id or isinstance(stopped, Exception):
-        return None
-    order = r.Order.CANCEL if isinstance(stopped, RunCancelled) else r.Order.PAUSE
-    return Told(order, f"part of {stopped.message}", stopped.by)
-
-
-def _leave_stopped(run: RunCore, error: BaseException | None) -> None:
-    """The block of a run that was stopped is never left as if it had ended well; outside of it that is an Exception."""
-    stopped, order = stopped_in(error), run.order
-    ours = stopped is not None and is_of(stopped, run)
-    if order is None or not run.stopped or (error is not None and not ours):
-        return
-    told = refusal(run.id, order)
-    raise told.with_traceback(error.__traceback__ if error is not None else None) from None
-
-
-def _last_entry(run: RunCore, error: BaseException | None) -> tuple[list[r.Record], Sequence[Statement]]:
-    told = _obeyed(run, error)
-    if told is not None:
-        return _last_of_stopped(run, told, error)
-    if error is None:
-        result = run.view.result or run.pack(None, "result")[0]
-        return [*withdrawn(run.ledger.unasked_waits()), r.RunFinished(result)], run.result_objects
-    if isinstance(error, RunWaiting):
-        return [], ()
-    if isinstance(error, Parked) and run.retry is not None:
-        return [r.TaskParked(error.until, error.wants)], ()
-    if isinstance(error, Parked) and run.head.stream in error.streams:
-        return [], ()  # a run inside the one that the worker has taken, which is woken for both
-    # In a worker, who takes it next would only be told to exit once more.
-    exits = run.retry is not None and isinstance(error, SystemExit)
-    if not isinstance(error, Exception) and not exits:
-        return [r.RunInterrupted(describe(error))], ()
-    packed, made = run.pack(error, "error")
-    again = run.retry(error) if run.retry is not None else (0, 0)
-    return [r.RunFailed(packed, describe(error), _cause(run, error), *again)], made
-
-
-def _last_of_stopped(
-    run: RunCore, told: Told, error: BaseException | None
-) -> tuple[list[r.Record], Sequence[Statement]]:
-    entry = entry_of(told)
-    if error is None or stopped_in(error) is not None:
-        return [entry], ()
-    if not isinstance(error, Exception):  # interrupted as it cleaned up: that is gone on with when it is opened again
-        return ([entry] if run.cleanup is None else []), ()
-    packed, made = run.pack(error, "error")
-    return [r.RunFailed(packed, describe(error), _cause(run, error)), entry], made
-
-
-def _cause(run: RunCore, error: BaseException) -> int:
-    """The recorded failure behind an exception: itself, what it was raised from, or one of a group."""
-    waiting, seen = [error], set()
-    while waiting:
-        one = waiting.pop()
-        if id(one) in seen:
-            continue
-        seen.add(id(one))
-        stream, seq = getattr(one, "_perdure_failure", (0, 0))
-        if stream == run.head.stream:
-            return int(seq)
-        waiting += [inner for inner in (one.__cause__, one.__context__) if inner is not None]
-        waiting += getattr(one, "exceptions", ())
-    return 0

@@ -1,4 +1,4 @@
-"""`run.map`: one step for many items, several at a time, each remembered by itself."""
+"""`run.map`: one step for many items, several at a time, each recorded separately."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from ..errors import EffectInsideStep
-from .core import RunCore
-from .durable import Durable
-from .items import ItemKey, Loop
-from .obeying import heed
-from .requests import Outcome, Protocol, Together
-from .scope import Frame, frame_of
+from perdure.errors import EffectInsideStep, WrongValue
+from perdure.kernel.protocol import Protocol, ProtocolOutcome, Together
+from perdure.kernel.scope import Frame, frame_of
+from perdure.run.core import RunCore
+from perdure.run.durable import Durable
+from perdure.run.item import ItemKey, ItemLoop, iterable
+from perdure.run.order_handling import stop_if_ordered
 
 AT_ONCE = 16
-"""How many items are at work when nobody says otherwise."""
+"""Default number of concurrent items."""
 
 
 def map_items(
@@ -28,27 +28,27 @@ def map_items(
     name: str,
     was: Sequence[str | int] = (),
 ) -> Protocol[list[Any]]:
-    """The results, in the order of the items."""
+    """Return the results in the order of the items."""
     if errors not in ("raise", "return"):
-        raise ValueError(f'errors={errors!r}: choose "raise" or "return"')
+        raise WrongValue(f'errors={errors!r}: must be "raise" or "return"')
     if at_once < 1:
-        raise ValueError(f"max_concurrency={at_once}: at least one item must be at work")
+        raise WrongValue(f"max_concurrency={at_once}: must be at least 1")
     outer = frame_of(run)
     if outer.inside:
         raise EffectInsideStep(
-            "run.map() inside a step or an effect: its items could not be remembered by themselves",
+            "run.map() inside a step or an effect: its items could not be recorded separately",
             hint="call it in the run itself",
         )
-    if run.is_told:
-        yield from heed(run)
-    values = list(items)
+    if run.has_orders:
+        yield from stop_if_ordered(run)
+    values = list(iterable(items))
     before = was or () if name else [*was, *(f"map {old}" for old in step.was)]
-    loop = Loop(run, values, key, name or f"map {step.name}", before)
+    loop = ItemLoop(run, values, key, name or f"map {step.name}", before)
     jobs = [
         partial(step.within, Frame(run, loop.path(value, index), outer, "", None), (value,), {})
         for index, value in enumerate(values)
     ]
-    outcomes: list[Outcome] = yield Together(jobs, at_once, stops=errors == "raise")
+    outcomes: list[ProtocolOutcome] = yield Together(jobs, at_once, stops=errors == "raise")
     failed = [outcome.error for outcome in outcomes if outcome.error is not None]
     if failed and errors == "raise":
         raise failed[0]

@@ -1,7 +1,7 @@
-"""How a worker leaves a run that waits, or that it has no time for any more: at a moment when nothing is under way.
+"""Lets a worker leave a run that waits, or that it must hand over, at a moment when no call is in progress.
 
-What leaves is a `BaseException`: it unwinds the program, which goes on from its journal when the run is taken again.
-Code that catches it changes nothing: whatever it asks of the run raises it once more, and the run ends the same.
+It leaves by a `BaseException`, which unwinds the program. The program continues from its journal when the run is taken
+again. If code catches it, the next call to the run raises it again, and the run ends the same way.
 """
 
 from __future__ import annotations
@@ -11,60 +11,60 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from .. import locks
-from .. import records as r
-from ..task_records import NEVER
-from .requests import Pause, Protocol, T
+from perdure import records as r
+from perdure.kernel.protocol import Pause, Protocol, T
+from perdure.records.tasks import NEVER
+from perdure.values import locks
 
 if TYPE_CHECKING:
-    from .core import RunCore
+    from perdure.run.core import RunCore
 
 LOOK_SECONDS = 0.01
-"""How often somebody who wants to leave looks whether everybody else has come to an end."""
+"""How often a waiter tests whether all other work has ended."""
 
 GRACE_MS = 30
-"""Tasks of an event loop have so long to go on, after the last of them has done something, before a run is parked."""
+"""Event loop tasks may continue this long after the last activity before a run is parked."""
 
 SHORT_MS = 250
-"""A wait that ends so soon is not worth leaving for."""
+"""A shorter wait is not worth leaving for."""
 
 
-class Left(BaseException):
-    """The worker leaves the run here; it is not an error, and not for programs to handle."""
+class WorkerExit(BaseException):
+    """Raised to leave the run. It is not an error, and programs must not handle it."""
 
 
-class Parked(Left):
-    """It waits, for these things or until a time."""
+class Parked(WorkerExit):
+    """Raised when the run waits, for conditions or until a time."""
 
     def __init__(self, until: int, waiters: Sequence[Waiter]) -> None:
         super().__init__("the run waits, and its worker has left it")
         self.until = until
-        self.wants = tuple(it.want for it in waiters if it.want is not None)
-        self.streams = frozenset(it.run.head.stream for it in waiters)
-        """Of the runs that wait: the one that was taken, or some inside it."""
+        self.wants = tuple(waiter.want for waiter in waiters if waiter.want is not None)
+        self.streams = frozenset(waiter.run.head.stream for waiter in waiters)
+        """The streams of the waiting runs: the one that was taken, or some inside it."""
 
 
-class Drained(Left):
-    """The worker ends, and others take the run."""
+class Drained(WorkerExit):
+    """Raised when the worker shuts down and others take the run."""
 
 
 class Waiter(msgspec.Struct, frozen=True, eq=False):
-    """Somebody in the run who waits."""
+    """Code in the run that waits."""
 
     run: RunCore
-    want: r.Want | None
+    want: r.WakeCondition | None
     until: int
     inside: bool
 
 
-class Parking:
-    """Who in a run, and in the runs inside it, is at work and who waits."""
+class RunParking:
+    """Tracks which code in a run and the runs inside it works, and which waits."""
 
     def __init__(self, now: Callable[[], int], drains: Callable[[], bool], *, loop: bool) -> None:
-        self.left: Left | None = None
-        """Set once and for all when the run is left."""
+        self.left: WorkerExit | None = None
+        """Set permanently when the run is left."""
         self.shared = loop
-        """Whether several threads or tasks may be at work in it."""
+        """Whether several threads or tasks may work in it."""
         self._now = now
         self._drains = drains
         self._lock = locks.lock()
@@ -72,17 +72,17 @@ class Parking:
         self._last = now()
         self._waiters: dict[int, Waiter] = {}
 
-    def must_stay(self) -> None:
-        """Nothing happens any more in a run that was left."""
+    def check_not_left(self) -> None:
+        """Raise if the run was left."""
         if self.left is not None:
             raise self.left
 
-    def counted(self, protocol: Protocol[T]) -> Protocol[T]:
-        """A step or an effect, from its beginning to its recorded end: nobody leaves meanwhile."""
+    def counted(self, begin: Callable[[], Protocol[T]]) -> Protocol[T]:
+        """Execute a step or an effect up to its recorded end. The worker does not leave meanwhile."""
         while not self._enter():
             yield Pause(LOOK_SECONDS)
         try:
-            return (yield from protocol)
+            return (yield from begin())
         finally:
             self._leave()
 
@@ -90,9 +90,9 @@ class Parking:
         with self._lock:
             if self._drains() and self.left is None:
                 if self._at_work:
-                    return False  # what is under way ends first, so that nothing comes into doubt
+                    return False  # calls in progress end first, so that nothing ends in doubt
                 self.left = Drained("its worker ends")
-            self.must_stay()
+            self.check_not_left()
             self._at_work += 1
             self._last = self._now()
             return True
@@ -102,29 +102,29 @@ class Parking:
             self._at_work -= 1
             self._last = self._now()
 
-    def wait(self, run: RunCore, want: r.Want | None, until: int, *, inside: bool = False) -> Waiter:
-        """Somebody waits from now on; `inside` a step or an effect that is counted as at work."""
+    def wait(self, run: RunCore, want: r.WakeCondition | None, until: int, *, inside: bool = False) -> Waiter:
+        """Register a waiter. `inside` means inside a step or an effect, which no longer counts as working."""
         waiter = Waiter(run, want, until, inside)
         with self._lock:
             self._waiters[id(waiter)] = waiter
             self._at_work -= inside
         return waiter
 
-    def go_on(self, waiter: Waiter) -> None:
-        """It does not wait any more."""
+    def stop_waiting(self, waiter: Waiter) -> None:
+        """Unregister a waiter."""
         with self._lock:
             del self._waiters[id(waiter)]
             self._at_work += waiter.inside
 
     def leave_if_idle(self) -> None:
-        """Raise when all that is left to do in the run is to wait."""
+        """Leave the run if nothing is left to do in it but wait."""
         with self._lock:
             if self.left is None and not self._at_work and self._is_quiet():
                 waiters = list(self._waiters.values())
-                until = min((it.until for it in waiters if it.until), default=NEVER)
+                until = min((waiter.until for waiter in waiters if waiter.until), default=NEVER)
                 if until - self._now() > SHORT_MS:
                     self.left = Parked(until, waiters)
-        self.must_stay()
+        self.check_not_left()
 
     def _is_quiet(self) -> bool:
         return not self.shared or self._now() - self._last >= GRACE_MS

@@ -1,7 +1,7 @@
-"""What is recorded under names that the code had before, found again under those that it has now.
+"""Finds calls that were recorded under earlier names of a function or a loop.
 
-The journal is not rewritten: a call that was begun under an old name is recorded under it to its end, and is found
-by its new name each time that the run is opened.
+The journal is not rewritten. A call that began under an old name keeps it in the journal to its end, and each opening
+of the run finds it under its new name.
 """
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ from typing import Any
 
 import msgspec
 
-from .. import records as r
-from .functions import Function, Options
-from .ledger import Ledger, Recorded, scopes_around
-from .waits import AGAIN
+from perdure import records as r
+from perdure.kernel.scope import scopes_around
+from perdure.run.function import CallOptions, DurableFunction
+from perdure.run.ledger import Ledger, RecordedCall
+from perdure.run.recorded_waits import AGAIN
 
 
-class Place(msgspec.Struct, frozen=True):
-    """Where a call belongs: its scope, its name, what tells it from others, and the how manieth of its kind it is."""
+class CallPosition(msgspec.Struct, frozen=True):
+    """The position of a call: scope, name, identity of its arguments, and number among equal calls."""
 
     path: str
     name: str
@@ -27,12 +28,12 @@ class Place(msgspec.Struct, frozen=True):
 
 
 def adopt(
-    ledger: Ledger, place: Place, function: Function, options: Options, arguments: dict[str, Any]
-) -> Recorded | None:
-    """The next call that is recorded as this one was before, and not asked for yet: from now on it is this one.
+    ledger: Ledger, place: CallPosition, function: DurableFunction, options: CallOptions, arguments: dict[str, Any]
+) -> RecordedCall | None:
+    """Return the next unmatched call that was recorded under an earlier form of this one, and match it from now on.
 
-    It had another name (`was=`), or fewer parameters: one that was added with a default, and is not given, changes
-    nothing about the call.
+    The earlier form had another name (`was=`) or fewer parameters. A parameter that was added with a default and is not
+    given does not change the call.
     """
     known = _names(ledger)
     names = [name for name in (function.name, *(options.was or ())) if (place.path, name) in known]
@@ -47,22 +48,22 @@ def adopt(
 
 
 def _names(ledger: Ledger) -> set[tuple[str, str]]:
-    """Of what was recorded before this opening, by scope."""
+    """Return the scopes and names that were recorded before this opening."""
     if ledger.names is None:
         ledger.names = {(path, name) for path, name, _ in ledger.calls}
     return ledger.names
 
 
-def _next(ledger: Ledger, path: str, name: str, ident: bytes) -> Recorded | None:
+def _next(ledger: Ledger, path: str, name: str, ident: bytes) -> RecordedCall | None:
     for nth, one in enumerate(ledger.calls.get((path, name, ident), ())):
         if (one.name, one.ident) == (name, ident) and not one.consumed and not one.blank:
-            one.origin = one.origin or r.Call(path, name, ident, nth)
+            one.origin = one.origin or r.CallIdentity(path, name, ident, nth)
             return one
     return None
 
 
-def _take(ledger: Ledger, one: Recorded, place: Place) -> None:
-    """It keeps its old place too, so that a later call of the old kind is not taken for this one."""
+def _take(ledger: Ledger, one: RecordedCall, place: CallPosition) -> None:
+    """Match a recorded call under its new name too. The old position stays, so later calls keep theirs."""
     effects = ledger.effects.get((one.path, one.name), [])
     if one in effects:
         effects.remove(one)
@@ -70,12 +71,12 @@ def _take(ledger: Ledger, one: Recorded, place: Place) -> None:
     one.name, one.ident = place.name, place.ident
     calls = ledger.calls.setdefault((place.path, place.name, place.ident), [])
     missing = range(len(calls), place.nth + 1)
-    calls += [Recorded(place.path, place.name, place.ident, one.effect) for _ in missing]
+    calls += [RecordedCall(place.path, place.name, place.ident, one.effect) for _ in missing]
     calls[place.nth] = one
 
 
-def same_arguments(ledger: Ledger, path: str, ident: bytes) -> list[Recorded]:
-    """Effects of earlier openings that were called like this and may have happened, whatever their names."""
+def same_arguments(ledger: Ledger, path: str, ident: bytes) -> list[RecordedCall]:
+    """Return effects of earlier openings with these arguments that may have happened, whatever their names."""
     if ledger.by_arguments is None:
         ledger.by_arguments = {}
         for one in ledger.by_intent.values():
@@ -85,7 +86,7 @@ def same_arguments(ledger: Ledger, path: str, ident: bytes) -> list[Recorded]:
 
 
 def move_scope(ledger: Ledger, old: str, new: str) -> None:
-    """What is recorded in the items of a loop that has another name now; what the new name has came later."""
+    """Move the entries of a renamed loop's items to its new name. Entries under the new name are later ones."""
     if not _has_loop(ledger, old):
         return
     ledger.within = ledger.loops = ledger.names = None
@@ -96,7 +97,7 @@ def move_scope(ledger: Ledger, old: str, new: str) -> None:
     for key in [key for key in ledger.calls if key[0].startswith(old)]:
         earlier, place = ledger.calls.pop(key), (moved(key[0]), *key[1:])
         for nth, one in enumerate(earlier):
-            one.origin = one.origin or r.Call(*key, nth)
+            one.origin = one.origin or r.CallIdentity(*key, nth)
             one.path = place[0]
         ledger.calls[place] = _merged(earlier, ledger.calls.get(place, []))
     ledger.items |= {moved(path) for path in ledger.items if path.startswith(old)}
@@ -105,7 +106,7 @@ def move_scope(ledger: Ledger, old: str, new: str) -> None:
         for key in [key for key in by_key if key[0].startswith(old)]:
             place, first = (moved(key[0]), *key[1:]), by_key.pop(key)
             then = by_key.get(place, [])
-            # What was asked again was asked in the same place.
+            # A repeated question has the same position as the first.
             by_key[place] = [one for one in first if not then or getattr(one, "how", "") not in AGAIN] + then
     by_scope: tuple[dict[str, list[Any]], ...] = (ledger.landed, ledger.item_usage)
     for by_path in by_scope:
@@ -114,7 +115,7 @@ def move_scope(ledger: Ledger, old: str, new: str) -> None:
 
 
 def _has_loop(ledger: Ledger, prefix: str) -> bool:
-    """Whether anything is recorded in its items; asked for every loop that had another name."""
+    """Whether anything is recorded in the items of a loop. Cached, because every renamed loop asks."""
     if ledger.loops is None:
         paths = {key[0] for key in (*ledger.calls, *ledger.operations, *ledger.waits)} | ledger.items
         inside = (scope for path in paths for scope in scopes_around(path))
@@ -122,7 +123,7 @@ def _has_loop(ledger: Ledger, prefix: str) -> bool:
     return prefix in ledger.loops
 
 
-def _merged(earlier: list[Recorded], later: list[Recorded]) -> list[Recorded]:
-    """Calls of one kind, recorded in part under one name of their loop and in part under another."""
+def _merged(earlier: list[RecordedCall], later: list[RecordedCall]) -> list[RecordedCall]:
+    """Merge calls of one kind that were recorded under two names of their loop."""
     pairs = zip_longest(earlier, later)
     return [a if a is not None and (b is None or not a.blank) else b for a, b in pairs]

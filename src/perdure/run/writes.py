@@ -1,82 +1,143 @@
-"""What a run writes of its own: state, messages and events. Buffered in a step or an item, recorded in the open."""
+"""Writes of a run to its state, messages and events: buffered in a step or an item, otherwise committed at once."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, overload
 
-from .. import codec
-from .. import records as r
-from ..errors import NotStorable, PerdureError, ResultErased, ValueTooLarge
-from ..failpoints import Site
-from ..limits import NAME_CHARACTERS_MAX
-from ..objects import opened as just_packed
-from ..objects import reference
-from ..store.base import decide, holds, must_not_decide
-from .awaitables import plain
-from .core import RunCore
-from .obeying import heed
-from .requests import Protocol
-from .scope import Frame, frame_of
-from .spoken import PIN, PINNED, UNPIN, Speech, stays
+from perdure import records as r
+from perdure.errors import PerdureError, ResultErased, UnknownAttribute, WrongValue
+from perdure.journal.objects import opened as just_packed
+from perdure.journal.objects import reference
+from perdure.kernel.awaitables import plain
+from perdure.kernel.names import named
+from perdure.kernel.program_line import calling_line
+from perdure.kernel.protocol import Protocol
+from perdure.kernel.scope import Frame, frame_of
+from perdure.platform.failpoints import Site
+from perdure.run.conversation import PIN, PINNED, UNPIN, Conversation, is_pinned
+from perdure.run.core import RunCore
+from perdure.run.ledger import operation_key
+from perdure.run.order_handling import stop_if_ordered
+from perdure.run.replay_difference import keeps_recorded
+from perdure.store.base import check_not_deciding, decide
+from perdure.values import codec
+from perdure.values.attributes import KnownAttributes
 
 T = TypeVar("T")
 
 
 def write(
-    run: RunCore, op: r.Op, key: str, value: Any, path: str, version: int = 0, position: int | None = None
+    run: RunCore, op: r.WriteOp, key: str, value: Any, path: str, version: int = 0, position: int | None = None
 ) -> Protocol[bytes]:
-    """One write, wherever the code is: it lands with the step or item around it, or now. Returns what is written."""
-    must_not_decide()
+    """Write now, or with the enclosing step or item. Returns the packed value."""
+    check_not_deciding()
     frame = frame_of(run)
     named(key, f"{path}: a name")
+    instead = 0
     if frame.buffer is None:
-        if (recorded := _recorded(run, frame, op, key)) is not None:
-            if op != r.Op.DELETE:
-                _refused(frame, op, key, codec.encode, value, path)
-                run.compare(path, recorded.value, value)
-            run.land(frame, (recorded,))
-            return recorded.value
-        run.must_be_open()
+        nth = frame.count(*_counted(op, key))
+        if (recorded := run.ledger.recorded_write(frame.path, op, key, nth)) is not None:
+            if (yield from _stands(run, frame, op, recorded, value, path, version)):
+                run.land(frame, (recorded,))
+                return recorded.value
+            instead, position = nth + 1, recorded.position
+        run.check_open()
     else:
-        run.must_be_here()  # in a finished run too: what is only buffered may be dropped, as it was the first time
-    packed, objects = (b"", ()) if op == r.Op.DELETE else _refused(frame, op, key, run.pack, value, path)
-    made = r.Write(op, key, packed, _position(run, op) if position is None else position, version)
+        run.check_not_left()  # in a finished run too: a buffered write may be dropped, as it was the first time
+    packed, objects = (b"", ()) if op == r.WriteOp.DELETE else _refused(frame, op, key, run.pack, value, path)
+    made = r.RunWrite(op, key, packed, _position(run, op) if position is None else position, version)
     if frame.buffer is not None:
         frame.buffer.add(made, objects)
         return packed
-    yield from run.commit(Site.WRITE, r.Wrote(frame.path, made), objects=objects)
+    yield from run.commit(Site.WRITE, r.Wrote(frame.path, made, instead=instead), objects=objects)
     run.land(frame, (made,))
-    if run.is_told:
-        yield from heed(run)
+    if run.has_orders:
+        yield from stop_if_ordered(run)
     return packed
 
 
+def _stands(
+    run: RunCore, frame: Frame, op: r.WriteOp, recorded: r.RunWrite, value: Any, path: str, version: int
+) -> Protocol[bool]:
+    """Whether the recorded write stands for this one, which may have another value."""
+    key = recorded.key
+    try:
+        if op != recorded.op and op in _STATE:
+            known = _DELETED if recorded.op == r.WriteOp.DELETE else run.unpack(recorded.value)
+            return keeps_recorded(run, path, known, _DELETED if op == r.WriteOp.DELETE else value)
+        if op == r.WriteOp.DELETE:
+            return True
+        codec.encode(value, path)
+        if op not in _COMPARED and not run.rehearsed:
+            return True
+        if op == r.WriteOp.EVENT and version != recorded.version:
+            return True  # a later version of the schema gives the same event another form
+        return (yield from run.compare(path, recorded.value, value, telemetry=op == r.WriteOp.EVENT))
+    except PerdureError:
+        frame.uncount(*_counted(op, key))  # a refused write is no write: the next one takes its place
+        raise
+
+
+_STATE = (r.WriteOp.SET, r.WriteOp.DELETE)
+_COMPARED = (*_STATE, r.WriteOp.MESSAGE, r.WriteOp.EVENT)
+_DELETED = "<deleted>"
+
+
+def recorded_value(run: RunCore, key: str, make: Callable[[], Protocol[Any]]) -> Protocol[Any]:
+    """Return a value that replay sees again. Inside a step it needs no record of its own: the step has one."""
+    check_not_deciding()
+    frame = frame_of(run)
+    if frame.inside:
+        return (yield from make())
+    nth = frame.count(*_counted(r.WriteOp.VALUE, key))
+    recorded = run.ledger.recorded_write(frame.path, r.WriteOp.VALUE, key, nth)
+    if recorded is not None:
+        return (yield from run.load(recorded.value))
+    value = yield from make()
+    packed, objects = run.pack(value, key)
+    # Recorded at once, also in an item: a step of the item that takes the value is committed before the item is.
+    yield from run.commit(Site.WRITE, r.Wrote(frame.path, r.RunWrite(r.WriteOp.VALUE, key, packed)), objects=objects)
+    return value
+
+
+def given(make: Callable[..., T], *args: Any) -> Protocol[T]:
+    """Return what a function returns, for `recorded_value`."""
+    yield from ()
+    return make(*args)
+
+
 def update(run: RunCore, key: str, make: Callable[[Any], Any]) -> Protocol[Any]:
-    """Set a key of `run.state` to what a function makes of its value; what an earlier attempt has recorded wins."""
-    must_not_decide()
+    """Set a key of `run.state` to a function of its value. A value recorded by an earlier attempt wins."""
+    check_not_deciding()
     there = read_key(run, key)
     value = plain(decide(make, None if there is None else opened(run, there)), make)
-    packed = yield from write(run, r.Op.SET, key, value, f"state[{key!r}]")
+    packed = yield from write(run, r.WriteOp.SET, key, value, f"state[{key!r}]")
     return opened(run, packed)
 
 
 def set_result(run: RunCore, value: Any) -> None:
-    """`run.result = value`: lands with the step or item around it, else it is written when the run ends."""
+    """`run.result = value`: lands with the enclosing step or item, otherwise when the run ends."""
     if run.ledger.finished is not None:
-        if run.ledger.finished.result:
-            run.compare("result", run.ledger.finished.result, value)
-        return
+        run.result_line = calling_line()
     frame = frame_of(run)
     packed, objects = run.pack(value, "result")
     if frame.buffer is not None:
-        frame.buffer.add(r.Write(r.Op.RESULT, "", packed), objects)
+        frame.buffer.add(r.RunWrite(r.WriteOp.RESULT, "", packed), objects)
     else:
         run.view.result, run.result_objects = packed, objects
 
 
+def check_result(run: RunCore) -> Protocol[None]:
+    """At the end of a finished run: the result that the code has set last is the recorded one."""
+    finished = run.ledger.finished
+    if finished is not None and finished.result and run.view.result:
+        value = opened(run, run.view.result)
+        yield from run.compare("result", finished.result, value, line=run.result_line)
+
+
 def get_result(run: RunCore) -> Any:
-    """What was set last, as the code sees it here."""
+    """Return the last result that was set, as the code sees it here."""
     if run.ledger.finished is not None:
         if not run.ledger.finished.result:
             raise ResultErased(f"the result of run {run.id!r} was erased")
@@ -89,20 +150,14 @@ def get_result(run: RunCore) -> Any:
     return opened(run, run.view.result) if run.view.result else None
 
 
-def _recorded(run: RunCore, frame: Frame, op: r.Op, key: str) -> r.Write | None:
-    """The same write of an earlier attempt: its recorded value wins, so that the run goes through the same states."""
-    name, ident = _counted(op, key)
-    nth = frame.count(name, ident)
-    return run.ledger.recorded_write(frame.path, op, ident.decode(), nth)
+def _counted(op: r.WriteOp, key: str) -> tuple[str, bytes]:
+    """Return the name and identity by which writes are counted."""
+    op, key = operation_key(op, key)
+    return f"\0write {op}", key.encode()
 
 
-def _counted(op: r.Op, key: str) -> tuple[str, bytes]:
-    """By what the writes of a kind are told from each other."""
-    return f"\0write {op}", b"" if op == r.Op.MESSAGE else key.encode()
-
-
-def _refused(frame: Frame, op: r.Op, key: str, made: Callable[[Any, str], T], value: Any, path: str) -> T:
-    """A value that is refused is no write: who catches that, and writes another, has written once."""
+def _refused(frame: Frame, op: r.WriteOp, key: str, made: Callable[[Any, str], T], value: Any, path: str) -> T:
+    """Encode a value. A refused value does not count as a write."""
     try:
         return made(value, path)
     except PerdureError:
@@ -111,8 +166,8 @@ def _refused(frame: Frame, op: r.Op, key: str, made: Callable[[Any, str], T], va
         raise
 
 
-def _position(run: RunCore, op: r.Op) -> int:
-    if op != r.Op.MESSAGE:
+def _position(run: RunCore, op: r.WriteOp) -> int:
+    if op != r.WriteOp.MESSAGE:
         return 0
     with run.lock:
         position = run.view.next_position
@@ -120,25 +175,14 @@ def _position(run: RunCore, op: r.Op) -> int:
     return position
 
 
-def named(text: object, what: str) -> str:
-    """A text by which something is found again, in every store."""
-    if not isinstance(text, str):
-        raise TypeError(f"{what} is a str, not {type(text).__name__}")
-    if len(text) > NAME_CHARACTERS_MAX:
-        raise ValueTooLarge(f"{what} has at most {NAME_CHARACTERS_MAX} characters")
-    if not holds(text):
-        raise NotStorable(f"{what} has no NUL character and no lone surrogate")
-    return text
-
-
 def read_state(run: RunCore) -> dict[str, bytes]:
-    """All of `run.state` as the code sees it here: what has landed, and over it what waits around the caller."""
+    """Return all of `run.state` as the code sees it here: landed writes, then the buffered ones around the caller."""
     state = dict(run.view.state)
     for frame in reversed(_frames(run)):
         if frame.buffer is None:
             continue
         for key, made in frame.buffer.state.items():
-            if made.op == r.Op.DELETE:
+            if made.op == r.WriteOp.DELETE:
                 state.pop(key, None)
             else:
                 state[key] = made.value
@@ -146,39 +190,39 @@ def read_state(run: RunCore) -> dict[str, bytes]:
 
 
 def read_key(run: RunCore, key: str) -> bytes | None:
-    """One key of it."""
+    """Return one key of `run.state` as the code sees it here."""
     for frame in _frames(run):
         if frame.buffer is not None and key in frame.buffer.state:
             made = frame.buffer.state[key]
-            return None if made.op == r.Op.DELETE else made.value
+            return None if made.op == r.WriteOp.DELETE else made.value
     return run.view.state.get(key)
 
 
-def read_messages(run: RunCore) -> Speech:
-    """The conversation in program order."""
-    return run.view.speech(_waiting(run))
+def read_messages(run: RunCore) -> Conversation:
+    """Return the conversation in program order."""
+    return run.view.conversation(waiting_writes(run))
 
 
 def read_raw(run: RunCore) -> list[tuple[int, bytes]]:
-    """All that was ever said, whatever was compacted."""
-    waiting = [(write.position, write.value) for write in _waiting(run) if write.op == r.Op.MESSAGE]
+    """Return every message, including compacted ones."""
+    waiting = [(write.position, write.value) for write in waiting_writes(run) if write.op == r.WriteOp.MESSAGE]
     return sorted([*run.view.messages, *waiting], key=lambda message: message[0])
 
 
 def read_values(run: RunCore) -> list[bytes]:
-    """The conversation as it is shown, values alone."""
-    if run.view.compacted or any(write.op == r.Op.COMPACT for write in _waiting(run)):
+    """Return the values of the visible messages."""
+    if run.view.compacted or any(write.op == r.WriteOp.COMPACT for write in waiting_writes(run)):
         return [one.value for one in read_messages(run).shown()]
     return [value for _, value in read_raw(run)]
 
 
-def _waiting(run: RunCore) -> list[r.Write]:
-    """What waits around the caller to be written, outermost first."""
+def waiting_writes(run: RunCore) -> list[r.RunWrite]:
+    """Return the buffered writes around the caller, outermost first."""
     return [made for frame in reversed(_frames(run)) if frame.buffer is not None for made in frame.buffer.writes]
 
 
 def opened(run: RunCore, packed: bytes) -> Any:
-    """A value that the code has written, perhaps just now: then what it refers to is not in the store yet."""
+    """Decode a value that the code has written. Its object may still be buffered."""
     identity = reference(packed)
     if identity:
         made = [run.result_objects, *(frame.buffer.objects for frame in _frames(run) if frame.buffer is not None)]
@@ -189,7 +233,7 @@ def opened(run: RunCore, packed: bytes) -> Any:
 
 
 def _frames(run: RunCore) -> list[Frame]:
-    """The frames of this run around the caller, innermost first."""
+    """Return the frames of this run around the caller, innermost first."""
     frame: Frame | None = frame_of(run) if run.root.alive else run.root
     frames = []
     while frame is not None and frame.run is run:
@@ -198,8 +242,10 @@ def _frames(run: RunCore) -> list[Frame]:
     return frames
 
 
-class StateReader(Mapping[str, Any]):
-    """Reading `run.state`. Every value is a fresh copy: to change it, set it."""
+class StateReader(Mapping[str, Any], KnownAttributes):
+    """Reads `run.state`. Every value is a fresh copy: to change it, set it."""
+
+    __slots__ = ("_run",)
 
     def __init__(self, run: RunCore) -> None:
         self._run = run
@@ -222,21 +268,26 @@ class StateReader(Mapping[str, Any]):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({dict(self)!r})"
 
+    def _unknown(self, name: str) -> UnknownAttribute:
+        return UnknownAttribute(f"run.state has no attribute {name!r}", hint=f"set a key: run.state[{name!r}] = ...")
 
-class MessageReader(Sequence[Any]):
-    """Reading `run.messages`: as they are shown, which is all that was said unless the run was compacted."""
+
+class MessageReader(Sequence[Any], KnownAttributes):
+    """Reads the visible `run.messages`: all of them, unless the run was compacted."""
+
+    __slots__ = ("_run",)
 
     def __init__(self, run: RunCore) -> None:
         self._run = run
 
     @property
     def raw(self) -> list[Any]:
-        """All that was ever said, whatever was compacted."""
+        """Every message, including compacted ones."""
         return [opened(self._run, value) for _, value in read_raw(self._run)]
 
     @property
     def pinned(self) -> list[Any]:
-        """Those that stay, whatever is compacted or has to make way in a context."""
+        """The messages that compaction and context limits keep."""
         return [opened(self._run, one.value) for one in read_messages(self._run).shown() if one.pinned]
 
     @overload
@@ -262,14 +313,14 @@ class MessageReader(Sequence[Any]):
 
 
 def append(run: RunCore, message: Any, pinned: bool) -> Protocol[None]:
-    """One more message."""
-    version = PINNED if pinned or stays(message) else 0
-    yield from write(run, r.Op.MESSAGE, "", message, "message", version)
+    """Append a message."""
+    version = PINNED if pinned or is_pinned(message) else 0
+    yield from write(run, r.WriteOp.MESSAGE, "", message, "message", version)
 
 
 def pin(run: RunCore, index: int, pinned: bool) -> Protocol[None]:
-    """Pin a message of those that are shown, or unpin it."""
+    """Pin or unpin a visible message."""
     one = read_messages(run).shown()[index]
     if one.covers is not None:
-        raise ValueError("this message stands for others, and stays anyway; run.uncompact() takes it away")
-    yield from write(run, r.Op.PIN, PIN if pinned else UNPIN, None, "pin", position=one.position)
+        raise WrongValue("this message is a summary and is always kept; run.uncompact() removes it")
+    yield from write(run, r.WriteOp.PIN, PIN if pinned else UNPIN, None, "pin", position=one.position)

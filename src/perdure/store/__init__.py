@@ -9,15 +9,15 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from ..clock import SYSTEM_CLOCK, Clock
-from ..errors import NotDurableWarning, StoreUnavailable
-from ..failpoints import arm_from_environment
-from .address import DATABASE_NAME, FOLDER_NAME, default_folder, file_of, is_embedded, locate, sqlite_path
-from .base import Store
-from .postgres_url import is_postgres, without_password
+from perdure.errors import NotDurableWarning, StoreUnavailable, WrongValue
+from perdure.platform.failpoints import arm_from_environment
+from perdure.store.address import DATABASE_NAME, FOLDER_NAME, default_folder, file_of, is_embedded, locate, sqlite_path
+from perdure.store.base import Store
+from perdure.store.postgres.url import is_postgres, without_password
+from perdure.values.clock import SYSTEM_CLOCK, Clock
 
 if TYPE_CHECKING:
-    from .versions import Versions
+    from perdure.store.schema_version import StoreVersions
 
 __all__ = [
     "DATABASE_NAME",
@@ -43,12 +43,12 @@ def open_store(
     create: bool = True,
     wary: bool = False,
 ) -> Store:
-    """Open a store. One that is not there is created; without `create`, that is an error on a server.
+    """Open a store and create it if it does not exist; without `create`, a missing store on a server is an error.
 
-    A `wary` reader of a file stops queries that take more work than a file of that size can need.
+    With `wary`, queries stop that take more work than a sound file of that size can need.
     """
     if durability not in ("full", "process"):
-        raise ValueError(f'durability={durability!r}: choose "full" or "process"')
+        raise WrongValue(f'durability={durability!r}: choose "full" or "process"')
     arm_from_environment()
     if is_postgres(url):
         store: Store = _server().PostgresStore(url, clock=clock, durability=durability, create=create)
@@ -56,10 +56,10 @@ def open_store(
     if (theirs := _opener_of(url)) is not None:
         return theirs(url, clock=clock, durability=durability)
     path = sqlite_path(url)
-    from .sqlite import SqliteStore
-    from .sqlite_file import prepare_file
-    from .sqlite_reading import reading_of
-    from .sqlite_watch import refuse_lost_database
+    from perdure.store.sqlite.file import prepare_file
+    from perdure.store.sqlite.read_only import reading_of
+    from perdure.store.sqlite.store import SqliteStore
+    from perdure.store.sqlite.watch import refuse_lost_database
 
     reading = None
     if path == ":memory:":
@@ -70,20 +70,20 @@ def open_store(
     return SqliteStore(path, clock=clock, durability=durability, vfs=vfs, wary=wary, reading=reading)
 
 
-def versions_of(url: str) -> Versions:
-    """How the schema of a store that is there compares with this program. The store is left as it is."""
+def versions_of(url: str) -> StoreVersions:
+    """Compare the schema of an existing store with this program, without changing the store."""
     if is_postgres(url):
-        versions: Versions = _server().versions_of(url)
+        versions: StoreVersions = _server().versions_of(url)
         return versions
-    from .sqlite_file import schema_of
-    from .versions import compared
+    from perdure.store.schema_version import compared
+    from perdure.store.sqlite.file import schema_of
 
     found = schema_of(sqlite_path(url))
     return compared("sqlite", found, found)
 
 
 def _opener_of(url: str) -> Callable[..., Store] | None:
-    """What another package has registered for a scheme; see `perdure.testing`."""
+    """Return the opener that another package has registered for a URL scheme; see `perdure.testing`."""
     scheme = url.partition("://")[0]
     if scheme == "sqlite":
         return None
@@ -97,7 +97,7 @@ def _opener_of(url: str) -> Callable[..., Store] | None:
 
 def _server() -> ModuleType:
     try:
-        from . import postgres
+        from perdure.store.postgres import store as postgres
     except ImportError as error:
         if error.name is None or not error.name.startswith("psycopg"):
             raise

@@ -1,6 +1,6 @@
-"""Which store a text, a path or the environment names: what looks like a URL is one, or is refused.
+"""Resolves a text, a path or the environment to a store URL.
 
-A mistyped URL must not become a file of that name, and its refusal must not repeat it: it may hold a password.
+A mistyped URL is refused instead of becoming a file of that name. The error does not repeat it: it may have a password.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ import os
 import re
 from typing import NoReturn
 
-from ..errors import StoreTypeInvalid, StoreUnavailable, StoreUrlInvalid
-from .postgres_url import SCHEMES
+from perdure.errors import StoreTypeInvalid, StoreUnavailable, StoreUrlInvalid
+from perdure.store.postgres.url import SCHEMES
 
 DATABASE_NAME = "perdure.db"
 FOLDER_NAME = ".perdure"
@@ -26,7 +26,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def locate(store: str | os.PathLike[str] | None) -> str:
-    """The URL to open: what was given, else `PERDURE_URL`, else the nearest `.perdure/`, else the home folder's."""
+    """Return the URL to open: `store`, else `PERDURE_URL`, else the nearest `.perdure/`, else the home folder's."""
     if store is not None:
         return _url_of(store)
     if said := os.environ.get(VARIABLE):
@@ -44,7 +44,7 @@ def locate(store: str | os.PathLike[str] | None) -> str:
 
 
 def _must_be_ours(folder: str) -> None:
-    """Raise for a folder that another user has put in the way, in /tmp for instance: he could read what is stored."""
+    """Refuse a folder that another user has planted, for example in /tmp, to read what is stored."""
     us, sudo = os.geteuid(), os.environ.get("SUDO_UID", "")
     owner = os.lstat(folder).st_uid
     if owner != us and not (us == 0 and sudo == str(owner)):
@@ -55,14 +55,14 @@ def _must_be_ours(folder: str) -> None:
 
 
 def default_folder() -> str:
-    """The folder of the store that is used when nothing names another: Perdure makes it."""
+    """The folder of the default store, which Perdure creates."""
     return os.path.join(os.path.expanduser("~"), FOLDER_NAME)
 
 
 def sqlite_path(url: str) -> str:
-    """The file of a `sqlite:///path` URL, absolute; three slashes and a name are relative to the working folder.
+    """Return the absolute path of a `sqlite:///path` URL; a relative path starts at the working folder.
 
-    The path is taken as it is written: nothing in it is decoded.
+    The path is taken literally, without percent-decoding.
     """
     scheme, _, rest = url.partition("://")
     if scheme != "sqlite":
@@ -75,7 +75,7 @@ def sqlite_path(url: str) -> str:
 
 
 def file_of(url: str) -> str | None:
-    """The file of a store; None for one in memory or on a server."""
+    """Return the file of a store; None for a store in memory or on a server."""
     if not is_embedded(url):
         return None
     path = sqlite_path(url)
@@ -83,7 +83,7 @@ def file_of(url: str) -> str | None:
 
 
 def is_embedded(url: str) -> bool:
-    """Whether a store lives in this process, as a file or in memory, and not on a server."""
+    """Whether a store is a file or in memory, not on a server."""
     return url.startswith("sqlite:")
 
 
@@ -102,7 +102,7 @@ def _url_of(given: object) -> str:
 
 
 def _of_path(path: str) -> str:
-    """A path object is a file, whatever characters it has; but not a URL that `Path` has taken a slash from."""
+    """A path object names a file, unless it is a URL whose double slash `Path` has collapsed."""
     _refuse_unkept(path)
     if (scheme := _SCHEME.match(path)) and path[scheme.end() :].startswith("/"):
         _refuse_one_slash(scheme[1])
@@ -175,7 +175,7 @@ def _refuse_folder(text: str) -> None:
 
 
 def _advice(scheme: str) -> str:
-    """How to write what was probably meant."""
+    """Suggest the URL that was probably meant."""
     known = scheme.lower()
     if known in SCHEMES:
         return "write postgresql://user@host/database"

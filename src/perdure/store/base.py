@@ -1,12 +1,11 @@
-"""What a store is to the layers above: it commits units of work and answers named queries.
+"""The interface of a store: it commits units of work and answers named queries.
 
-A unit of work is a script: a generator that yields lists of statements and gets their rows. It holds protocol,
-never I/O, so SQLite, PostgreSQL and a simulator drive the same one.
+A unit of work is a script: a generator that yields lists of statements and receives their rows. It does no I/O, so
+SQLite, PostgreSQL and a simulator drive the same one.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import struct
 import threading
@@ -19,9 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
-from .. import interrupts
-from ..clock import Clock
-from ..errors import (
+from perdure.errors import (
     PerdureError,
     StoreBusy,
     StoreClosed,
@@ -31,12 +28,15 @@ from ..errors import (
     StoreUnavailable,
     WriteInsideUpdate,
 )
-from ..failpoints import Moment, Site, reach
+from perdure.platform import interrupts
+from perdure.platform.failpoints import CommitMoment, Site, reach
+from perdure.values.clock import Clock
+from perdure.values.locks import after_fork_in_child
 
 if TYPE_CHECKING:
     import asyncio
 
-    from .sqlite_mark import LostEntries
+    from perdure.records.stores import LostEntries
 
 T = TypeVar("T")
 _UNKEPT = re.compile("[\0\ud800-\udfff]")
@@ -45,11 +45,11 @@ Rows = list[Row]
 
 
 LOST = "lost "
-"""How the keys of facts about the store begin that name a run which has lost entries; the rest is `agent/id`."""
+"""The prefix of meta keys for runs that have lost entries; `agent/id` follows."""
 
 
 class Statement(msgspec.Struct, frozen=True, gc=False):
-    """A named statement with its arguments. With `must`, not changing or answering one row raises that error."""
+    """A named statement with its arguments. With `must`, that error is raised unless it affects exactly one row."""
 
     name: str
     args: tuple[Any, ...] = ()
@@ -57,7 +57,7 @@ class Statement(msgspec.Struct, frozen=True, gc=False):
 
 
 class Floats(bytes):
-    """Numbers of four bytes each: a file keeps them as they are, a server as an array that it can reckon with."""
+    """32-bit floats: SQLite stores the bytes, PostgreSQL an array that it can compute with."""
 
     __slots__ = ()
 
@@ -68,22 +68,22 @@ class Floats(bytes):
 
 
 def holds(text: str) -> bool:
-    """Whether every store can keep a text in a column: PostgreSQL has no NUL, UTF-8 no half of a surrogate pair.
+    """Whether every store accepts a name: PostgreSQL refuses NUL, UTF-8 lone surrogates.
 
-    It is asked of names; values are stored as bytes, and hold anything.
+    Values are stored as bytes and may have both.
     """
     return _UNKEPT.search(text) is None
 
 
-class _Deciding(threading.local):
+class _DecidingThread(threading.local):
     now = False
 
 
-_DECIDING = _Deciding()
+_DECIDING = _DecidingThread()
 
 
 def decide(make: Callable[[Any], Any], value: Any) -> Any:
-    """Call a function of the user inside a commit. It may read; a write would wait for this very commit, for ever."""
+    """Call a user's function inside a commit. It may read; a write would deadlock with this commit."""
     _DECIDING.now = True
     try:
         return make(value)
@@ -91,219 +91,211 @@ def decide(make: Callable[[Any], Any], value: Any) -> Any:
         _DECIDING.now = False
 
 
-def must_not_decide() -> None:
-    """Asked before a write, also before one that only joins the body around it."""
+def check_not_deciding() -> None:
+    """Raise WriteInsideUpdate inside `decide`. Called before every write, buffered ones too."""
     if _DECIDING.now:
         raise WriteInsideUpdate
 
 
-class Proof(msgspec.Struct, frozen=True, gc=False):
-    """How to tell later whether a commit has landed: this query gives exactly these rows."""
+class CommitProof(msgspec.Struct, frozen=True, gc=False):
+    """Proves that a commit has landed: the query returns exactly these rows."""
 
     query: Statement
     rows: Rows
 
 
-class Last(list[Statement]):
-    """The last batch of a script, which does nothing but bookkeeping after it: the commit may travel with it.
+class FinalBatch(list[Statement]):
+    """The last batch of a script, sent together with the commit; only bookkeeping follows.
 
-    A commit whose answer was lost is submitted again. With a `proof` it is looked up before and after that, so
-    that it lands once; without one, doing it twice must be the same as doing it once.
+    A commit whose answer was lost is submitted again. With a `proof` it is looked up before and after, so that it lands
+    once; without one, the unit must be idempotent.
     """
 
-    __slots__ = ("proof",)
-
-    def __init__(self, statements: Iterable[Statement], proof: Proof | None = None) -> None:
-        super().__init__(statements)
-        self.proof = proof
+    proof: CommitProof | None = None
 
 
 class Overtaken(StoreBusy):
-    """Somebody else was quicker; the script is run again, and sees what they did."""
+    """Another process was faster; the script runs again and sees its changes."""
 
 
 class RowRefused(StoreUnavailable):
-    """The database refused a row: it is there already, or it has a value that a column cannot hold."""
+    """The database refused a row: it exists, or a column cannot hold a value."""
 
 
 Script = Generator[Sequence[Statement], list[Rows], T]
 
 
-class Unit(Generic[T]):
-    """One commit: what it does inside the transaction, and what it learns afterwards."""
+class UnitOfWork(Generic[T]):
+    """One commit: its work inside the transaction, and its bookkeeping afterwards."""
 
     site: Site
     lane: int = 0
-    """Units of one lane are committed one after the other: a stream, whose entries build on each other."""
+    """Units of one lane, usually a stream, are committed one after the other."""
     snapshot: bool = False
-    """Whether all of its queries must see the store as of one moment."""
+    """Whether all its queries must read the same snapshot."""
     long: bool = False
-    """Whether it may take longer than a transaction usually does."""
-
+    """Whether it may exceed the usual transaction timeout."""
     erases: bool = False
-    """Whether what it takes away must not be found in the file either."""
-
+    """Whether deleted data must be overwritten in the file."""
     seconds: float | None = None
-    """After how long it gives up when the store is away, if that is sooner than usual."""
+    """A shorter limit than usual for waiting on an unavailable store."""
 
     def script(self) -> Script[T]:
-        """Runs inside the transaction; raising undoes this unit and leaves its neighbours alone."""
+        """Run inside the transaction; raising rolls back this unit and not the others of the batch."""
         raise NotImplementedError
 
-    def joined(self, others: Sequence[Unit[Any]]) -> Unit[list[Any]] | None:
-        """One unit that does the work of this one and of others of its lane, in order, if that can be one commit."""
+    def joined(self, others: Sequence[UnitOfWork[Any]]) -> UnitOfWork[list[Any]] | None:
+        """Return one unit for this one and others of its lane, in order, if they can be one commit."""
         return None
 
     def settle(self, committed: bool) -> None:
-        """Called when a transaction with it has ended, before the caller goes on or it is tried again."""
+        """Called when a transaction with this unit has ended, before it returns or is retried."""
 
 
 class Store(ABC):
-    """A place where everything lives. One per process and file or database."""
+    """A database with everything of some agents. One instance per process and database."""
 
     url: str
     clock: Clock
     secret: bytes
-    """Keys the ids of objects."""
+    """The key of the hash that makes object ids."""
     identity: str
-    """Names the store in seals, so that a seal of one store proves nothing about another."""
+    """Names the store in seals, so that a seal is valid for one store only."""
     fenced: StoreFenced | None = None
-    """Why this process may not write any more."""
+    """Why this process may no longer write."""
     rolled_back: StoreRolledBack | None = None
-    """What the store has lost of what was acknowledged: it can be read, and not written to."""
+    """Which acknowledged entries the store has lost: it can be read, not written."""
     doubts: Mapping[str, bytes] = MappingProxyType({})
-    """Runs that have lost entries, by `agent/id`, with what is known of them: effects in these may have happened."""
+    """Runs that have lost entries, by `agent/id`, with details. Their lost effects may have happened."""
     stale: bool = False
-    """Whether the views have to be made anew: a migration has added one that old entries belong to."""
+    """Whether the views must be rebuilt because a migration has added one."""
     guard: Callable[[], None] | None = None
-    """Called before every commit, which it may refuse: for who only looks at what a program would do."""
+    """Called before every commit, which it may refuse; used for dry runs."""
     read_only: str = ""
-    """Why nothing can be written, in words; empty where everything can."""
+    """Why the store is read-only; empty if it is writable."""
     one_host: bool = True
-    """Whether all processes that use it are on one machine, so that another boot of it is a past one."""
+    """Whether all processes that use it are on this machine, so that another boot id is a past one."""
 
     def __init__(self) -> None:
         self._closed = self._forked = False
         _OPEN.add(self)
 
-    def submit(self, unit: Unit[T]) -> T:
-        """Commit from a plain thread. When it returns, the unit is durable."""
-        self._must_be_usable()
+    def submit(self, unit: UnitOfWork[T]) -> T:
+        """Commit from a thread. When this returns, the unit is durable."""
+        self._check_usable()
         if self.guard is not None:
             self.guard()
-        reach(unit.site, Moment.BEFORE)
+        reach(unit.site, CommitMoment.BEFORE)
         held = interrupts.hold()
         try:
             result = self._submit(unit)
-            reach(unit.site, Moment.AFTER)
+            reach(unit.site, CommitMoment.AFTER)
         finally:
             if held:
-                interrupts.let_go()
+                interrupts.release()
         return result
 
-    async def submit_async(self, unit: Unit[T]) -> T:
-        """Commit from an event loop, which goes on meanwhile. A cancelled caller still waits for the commit."""
-        self._must_be_usable()
+    async def submit_async(self, unit: UnitOfWork[T]) -> T:
+        """Commit from an event loop without blocking it. A cancelled caller still waits for the commit."""
+        self._check_usable()
         if self.guard is not None:
             self.guard()
-        reach(unit.site, Moment.BEFORE)
+        reach(unit.site, CommitMoment.BEFORE)
         result = await self._submit_async(unit)
-        reach(unit.site, Moment.AFTER)
+        reach(unit.site, CommitMoment.AFTER)
         return result
 
     @abstractmethod
-    def _submit(self, unit: Unit[T]) -> T:
+    def _submit(self, unit: UnitOfWork[T]) -> T:
         """Commit in this thread."""
 
     @abstractmethod
-    async def _submit_async(self, unit: Unit[T]) -> T:
-        """Commit beside this event loop."""
+    async def _submit_async(self, unit: UnitOfWork[T]) -> T:
+        """Commit without blocking this event loop."""
 
     @abstractmethod
     def read(self, name: str, args: tuple[Any, ...] = ()) -> Rows:
-        """Run a named query outside of any transaction of ours, seeing everything committed so far."""
+        """Run a named query outside any transaction; it sees everything committed so far."""
 
     def read_all(self, queries: Sequence[Statement]) -> list[Rows]:
-        """Several queries that do not need each other's answers: one message, where there is a way to go."""
+        """Run independent queries; on a server in one round trip."""
         return [self.read(query.name, query.args) for query in queries]
 
     def scan(self, name: str, args: tuple[Any, ...], consume: Callable[[Iterable[Row]], T]) -> T:
-        """The same for many rows, which pass one by one and are not kept."""
+        """Run a named query and pass its rows to `consume` one by one, without keeping them all in memory."""
         return consume(self.read(name, args))
 
     def keep_warm(self) -> None:
-        """From now on the same places are read again and again, all over the store: more of it may stay in memory."""
-        self._must_be_open()
+        """Allow a larger cache: from now on reads are repeated all over the store."""
+        self._check_open()
 
     def watch(self, stream: int) -> Callable[[], bool]:
-        """Something to ask often: may a stream have got an answer since it was last asked? At first it may."""
+        """Return a cheap check for polling: may the stream have received an answer since the last call?"""
         return lambda: True
 
     @abstractmethod
     def backup(self, path: str, progress: Callable[[int, int], None] | None = None) -> int:
-        """Copy the store into a file, as of one moment and while it is in use; returns the bytes written.
+        """Copy a snapshot of the store into a file while it is in use; return the bytes written.
 
-        A file that is there is replaced.
-
-        `progress` is told now and then how much is done, and of how much.
+        An existing file is replaced. `progress` is called now and then with the amount done and the total.
         """
 
-    def owing(self, token: str) -> Sequence[Statement]:
-        """What a commit that erases writes along: that somebody has to `scrub`, if who has made it does not live to."""
+    def scrub_note(self, token: str) -> Sequence[Statement]:
+        """Statements for a commit that erases: a note to `scrub`, in case this process dies before it does."""
         return ()
 
     def scrub(self, texts: Sequence[bytes] = (), token: str = "") -> str:
-        """See to it that what was erased is not left over in files. Returns what could not be done, and what to do.
+        """Remove erased data from the files. Returns what could not be done, and what to do.
 
-        `token` is what the commit was `owing` by. What others have left behind is done along with it. A server keeps
-        what was removed until it is vacuumed, which it does by itself.
+        `token` is that of `scrub_note`. Scrubs that other processes left behind are done too. A server removes deleted
+        rows with its own VACUUM.
         """
         return "the server keeps what was removed until its next VACUUM, which it does by itself"
 
-    def make_good(self) -> None:
-        """Do what somebody has left behind who had to `scrub`, unless others keep us from it."""
-        self._must_be_open()
+    def finish_scrub(self) -> None:
+        """Do the scrubs that dead processes left behind, unless other processes prevent it."""
+        self._check_open()
 
     def shrink(self, *, whole: bool = False) -> str:
-        """Give empty space back to the file system, if that is quick; with `whole` also if others wait for long.
+        """Return free space to the file system if that is quick; with `whole`, even if writers wait for long.
 
-        Returns why some of it was not given back. A server sees to that by itself.
+        Returns why some space was not freed. A server does this by itself.
         """
         return ""
 
-    def at_rest(self, seconds: float) -> AbstractContextManager[None]:
-        """Meanwhile this process keeps nobody from writing: for who stops it. A server ends what has stopped."""
+    def quiesced(self, seconds: float) -> AbstractContextManager[None]:
+        """Hold no write lock meanwhile, so that the process can be stopped. A server ends stopped sessions itself."""
         return nullcontext()
 
     def adoption(self) -> Sequence[Statement]:
-        """What a commit writes to go on without what was lost."""
+        """Statements for the commit that accepts the loss of entries."""
         return ()
 
     def losses(self) -> Sequence[LostEntries]:
-        """Entries that were acknowledged and are gone, as far as the store can know. A server cannot."""
+        """Acknowledged entries that are missing, as far as the store can know. A server cannot."""
         return ()
 
     @abstractmethod
     def close(self) -> None:
-        """Give everything back. Calling it twice is fine."""
+        """Close the store. Idempotent."""
 
-    def _must_be_open(self) -> None:
+    def _check_open(self) -> None:
         if self._closed:
             raise StoreClosed
         if self._forked:
             raise StoreForked
 
-    def _must_be_usable(self) -> None:
+    def _check_usable(self) -> None:
         if self._closed or self._forked:
-            self._must_be_open()
-        must_not_decide()
+            self._check_open()
+        check_not_deciding()
         if self.fenced is not None:
             raise StoreFenced(self.fenced.message, hint=self.fenced.hint)
         if self.rolled_back is not None:
             raise StoreRolledBack(self.rolled_back.message)
 
     def _abandon(self) -> None:
-        """In a forked child: what is open is the parent's."""
+        """Called in a forked child: connections and locks belong to the parent."""
         self._forked = True
 
 
@@ -311,22 +303,22 @@ _OPEN: weakref.WeakSet[Store] = weakref.WeakSet()
 
 
 def open_stores() -> list[Store]:
-    """Those of this process."""
+    """The open stores of this process."""
     return [store for store in list(_OPEN) if not store._closed]
 
 
 def _after_fork_in_child() -> None:
     for store in list(_OPEN):
-        if not store._closed:  # nothing of a closed one is left, and its descriptors may be somebody else's by now
+        if not store._closed:  # the descriptors of a closed store may be in use elsewhere by now
             store._abandon()
     _OPEN.clear()
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
+after_fork_in_child(_after_fork_in_child)
 
 
-async def to_its_end(future: asyncio.Future[T], on_cancel: Callable[[], object] = lambda: None) -> T:
-    """Wait for a commit, whatever happens to the caller meanwhile; it hears that it was cancelled afterwards."""
+async def wait_shielded(future: asyncio.Future[T], on_cancel: Callable[[], object] = lambda: None) -> T:
+    """Wait for a commit even if the caller is cancelled; raise CancelledError afterwards."""
     import asyncio
 
     cancelled: asyncio.CancelledError | None = None
@@ -342,7 +334,7 @@ async def to_its_end(future: asyncio.Future[T], on_cancel: Callable[[], object] 
 
 
 def read_through(store: Store, script: Script[T]) -> T:
-    """Perform a script that only reads, outside of any transaction."""
+    """Run a script that only reads, outside any transaction."""
     try:
         asked = next(script)
         while True:

@@ -1,4 +1,4 @@
-"""Does a store keep what Perdure promises? The suite that ours must pass, for yours.
+"""Certifies a store: the conformance suite that Perdure's own stores pass.
 
     pip install "perdure[testing]"
     python -m perdure.testing "mystore://localhost/{new}"

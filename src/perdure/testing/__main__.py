@@ -7,8 +7,8 @@ import sys
 USAGE = """\
 usage: python -m perdure.testing URL [arguments of pytest]
 
-Runs the conformance suite against the store at URL. In it, {new} becomes a name that no other test uses, and
-{folder} an empty folder: every test wants a store of its own. The exit code is 0 when all tests pass.
+Runs the conformance suite against the store at URL. Every test gets a new store: {new} is replaced by a unique name,
+{folder} by an empty folder. The exit code is 0 if all tests pass.
 
     python -m perdure.testing "sqlite:///{folder}/perdure.db"
     python -m perdure.testing "postgresql://localhost/test?schema={new}" -x
@@ -18,7 +18,7 @@ SETTINGS = ("asyncio_mode=auto", "asyncio_default_fixture_loop_scope=function", 
 
 
 def main() -> int:
-    """Hand over to pytest."""
+    """Run pytest on the suite and return its exit code."""
     arguments = sys.argv[1:]
     if not arguments or arguments[0] in ("-h", "--help"):
         print(USAGE, end="")

@@ -1,4 +1,4 @@
-"""The fixtures of the conformance suite: a store for every test, and a home folder that is nobody's."""
+"""The fixtures of the conformance suite: a new store and an empty home folder for every test."""
 
 from __future__ import annotations
 
@@ -8,34 +8,43 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from ..engine import close_left
+from perdure.kernel.engine import close_left
 
 STORES: dict[str, Callable[[Path], str]] = {}
-"""By name, what makes the URL of a new store, given a folder: every test that takes `store_url` runs once for each.
+"""Store name -> function from a folder to the URL of a new store. Tests with `store_url` run once for each.
 
-A test that is about some of them says so with `@pytest.mark.stores("sqlite")`.
+`@pytest.mark.stores("sqlite")` limits a test to some of them.
 """
+
+SESSION_END = ExitStack()
+"""Cleanup of resources that all tests of a process share; closed after the last test."""
 
 _session = uuid.uuid4().hex[:8]
 _numbers = itertools.count(1)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--perdure-store URL`, as often as there are stores."""
-    text = "a store to test; {new} in it becomes a new name, and {folder} a new folder, for every test"
+    """Add the repeatable option `--perdure-store URL`."""
+    text = "a store to test; every test replaces {new} by a unique name and {folder} by an empty folder"
     parser.addoption("--perdure-store", action="append", default=[], metavar="URL", help=text)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Know the marks of the suite, and the stores of the command line."""
-    config.addinivalue_line("markers", "stores(*names): the test is about these stores only")
+    """Register the marks of the suite and the stores of the command line."""
+    config.addinivalue_line("markers", "stores(*names): run the test on these stores only")
     config.addinivalue_line("markers", "soak: runs for minutes to hours")
     for url in config.getoption("perdure_store"):
         STORES[url.partition(":")[0]] = _filled(url)
+
+
+def pytest_sessionfinish() -> None:
+    """Release the resources that the tests shared."""
+    SESSION_END.close()
 
 
 def _filled(url: str) -> Callable[[Path], str]:
@@ -43,7 +52,7 @@ def _filled(url: str) -> Callable[[Path], str]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """`store_url` of every store, or of those that the test is about."""
+    """Parametrize `store_url` with every store, or with those of the test's `stores` mark."""
     if "store_url" in metafunc.fixturenames:
         marked = metafunc.definition.get_closest_marker("stores")
         wanted = [name for name in STORES if marked is None or name in marked.args]
@@ -52,10 +61,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """The URL of a new store that no other test uses. What the test leaves open is closed."""
+    """The URL of a new store. Agents that the test leaves open are closed."""
     url = STORES[request.param](tmp_path)
     yield url
-    # Otherwise each would keep its connections, and a heart that beats, until all tests have ended.
+    # Otherwise each would keep its connections and its heartbeat until all tests have ended.
     close_left(url)
 
 
@@ -67,10 +76,10 @@ def homes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def isolated(homes: Path) -> Iterator[Path]:
-    """A home folder of its own and no PERDURE_* or XDG_* for each test and its child processes.
+    """Give each test and its child processes an empty home folder, without PERDURE_* and XDG_* variables.
 
-    Otherwise a test would open the store of whoever runs it, and wait for whatever model it has. A test that wants
-    one of these variables sets it with `monkeypatch`; all is put back afterwards.
+    Otherwise a test could open the user's own store and load the user's models. A test that needs such a variable sets
+    it with `monkeypatch`.
     """
     before = dict(os.environ)
     home = Path(tempfile.mkdtemp(dir=homes))

@@ -1,4 +1,4 @@
-"""A fixture for your own tests: does my agent survive?
+"""A pytest fixture that crash-tests your own agent.
 
 In `conftest.py`:
 
@@ -16,11 +16,11 @@ from collections.abc import Callable
 
 import pytest
 
-from .crashtest import Report
-from .crashtest import crashtest as _crashtest
+from perdure.testing.crashtest import CrashtestReport
+from perdure.testing.crashtest import crashtest as _crashtest
 
 
 @pytest.fixture
-def crashtest() -> Callable[..., Report]:
-    """Kills a program everywhere, starts it again, and compares: `perdure.testing.crashtest.crashtest`."""
+def crashtest() -> Callable[..., CrashtestReport]:
+    """Return `perdure.testing.crashtest.crashtest`, which kills a program at every point and compares the results."""
     return _crashtest

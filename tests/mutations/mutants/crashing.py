@@ -6,29 +6,26 @@ from tests.mutations.mutant import mutant
 
 CRASHTEST = "unit/test_crashtest.py::"
 
-CRASHING = (
+MUTANTS = (
     mutant(
         "repetition-not-seen",
         "the crash test does not see that an effect happened twice",
         CRASHTEST + "test_a_planted_bug_is_found_and_named[bug_step_with_effect]",
-        "testing/crashtest/findings.py",
-        "if count > learned.outside[line] > 0:",
-        "if False:",
+        "perdure.testing.crashtest.findings:_repeated",
+        ("count > learned.outside[line] > 0", "False"),
     ),
     mutant(
         "carried-variable-not-named",
         "nobody is told that a variable is carried from item to item, and lost with a crash",
         CRASHTEST + "test_a_planted_bug_is_found_and_named[bug_carried]",
-        "testing/crashtest/findings.py",
-        "        or _of_items(learned, done, [*lost, _more_effects(learned, done)], evidence)\n",
-        "",
+        "perdure.testing.crashtest.findings:_other_ways",
+        ("_of_items(learned, done, [*lost, _more_effects(learned, done)], evidence)", ""),
     ),
     mutant(
         "paused-process-not-woken",
         "a process whose run was taken over is never woken up, so that nobody sees what it would do",
-        CRASHTEST + "test_who_was_paused_and_replaced_does_nothing_more",
-        "testing/crashtest/stage.py",
-        "            process.go_on()\n",
-        "            process.kill()\n",
+        CRASHTEST + "test_a_paused_process_that_was_replaced_does_nothing_more",
+        "perdure.testing.crashtest.rounds:CrashStage._starts",
+        ("process.resume()", "process.kill()"),
     ),
 )

@@ -6,45 +6,46 @@ from tests.mutations.mutant import mutant
 
 KEPT = "adapters/test_store.py::"
 
-OF_INDEX = (
+MUTANTS = (
     mutant(
         "old-texts-stay",
         "what was overwritten or deleted is still in the index",
         KEPT + "test_what_has_changed_is_found_by_what_it_is_now",
-        "journal/landing.py",
-        "        if old.indexed:\n",
-        "        if False:\n",
+        "perdure.journal.agent_writes:_WriteResolver._index",
+        ("old.indexed", "False"),
     ),
     mutant(
         "an-old-version-is-found",
         "a text in memory is found although what it belongs to has changed",
         KEPT + "test_what_has_changed_is_found_by_what_it_is_now",
-        "search/finding.py",
-        "kept is not None and kept.version == version and",
-        "kept is not None and",
+        "perdure.data.search.ranking:_fitting",
+        (
+            "kept is not None and kept.version == version and (wanted is None or wanted(kept)) and given < most",
+            "kept is not None and (wanted is None or wanted(kept)) and given < most",
+        ),
     ),
     mutant(
         "prefixes-leak",
         "a search below one namespace finds what is in another that begins alike",
         KEPT + "test_namespaces_that_begin_alike_are_others",
-        "store/sql/sqlite/queries.sql",
-        "AND (:tree = '' OR namespace = :first OR substr(namespace, 1, length(:tree)) = :tree)",
-        "AND (:tree = :tree)",
+        "perdure.store.sql.sqlite.queries:agent_state_under",
+        (
+            "AND (:tree = '' OR namespace = :first OR substr(namespace, 1, length(:tree)) = :tree)",
+            "AND (:tree = :tree)",
+        ),
     ),
     mutant(
         "reading-makes-versions",
         "an item that is only read gets another version, and somebody's put_if is refused",
         KEPT + "test_items_live_as_long_as_somebody_reads_them",
-        "journal/landing.py",
-        "version = old.version if entry.touched else old.version + 1",
-        "version = old.version + 1",
+        "perdure.journal.agent_writes:_WriteResolver._change",
+        ("version = old.version if entry.touched else old.version + 1", "version = old.version + 1"),
     ),
     mutant(
         "a-reader-undoes-a-write",
         "what was read before somebody changed it takes the place of the change",
         KEPT + "test_a_reader_takes_nothing_back",
-        "journal/landing.py",
-        "if changed or ask.touches != stored.seen(self._now).version:",
-        "if changed:",
+        "perdure.journal.agent_writes:_WriteResolver._touched",
+        ("changed or ask.touches != stored.seen(self._now).version", "changed"),
     ),
 )

@@ -1,66 +1,82 @@
-"""Threads: what is relied on is there, what was dropped stays away, what has changed is seen."""
+"""Chat threads, and replay that never drops a difference."""
 
 from __future__ import annotations
 
 from tests.mutations.mutant import mutant
 
-SAVER = "adapters/test_saver.py::"
+DIFFERS = "conformance/test_replay_differs.py::"
+CHAT = "conformance/test_chat_threads.py::"
+LASTING = "conformance/test_chat_threads_lasting.py::"
 
-THREADS = (
+MUTANTS = (
     mutant(
-        "a-dropped-thread-is-relied-on",
-        "a checkpoint refers to objects of one that was deleted meanwhile, and late comers bring it back",
-        SAVER + "test_what_comes_late_does_not_bring_a_deleted_thread_back",
-        "threads/writing.py",
-        'Statement("check_thread", (engine.stream, thread, lives[thread]), Moved) for thread in threads]',
-        'Statement("check_thread", (engine.stream, thread, lives[thread]), Moved) for thread in threads[:0]]',
+        "another-value-is-dropped",
+        "the second message of a conversation is lost without a word",
+        DIFFERS + "test_two_texts_under_one_run_are_refused",
+        "perdure.run.core:RunCore.compare",
+        ("codec.digest(known, what) == codec.digest(value, what)", "True"),
     ),
     mutant(
-        "a-late-write-is-kept",
-        "what is written to a deleted checkpoint takes place for ever",
-        SAVER + "test_what_comes_late_does_not_bring_a_deleted_thread_back",
-        "threads/writing.py",
-        "if life.number and _was_dropped(engine, point, life):",
-        "if False:",
+        "another-result-is-dropped",
+        "a finished run takes another result in silence",
+        DIFFERS + "test_the_last_result_of_a_finished_run_is_compared",
+        "perdure.run.writes:check_result",
+        ("finished is not None and finished.result and run.view.result", "False"),
     ),
     mutant(
-        "two-writers-fork-a-thread",
-        "the second of two writers is not refused",
-        SAVER + "test_a_second_writer_is_refused_and_time_travel_is_not",
-        "threads/writing.py",
-        "        if wanted.on_head:",
-        "        if False:",
+        "rerun-records-behind-the-old-value",
+        "on_change=rerun records a value that the next resume does not find",
+        DIFFERS + "test_rerun_records_the_new_value_from_there_on",
+        "perdure.run.ledger:Ledger._on_wrote",
+        ("record.instead - 1 if record.instead else len(recorded)", "len(recorded)"),
     ),
     mutant(
-        "a-message-changed-in-place-is-missed",
-        "a checkpoint has the text that a message had before",
-        SAVER + "test_a_message_that_was_changed_in_place_is_stored_as_it_is",
-        "codec/prints.py",
-        "_key(value[start : min(start + _SOME, count)]) == key for",
-        "key for",
+        "a-time-is-not-recorded",
+        "a resumed run sees another time, and pays the step that takes it again",
+        DIFFERS + "test_now_random_and_uuid_are_recorded",
+        "perdure.run.writes:recorded_value",
+        ("recorded is not None", "False"),
     ),
     mutant(
-        "bytes-are-taken-for-bytearrays",
-        "two values of different types are one for the process that has put the first",
-        SAVER + "test_a_message_that_was_changed_in_place_is_stored_as_it_is",
-        "trees/growing.py",
-        "if prints.is_exact(more) else ()",
-        "if True else ()",
+        "two-turns-with-one-number",
+        "a turn starts although the thread has changed since it was read",
+        LASTING + "test_two_processes_start_one_turn_each",
+        "perdure.run.turn_start:TurnStart.entries",
+        ("resolved(store, self.asks, self.unchanged)", "resolved(store, (), self.unchanged)"),
     ),
     mutant(
-        "pruning-forgets-what-deltas-need",
-        "a channel that is made of its history is empty after a prune",
-        SAVER + "test_pruning_keeps_what_delta_channels_need",
-        "threads/keeping.py",
-        "            wanted.update(point.put.since)",
-        "            wanted.update(())",
+        "the-users-message-is-written-by-the-code",
+        "the first message of the code is taken for the user's",
+        CHAT + "test_each_message_is_a_turn_of_its_own",
+        "perdure.run.turn_start:consume_start",
+        ("run.land(run.root, (message,))", "None"),
     ),
     mutant(
-        "plain-is-taken-for-encrypted",
-        "a row that somebody else has written in clear is believed",
-        SAVER + "test_a_serializer_is_used_for_everything_and_nothing_is_taken_for_encrypted_that_is_not",
-        "adapters/langgraph/forms.py",
-        "            if self._secret:\n                raise _in_clear()\n            return value",
-        "            return value",
+        "a-doubtful-turn-is-given-up",
+        "a new message closes a turn whose effect may have happened",
+        CHAT + "test_a_turn_in_doubt_keeps_new_messages_in_the_queue",
+        "perdure.work.threads.turn:last_turn",
+        ("bool(ledger.in_doubt()) or run.status == r.RunStatus.WAITING", "False"),
+    ),
+    mutant(
+        "what-happened-is-forgotten",
+        "the next turn does not know what the failed one has done",
+        CHAT + "test_what_changed_the_world_stays_when_a_turn_is_given_up",
+        "perdure.work.threads.history:_kept",
+        ("[effect] if not pair else []", "[]"),
+    ),
+    mutant(
+        "a-foreign-thread-gets-turns",
+        "a turn is added to a thread that LangGraph continues",
+        CHAT + "test_threads_of_langgraph_are_foreign",
+        "perdure.work.threads.conversations:refuse_foreign",
+        ("engine.is_known()", "False"),
+    ),
+    mutant(
+        "a-turn-sees-later-state",
+        "a resumed turn sees what others wrote after its start",
+        CHAT + "test_thread_state_is_a_snapshot_with_the_turns_own_writes",
+        "perdure.work.threads.thread_state:read_state",
+        ("run is None", "True"),
     ),
 )

@@ -7,103 +7,162 @@ from tests.mutations.mutant import mutant
 STEPS = "conformance/test_steps.py::"
 LATER = "conformance/test_versions.py::test_an_entry_of_a_later_version_is_refused_and_not_skipped"
 
-VALUES = (
+TEMPTING = "unit/test_codec_tempting.py::"
+UNSTORABLE = "conformance/test_unstorable_results.py::"
+
+MUTANTS = (
+    mutant(
+        "stored-name-builds-any-class",
+        "a hostile store makes Perdure build an object whose class runs code",
+        TEMPTING + "test_a_class_that_is_not_plain_data_is_neither_built_nor_run",
+        "perdure.values.codec.plain_classes:_check_base",
+        ('if "__del__" in own:\n    raise Refusal("it has its own __del__")', "pass"),
+    ),
+    mutant(
+        "stored-name-asks-a-metaclass",
+        "a hostile store makes Perdure run the code of a metaclass",
+        TEMPTING + "test_a_class_that_is_not_plain_data_is_neither_built_nor_run",
+        "perdure.values.codec.plain_classes:plain_shape",
+        ("not _has_known_metaclass(cls)", "False"),
+    ),
+    mutant(
+        "stored-field-calls-a-setter",
+        "a hostile store makes Perdure call the setter of a property",
+        TEMPTING + "test_a_class_that_is_not_plain_data_is_neither_built_nor_run",
+        "perdure.values.codec.plain_classes:_check_fields",
+        ("_is_foreign_setter(found)", "False"),
+    ),
+    mutant(
+        "stored-name-finds-imported-classes",
+        "a stored name leads to whatever a module has imported, and not only to what it defines",
+        "unit/test_codec_plain_classes.py::test_a_class_that_a_module_only_imports_is_not_found_there",
+        "perdure.values.codec.class_names:find_class",
+        ('class_name(found).partition("[")[0] == name.partition("[")[0]', "True"),
+    ),
+    mutant(
+        "factory-runs-on-read",
+        "reading a value runs a default factory of the user",
+        "unit/test_codec_plain_classes.py::test_a_default_factory_of_the_user_never_runs",
+        "perdure.values.codec.fields:_default",
+        ("runs_code or default.factory in HARMLESS", "True"),
+    ),
+    mutant(
+        "unstorable-result-is-paid-again",
+        "a step whose result cannot be stored is paid again on every resume",
+        UNSTORABLE + "test_every_resume_raises_the_same_error_and_nothing_is_paid_again",
+        "perdure.run.unstorable:stays_failed",
+        ("not options.retry_unstorable or ledger.continued_after(recorded)", "ledger.continued_after(recorded)"),
+    ),
+    mutant(
+        "retry-leaves-unstorable-results",
+        "`perdure retry` does not let a step run again whose result could not be stored",
+        UNSTORABLE + "test_it_runs_again_after_a_retry",
+        "perdure.run.unstorable:release",
+        ("recorded.unstorable = None", "pass"),
+    ),
     mutant(
         "path-missing-in-refusals",
         "a refusal does not say which part of a value it means",
         STEPS + "test_a_result_that_cannot_be_stored_is_named",
-        "codec/refusals.py",
-        'return self.error(f"{path}{_shown(self.trail)}: {self.reason}")',
-        'return self.error(f"{path}: {self.reason}")',
+        "perdure.values.codec.refusals:Refusal.to_error",
+        (
+            'return self.error(f"{path}{_shown(self.trail)}: {self.reason}")',
+            'return self.error(f"{path}: {self.reason}")',
+        ),
     ),
     mutant(
         "unknown-kind-accepted",
         "bytes that no version of Perdure has written become a value",
         "unit/test_codec_forged.py::test_types_that_nobody_registered",
-        "codec/read.py",
-        "    if leaf is None:\n        raise _unknown_tag(node.code)\n",
-        "    if leaf is None:\n        return node.data\n",
+        "perdure.values.codec.decoder:_load_leaf",
+        ("if leaf is None:\n    raise _unknown_tag(node.code)", "if leaf is None:\n    return node.data"),
     ),
     mutant(
         "unregistered-name-accepted",
         "a value of a type that nobody registered comes back as a dict",
         "unit/test_codec_stored.py::test_an_unknown_name",
-        "codec/read.py",
-        '        raise UnknownType(f"nothing is registered here under the stored name {name!r}")\n',
-        "        return fields\n",
+        "perdure.values.codec.decoder:_load_object",
+        (
+            'raise UnknownType(f"no class with the stored name {name!r} is known here", hint=_unknown_hint(name))',
+            "return fields",
+        ),
     ),
     mutant(
         "any-form-accepted",
         "two different byte strings are the same value, so that a digest proves nothing",
         "unit/test_codec_forged.py::test_bytes_that_perdure_never_writes",
-        "codec/read.py",
-        "        if not ours and ENCODE(value) != data:",
-        "        if False:",
+        "perdure.values.codec.decoder:decode",
+        ("not ours and ENCODE(value) != data", "False"),
     ),
     mutant(
         "no-upcaster-needed",
         "an old value is read as if it were a new one",
         "unit/test_codec_versions.py::test_a_gap_between_versions_is_named",
-        "codec/registry.py",
-        "    for step in range(version, entry.version):\n",
-        "    for step in range(0):\n",
+        "perdure.values.codec.registry:upgrade_fields",
+        ("range(version, entry.version)", "range(0)"),
     ),
     mutant(
         "newer-data-accepted",
         "old code reads what newer code has written, and misunderstands it",
         "unit/test_codec_versions.py::test_data_newer_than_the_code",
-        "codec/registry.py",
-        "    if version > entry.version:\n",
-        "    if False:\n",
+        "perdure.values.codec.registry:upgrade_fields",
+        ("version > entry.version", "False"),
     ),
     mutant(
         "later-fields-left-out",
         "an entry that a later version has written is read without what it does not know",
         LATER,
-        "plan_records.py",
-        ', gc=False, forbid_unknown_fields=True):\n    """The content of a journal entry.\n',
-        ', gc=False):\n    """The content of a journal entry.\n',
+        "perdure.records.base:Record",
+        (
+            "class Record(..., frozen=True, array_like=True, gc=False, forbid_unknown_fields=True): ...",
+            "class Record(..., frozen=True, array_like=True, gc=False): ...",
+        ),
     ),
     mutant(
         "later-entries-called-damage",
         "who has an old program is told to restore a backup",
         LATER,
-        "records.py",
-        "        if isinstance(error, msgspec.ValidationError) and _NEWER.match(str(error)):\n",
-        "        if False:\n",
+        "perdure.records:decode",
+        ("isinstance(error, msgspec.ValidationError) and _NEWER.match(str(error))", "False"),
     ),
     mutant(
         "newer-store-opened",
         "an old program works on a store whose tables it does not know",
         "releases/test_releases.py::test_migrate_refuses_a_newer_store",
-        "store/versions.py",
-        "        if self.oldest > self.known:\n",
-        "        if False:\n",
+        "perdure.store.schema_version:StoreVersions.refuse_newer",
+        ("self.oldest > self.known", "False"),
     ),
     mutant(
         "check-migrates",
         "`migrate --check` changes the store that it was to look at",
         "releases/test_releases.py::test_migrate_says_what_it_would_do_then_does_it",
-        "cli/migrate.py",
-        "    if not check and found.steps:\n        _bring_forward(",
-        "    if found.steps:\n        _bring_forward(",
+        "perdure.cli.migrate:migrate",
+        ("not check and found.steps", "found.steps"),
     ),
     mutant(
         "migrated-without-a-copy",
         "a store is brought forward, and the copy from before has the new schema",
         "releases/test_releases.py::test_migrate_says_what_it_would_do_then_does_it",
-        "cli/migrate.py",
-        "    if path is not None and copy is not None:\n        with out",
-        "    open_store(url, create=False).close()\n    if path is not None and copy is not None:\n        with out",
+        "perdure.cli.migrate:_migrate",
+        (
+            "if path is not None and copy is not None: ...",
+            "open_store(url, create=False).close()\nif path is not None and copy is not None: ...",
+        ),
     ),
     mutant(
         "half-migrated",
         "a store that was killed while it was brought forward has some of the new tables",
         "releases/test_releases.py::test_killed_while_it_is_brought_forward_it_is_what_it_was",
-        "store/sqlite_file.py",
-        "        connection.execute(text).fetchall()\n        reach(Site.STORE_CREATE, Moment.BEGUN)\n",
-        "        connection.execute(text).fetchall()\n        connection.execute('COMMIT')\n"
-        "        connection.pragma('user_version', 2)\n        connection.execute('BEGIN')\n"
-        "        reach(Site.STORE_CREATE, Moment.BEGUN)\n",
+        "perdure.store.sqlite.file:_migrate",
+        (
+            "connection.execute(text).fetchall()\nreach(Site.STORE_CREATE, CommitMoment.BEGUN)",
+            (
+                "connection.execute(text).fetchall()\n"
+                "connection.execute('COMMIT')\n"
+                "connection.pragma('user_version', 2)\n"
+                "connection.execute('BEGIN')\n"
+                "reach(Site.STORE_CREATE, CommitMoment.BEGUN)"
+            ),
+        ),
     ),
 )

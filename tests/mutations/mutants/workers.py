@@ -6,13 +6,12 @@ from tests.mutations.mutant import mutant
 
 TESTS = "conformance/test_tasks.py::"
 
-OF_WORKERS = (
+MUTANTS = (
     mutant(
         "who-waits-is-blamed",
         "a run that was only beside the one that kills workers is dead with it",
         TESTS + "test_a_run_that_waits_for_its_turn_is_not_blamed_for_the_death_of_its_worker",
-        "tasks/dispatch.py",
-        "deaths = run.ledger.deaths_alone()",
-        "deaths = run.ledger.deaths()",
+        "perdure.work.tasks.dispatch:is_suspect",
+        ("deaths = run.ledger.deaths_alone()", "deaths = run.ledger.deaths()"),
     ),
 )

@@ -10,22 +10,23 @@ from typing import Any
 
 import msgspec
 
-from ... import codec
-from ...codec.refusals import type_name
-from ...engine import Engine
-from ...errors import Diverged, EffectInsideStep, InDoubt, NotDone, NotStorable, PerdureError
-from ...run.core import RunCore
-from ...run.effects import call_effect
-from ...run.functions import Function, Key, Options, Signature
-from ...run.lifecycle import end_run, open_run
-from ...run.lines import called
-from ...run.outcomes import EffectCall
-from ...run.requests import Protocol, drive_async, drive_sync
-from ...run.scope import FRAME
-from ...run.steps import call_step
-from .places import Place
-from .storable import kept, tell
-from .trail import Entry, Trail, refuse_rivals, trail_of, write
+from perdure.adapters.langgraph.location import GraphTask
+from perdure.adapters.langgraph.stored_messages import storable_result, warn_reduced
+from perdure.adapters.langgraph.trail import CallTrail, TrailCall, refuse_possible_repeats, trail_of, write
+from perdure.errors import Diverged, EffectInsideStep, InDoubt, NotDone, NotStorable, PerdureError
+from perdure.kernel.engine import Engine
+from perdure.kernel.program_line import called
+from perdure.kernel.protocol import Protocol, drive_async, drive_sync
+from perdure.kernel.scope import FRAME
+from perdure.run.core import RunCore
+from perdure.run.effect import call_effect
+from perdure.run.ending import end_run
+from perdure.run.function import CallOptions, CallSignature, DurableFunction, Key
+from perdure.run.lifecycle import open_run
+from perdure.run.outcome import EffectCall
+from perdure.run.step import call_step
+from perdure.values import codec
+from perdure.values.codec.refusals import type_name
 
 _KEY: ContextVar[str] = ContextVar("perdure_effect_key", default="")
 
@@ -39,7 +40,7 @@ def effect_key() -> str:
     return _KEY.get()
 
 
-class Policy(msgspec.Struct, frozen=True):
+class CallPolicy(msgspec.Struct, frozen=True):
     """How a call is executed, and what happens when its outcome is unknown."""
 
     effect: bool = True
@@ -49,11 +50,11 @@ class Policy(msgspec.Struct, frozen=True):
     on_change: str = "error"
     wait: float | None = 0.0
 
-    def options(self) -> Options:
+    def options(self) -> CallOptions:
         """Return the options of the step or effect."""
         if not self.effect:
-            return Options(id="call")
-        return Options(
+            return CallOptions(id="call")
+        return CallOptions(
             id="call",
             check=self.check,
             in_doubt=self.on_doubt,
@@ -62,19 +63,19 @@ class Policy(msgspec.Struct, frozen=True):
         )
 
 
-class Call(msgspec.Struct, frozen=True):
+class GraphCall(msgspec.Struct, frozen=True):
     """A call: the tool, model or node and its arguments."""
 
     name: str
     id: str
     """The id of the call within its thread, independent of the LangGraph task that makes it."""
     arguments: dict[str, Any]
-    policy: Policy
+    policy: CallPolicy
     counted: bool = False
     """Whether equal calls in one task count as several calls."""
 
 
-class GaveUp(Exception):
+class EffectGivenUp(Exception):
     """A person has decided that the outcome of an effect stays unknown."""
 
 
@@ -82,14 +83,14 @@ class _Interrupted(NotDone):
     """The body waits for an answer that LangGraph supplies when it calls the body again."""
 
 
-class _Arguments(Signature):
+class _KeywordSignature(CallSignature):
     """Passes keyword arguments through unchanged. The key goes to the body."""
 
     def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         return dict(kwargs)
 
 
-class Came(msgspec.Struct, frozen=True):
+class CallOutcome(msgspec.Struct, frozen=True):
     """The outcome of a call."""
 
     result: Any
@@ -97,35 +98,35 @@ class Came(msgspec.Struct, frozen=True):
     """Whether the call had been started before."""
 
 
-Body = Callable[[dict[str, Any], str], Any]
+CallBody = Callable[[dict[str, Any], str], Any]
 """The function to execute, called with the arguments and the key."""
 
 
-def do(engine: Engine, place: Place, call: Call, body: Body) -> Came:
+def do(engine: Engine, place: GraphTask, call: GraphCall, body: CallBody) -> CallOutcome:
     """Execute a call once and wait for the result."""
     lost: list[str] = []
 
     def perform(*, perdure_key: Key, **arguments: Any) -> Any:
         with _inside(perdure_key):
-            return kept(body(arguments, perdure_key), call.name, lost)
+            return storable_result(body(arguments, perdure_key), call.name, lost)
 
     with _for_langgraph():
-        came = drive_sync(engine.store, once(engine, place, call, perform))
-    tell(lost)
+        came = drive_sync(engine.store, execute_once(engine, place, call, perform))
+    warn_reduced(lost)
     return came
 
 
-async def ado(engine: Engine, place: Place, call: Call, body: Body) -> Came:
+async def ado(engine: Engine, place: GraphTask, call: GraphCall, body: CallBody) -> CallOutcome:
     """Execute a call once under asyncio."""
     lost: list[str] = []
 
     async def perform(*, perdure_key: Key, **arguments: Any) -> Any:
         with _inside(perdure_key):
-            return kept(await body(arguments, perdure_key), call.name, lost)
+            return storable_result(await body(arguments, perdure_key), call.name, lost)
 
     with _for_langgraph():
-        came = await drive_async(engine.store, once(engine, place, call, perform))
-    tell(lost)
+        came = await drive_async(engine.store, execute_once(engine, place, call, perform))
+    warn_reduced(lost)
     return came
 
 
@@ -156,7 +157,7 @@ def _for_langgraph() -> Iterator[None]:
         raise bubbling(error) from error.__cause__
 
 
-def once(engine: Engine, place: Place, call: Call, body: Callable[..., Any]) -> Protocol[Came]:
+def execute_once(engine: Engine, place: GraphTask, call: GraphCall, body: Callable[..., Any]) -> Protocol[CallOutcome]:
     """Execute a call unless it is done. The outcome is recorded before this returns."""
     with _alone():
         trail = yield from trail_of(engine, place)
@@ -170,7 +171,7 @@ def once(engine: Engine, place: Place, call: Call, body: Callable[..., Any]) -> 
         raise
     yield from end_run(run, None)
     trail.unsettled.discard(entry.run)
-    return Came(result, run.resumed)
+    return CallOutcome(result, run.resumed)
 
 
 @contextmanager
@@ -183,7 +184,7 @@ def _alone() -> Iterator[None]:
         FRAME.reset(token)
 
 
-def _claim(engine: Engine, place: Place, trail: Trail, call: Call) -> Protocol[Entry]:
+def _claim(engine: Engine, place: GraphTask, trail: CallTrail, call: GraphCall) -> Protocol[TrailCall]:
     """Return the run of a call: its existing one, or a new one that is recorded now."""
     nth = trail.count(place, call.name, call.id) if call.counted else 0
     digest = digest_of(call.arguments)
@@ -191,10 +192,10 @@ def _claim(engine: Engine, place: Place, trail: Trail, call: Call) -> Protocol[E
     name = f"{place.thread[:300]}/{call.name[:150]}-{made}"
     effect = call.policy.effect
     order = trail.next_order(engine.store.clock.wall_ms())
-    wanted = Entry(name, call.name, call.id, effect, digest, place.levels, place.invocation, order, nth)
+    wanted = TrailCall(name, call.name, call.id, effect, digest, place.levels, place.invocation, order, nth)
     entry, changed = trail.find(place, wanted)
     if entry is wanted and effect and call.policy.on_change != "rerun":
-        yield from refuse_rivals(engine, trail, wanted, called(call.name, call.arguments))
+        yield from refuse_possible_repeats(engine, trail, wanted, called(call.name, call.arguments))
     if effect and entry.arguments != digest:
         raise Diverged(
             f"{called(call.name, call.arguments)} was started with other arguments in run {entry.run!r}; nothing ran",
@@ -206,7 +207,7 @@ def _claim(engine: Engine, place: Place, trail: Trail, call: Call) -> Protocol[E
     return entry
 
 
-def _opened(engine: Engine, place: Place, entry: Entry, policy: Policy) -> Protocol[RunCore]:
+def _opened(engine: Engine, place: GraphTask, entry: TrailCall, policy: CallPolicy) -> Protocol[RunCore]:
     try:
         return (
             yield from open_run(
@@ -221,7 +222,7 @@ def _opened(engine: Engine, place: Place, entry: Entry, policy: Policy) -> Proto
         ) from None
 
 
-def _credit(trail: Trail, run: RunCore) -> None:
+def _credit(trail: CallTrail, run: RunCore) -> None:
     """Credit the savings of calls that this invocation skipped to the next call that it executes."""
     if run.finished:
         trail.passed += [one for calls in run.ledger.calls.values() for one in calls if one.done]
@@ -231,20 +232,20 @@ def _credit(trail: Trail, run: RunCore) -> None:
         run.account.credit_other(recorded)
 
 
-def _perform(run: RunCore, call: Call, body: Callable[..., Any]) -> Protocol[Any]:
+def _perform(run: RunCore, call: GraphCall, body: Callable[..., Any]) -> Protocol[Any]:
     options = call.policy.options()
-    definition = Function(call.name, body, call.policy.effect, _Arguments(body, ()), options)
+    definition = DurableFunction(call.name, body, call.policy.effect, _KeywordSignature(body, ()), options)
     if not call.policy.effect:
         return (yield from call_step(run.root, definition, options, (), {**call.arguments, "perdure_key": ""}))
     try:
         return (yield from call_effect(EffectCall(run.root, definition, options, (), call.arguments)))
     except InDoubt as error:
         if any(one.final for one in run.ledger.by_intent.values()):
-            raise GaveUp(error.message) from error
+            raise EffectGivenUp(error.message) from error
         raise
 
 
-def _leave(run: RunCore, trail: Trail, entry: Entry, error: BaseException) -> Protocol[None]:
+def _leave(run: RunCore, trail: CallTrail, entry: TrailCall, error: BaseException) -> Protocol[None]:
     """End the run as its call ended. A call that waits for a LangGraph interrupt has not failed."""
     if any(one.in_doubt for one in run.ledger.by_intent.values()):
         trail.unsettled.add(entry.run)

@@ -7,24 +7,26 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, RemoveMessage, ToolMessage
 
-from ... import usage
-from ...records import Usage
-from ...run.requests import drive_sync
-from ...run.scope import current
-from . import known
-from .calls import Call, Came, GaveUp, Policy, ado, digest_of, do
-from .places import Place, place_of
-from .results import gave_up, message_of
-from .structured import answer_of, parts_of
-from .wrapping import DurableTool, Keyed, shown_to_model, tool_call
+from perdure.adapters.langgraph import known_types
+from perdure.adapters.langgraph.calls import CallOutcome, CallPolicy, EffectGivenUp, GraphCall, ado, digest_of, do
+from perdure.adapters.langgraph.durable_tool import DurableTool, KeyedTool, shown_to_model, tool_call
+from perdure.adapters.langgraph.location import GraphTask, place_of
+from perdure.adapters.langgraph.model_answers import answer_of, parts_of
+from perdure.adapters.langgraph.results import gave_up, message_of
+from perdure.errors import ExtraMissing, WrongType
+from perdure.kernel.protocol import drive_sync
+from perdure.kernel.scope import current
+from perdure.records import ModelUsage
+from perdure.run import usage
+from perdure.run.core import core_of
 
 try:
     from langchain.agents.middleware.types import AgentMiddleware, ModelRequest, ModelResponse, ToolCallRequest
 except ImportError as error:  # LangGraph alone is enough for durable(); only create_agent has middleware
-    raise ImportError("DurableTools needs create_agent of LangChain: pip install langchain") from error
+    raise ExtraMissing("DurableTools needs create_agent of LangChain", hint="pip install langchain") from error
 
 if TYPE_CHECKING:
-    from ... import Agent, AsyncAgent
+    from perdure import Agent, AsyncAgent
 
 
 class DurableTools(AgentMiddleware[Any, Any, Any]):
@@ -59,21 +61,23 @@ class DurableTools(AgentMiddleware[Any, Any, Any]):
         models: bool = True,
     ) -> None:
         super().__init__()
-        known.learn()
+        known_types.learn()
         if isinstance(steps, str) or isinstance(plain, str):
-            raise TypeError('steps= and plain= must be lists of names: steps=["search"]')
+            raise WrongType('steps= and plain= must be lists of names: steps=["search"]')
         self.tools = []
         self._engine = agent._engine
         self._plain, self._models = frozenset(plain), models
         self._on_doubt, self._checks, self._steps = on_doubt, dict(checks or {}), frozenset(steps)
-        self._policy = Policy(True, None, "ask", not_done, on_change, wait)
+        self._policy = CallPolicy(True, None, "ask", not_done, on_change, wait)
         for name in {"", *self._steps, *self._checks, *(on_doubt if isinstance(on_doubt, Mapping) else ())}:
             self._policy_of(name).options()  # report a mistake here, not at the first call
 
-    def _policy_of(self, name: str) -> Policy:
+    def _policy_of(self, name: str) -> CallPolicy:
         doubt = self._on_doubt if isinstance(self._on_doubt, str) else self._on_doubt.get(name, "ask")
         base = self._policy
-        return Policy(name not in self._steps, self._checks.get(name), doubt, base.not_done, base.on_change, base.wait)
+        return CallPolicy(
+            name not in self._steps, self._checks.get(name), doubt, base.not_done, base.on_change, base.wait
+        )
 
     # -- tools ------------------------------------------------------------------------------------------------------
 
@@ -85,7 +89,7 @@ class DurableTools(AgentMiddleware[Any, Any, Any]):
         place, call = self._tool_call(request)
         try:
             came = do(self._engine, place, call, lambda _, key: handler(_inner(request, key)))
-        except GaveUp as error:
+        except EffectGivenUp as error:
             return gave_up(error, name, asked)
         return message_of(came.result, name, asked)
 
@@ -99,11 +103,11 @@ class DurableTools(AgentMiddleware[Any, Any, Any]):
         place, call = self._tool_call(request)
         try:
             came = await ado(self._engine, place, call, lambda _, key: handler(_inner(request, key)))
-        except GaveUp as error:
+        except EffectGivenUp as error:
             return gave_up(error, name, asked)
         return message_of(came.result, name, asked)
 
-    def _tool_call(self, request: ToolCallRequest) -> tuple[Place, Call]:
+    def _tool_call(self, request: ToolCallRequest) -> tuple[GraphTask, GraphCall]:
         tool, asked = request.tool, request.tool_call
         place = place_of(request.runtime.config, asked["name"])
         said = tool if isinstance(tool, DurableTool) else None
@@ -117,7 +121,7 @@ class DurableTools(AgentMiddleware[Any, Any, Any]):
         """Execute a model call once."""
         if not self._models:
             return handler(request)
-        if (again := under_way(request.messages)) is not None:
+        if (again := pending_answer(request.messages)) is not None:
             return ModelResponse(result=again)
         place, call = _model_call(request)
 
@@ -134,7 +138,7 @@ class DurableTools(AgentMiddleware[Any, Any, Any]):
         """Execute a model call once under asyncio."""
         if not self._models:
             return await handler(request)
-        if (again := under_way(request.messages)) is not None:
+        if (again := pending_answer(request.messages)) is not None:
             return ModelResponse(result=again)
         place, call = _model_call(request)
 
@@ -151,15 +155,15 @@ def _inner(request: ToolCallRequest, key: str) -> ToolCallRequest:
     tool = request.tool
     if not isinstance(tool, DurableTool):
         return request
-    keyed: Any = Keyed(tool, key)
+    keyed: Any = KeyedTool(tool, key)
     return request.override(tool=keyed)
 
 
-def _model_call(request: ModelRequest[Any]) -> tuple[Place, Call]:
+def _model_call(request: ModelRequest[Any]) -> tuple[GraphTask, GraphCall]:
     """Identify a model call by the conversation. System prompts are ignored: they may contain the time of day."""
     place = place_of(None, "a model")
     asked = request.messages[: len(request.messages) - len(repeated(request.messages))]
-    return place, Call("model", digest_of((place.path, asked)), {}, Policy(effect=False))
+    return place, GraphCall("model", digest_of((place.path, asked)), {}, CallPolicy(effect=False))
 
 
 def _given(request: ModelRequest[Any]) -> ModelRequest[Any]:
@@ -169,7 +173,7 @@ def _given(request: ModelRequest[Any]) -> ModelRequest[Any]:
     return request.override(messages=before) if again and isinstance(before[-1], ToolMessage) else request
 
 
-def _answer(request: ModelRequest[Any], came: Came) -> ModelResponse[Any]:
+def _answer(request: ModelRequest[Any], came: CallOutcome) -> ModelResponse[Any]:
     """Return the response, and remove messages that only repeated the question."""
     response: ModelResponse[Any] = answer_of(came.result, request.response_format)
     if came.again or _given(request) is not request:
@@ -181,7 +185,7 @@ def _forgetting(messages: list[HumanMessage]) -> list[BaseMessage]:
     return [RemoveMessage(id=one.id) for one in messages if one.id]
 
 
-def under_way(messages: list[AnyMessage]) -> list[BaseMessage] | None:
+def pending_answer(messages: list[AnyMessage]) -> list[BaseMessage] | None:
     """Return the pending answer if the same input was given again while its tool calls were in progress.
 
     The caller then drops the repeated input and continues with that answer.
@@ -233,10 +237,10 @@ def _report(response: Any) -> None:
             made = _usage_of(one.response_metadata, used)
         except (TypeError, ValueError):  # invalid numbers: record a call of unknown cost
             made = usage.reported("unknown", "", 0, 0, 0, 0)
-        drive_sync(frame.run.store, usage.record(frame.run, made, None))
+        drive_sync(frame.run.store, usage.record(core_of(frame), made, None))
 
 
-def _usage_of(about: Mapping[str, Any], used: Mapping[str, Any]) -> Usage:
+def _usage_of(about: Mapping[str, Any], used: Mapping[str, Any]) -> ModelUsage:
     inside = used.get("input_token_details") or {}
     return usage.reported(
         str(about.get("model_name") or about.get("model") or "unknown"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
+import warnings
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
@@ -19,16 +20,19 @@ from langgraph.checkpoint.base import (
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from ...journal.keeping import Keep
-from ...run.requests import Protocol, drive_async, drive_sync, reading
-from ...threads import keeping
-from . import known
-from .forms import OwnForm, OwnSerializer, SerdeForm
-from .opening import Given, Home
-from .points import Points
+from perdure.adapters.langgraph import known_types
+from perdure.adapters.langgraph.checkpoints import SaverCheckpoints
+from perdure.adapters.langgraph.open_engine import AgentOrStore, EngineHolder
+from perdure.adapters.langgraph.serializers import CodecForm, CodecSerializer, SerdeForm
+from perdure.errors import NotDurableWarning, WrongValue
+from perdure.journal.retention_rules import RetentionRule
+from perdure.kernel.protocol import Protocol, drive_async, drive_sync, reading
+from perdure.work.threads import prune as pruning
 
 T = TypeVar("T")
 
+_RUNNING, _DURABILITY = "__pregel_runtime", "__pregel_durability"
+"""Keys of the configuration in which LangGraph passes a running graph, and the durability if the caller chose one."""
 _STRATEGIES = ("keep_latest", "delete")
 
 
@@ -37,14 +41,17 @@ class PerdureSaver(BaseCheckpointSaver[Any]):
 
         saver = PerdureSaver("agent.db")                      # or "postgresql://...", or an Agent
         graph = builder.compile(checkpointer=saver)
-        graph.invoke(inputs, {"configurable": {"thread_id": "1"}})
+        graph.invoke(inputs, {"configurable": {"thread_id": "1"}}, durability="sync")
+
+    LangGraph's own default, `durability="async"`, starts a node while the checkpoint before it is still being saved: a
+    kill there loses it. The saver warns once about a graph that leaves the choice to that default.
 
     Checkpoints share what they have in common, so a conversation takes the space of its messages. Every method exists
     in a sync and an async form, for any thread and event loop. When it returns, its data is on disk.
 
-    Perdure's codec writes the values: exact, readable without LangGraph, without names of code. Messages and LangGraph
-    types are built in. List your own classes in `allow`, or register them with `perdure.stored`. A `serde` replaces the
-    codec for every value and the metadata.
+    Perdure's codec writes the values: exact and readable without LangGraph. Messages, LangGraph types and plain data
+    classes (pydantic models, dataclasses, enums, ...) are stored as they are. List other classes in `allow`, or
+    register them with `perdure.stored`. A `serde` replaces the codec for every value and the metadata.
 
     `on_conflict="refuse"` raises `ThreadConflict` if another writer has continued the thread in the meantime; time
     travel still works. With "fork", LangGraph's own behaviour, both continue and the newest checkpoint is the current
@@ -53,7 +60,7 @@ class PerdureSaver(BaseCheckpointSaver[Any]):
 
     def __init__(
         self,
-        store: Given = None,
+        store: AgentOrStore = None,
         *,
         agent: str = "langgraph",
         serde: SerializerProtocol | None = None,
@@ -61,14 +68,25 @@ class PerdureSaver(BaseCheckpointSaver[Any]):
         on_conflict: str = "fork",
     ) -> None:
         if on_conflict not in ("fork", "refuse"):
-            raise ValueError(f'on_conflict={on_conflict!r}: use "fork" or "refuse"')
-        super().__init__(serde=serde or OwnSerializer())
-        known.learn()
-        known.allow(allow)
-        self._home = Home(store, agent)
+            raise WrongValue(f'on_conflict={on_conflict!r}: use "fork" or "refuse"')
+        super().__init__(serde=serde or CodecSerializer())
+        known_types.learn()
+        known_types.allow(allow)
+        self._home = EngineHolder(store, agent)
         self._engine = self._home.engine
-        form = OwnForm() if serde is None else SerdeForm(self.serde)
-        self._points = Points(self._engine, form, self.get_next_version, refuses=on_conflict == "refuse")
+        self._advised: set[str] = set()
+        """What was warned about; shared with clones, because LangGraph makes one for each graph."""
+        form = CodecForm() if serde is None else SerdeForm(self.serde)
+        self._points = SaverCheckpoints(self._engine, form, self.get_next_version, refuses=on_conflict == "refuse")
+
+    @classmethod
+    def from_conn_string(cls, conn_string: str, **options: Any) -> PerdureSaver:
+        """Return a saver for a path or URL, as the savers of LangGraph do. Use it with `with` or `async with`.
+
+        >>> with PerdureSaver.from_conn_string("agent.db") as saver:
+        ...     graph = builder.compile(checkpointer=saver)
+        """
+        return cls(conn_string, **options)
 
     def __repr__(self) -> str:
         return f"PerdureSaver({self._engine.shown_url!r}, agent={self._engine.name!r})"
@@ -143,6 +161,7 @@ class PerdureSaver(BaseCheckpointSaver[Any]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """Store a checkpoint whose parent is the one in `config`. It is on disk when the call returns."""
+        self._advise(config)
         return self._do(self._points.put(config, checkpoint, metadata, new_versions))
 
     async def aput(
@@ -153,6 +172,7 @@ class PerdureSaver(BaseCheckpointSaver[Any]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """Store a checkpoint under asyncio. See `put`."""
+        self._advise(config)
         return await self._ado(self._points.put(config, checkpoint, metadata, new_versions))
 
     def put_writes(
@@ -171,27 +191,27 @@ class PerdureSaver(BaseCheckpointSaver[Any]):
 
     def delete_thread(self, thread_id: str) -> None:
         """Delete a thread. Late writes do not revive it; a new checkpoint starts it again."""
-        self._do(keeping.delete(self._engine, str(thread_id)))
+        self._do(pruning.delete(self._engine, str(thread_id)))
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Delete a thread under asyncio. See `delete_thread`."""
-        await self._ado(keeping.delete(self._engine, str(thread_id)))
+        await self._ado(pruning.delete(self._engine, str(thread_id)))
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Delete the checkpoints of runs, except those that other runs need to compute a channel's value."""
-        self._do(keeping.delete_runs(self._engine, run_ids))
+        self._do(pruning.delete_runs(self._engine, run_ids))
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Delete the checkpoints of runs under asyncio. See `delete_for_runs`."""
-        await self._ado(keeping.delete_runs(self._engine, run_ids))
+        await self._ado(pruning.delete_runs(self._engine, run_ids))
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy a thread to another one. They share every value."""
-        self._do(keeping.copy(self._engine, str(source_thread_id), str(target_thread_id)))
+        self._do(pruning.copy(self._engine, str(source_thread_id), str(target_thread_id)))
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy a thread under asyncio. See `copy_thread`."""
-        await self._ado(keeping.copy(self._engine, str(source_thread_id), str(target_thread_id)))
+        await self._ado(pruning.copy(self._engine, str(source_thread_id), str(target_thread_id)))
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Delete all but the newest checkpoint of each namespace of some threads, or everything ("delete").
@@ -206,12 +226,25 @@ class PerdureSaver(BaseCheckpointSaver[Any]):
         for thread in thread_ids:
             await self._ado(self._pruned(str(thread), strategy))
 
+    def _advise(self, config: RunnableConfig) -> None:
+        """Warn once if a graph runs with LangGraph's default durability, which a saver cannot change."""
+        given = config.get("configurable", {})
+        if _RUNNING not in given or _DURABILITY in given or _DURABILITY in self._advised:
+            return
+        self._advised.add(_DURABILITY)
+        warnings.warn(
+            'LangGraph starts the next node before this checkpoint is on disk: pass durability="sync" to graph.invoke, '
+            'ainvoke, stream or astream, so that a crash loses nothing; durability="async" accepts it silently',
+            NotDurableWarning,
+            stacklevel=2,
+        )
+
     def _pruned(self, thread: str, strategy: str) -> Protocol[int]:
         if strategy not in _STRATEGIES:
-            raise ValueError(f"strategy={strategy!r}: use one of {', '.join(_STRATEGIES)}")
+            raise WrongValue(f"strategy={strategy!r}: use one of {', '.join(_STRATEGIES)}")
         if strategy == "delete":
-            return keeping.delete(self._engine, thread)
-        return keeping.prune(self._engine, thread, Keep(last=1))
+            return pruning.delete(self._engine, thread)
+        return pruning.prune(self._engine, thread, RetentionRule(last=1))
 
     # -- the rest -----------------------------------------------------------------------------------------------------
 
@@ -224,8 +257,8 @@ class PerdureSaver(BaseCheckpointSaver[Any]):
     def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> PerdureSaver:
         """Return a saver that also accepts classes by module and name. LangGraph passes those of a graph's schema."""
         clone = copy.copy(self)
-        if isinstance(self.serde, OwnSerializer):
-            known.allow_named(extra_allowlist)
+        if isinstance(self.serde, CodecSerializer):
+            known_types.allow_named(extra_allowlist)
             return clone
         base = super().with_allowlist(extra_allowlist)
         clone.serde = base.serde

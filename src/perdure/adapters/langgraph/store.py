@@ -10,21 +10,23 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from langgraph.store.base import NOT_PROVIDED, BaseStore, NotProvided, Op, PutOp, Result, TTLConfig
 
-from ... import retention, state
-from ...hints import meant
-from ...run.requests import drive_async, drive_sync, reading
-from ...state import StateVersion
-from . import known
-from .opening import Given, Home
-from .store_index import Index
-from .store_ops import Batch, named
+from perdure.adapters.langgraph import known_types
+from perdure.adapters.langgraph.open_engine import AgentOrStore, EngineHolder
+from perdure.adapters.langgraph.store_index import StoreIndex
+from perdure.adapters.langgraph.store_ops import OperationBatch, named
+from perdure.data import state
+from perdure.data.state import StateVersion
+from perdure.errors import WrongType, WrongValue
+from perdure.kernel.protocol import drive_async, drive_sync, reading
+from perdure.maintenance import retention
+from perdure.values.hints import name_hint
 
 if TYPE_CHECKING:
-    from ...search.finding import Question
+    from perdure.data.search.ranking import SearchQuery
 
-Labels = tuple[str, ...]
-Fields = Literal[False] | list[str] | None
-Minutes = float | None | NotProvided
+StoreNamespace = tuple[str, ...]
+IndexedFields = Literal[False] | list[str] | None
+TtlMinutes = float | None | NotProvided
 _TTL_KEYS = ("refresh_on_read", "omit_expired", "default_ttl", "sweep_interval_minutes")
 
 
@@ -49,16 +51,16 @@ class PerdureStore(BaseStore):
 
     def __init__(
         self,
-        store_or_agent: Given = None,
+        store_or_agent: AgentOrStore = None,
         *,
         agent: str = "langgraph",
         index: Mapping[str, Any] | None = None,
         ttl: TTLConfig | None = None,
     ) -> None:
-        known.learn()
-        self._home = Home(store_or_agent, agent)
+        known_types.learn()
+        self._home = EngineHolder(store_or_agent, agent)
         self._engine = self._home.engine
-        self._index = None if index is None else Index(index)
+        self._index = None if index is None else StoreIndex(index)
         self.ttl_config = None if ttl is None else _checked_ttl(ttl)
         self._warned = False
 
@@ -69,24 +71,24 @@ class PerdureStore(BaseStore):
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Execute several operations: reads see the state before the batch, and all puts are one commit."""
-        batch = self._looked_at(Batch(ops, self._index))
+        batch = self._looked_at(OperationBatch(ops, self._index))
         vectors, questions = self._read_by_the_model(batch)
         return drive_sync(self._engine.store, batch.perform(self._engine, vectors, questions))
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """Execute several operations under asyncio. See `batch`."""
-        batch = self._looked_at(Batch(ops, self._index))
+        batch = self._looked_at(OperationBatch(ops, self._index))
         vectors, questions = await self._read_by_the_model_async(batch)
         return await drive_async(self._engine.store, batch.perform(self._engine, vectors, questions))
 
     def put(
         self,
-        namespace: Labels,
+        namespace: StoreNamespace,
         key: str,
         value: Mapping[str, Any],
-        index: Fields = None,
+        index: IndexedFields = None,
         *,
-        ttl: Minutes = NOT_PROVIDED,
+        ttl: TtlMinutes = NOT_PROVIDED,
         if_version: int | None = None,
     ) -> None:
         """Store an item. With `if_version`, raises `VersionConflict` unless it has that version (0 means no item).
@@ -100,12 +102,12 @@ class PerdureStore(BaseStore):
 
     async def aput(
         self,
-        namespace: Labels,
+        namespace: StoreNamespace,
         key: str,
         value: Mapping[str, Any],
-        index: Fields = None,
+        index: IndexedFields = None,
         *,
-        ttl: Minutes = NOT_PROVIDED,
+        ttl: TtlMinutes = NOT_PROVIDED,
         if_version: int | None = None,
     ) -> None:
         """Store an item under asyncio. See `put`."""
@@ -118,51 +120,51 @@ class PerdureStore(BaseStore):
 
     def put_if(
         self,
-        namespace: Labels,
+        namespace: StoreNamespace,
         key: str,
         value: Mapping[str, Any] | None,
         version: int,
-        index: Fields = None,
+        index: IndexedFields = None,
         *,
-        ttl: Minutes = NOT_PROVIDED,
+        ttl: TtlMinutes = NOT_PROVIDED,
     ) -> int:
         """Store an item if it still has a version, and return the new version. Raises `VersionConflict` otherwise.
 
         >>> seen = store.version(("users", "ann"), "diet")
         >>> store.put_if(("users", "ann"), "diet", {"text": "eats fish again"}, seen)
         """
-        batch = Batch([self._put(namespace, key, value, index, ttl)], self._index, version)
+        batch = OperationBatch([self._put(namespace, key, value, index, ttl)], self._index, version)
         vectors, _ = self._read_by_the_model(batch)
         return drive_sync(self._engine.store, batch.put_one(self._engine, vectors))
 
     async def aput_if(
         self,
-        namespace: Labels,
+        namespace: StoreNamespace,
         key: str,
         value: Mapping[str, Any] | None,
         version: int,
-        index: Fields = None,
+        index: IndexedFields = None,
         *,
-        ttl: Minutes = NOT_PROVIDED,
+        ttl: TtlMinutes = NOT_PROVIDED,
     ) -> int:
         """Store an item conditionally under asyncio. See `put_if`."""
-        batch = Batch([self._put(namespace, key, value, index, ttl)], self._index, version)
+        batch = OperationBatch([self._put(namespace, key, value, index, ttl)], self._index, version)
         vectors, _ = await self._read_by_the_model_async(batch)
         return await drive_async(self._engine.store, batch.put_one(self._engine, vectors))
 
-    def version(self, namespace: Labels, key: str) -> int:
+    def version(self, namespace: StoreNamespace, key: str) -> int:
         """Return the version of an item, for `put_if`: 1, then 2, and so on; 0 if it does not exist."""
         return drive_sync(self._engine.store, state.version(self._engine, *named(namespace, key)))
 
-    async def aversion(self, namespace: Labels, key: str) -> int:
+    async def aversion(self, namespace: StoreNamespace, key: str) -> int:
         """Return the version of an item under asyncio. See `version`."""
         return await drive_async(self._engine.store, state.version(self._engine, *named(namespace, key)))
 
-    def history(self, namespace: Labels, key: str) -> list[StateVersion]:
+    def history(self, namespace: StoreNamespace, key: str) -> list[StateVersion]:
         """Return every version that an item has had, oldest first: `version`, `value`, `at` and `deleted`."""
         return drive_sync(self._engine.store, reading(state.history, self._engine, *named(namespace, key)))
 
-    async def ahistory(self, namespace: Labels, key: str) -> list[StateVersion]:
+    async def ahistory(self, namespace: StoreNamespace, key: str) -> list[StateVersion]:
         """Return every version of an item under asyncio. See `history`."""
         return await drive_async(self._engine.store, reading(state.history, self._engine, *named(namespace, key)))
 
@@ -193,6 +195,11 @@ class PerdureStore(BaseStore):
         """Close the store if it was opened by URL. An agent is closed by its owner."""
         self._home.close()
 
+    @classmethod
+    def from_conn_string(cls, conn_string: str, **options: Any) -> PerdureStore:
+        """Return a store for a path or URL, as the stores of LangGraph do. Use it with `with` or `async with`."""
+        return cls(conn_string, **options)
+
     def __enter__(self) -> PerdureStore:
         return self
 
@@ -211,23 +218,25 @@ class PerdureStore(BaseStore):
 
     # -- internals ----------------------------------------------------------------------------------------------------
 
-    def _put(self, labels: Labels, key: str, value: Mapping[str, Any] | None, index: Fields, ttl: Minutes) -> PutOp:
+    def _put(
+        self, labels: StoreNamespace, key: str, value: Mapping[str, Any] | None, index: IndexedFields, ttl: TtlMinutes
+    ) -> PutOp:
         default = None if self.ttl_config is None else self.ttl_config.get("default_ttl")
         return PutOp(labels, str(key), value, index, default if isinstance(ttl, NotProvided) else ttl)
 
-    def _looked_at(self, batch: Batch) -> Batch:
+    def _looked_at(self, batch: OperationBatch) -> OperationBatch:
         if self._index is None and batch.queries and not self._warned:
             self._warned = True
             hint = "create the store with index={'words': True}, or LangGraph's index= with an embed function"
             warnings.warn(f"this store has no index, so a query finds nothing: {hint}", UserWarning, stacklevel=4)
         return batch
 
-    def _read_by_the_model(self, batch: Batch) -> tuple[dict[str, bytes], dict[str, Question]]:
+    def _read_by_the_model(self, batch: OperationBatch) -> tuple[dict[str, bytes], dict[str, SearchQuery]]:
         if self._index is None:
             return {}, {}
         return self._index.vectors(batch.texts), self._index.questions(batch.queries)
 
-    async def _read_by_the_model_async(self, batch: Batch) -> tuple[dict[str, bytes], dict[str, Question]]:
+    async def _read_by_the_model_async(self, batch: OperationBatch) -> tuple[dict[str, bytes], dict[str, SearchQuery]]:
         if self._index is None:
             return {}, {}
         return await self._index.vectors_async(batch.texts), await self._index.questions_async(batch.queries)
@@ -235,8 +244,8 @@ class PerdureStore(BaseStore):
 
 def _checked_ttl(ttl: Any) -> TTLConfig:
     if not isinstance(ttl, Mapping):
-        raise TypeError(f"ttl must be LangGraph's TTLConfig, such as {{'default_ttl': 60}} (minutes), not {ttl!r}")
+        raise WrongType(f"ttl must be LangGraph's TTLConfig, such as {{'default_ttl': 60}} (minutes), not {ttl!r}")
     for key in ttl:
         if key not in _TTL_KEYS:
-            raise ValueError(f"ttl has no {key!r}; {meant(key, _TTL_KEYS)}")
+            raise WrongValue(f"ttl has no {key!r}; {name_hint(key, _TTL_KEYS)}")
     return cast(TTLConfig, dict(ttl))

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 from typing import Any
 
-from ...hints import meant
+from perdure.errors import WrongValue
+from perdure.values.hints import name_hint
 
 ORDERS: dict[str, Callable[[Any, Any], bool]] = {
     "$gt": operator.gt,
@@ -21,12 +22,12 @@ OPERATORS = ("$eq", "$ne", *ORDERS)
 def checked_filter(given: Any, path: str = "filter") -> None:
     """Raise if this is not a valid filter."""
     if not isinstance(given, Mapping):
-        raise ValueError(f"{path} must be a dict of keys and wanted values, not {given!r}")
+        raise WrongValue(f"{path} must be a dict of keys and wanted values, not {given!r}")
     for key, wanted in given.items():
         if not isinstance(key, str):
-            raise ValueError(f"{path}: a key must be a str, not {key!r}")
+            raise WrongValue(f"{path}: a key must be a str, not {key!r}")
         if key.startswith("$"):
-            raise ValueError(f"{path}: {key!r} is where a key is expected: {{'key': {{{key!r}: ...}}}}")
+            raise WrongValue(f"{path}: {key!r} is where a key is expected: {{'key': {{{key!r}: ...}}}}")
         _checked_wanted(wanted, f"{path}[{key!r}]")
 
 
@@ -38,9 +39,11 @@ def _checked_wanted(wanted: Any, path: str) -> None:
         for name, value in wanted.items():
             if name not in OPERATORS:
                 known = ", ".join(OPERATORS)
-                raise ValueError(f"{path}: unknown operator {name!r}; {meant(name, OPERATORS)} (supported: {known})")
+                raise WrongValue(
+                    f"{path}: unknown operator {name!r}; {name_hint(name, OPERATORS)} (supported: {known})"
+                )
             if name in ORDERS and not isinstance(value, int | float | str | date):
-                raise ValueError(f"{path}: {name} needs a number, a str or a date, not {value!r}")
+                raise WrongValue(f"{path}: {name} needs a number, a str or a date, not {value!r}")
     elif isinstance(wanted, list | tuple):
         for place, inner in enumerate(wanted):
             _checked_wanted(inner, f"{path}[{place}]")
@@ -48,13 +51,13 @@ def _checked_wanted(wanted: Any, path: str) -> None:
 
 def matches(value: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     """Return whether a value matches a filter."""
-    return all(_fits(value.get(key), it) for key, it in wanted.items())
+    return all(_fits(value.get(key), part) for key, part in wanted.items())
 
 
 def _fits(value: Any, wanted: Any) -> bool:
     if isinstance(wanted, Mapping):
         if any(key.startswith("$") for key in wanted):
-            return all(_compares(value, name, it) for name, it in wanted.items())
+            return all(_compares(value, name, part) for name, part in wanted.items())
         return isinstance(value, Mapping) and matches(value, wanted)
     if isinstance(wanted, list | tuple):
         return _fits_each(value, wanted)
@@ -64,7 +67,7 @@ def _fits(value: Any, wanted: Any) -> bool:
 def _fits_each(value: Any, wanted: Sequence[Any]) -> bool:
     if not isinstance(value, list | tuple) or len(value) != len(wanted):
         return False
-    return all(_fits(one, it) for one, it in zip(value, wanted, strict=True))
+    return all(_fits(one, part) for one, part in zip(value, wanted, strict=True))
 
 
 def _compares(value: Any, name: str, wanted: Any) -> bool:

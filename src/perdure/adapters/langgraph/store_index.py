@@ -10,28 +10,29 @@ from typing import Any
 from langchain_core.embeddings import Embeddings
 from langgraph.store.base import ensure_embeddings, get_text_at_path, tokenize_path
 
-from ...hints import meant
-from ...journal.documents import Document
-from ...search.finding import Question
-from ...search.vectors import packed
-from ...store.base import holds
+from perdure.data.search.ranking import SearchQuery
+from perdure.data.search.vectors import packed
+from perdure.errors import WrongValue
+from perdure.journal.documents import IndexedDocument
+from perdure.store.base import holds
+from perdure.values.hints import name_hint
 
 KEYS = ("dims", "embed", "fields", "words", "embedder")
 _NO_VECTORS: dict[str, bytes] = {}
 
 
-class Index:
+class StoreIndex:
     """LangGraph's `IndexConfig` with two additional keys: `words`, and `embedder`, a name for the model."""
 
     def __init__(self, given: Mapping[str, Any]) -> None:
         for key in given:
             if key not in KEYS:
-                raise ValueError(f"index has no {key!r}; {meant(key, KEYS)}")
+                raise WrongValue(f"index has no {key!r}; {name_hint(key, KEYS)}")
         embed = given.get("embed")
         self.words = bool(given.get("words", True))
         self._embeddings: Embeddings | None = None if embed is None else ensure_embeddings(embed)
         if embed is None and not self.words:
-            raise ValueError("index has neither embed= nor words=True, so nothing could be found")
+            raise WrongValue("index has neither embed= nor words=True, so nothing could be found")
         self._dims = 0 if embed is None else _dims_of(given)
         self._embedder = "" if embed is None else f"{given.get('embedder') or _name_of(embed)} ({self._dims})"
         self._fields = [_field(path) for path in given.get("fields") or ["$"]]
@@ -49,9 +50,9 @@ class Index:
                 found.append((f"{path}.{place}" if len(texts) > 1 else path, text))
         return list(dict(found).items())  # a path that is named twice counts once
 
-    def documents(self, texts: Iterable[tuple[str, str]], vectors: Mapping[str, bytes]) -> list[Document]:
+    def documents(self, texts: Iterable[tuple[str, str]], vectors: Mapping[str, bytes]) -> list[IndexedDocument]:
         """Return the documents to store with a value."""
-        return [Document(part, text, self._embedder, vectors.get(text, b""), self.words) for part, text in texts]
+        return [IndexedDocument(part, text, self._embedder, vectors.get(text, b""), self.words) for part, text in texts]
 
     def vectors(self, texts: Iterable[str]) -> dict[str, bytes]:
         """Embed texts with the model."""
@@ -69,34 +70,34 @@ class Index:
 
     # -- searching ----------------------------------------------------------------------------------------------------
 
-    def questions(self, texts: Iterable[str]) -> dict[str, Question]:
+    def questions(self, texts: Iterable[str]) -> dict[str, SearchQuery]:
         """Return the search questions by their text."""
         wanted = list(dict.fromkeys(texts))
         embeddings = self._embeddings
         made = [] if embeddings is None else [embeddings.embed_query(text) for text in wanted]
         return self._asked(wanted, made)
 
-    async def questions_async(self, texts: Iterable[str]) -> dict[str, Question]:
+    async def questions_async(self, texts: Iterable[str]) -> dict[str, SearchQuery]:
         """Return the search questions under asyncio. See `questions`."""
         wanted = list(dict.fromkeys(texts))
         embeddings = self._embeddings
         made = [] if embeddings is None else await asyncio.gather(*(embeddings.aembed_query(text) for text in wanted))
         return self._asked(wanted, made)
 
-    def _asked(self, texts: Sequence[str], made: Sequence[Sequence[float]]) -> dict[str, Question]:
+    def _asked(self, texts: Sequence[str], made: Sequence[Sequence[float]]) -> dict[str, SearchQuery]:
         vectors = self._packed(texts, made) if self._embeddings is not None else _NO_VECTORS
         words = {text: text if self.words else "" for text in texts}
-        return {text: Question(words[text], self._embedder, vectors.get(text, b"")) for text in texts}
+        return {text: SearchQuery(words[text], self._embedder, vectors.get(text, b"")) for text in texts}
 
     def _packed(self, texts: Sequence[str], made: Sequence[Sequence[float]]) -> dict[str, bytes]:
         if len(made) != len(texts):
-            raise ValueError(f"embed returned {len(made)} vectors for {len(texts)} texts")
+            raise WrongValue(f"embed returned {len(made)} vectors for {len(texts)} texts")
         return {text: packed(vector, self._dims) for text, vector in zip(texts, made, strict=True)}
 
 
 def _field(path: Any) -> tuple[str, list[str]]:
     if not isinstance(path, str) or not path or not holds(path):
-        raise ValueError(f"a field to index must be a path such as 'text' or 'messages[*].content', not {path!r}")
+        raise WrongValue(f"a field to index must be a path such as 'text' or 'messages[*].content', not {path!r}")
     return path, tokenize_path(path)
 
 
@@ -108,7 +109,7 @@ def _whole(value: Mapping[str, Any]) -> str:
 def _dims_of(given: Mapping[str, Any]) -> int:
     dims = given.get("dims")
     if type(dims) is not int or dims < 1:
-        raise ValueError(f"index with embed= needs dims=, the length of its vectors, not {dims!r}")
+        raise WrongValue(f"index with embed= needs dims=, the length of its vectors, not {dims!r}")
     return dims
 
 

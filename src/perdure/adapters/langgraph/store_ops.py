@@ -23,50 +23,51 @@ from langgraph.store.base import (
     validate_op_namespace,
 )
 
-from ... import spaces, state
-from ...clock import moment
-from ...journal.keeping import OURS
-from ...journal.landing import Ask
-from ...limits import NAME_CHARACTERS_MAX
-from ...records import StateChange
-from ...run.requests import Protocol, Read
-from ...search.finding import Question, find
-from ...spaces import Kept, Tree
-from ...store.base import holds
-from .store_filter import checked_filter, matches
+from perdure.adapters.langgraph.store_filter import checked_filter, matches
+from perdure.data import namespaces, state
+from perdure.data.namespaces import KeyValue, NamespaceTree
+from perdure.data.search.ranking import SearchQuery, find
+from perdure.errors import WrongType, WrongValue
+from perdure.journal.agent_writes import SetKey
+from perdure.journal.retention_rules import OURS
+from perdure.kernel.protocol import Protocol, Read
+from perdure.records import StateChange
+from perdure.store.base import holds
+from perdure.values.clock import moment
+from perdure.values.limits import NAME_CHARACTERS_MAX
 
 if TYPE_CHECKING:
-    from ...engine import Engine
-    from .store_index import Index
+    from perdure.adapters.langgraph.store_index import StoreIndex
+    from perdure.kernel.engine import Engine
 
-Labels = tuple[str, ...]
+NamespaceLabels = tuple[str, ...]
 _MINUTE_MS = 60_000
 _MINUTES_MAX = 100 * 366 * 24 * 60
 
 
-def joined(labels: Labels) -> str:
+def joined(labels: NamespaceLabels) -> str:
     """Return the `agent.state` namespace of LangGraph labels: ("users", "ann") is "users.ann". Labels have no dots."""
     return ".".join(labels)
 
 
-def parted(space: str) -> Labels:
+def parted(space: str) -> NamespaceLabels:
     """Return the LangGraph labels of a namespace."""
     return tuple(space.split("."))
 
 
-def named(labels: Labels, key: Any) -> tuple[str, str]:
+def named(labels: NamespaceLabels, key: Any) -> tuple[str, str]:
     """Return the namespace and key of an item in `agent.state`."""
     if not labels:
         raise InvalidNamespaceError("Namespace cannot be empty.")
     if not isinstance(key, str):
-        raise TypeError(f"a key must be a str, not {key!r}")
+        raise WrongType(f"a key must be a str, not {key!r}")
     return joined(labels), key
 
 
-class Batch:
+class OperationBatch:
     """The checked operations of a batch."""
 
-    def __init__(self, ops: Iterable[Op], index: Index | None, if_version: int | None = None) -> None:
+    def __init__(self, ops: Iterable[Op], index: StoreIndex | None, if_version: int | None = None) -> None:
         self._index = index
         self._if_version = if_version
         self._results: list[Result] = []
@@ -98,9 +99,9 @@ class Batch:
             _checked_page(op.limit, op.offset)
             self._lists[place] = op
         else:
-            raise ValueError(f"Unknown operation type: {type(op)}")
+            raise WrongValue(f"Unknown operation type: {type(op)}")
 
-    def _texts_of(self, index: Index) -> dict[tuple[str, str], list[tuple[str, str]]]:
+    def _texts_of(self, index: StoreIndex) -> dict[tuple[str, str], list[tuple[str, str]]]:
         puts = self._puts.items()
         return {place: index.texts(op.value, op.index) for place, op in puts if op.value is not None}
 
@@ -117,13 +118,13 @@ class Batch:
     # -- performing ---------------------------------------------------------------------------------------------------
 
     def perform(
-        self, engine: Engine, vectors: Mapping[str, bytes], questions: Mapping[str, Question]
+        self, engine: Engine, vectors: Mapping[str, bytes], questions: Mapping[str, SearchQuery]
     ) -> Protocol[list[Result]]:
         """Execute the batch. Returns the results in the order of the operations."""
-        touched = list[Ask]()
+        touched = list[SetKey]()
         if self._gets or self._searches or self._lists:
             touched = yield Read(self._read, (engine, questions))
-        asks: list[Ask] = (yield Read(self._asks, (engine, vectors))) if self._puts else []
+        asks: list[SetKey] = (yield Read(self._asks, (engine, vectors))) if self._puts else []
         if asks or touched:
             yield from state.change(engine, [*touched, *asks])
         return self._results
@@ -132,24 +133,24 @@ class Batch:
         """Execute the only put and return the new version."""
         [ask] = yield Read(self._asks, (engine, vectors))
         landed: list[StateChange] = yield from state.change(engine, [ask])
-        return landed[0].version if landed else (yield from state.peek(engine, ask.place)).version
+        return landed[0].version if landed else (yield from state.read_current(engine, ask.place)).version
 
-    def _asks(self, engine: Engine, vectors: Mapping[str, bytes]) -> list[Ask]:
+    def _asks(self, engine: Engine, vectors: Mapping[str, bytes]) -> list[SetKey]:
         return [self._ask(engine, place, op, vectors) for place, op in self._puts.items()]
 
-    def _ask(self, engine: Engine, place: tuple[str, str], op: PutOp, vectors: Mapping[str, bytes]) -> Ask:
+    def _ask(self, engine: Engine, place: tuple[str, str], op: PutOp, vectors: Mapping[str, bytes]) -> SetKey:
         at = state.place(engine, *place)
         if op.value is None:
-            return Ask(at, if_version=self._if_version)
+            return SetKey(at, if_version=self._if_version)
         documents = None if self._index is None else self._index.documents(self._texts[place], vectors)
         lasts = 0 if op.ttl is None else int(op.ttl * _MINUTE_MS)
         return state.ask_set(engine, at, dict(op.value), None, self._if_version, lasts=lasts, documents=documents)
 
-    def _read(self, engine: Engine, questions: Mapping[str, Question]) -> list[Ask]:
+    def _read(self, engine: Engine, questions: Mapping[str, SearchQuery]) -> list[SetKey]:
         """Fill in the results of reads. Returns the writes that extend expiries."""
-        read = list[Kept]()
+        read = list[KeyValue]()
         wanted = {place: named(op.namespace, op.key) for place, op in self._gets.items() if _reachable(op)}
-        there = spaces.among(engine, set(wanted.values()))
+        there = namespaces.read_keys(engine, set(wanted.values()))
         for place, op in self._gets.items():
             kept = there.get(wanted[place]) if place in wanted else None
             self._results[place] = None if kept is None else _item(kept)
@@ -161,22 +162,22 @@ class Batch:
             if search.refresh_ttl:
                 read += [kept for kept, _ in found]
         for place, listing in self._lists.items():
-            self._results[place] = _listed(spaces.names(engine), listing)
-        return spaces.prolonging(engine, {(it.space, it.key): it for it in read}.values())
+            self._results[place] = _listed(namespaces.names(engine), listing)
+        return namespaces.prolonging(engine, {(item.space, item.key): item for item in read}.values())
 
 
-def _found(engine: Engine, op: SearchOp, questions: Mapping[str, Question]) -> list[tuple[Kept, float | None]]:
+def _found(engine: Engine, op: SearchOp, questions: Mapping[str, SearchQuery]) -> list[tuple[KeyValue, float | None]]:
     prefix = joined(op.namespace_prefix)
     if not holds(prefix) or len(prefix) > NAME_CHARACTERS_MAX or not op.limit:
         return []
-    tree, wanted = Tree(prefix), partial(_is_wanted, op.filter) if op.filter else None
+    tree, wanted = NamespaceTree(prefix), partial(_is_wanted, op.filter) if op.filter else None
     if op.query and op.query in questions:
         hits = find(engine, tree, questions[op.query], wanted, op.offset, op.limit)
         return [(hit.kept, hit.score) for hit in hits]
-    return [(kept, None) for kept in spaces.below(engine, tree, wanted, op.offset, op.limit)]
+    return [(kept, None) for kept in namespaces.keys_below(engine, tree, wanted, op.offset, op.limit)]
 
 
-def _is_wanted(wanted: Mapping[str, Any], kept: Kept) -> bool:
+def _is_wanted(wanted: Mapping[str, Any], kept: KeyValue) -> bool:
     return matches(_mapping(kept.value), wanted)
 
 
@@ -190,17 +191,17 @@ def _mapping(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {"value": value}
 
 
-def _item(kept: Kept) -> Item:
+def _item(kept: KeyValue) -> Item:
     times = {"created_at": moment(kept.created), "updated_at": moment(kept.at)}
     return Item(value=_mapping(kept.value), key=kept.key, namespace=parted(kept.space), **times)
 
 
-def _search_item(kept: Kept, score: float | None) -> SearchItem:
+def _search_item(kept: KeyValue, score: float | None) -> SearchItem:
     times = moment(kept.created), moment(kept.at)
     return SearchItem(parted(kept.space), kept.key, _mapping(kept.value), *times, score=score)
 
 
-def _listed(names: list[str], op: ListNamespacesOp) -> list[Labels]:
+def _listed(names: list[str], op: ListNamespacesOp) -> list[NamespaceLabels]:
     found = {parted(name) for name in names}
     for condition in op.match_conditions or ():
         found = {labels for labels in found if _agrees(labels, condition)}
@@ -209,10 +210,10 @@ def _listed(names: list[str], op: ListNamespacesOp) -> list[Labels]:
     return sorted(found)[op.offset : op.offset + op.limit]
 
 
-def _agrees(labels: Labels, condition: MatchCondition) -> bool:
+def _agrees(labels: NamespaceLabels, condition: MatchCondition) -> bool:
     path = condition.path
     if condition.match_type not in ("prefix", "suffix"):
-        raise ValueError(f"Unsupported match type: {condition.match_type}; supported: 'prefix' and 'suffix'")
+        raise WrongValue(f"Unsupported match type: {condition.match_type}; supported: 'prefix' and 'suffix'")
     if len(labels) < len(path):
         return False
     part = labels[: len(path)] if condition.match_type == "prefix" else labels[len(labels) - len(path) :]
@@ -222,18 +223,18 @@ def _agrees(labels: Labels, condition: MatchCondition) -> bool:
 # -- refusing ---------------------------------------------------------------------------------------------------------
 
 
-def _not_ours(labels: Labels) -> None:
+def _not_ours(labels: NamespaceLabels) -> None:
     if labels and labels[0].startswith(OURS):
         raise InvalidNamespaceError(f"namespaces that begin with {OURS!r} are reserved for Perdure. Got: {labels}")
 
 
 def _checked_put(op: PutOp) -> None:
     if op.value is not None and not isinstance(op.value, Mapping):
-        raise TypeError(f"the value of an item must be a dict, not {type(op.value).__name__}: {{'value': ...}}")
+        raise WrongType(f"the value of an item must be a dict, not {type(op.value).__name__}: {{'value': ...}}")
     if op.ttl is not None and not 0 < op.ttl <= _MINUTES_MAX:
-        raise ValueError(f"ttl={op.ttl!r}: must be a positive number of minutes, or None for no expiry")
+        raise WrongValue(f"ttl={op.ttl!r}: must be a positive number of minutes, or None for no expiry")
     if op.index not in (None, False) and not isinstance(op.index, list | tuple):
-        raise TypeError(
+        raise WrongType(
             f"index={op.index!r}: must be False, or a list of fields such as ['text', 'messages[*].content']"
         )
 
@@ -241,4 +242,4 @@ def _checked_put(op: PutOp) -> None:
 def _checked_page(limit: Any, offset: Any) -> None:
     for name, number in (("limit", limit), ("offset", offset)):
         if type(number) is not int or number < 0:
-            raise ValueError(f"{name}={number!r}: must be an int from 0")
+            raise WrongValue(f"{name}={number!r}: must be an int from 0")

@@ -13,20 +13,21 @@ from collections import OrderedDict
 
 import msgspec
 
-from ... import locks, state
-from ...engine import Engine
-from ...errors import Diverged
-from ...journal.landing import Ask
-from ...run.ledger import Recorded
-from ...run.requests import Protocol, Read
-from ...threads.trails import how_it_stands, space_of
-from .past import all_past
-from .places import Level, Place
+from perdure.adapters.langgraph.finished_tasks import all_past
+from perdure.adapters.langgraph.location import GraphLevel, GraphTask
+from perdure.data import state
+from perdure.errors import Diverged
+from perdure.journal.agent_writes import SetKey
+from perdure.kernel.engine import Engine
+from perdure.kernel.protocol import Protocol, Read
+from perdure.run.ledger import RecordedCall
+from perdure.values import locks
+from perdure.work.threads.trails import effect_outcome, space_of
 
 _TRAILS_MAX = 256
 
 
-class Entry(msgspec.Struct, frozen=True):
+class TrailCall(msgspec.Struct, frozen=True):
     """A call that was started: its identity, and where the graph was."""
 
     run: str
@@ -35,7 +36,7 @@ class Entry(msgspec.Struct, frozen=True):
     """The identity of the call: the id from the model, or a digest of its arguments."""
     effect: bool
     arguments: str
-    levels: tuple[Level, ...]
+    levels: tuple[GraphLevel, ...]
     invocation: str
     order: int
     """When it was started. Equal calls are taken up again in this order."""
@@ -49,17 +50,17 @@ class Entry(msgspec.Struct, frozen=True):
         return self.levels[-1].task
 
 
-class Trail:
+class CallTrail:
     """The calls of a thread that may still matter to one invocation of the graph."""
 
-    def __init__(self, entries: dict[str, Entry]) -> None:
+    def __init__(self, entries: dict[str, TrailCall]) -> None:
         self.entries = entries
         self.lock = locks.lock()
         self.counts: dict[tuple[int, str, str], int] = {}
         self.unsettled: set[str] = set()
         """Effects of this invocation that ended in doubt."""
         self._order = 0
-        self.passed: list[Recorded] = []
+        self.passed: list[RecordedCall] = []
         """Calls that were found done and are not yet credited as savings."""
 
     def next_order(self, now_ms: int) -> int:
@@ -68,14 +69,14 @@ class Trail:
             self._order = max(self._order + 1, now_ms * 1000)
             return self._order
 
-    def count(self, place: Place, name: str, call: str) -> int:
+    def count(self, place: GraphTask, name: str, call: str) -> int:
         """Return the number of this call among equal ones in this execution of the task."""
         with self.lock:
             nth = self.counts.get((place.execution, name, call), 0)
             self.counts[place.execution, name, call] = nth + 1
             return nth
 
-    def find(self, place: Place, wanted: Entry) -> tuple[Entry, bool]:
+    def find(self, place: GraphTask, wanted: TrailCall) -> tuple[TrailCall, bool]:
         """Return the entry of a call, and whether it must be written first."""
         with self.lock:
             alike = [one for one in self.entries.values() if (one.name, one.call) == (wanted.name, wanted.call)]
@@ -90,23 +91,23 @@ class Trail:
             self.entries[found.run] = taken
             return taken, True
 
-    def keep(self, entry: Entry) -> None:
+    def keep(self, entry: TrailCall) -> None:
         """Record a call."""
         with self.lock:
             self.entries[entry.run] = entry
 
-    def rivals(self, wanted: Entry) -> list[Entry]:
+    def possible_repeats(self, wanted: TrailCall) -> list[TrailCall]:
         """Return effects of the same name that are lost or in doubt: the new call may repeat one of them."""
         with self.lock:
             same = [one for one in self.entries.values() if one.effect and one.name == wanted.name]
             return [one for one in same if one.lost or one.run in self.unsettled]
 
 
-_trails: OrderedDict[tuple[str, str, str, str], Trail] = OrderedDict()
+_trails: OrderedDict[tuple[str, str, str, str], CallTrail] = OrderedDict()
 _lock = locks.lock()
 
 
-def trail_of(engine: Engine, place: Place) -> Protocol[Trail]:
+def trail_of(engine: Engine, place: GraphTask) -> Protocol[CallTrail]:
     """Return the trail of a thread. It is read at the first call of an invocation."""
     key = (engine.url, engine.name, place.thread, place.invocation)
     with _lock:
@@ -120,33 +121,33 @@ def trail_of(engine: Engine, place: Place) -> Protocol[Trail]:
     return known
 
 
-def _load(engine: Engine, place: Place) -> Protocol[Trail]:
+def _load(engine: Engine, place: GraphTask) -> Protocol[CallTrail]:
     """Load the calls of earlier invocations: drop those whose result is in a checkpoint, mark the others as lost."""
     found = yield from state.items(engine, space_of(place.thread), None, None)
-    known = {run: msgspec.convert(value, Entry) for run, value in found}
+    known = {run: msgspec.convert(value, TrailCall) for run, value in found}
     before = [one for one in known.values() if one.invocation != place.invocation and not one.lost]
-    before = [one for one in before if not _is_beside(one.levels[-1], place.levels[-1])]
+    before = [one for one in before if not _same_checkpoint(one.levels[-1], place.levels[-1])]
     verdicts: list[bool] = (yield Read(all_past, (place, before))) if before else []
-    asks = list[Ask]()
+    asks = list[SetKey]()
     for entry, past in zip(before, verdicts, strict=True):
         at = state.place(engine, space_of(place.thread), entry.run)
         if past:
             del known[entry.run]
-            asks.append(Ask(at))
+            asks.append(SetKey(at))
         else:
             known[entry.run] = lost = msgspec.structs.replace(entry, lost=True)
             asks.append(state.ask_set(engine, at, msgspec.to_builtins(lost), None, None))
     if asks:
         yield from state.change(engine, asks)
-    return Trail(known)
+    return CallTrail(known)
 
 
-def _is_beside(one: Level, other: Level) -> bool:
+def _same_checkpoint(one: GraphLevel, other: GraphLevel) -> bool:
     """Return whether two tasks start at the same checkpoint. Then each is found by its id."""
     return (one.ns, one.checkpoint) == (other.ns, other.checkpoint)
 
 
-def write(engine: Engine, place: Place, entry: Entry) -> Protocol[None]:
+def write(engine: Engine, place: GraphTask, entry: TrailCall) -> Protocol[None]:
     """Record durably that a call is about to start."""
     at = state.place(engine, space_of(place.thread), entry.run)
     yield from state.change(engine, [state.ask_set(engine, at, msgspec.to_builtins(entry), None, None)])
@@ -155,10 +156,10 @@ def write(engine: Engine, place: Place, entry: Entry) -> Protocol[None]:
 # -- effects that may have happened --------------------------------------------------------------------------------
 
 
-def refuse_rivals(engine: Engine, trail: Trail, wanted: Entry, shown: str) -> Protocol[None]:
+def refuse_possible_repeats(engine: Engine, trail: CallTrail, wanted: TrailCall, shown: str) -> Protocol[None]:
     """Refuse a new effect if a lost or doubtful effect of the same name exists: it may be the same one again."""
-    for rival in trail.rivals(wanted):
-        how = yield Read(how_it_stands, (engine, rival.run))
+    for rival in trail.possible_repeats(wanted):
+        how = yield Read(effect_outcome, (engine, rival.run))
         if how:
             raise Diverged(
                 f"{shown} is new, but {rival.name} {how} in run {rival.run!r} of the same thread, and the graph has no "

@@ -1,8 +1,8 @@
 """Named SQL: one `queries.sql` per dialect, the same names and parameters in each.
 
-A statement begins with `-- name: put_meta(key, value)` and a line that says why it exists. Arguments are bound
-by position in the order of the header; the text names them. What one dialect has nothing to do for has no text there.
-`postgres_many` has some of them once more, for many rows at once.
+A statement begins with `-- name: put_meta(key, value)` and a line that says why it exists. Arguments are bound by
+position in the order of the header; the text names them. A statement that a dialect does not need has no text there.
+`postgres_many` has variants of some statements for many rows.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import cache
 import msgspec
 
 
-class Named(msgspec.Struct, frozen=True):
+class NamedQuery(msgspec.Struct, frozen=True):
     """A statement as written."""
 
     name: str
@@ -24,7 +24,7 @@ class Named(msgspec.Struct, frozen=True):
 
     @property
     def returns(self) -> bool:
-        """Whether rows come back."""
+        """Whether the statement returns rows."""
         return self.text.startswith(("SELECT", "PRAGMA")) or "RETURNING" in self.text
 
 
@@ -34,41 +34,38 @@ _PARAMETER = re.compile(r"(?<![:\w]):(\w+)")
 
 
 @cache
-def load(dialect: str) -> dict[str, Named]:
-    """All statements of a dialect by name."""
+def load(dialect: str) -> dict[str, NamedQuery]:
+    """Return all statements of a dialect by name."""
     text = _read(dialect, "queries.sql")
     pieces = _HEADER.split(text)
     named = {}
     for name, parameters, reason, body in zip(pieces[1::4], pieces[2::4], pieces[3::4], pieces[4::4], strict=True):
         names = tuple(p.strip() for p in parameters.split(",") if p.strip())
-        named[name] = Named(name, names, reason, body.strip().rstrip(";"))
+        named[name] = NamedQuery(name, names, reason, body.strip().rstrip(";"))
     return named
 
 
-def numbered(statement: Named, marker: str) -> str:
-    """The text with `:name` replaced by the marker and the parameter's position, as `?1` or `$1`."""
+def numbered(statement: NamedQuery, marker: str) -> str:
+    """Replace each `:name` by the marker and the parameter's position, as in `?1` or `$1`."""
     position = {name: index for index, name in enumerate(statement.parameters, start=1)}
     return _PARAMETER.sub(lambda match: f"{marker}{position[match[1]]}", statement.text)
 
 
 @cache
 def migrations(dialect: str) -> tuple[str, ...]:
-    """The schema's history; the version of a schema is how many of them it has had."""
+    """Return the migrations in order; the version of a schema is the number of its migrations."""
     return tuple(_read(dialect, "migrations", name) for name in _names(dialect))
 
 
 def history(dialect: str) -> list[tuple[int, str, str]]:
-    """The same with number and name of each: `0002_keeping.sql` is (2, "keeping", its text)."""
+    """Return the migrations with number and name: `0001_schema.sql` is (1, "schema", its text)."""
     both = zip(_names(dialect), migrations(dialect), strict=True)
     return [(int(name[:4]), name[5:].removesuffix(".sql"), text) for name, text in both]
 
 
 @cache
 def digests(dialect: str) -> dict[int, bytes]:
-    """The SHA-256 of all definitions of each schema version, to recognise a schema without building it.
-
-    `tools/schema_digests.py` writes them.
-    """
+    """Return the SHA-256 of all definitions per schema version, written by `tools/schema_digests.py`."""
     lines = (line.split() for line in _read(dialect, "digests.txt").splitlines())
     return {int(version): bytes.fromhex(digest) for version, digest in lines}
 
@@ -84,9 +81,9 @@ def _read(*path: str) -> str:
 
 @cache
 def oldest(dialect: str) -> int:
-    """How many migrations a program must know to work with the newest schema, as its last migration says.
+    """Return the schema that a program must know to use the newest one, as the last migration declares.
 
-    One that only adds leaves the number as it was: programs of the version before go on, and may be started.
+    A migration that only adds keeps the number, so that programs of the previous version keep working.
     """
     found = re.match(r"-- oldest: (\d+)\n", migrations(dialect)[-1])
     assert found is not None, "a migration begins by saying which programs can live with it"

@@ -5,8 +5,8 @@ from perdure.testing.crashtest import crashtest
 crashtest("agent.py", count_effects="outside.txt").assert_survives()
 """
 
-from .orders import CrashtestProblem
-from .report import Report, Trial, Verdict
-from .testing import crashtest
+from perdure.testing.crashtest.messages import CrashtestProblem
+from perdure.testing.crashtest.report import CrashtestReport, RoundResult, RoundVerdict
+from perdure.testing.crashtest.run import crashtest
 
-__all__ = ["CrashtestProblem", "Report", "Trial", "Verdict", "crashtest"]
+__all__ = ["CrashtestProblem", "CrashtestReport", "RoundResult", "RoundVerdict", "crashtest"]

@@ -9,14 +9,14 @@ from collections.abc import Iterator
 
 import msgspec
 
-from .belonging import done_again, never_done
-from .learning import Learned, differences, is_item, plain_lines, plain_path, runs_in
-from .orders import Manner, Seen, manner_of
-from .outside import ANY_LINE
-from .probe import WORLD
-from .snapshot import TIMES_DONE
-from .sources import Change
-from .stage import Round
+from perdure.testing.crashtest.attribution import done_again, never_done
+from perdure.testing.crashtest.baseline import ExpectedOutcome, differences, is_item, plain_lines, plain_path, runs_in
+from perdure.testing.crashtest.messages import Disturbance, ProgramEvent, manner_of
+from perdure.testing.crashtest.outside import ANY_LINE
+from perdure.testing.crashtest.probe import WORLD
+from perdure.testing.crashtest.rounds import CrashRound
+from perdure.testing.crashtest.snapshot import TIMES_DONE
+from perdure.testing.crashtest.sources import VariableChange
 
 SHOWN_MAX = 3
 """How many examples are shown of one finding."""
@@ -24,7 +24,7 @@ SHOWN_MAX = 3
 SYMPTOMS = frozenset({"lost", "differs", "does not end well", "hangs"})
 
 
-class Finding(msgspec.Struct, frozen=True):
+class CrashFinding(msgspec.Struct, frozen=True):
     """Something to change. The same finding can occur in many rounds."""
 
     kind: str
@@ -47,13 +47,13 @@ class Finding(msgspec.Struct, frozen=True):
         return self.kind in SYMPTOMS
 
 
-def judge(learned: Learned, done: Round) -> list[Finding]:
+def judge(learned: ExpectedOutcome, done: CrashRound) -> list[CrashFinding]:
     """Return all differences from the undisturbed runs, by cause; empty if the program survived."""
     found = _judged(learned, done)
     return [msgspec.structs.replace(one, line=learned.source_line(one.at)) if one.at else one for one in found]
 
 
-def _judged(learned: Learned, done: Round) -> list[Finding]:
+def _judged(learned: ExpectedOutcome, done: CrashRound) -> list[CrashFinding]:
     asked = bool(done.snapshot.asked)
     found = list(_repeated(learned, done))
     if done.last.hung and not asked:
@@ -66,13 +66,13 @@ def _judged(learned: Learned, done: Round) -> list[Finding]:
     return list(_other_ways(learned, done))
 
 
-def _handled(done: Round) -> bool:
+def _handled(done: CrashRound) -> bool:
     """Return whether the program has seen an error and continued on its own terms."""
     manners = {manner_of(place) for place in done.places}
-    return Manner.RAISE in manners or (Manner.FULL in manners and len(done.starts) == 1)
+    return Disturbance.RAISE in manners or (Disturbance.FULL in manners and len(done.starts) == 1)
 
 
-def _repeated(learned: Learned, done: Round) -> Iterator[Finding]:
+def _repeated(learned: ExpectedOutcome, done: CrashRound) -> Iterator[CrashFinding]:
     """Yield lines outside that occur more often than undisturbed.
 
     A line that never occurs undisturbed is no repetition.
@@ -84,24 +84,24 @@ def _repeated(learned: Learned, done: Round) -> Iterator[Finding]:
             yield _why_repeated(learned, done, line, evidence)
 
 
-def _why_repeated(learned: Learned, done: Round, line: str, evidence: tuple[str, ...]) -> Finding:
+def _why_repeated(learned: ExpectedOutcome, done: CrashRound, line: str, evidence: tuple[str, ...]) -> CrashFinding:
     by = learned.written_by.get(line)
     kind, _, name = by.inside.partition(" ") if by is not None else ("", "", "")
     if by is not None and kind in ("", "run"):
         who = "plain code" if by.function == "<module>" else f"{by.function}(), called by plain code,"
-        return Finding(
+        return CrashFinding(
             "effect outside of a step", f"{who} changes the world and runs again at every start",
             "move it into a function with @agent.effect, so that it happens once", by.at, evidence,
         )  # fmt: skip
     if by is not None and kind == "step":
-        return Finding(
+        return CrashFinding(
             "effect in a step", f"step {name} changes the world, but an interrupted step runs again",
             f"make {name}{learned.sources.place_of(name)} an effect: @agent.effect(check=..., timeout=...) instead of "
             "@agent.step; the check gets the same arguments and key=, and returns Done(result) or NotDone",
             by.at, evidence,
         )  # fmt: skip
-    if name in learned.sources.not_done and any(manner_of(place) == Manner.RAISE for place in done.places):
-        return Finding(
+    if name in learned.sources.not_done and any(manner_of(place) == Disturbance.RAISE for place in done.places):
+        return CrashFinding(
             "an error taken for proof",
             f"not_done= of {name} lists an error that can also occur after it has happened",
             "list only errors that occur before anything happens, such as ConnectionRefusedError",
@@ -113,35 +113,35 @@ def _why_repeated(learned: Learned, done: Round, line: str, evidence: tuple[str,
         return _changed(learned, done, evidence)
     if runs_in(done.snapshot) > learned.runs:
         return _new_run(learned, done, evidence)
-    return Finding(
+    return CrashFinding(
         "effect outside of a step", "something that is not an effect changes the world again at every start",
         "move it into a function with @agent.effect; with a file as --count-effects, the report names the line",
         "", evidence,
     )  # fmt: skip
 
 
-def _done_again(learned: Learned, name: str, reason: str, at: str, evidence: tuple[str, ...]) -> Finding:
+def _done_again(learned: ExpectedOutcome, name: str, reason: str, at: str, evidence: tuple[str, ...]) -> CrashFinding:
     if not reason.startswith("declared"):
         check, where = learned.sources.checks.get(name, (f"the check of {name}", at))
-        return Finding(
+        return CrashFinding(
             "wrong check", f"{check} says NotDone of {name}, although it had happened",
             f"let {check} look for the key where {name} leaves it, and return Done when it is there", where, evidence,
         )  # fmt: skip
-    return Finding(
+    return CrashFinding(
         "not safe to repeat", f'{name} has in_doubt="retry" and happens twice with the same key',
         "pass the key to a service that deduplicates by key, or give the effect a check", at, evidence,
     )  # fmt: skip
 
 
-def _hangs(learned: Learned, done: Round) -> Finding:
+def _hangs(learned: ExpectedOutcome, done: CrashRound) -> CrashFinding:
     waits = f"; it waits for {done.snapshot.waits[0]}" if done.snapshot.waits else ""
-    return Finding(
+    return CrashFinding(
         "hangs", f"after the restart it did not end in {done.last.seconds:.0f} s{waits}",
         "check its output, or allow more time with --timeout", "", last_lines(done),
     )  # fmt: skip
 
 
-def _states_in_the_open(learned: Learned, done: Round) -> Iterator[Finding]:
+def _states_in_the_open(learned: ExpectedOutcome, done: CrashRound) -> Iterator[CrashFinding]:
     for path, evidence in differences(learned, done):
         base = next((one for one in done.snapshot.open_writes if path.startswith(one)), None)
         if base is None:
@@ -149,7 +149,7 @@ def _states_in_the_open(learned: Learned, done: Round) -> Iterator[Finding]:
         key = base.rpartition("/")[2].rpartition(" ")[2]
         lines = [seen for seen in learned.writes if key in learned.source_line(seen.at)] or list(learned.writes)
         what = "agent.state" if ": state " in base else "an event"
-        yield Finding(
+        yield CrashFinding(
             "state written in the open",
             f"{what} {base.partition(': ')[2].removeprefix('state ')} is written in plain code, again at every start",
             "write it inside a step, an effect or the body of run.each, where it lands once",
@@ -157,7 +157,7 @@ def _states_in_the_open(learned: Learned, done: Round) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _other_ways(learned: Learned, done: Round) -> Iterator[Finding]:
+def _other_ways(learned: ExpectedOutcome, done: CrashRound) -> Iterator[CrashFinding]:
     """Find why the program took another path than undisturbed, or did not end as it does undisturbed."""
     evidence = tuple(text for _, text in differences(learned, done))[:SHOWN_MAX]
     effects = Counter(effect.name for effect in done.snapshot.effects)
@@ -183,7 +183,9 @@ def _other_ways(learned: Learned, done: Round) -> Iterator[Finding]:
     )
 
 
-def _of_effects(learned: Learned, done: Round, missing: list[str], evidence: tuple[str, ...]) -> Finding | None:
+def _of_effects(
+    learned: ExpectedOutcome, done: CrashRound, missing: list[str], evidence: tuple[str, ...]
+) -> CrashFinding | None:
     """Check effects that ended in another way than by their bodies, according to the journal."""
     adopted = [effect for effect in done.snapshot.effects if effect.adopted]
     for effect in done.snapshot.effects:
@@ -200,14 +202,16 @@ def _of_effects(learned: Learned, done: Round, missing: list[str], evidence: tup
     return _said_done(learned, belied.name, evidence) if belied else None
 
 
-def _of_items(learned: Learned, done: Round, names: list[str], evidence: tuple[str, ...]) -> Finding | None:
+def _of_items(
+    learned: ExpectedOutcome, done: CrashRound, names: list[str], evidence: tuple[str, ...]
+) -> CrashFinding | None:
     """Check for a variable with a wrong value because finished items are skipped."""
     if sum(map(is_item, done.trail)) >= learned.items:
         return None
     called = {name for name in names if name}
     for one in learned.sources.carried:
         if one.decides or called & one.into or not called:
-            return Finding(
+            return CrashFinding(
                 "variable carried from item to item",
                 f"`{one.variable}` is changed in the body of `run.each`; finished items are skipped, so it is not "
                 "changed again",
@@ -217,7 +221,7 @@ def _of_items(learned: Learned, done: Round, names: list[str], evidence: tuple[s
     return None
 
 
-def _of_runs(learned: Learned, done: Round, evidence: tuple[str, ...]) -> Finding | None:
+def _of_runs(learned: ExpectedOutcome, done: CrashRound, evidence: tuple[str, ...]) -> CrashFinding | None:
     """Check for calls and runs that differ from the earlier ones, according to the journal."""
     if "Diverged" in done.last.output or _more_effects(learned, done):
         return _changed(learned, done, evidence)
@@ -226,29 +230,29 @@ def _of_runs(learned: Learned, done: Round, evidence: tuple[str, ...]) -> Findin
     return None
 
 
-def _symptom(learned: Learned, done: Round, missing: list[str], evidence: tuple[str, ...]) -> Finding:
+def _symptom(learned: ExpectedOutcome, done: CrashRound, missing: list[str], evidence: tuple[str, ...]) -> CrashFinding:
     """Describe what was seen when the cause is unknown."""
     turn = _turned_at(learned, done)
     if done.last.code != learned.code:
-        return Finding(
+        return CrashFinding(
             "does not end well", f"after the restart it ends with exit code {done.last.code} instead of {learned.code}",
             "let it continue from what it had stored", _raised_at(done) or turn, last_lines(done),
         )  # fmt: skip
     if missing or any("effect" in text and "is missing" in text for text in evidence):
         by = [learned.written_by[line].at for line in missing if line in learned.written_by]
-        return Finding(
+        return CrashFinding(
             "lost", "something that happens undisturbed does not happen after a crash",
             "find why it skips this after a restart: what was recorded before it was done?",
             turn or next(iter(by), ""), evidence,
         )  # fmt: skip
-    return Finding(
+    return CrashFinding(
         "differs", "the outcome differs from that of an undisturbed run",
         "let steps return what later code needs: a step that is not run again sets no variables",
         turn, evidence,
     )  # fmt: skip
 
 
-def _turned_at(learned: Learned, done: Round) -> str:
+def _turned_at(learned: ExpectedOutcome, done: CrashRound) -> str:
     """Return the line of plain code after which the path differs. Only a thorough start records it."""
     path = plain_path(done.trail, learned.sources)
     for number, (here, there) in enumerate(zip(path, learned.path, strict=False)):
@@ -257,7 +261,7 @@ def _turned_at(learned: Learned, done: Round) -> str:
     return ""
 
 
-def _cause(learned: Learned, done: Round, evidence: tuple[str, ...]) -> Finding | None:
+def _cause(learned: ExpectedOutcome, done: CrashRound, evidence: tuple[str, ...]) -> CrashFinding | None:
     """Return what decides where the path differs; if unknown, the most likely cause."""
     turn = _turned_at(learned, done)
     reads = [*learned.live_reads(), *learned.world_reads()]
@@ -274,50 +278,50 @@ def _cause(learned: Learned, done: Round, evidence: tuple[str, ...]) -> Finding 
     return next(iter(found), None)
 
 
-def _read(learned: Learned, seen: Seen, evidence: tuple[str, ...]) -> Finding:
+def _read(learned: ExpectedOutcome, seen: ProgramEvent, evidence: tuple[str, ...]) -> CrashFinding:
     """Report a value that may differ after a crash and decides how the run continues."""
     at, name = learned.in_run(seen), seen.name
     if seen.name.startswith("agent."):
-        return Finding(
+        return CrashFinding(
             "live state read in a run",
             f"{name} in the plain code of a run reads the current value, which may differ after a restart",
             "read it in a step, whose result is stored, or keep it in run.state", at, evidence,
         )  # fmt: skip
     if name in WORLD:
-        return Finding(
+        return CrashFinding(
             "world looked at in a run",
             f"{name} in the plain code of a run reads the current world, which may differ after a restart",
             "read it in a step, whose result is stored", at, evidence,
         )  # fmt: skip
-    return Finding(
+    return CrashFinding(
         "time or chance decides", f"the path of the run depends on {name}, which differs at every start",
         "call it in a step, whose result is stored", at, evidence,
     )  # fmt: skip
 
 
-def _set_in_body(change: Change, evidence: tuple[str, ...]) -> Finding:
-    return Finding(
+def _set_in_body(change: VariableChange, evidence: tuple[str, ...]) -> CrashFinding:
+    return CrashFinding(
         "variable changed in a body",
         f"{change.function} changes {change.variable}, but {change.function} does not run again once it is finished",
         f"let {change.function} return it, or keep it in run.state", change.at, evidence,
     )  # fmt: skip
 
 
-def _passed_over(name: str, handler: str, evidence: tuple[str, ...]) -> Finding:
-    return Finding(
+def _passed_over(name: str, handler: str, evidence: tuple[str, ...]) -> CrashFinding:
+    return CrashFinding(
         "doubt passed over", f"the outcome of {name} is unknown, and the program continues as if it had not happened",
         "let InDoubt through: catch only errors that prove that nothing happened", handler, evidence,
     )  # fmt: skip
 
 
-def _lost_write(learned: Learned, name: str, evidence: tuple[str, ...]) -> Finding:
-    return Finding(
+def _lost_write(learned: ExpectedOutcome, name: str, evidence: tuple[str, ...]) -> CrashFinding:
+    return CrashFinding(
         "write in the body of an effect", f"writes in the body of {name} are lost if its check says Done after a crash",
         f"write it after {name} has returned, or in the item around it", learned.sources.write_in(name), evidence,
     )  # fmt: skip
 
 
-def _steps_again(learned: Learned, done: Round) -> list[str]:
+def _steps_again(learned: ExpectedOutcome, done: CrashRound) -> list[str]:
     """Return steps that ran more often than undisturbed."""
     found = []
     for path, text in done.snapshot.leaves.items():
@@ -327,9 +331,9 @@ def _steps_again(learned: Learned, done: Round) -> list[str]:
     return found
 
 
-def _step_again(learned: Learned, name: str, evidence: tuple[str, ...]) -> Finding:
+def _step_again(learned: ExpectedOutcome, name: str, evidence: tuple[str, ...]) -> CrashFinding:
     seen = _flowing_into(learned, name, learned.changing())
-    return Finding(
+    return CrashFinding(
         "arguments change",
         f"the arguments of step {name} depend on {_told(seen)}, so a restart runs another step",
         "compute the value in a step and pass its result on",
@@ -337,19 +341,19 @@ def _step_again(learned: Learned, name: str, evidence: tuple[str, ...]) -> Findi
     )  # fmt: skip
 
 
-def _flowing_into(learned: Learned, called: str, among: list[Seen]) -> Seen | None:
+def _flowing_into(learned: ExpectedOutcome, called: str, among: list[ProgramEvent]) -> ProgramEvent | None:
     """Return the source of a call's arguments, if it changes between starts."""
     at = learned.sources.flowing_into(called, [seen.at for seen in among])
     return next((seen for seen in among if seen.at == at), None)
 
 
-def _told(seen: Seen | None) -> str:
+def _told(seen: ProgramEvent | None) -> str:
     return seen.name if seen else "something that differs at every start"
 
 
-def _another_result(learned: Learned, name: str, evidence: tuple[str, ...]) -> Finding:
+def _another_result(learned: ExpectedOutcome, name: str, evidence: tuple[str, ...]) -> CrashFinding:
     check, where = learned.sources.checks.get(name, (f"the check of {name}", ""))
-    return Finding(
+    return CrashFinding(
         "a check gives another result",
         f"{check} says Done of {name}, but does not return the result of {name}",
         f"let {check} return Done(result) with the result of {name}, and write state after the effect, not in it",
@@ -357,15 +361,15 @@ def _another_result(learned: Learned, name: str, evidence: tuple[str, ...]) -> F
     )  # fmt: skip
 
 
-def _said_done(learned: Learned, name: str, evidence: tuple[str, ...]) -> Finding:
+def _said_done(learned: ExpectedOutcome, name: str, evidence: tuple[str, ...]) -> CrashFinding:
     check, where = learned.sources.checks.get(name, (f"the check of {name}", ""))
-    return Finding(
+    return CrashFinding(
         "wrong check", f"{check} says Done of {name}, although it had not happened",
         f"let {check} look for the key of this very call, and return NotDone when it is not there", where, evidence,
     )  # fmt: skip
 
 
-def _more_effects(learned: Learned, done: Round) -> str:
+def _more_effects(learned: ExpectedOutcome, done: CrashRound) -> str:
     """Return an effect that was started more often than undisturbed."""
     counts = Counter(effect.name for effect in done.snapshot.effects)
     if runs_in(done.snapshot) > learned.runs:
@@ -373,7 +377,7 @@ def _more_effects(learned: Learned, done: Round) -> str:
     return next((name for name in counts if counts[name] > learned.effects[name]), "")
 
 
-def _changed(learned: Learned, done: Round, evidence: tuple[str, ...]) -> Finding:
+def _changed(learned: ExpectedOutcome, done: CrashRound, evidence: tuple[str, ...]) -> CrashFinding:
     """Report an effect that was requested with other arguments than recorded."""
     told = [line for line in done.last.output.splitlines() if "Diverged" in line][-1:]
     evidence = (*evidence, *(textwrap.shorten(line, 300, placeholder=" ...") for line in told))
@@ -387,7 +391,7 @@ def _changed(learned: Learned, done: Round, evidence: tuple[str, ...]) -> Findin
     if seen is None and (cause := _cause(learned, done, evidence)) is not None:
         return cause
     seen = seen or next(iter(learned.changing()), None)
-    return Finding(
+    return CrashFinding(
         "arguments change", f"the arguments of an effect depend on {_told(seen)}, so a restart starts another effect",
         "compute the value in a step and pass its result on",
         learned.in_run(seen) if seen else _turned_at(learned, done) or _raised_at(done), evidence,
@@ -400,23 +404,23 @@ def _diverged(told: list[str]) -> str:
     return found[1] if found else ""
 
 
-def _new_run(learned: Learned, done: Round, evidence: tuple[str, ...]) -> Finding:
+def _new_run(learned: ExpectedOutcome, done: CrashRound, evidence: tuple[str, ...]) -> CrashFinding:
     left = f"left unfinished: {', '.join(done.snapshot.unfinished[:SHOWN_MAX])}"
     origin = learned.sources.flowing_into("run", [seen.at for seen in learned.changing()])
-    return Finding(
+    return CrashFinding(
         "a new run at every start", "the id of the run differs at every start, so no run is continued",
         "derive the id of agent.run() from the task, not from the time",
         origin or learned.sources.call_of("run"), (*evidence, left),
     )  # fmt: skip
 
 
-def _raised_at(done: Round) -> str:
+def _raised_at(done: CrashRound) -> str:
     """Return the program's own line in the last traceback."""
     found = re.findall(rf'File "{re.escape(done.folder)}/([^"]+)", line (\d+)', done.last.output)
     return ":".join(found[-1]) if found else ""
 
 
-def last_lines(done: Round, count: int = SHOWN_MAX) -> tuple[str, ...]:
+def last_lines(done: CrashRound, count: int = SHOWN_MAX) -> tuple[str, ...]:
     """Return the last lines that the program printed."""
     lines = [line.replace(f"{done.folder}/", "") for line in done.last.output.splitlines() if line.strip()]
     return tuple(line[:200] for line in lines[-count:])

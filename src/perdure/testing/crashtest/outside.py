@@ -17,7 +17,7 @@ _LONG = re.compile(r"\b(?=\w*\d)[\w-]{8,}\b")
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 
-class Outside:
+class OutsideWorld:
     """The place where effects are counted independently of Perdure."""
 
     def __init__(self, given: str | None) -> None:
@@ -72,12 +72,12 @@ def added(before: Iterable[str], after: Iterable[str]) -> list[str]:
     return found
 
 
-Reading = Callable[[str], str]
+LineNormalizer = Callable[[str], str]
 """Normalizes a line: removes what differs between runs."""
 
 ANY_LINE = "a line"
 
-READINGS: tuple[Reading, ...] = (
+READINGS: tuple[LineNormalizer, ...] = (
     lambda line: line,
     lambda line: _LONG.sub("…", line),
     lambda line: _NUMBER.sub("…", _LONG.sub("…", line)),
@@ -94,7 +94,7 @@ def without_keys(lines: Iterable[str], keys: Iterable[str]) -> list[str]:
     return [pattern.sub("KEY", line) for line in lines]
 
 
-def reading_for(runs: Sequence[Iterable[str]]) -> Reading:
+def reading_for(runs: Sequence[Iterable[str]]) -> LineNormalizer:
     """Return the most exact normalization under which all undisturbed runs are equal."""
     for reading in READINGS:
         first, *rest = [Counter(map(reading, lines)) for lines in runs]

@@ -9,23 +9,23 @@ from typing import Any
 
 import msgspec
 
-from ... import records as r
-from ...answers import ASKED, Answer, give_answer, send_event
-from ...engine import Engine
-from ...errors import StoreBusy
-from ...run.requests import drive_sync
-from ...runs import Question, RunSummary, get_run, list_runs
-from ...store import open_store
-from .orders import CrashtestProblem
+from perdure import records as r
+from perdure.errors import StoreBusy
+from perdure.kernel.engine import Engine
+from perdure.kernel.protocol import drive_sync
+from perdure.run.answers import ASKED, RunAnswer, give_answer, send_event
+from perdure.run.listing import Question, RunSummary, get_run, list_runs
+from perdure.store import open_store
+from perdure.testing.crashtest.messages import CrashtestProblem
 
 APPROVALS = {"yes": True, "true": True, "no": False, "false": False}
 WHO = "perdure crashtest"
 
-Heard = set[tuple[str, str, int]]
+AnsweredWaits = set[tuple[str, str, int]]
 """What was answered in a round: agent, run and wait."""
 
 
-class People(msgspec.Struct, frozen=True):
+class ScriptedAnswers(msgspec.Struct, frozen=True):
     """The answers and events from `--answer` and `--event`."""
 
     answers: tuple[str, ...] = ()
@@ -46,16 +46,16 @@ class People(msgspec.Struct, frozen=True):
             return "a crash test sleeps as long as the program does: shorten the sleep, or raise --timeout"
         return "answer it with --answer VALUE (yes, no, JSON or text), or --answer 'PART OF THE QUESTION=VALUE'"
 
-    def speak(self, urls: Sequence[str], heard: Heard) -> None:
+    def answer_all(self, urls: Sequence[str], heard: AnsweredWaits) -> None:
         """Answer every open question once. If a store is busy, try again the next time."""
         with suppress(StoreBusy):
             for url in urls:
                 for run, question in _asked(url):
                     what = (run.agent, run.id, question.seq)
-                    if what not in heard and self._say(url, run, question):
+                    if what not in heard and self._answer(url, run, question):
                         heard.add(what)
 
-    def _say(self, url: str, run: RunSummary, question: Question) -> bool:
+    def _answer(self, url: str, run: RunSummary, question: Question) -> bool:
         """Answer a question if there is an answer for it. Returns whether there was."""
         if question.kind in ASKED:
             given = _for_question(self.answers, question.text)
@@ -72,7 +72,7 @@ class People(msgspec.Struct, frozen=True):
                 drive_sync(engine.store, send_event(engine, run.id, name, value, WHO))
             else:
                 value = APPROVALS.get(str(given[1]).lower(), given[1]) if question.kind == "approve" else given[1]
-                give_answer(engine, run.id, Answer("value", value), question=question.text, by=WHO)
+                give_answer(engine, run.id, RunAnswer("value", value), question=question.text, by=WHO)
         except ValueError as error:
             raise CrashtestProblem(f"--answer: {error}") from error
         finally:
@@ -84,7 +84,7 @@ def _asked(url: str) -> list[tuple[RunSummary, Question]]:
     with closing(open_store(url, create=False)) as store:
         return [
             (run, one)
-            for run in list_runs(store, status=r.Status.WAITING)
+            for run in list_runs(store, status=r.RunStatus.WAITING)
             for one in get_run(store, run.agent, run.id, unpack=bytes).questions
         ]
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from ...failpoints import Site
-from .orders import Manner, Seen, manner_of
+from perdure.platform.failpoints import Site
+from perdure.testing.crashtest.messages import Disturbance, ProgramEvent, manner_of
 
 NOUNS = {
     "run.claim": "the run is opened",
@@ -51,14 +51,14 @@ SETTING_UP = "while the store and the agent are set up"
 
 AGAIN = "killed again while it recovers"
 GROUPS = {
-    Manner.KILL: "killed (SIGKILL)",
-    Manner.INSTANT: "killed at a random instant",
-    Manner.BEAT: "killed during a heartbeat",
-    Manner.STOP: "paused, its run taken over, then woken up",
-    Manner.TERM: "told to end (SIGTERM)",
-    Manner.INTERRUPT: "interrupted (Ctrl-C)",
-    Manner.FULL: "not killed: the disk was full for a moment",
-    Manner.RAISE: "not killed: an effect raised after it happened",
+    Disturbance.KILL: "killed (SIGKILL)",
+    Disturbance.INSTANT: "killed at a random instant",
+    Disturbance.BEAT: "killed during a heartbeat",
+    Disturbance.STOP: "paused, its run taken over, then woken up",
+    Disturbance.TERM: "told to end (SIGTERM)",
+    Disturbance.INTERRUPT: "interrupted (Ctrl-C)",
+    Disturbance.FULL: "not killed: the disk was full for a moment",
+    Disturbance.RAISE: "not killed: an effect raised after it happened",
 }
 """The kinds of disturbance as the report names them, in its order."""
 
@@ -77,7 +77,7 @@ TELLING = (
 _MOMENTS = {"before": "before", "begun": "while", "written": "while", "after": "after"}
 
 
-class Place(msgspec.Struct, frozen=True):
+class CrashPoint(msgspec.Struct, frozen=True):
     """One place, as `--only` names it."""
 
     name: str
@@ -85,22 +85,24 @@ class Place(msgspec.Struct, frozen=True):
     at: str = ""
     """The program's line."""
     inside: str = ""
-    """As in `Seen`."""
+    """As in `ProgramEvent`."""
     nearest: str = ""
     """For a random instant: the place that the program had reached."""
 
     @property
-    def manner(self) -> Manner:
+    def manner(self) -> Disturbance:
         """What is done there."""
         return manner_of(self.name)
 
-    def told(self) -> str:
+    def description(self) -> str:
         """Return what is done, and where."""
         group = GROUPS[self.manner]
-        return f"killed {self.words}" if self.manner == Manner.KILL else f"{group}: {self.words}".removesuffix(": ")
+        return (
+            f"killed {self.words}" if self.manner == Disturbance.KILL else f"{group}: {self.words}".removesuffix(": ")
+        )
 
 
-def words_of(seen: Seen) -> str:
+def words_of(seen: ProgramEvent) -> str:
     """Describe a place for newcomers."""
     if seen.what == "return":
         return f"{seen.name.partition(':')[2]}"
@@ -116,7 +118,7 @@ def words_of(seen: Seen) -> str:
     return f"{_MOMENTS[moment]} {NOUNS[site]}" if site in NOUNS else SETTING_UP
 
 
-def places_of(trail: Iterable[Seen]) -> list[Place]:
+def places_of(trail: Iterable[ProgramEvent]) -> list[CrashPoint]:
     """Return every place on a trail, in order."""
     times: Counter[str] = Counter()
     found = []
@@ -124,43 +126,43 @@ def places_of(trail: Iterable[Seen]) -> list[Place]:
         if seen.what in ("point", "line", "return"):
             name = f"line:{seen.name}" if seen.what == "line" else seen.name
             times[name] += 1
-            found.append(Place(f"{name}#{times[name]}", words_of(seen), seen.at, seen.inside))
+            found.append(CrashPoint(f"{name}#{times[name]}", words_of(seen), seen.at, seen.inside))
     return found
 
 
-def beats_of(trail: Iterable[Seen], count: int) -> list[Place]:
+def beats_of(trail: Iterable[ProgramEvent], count: int) -> list[CrashPoint]:
     """Return some moments of heartbeats, early enough that a faster start reaches them too."""
     beats = [place for place in places_of(trail) if place.name.startswith(Site.HEARTBEAT)]
-    early = [_made(place, Manner.BEAT, "") for place in beats[: len(beats) * 2 // 3]]
+    early = [_made(place, Disturbance.BEAT, "") for place in beats[: len(beats) * 2 // 3]]
     return evenly(early, count)
 
 
-def instants(count: int, seconds: float, seed: int) -> list[Place]:
+def instants(count: int, seconds: float, seed: int) -> list[CrashPoint]:
     """Return random moments within the duration of the program."""
     dice = random.Random(seed)
     chosen = sorted(dice.uniform(0.02, max(0.05, seconds)) for _ in range(count))
-    return [Place(f"after:{at:.3f}s", "") for at in chosen]
+    return [CrashPoint(f"after:{at:.3f}s", "") for at in chosen]
 
 
-def others(places: Sequence[Place], manner: Manner, count: int) -> list[Place]:
+def others(places: Sequence[CrashPoint], manner: Disturbance, count: int) -> list[CrashPoint]:
     """Return some places for a disturbance other than a kill."""
-    fit = [place for place in places if place.manner == Manner.KILL and _fits(place, manner)]
+    fit = [place for place in places if place.manner == Disturbance.KILL and _fits(place, manner)]
     return [_made(place, manner, place.words) for place in _telling(fit, count)]
 
 
-def _fits(place: Place, manner: Manner) -> bool:
+def _fits(place: CrashPoint, manner: Disturbance) -> bool:
     site, _, moment = place.name.partition("#")[0].partition(":")
-    if manner == Manner.FULL:
+    if manner == Disturbance.FULL:
         return site in NOUNS and moment == "written"
     if site == "line":
         # Nobody can prevent what a paused process does in the body of an effect: it had already started.
-        return place.inside != "" and (manner != Manner.STOP or not place.inside.startswith("effect"))
+        return place.inside != "" and (manner != Disturbance.STOP or not place.inside.startswith("effect"))
     return site in OF_A_RUN and moment in ("before", "after") and f"{site}:{moment}" != "run.end:after"
 
 
-def _telling(places: Sequence[Place], count: int) -> list[Place]:
+def _telling(places: Sequence[CrashPoint], count: int) -> list[CrashPoint]:
     """Select first the places that find most, one of each kind, then evenly."""
-    groups: dict[str, list[Place]] = {}
+    groups: dict[str, list[CrashPoint]] = {}
     for place in places:
         groups.setdefault(_sort_of(place), []).append(place)
     order = sorted(groups, key=lambda sort: TELLING.index(sort) if sort in TELLING else len(TELLING))
@@ -169,21 +171,21 @@ def _telling(places: Sequence[Place], count: int) -> list[Place]:
     return firsts + evenly(rest, count - len(firsts))
 
 
-def _sort_of(place: Place) -> str:
+def _sort_of(place: CrashPoint) -> str:
     if place.name.startswith("line:"):
         return place.inside.partition(" ")[0]
     return place.name.partition("#")[0].replace(":written", ":before")
 
 
-def _made(place: Place, manner: Manner, words: str) -> Place:
+def _made(place: CrashPoint, manner: Disturbance, words: str) -> CrashPoint:
     return msgspec.structs.replace(place, name=f"{manner}:{place.name}", words=words)
 
 
-def chosen(places: Sequence[Place], limit: int) -> list[Place]:
+def chosen(places: Sequence[CrashPoint], limit: int) -> list[CrashPoint]:
     """Select up to `limit` places: around effects, edges of commits, lines, insides of commits, each spread evenly."""
     if not limit or len(places) <= limit:
         return list(places)
-    classes: list[list[Place]] = [[], [], [], []]
+    classes: list[list[CrashPoint]] = [[], [], [], []]
     for place in places:
         classes[_class_of(place)].append(place)
     shares = [limit * 3 // 10, limit * 3 // 10, limit * 3 // 10, limit // 10]
@@ -196,7 +198,7 @@ def chosen(places: Sequence[Place], limit: int) -> list[Place]:
     return [place for place in places if place.name in taken]
 
 
-def _class_of(place: Place) -> int:
+def _class_of(place: CrashPoint) -> int:
     if place.name.startswith("line:"):
         return 3 if place.words == OUTSIDE_OF_RUNS else 2
     name = place.name.partition("#")[0]
@@ -206,11 +208,11 @@ def _class_of(place: Place) -> int:
     return 1 if site in NOUNS and moment in ("before", "after") else 3
 
 
-def _spread(places: Sequence[Place], count: int) -> list[Place]:
+def _spread(places: Sequence[CrashPoint], count: int) -> list[CrashPoint]:
     """Select one of every line and moment before a second of any, spread evenly."""
     if count <= 0:
         return []
-    buckets: dict[tuple[str, str], list[Place]] = {}
+    buckets: dict[tuple[str, str], list[CrashPoint]] = {}
     for place in places:
         buckets.setdefault((place.words, place.at), []).append(place)
     firsts = [group[0] for group in buckets.values()]
@@ -221,7 +223,7 @@ def _spread(places: Sequence[Place], count: int) -> list[Place]:
     return firsts + [rest[(number + 1) * len(rest) // more - 1] for number in range(more)]
 
 
-def evenly(places: Sequence[Place], count: int) -> list[Place]:
+def evenly(places: Sequence[CrashPoint], count: int) -> list[CrashPoint]:
     """Select this many, evenly from the first on."""
     count = max(0, min(count, len(places)))
     return [places[number * len(places) // count] for number in range(count)]

@@ -19,11 +19,20 @@ from typing import Any
 
 import msgspec
 
-from ... import failpoints, leases
-from ...run.scope import current
-from ...store import is_postgres
-from ...store.base import open_stores
-from .orders import HEART_SECONDS, LEASE_MS, Manner, Order, Seen, manner_of, where_of
+from perdure.journal import leases
+from perdure.kernel.scope import current
+from perdure.platform import failpoints
+from perdure.store import is_postgres
+from perdure.store.base import open_stores
+from perdure.testing.crashtest.messages import (
+    HEART_SECONDS,
+    LEASE_MS,
+    Disturbance,
+    LaunchOrder,
+    ProgramEvent,
+    manner_of,
+    where_of,
+)
 
 SEEN_MAX = 20_000
 """Limit of records in a trail. Of a longer program, only the beginning is recorded."""
@@ -52,12 +61,12 @@ RACES = {
 """Functions whose result depends on which task is first."""
 
 LIVE = {
-    "perdure.sync.state": "agent.state",
-    "perdure.aio.state": "agent.state",
-    "perdure.sync.checkpoints": "agent.checkpoint",
-    "perdure.aio.checkpoints": "agent.checkpoint",
-    "perdure.sync.artifacts": "agent.artifacts",
-    "perdure.aio.artifacts": "agent.artifacts",
+    "perdure.api.sync.state": "agent.state",
+    "perdure.api.aio.state": "agent.state",
+    "perdure.api.sync.checkpoints": "agent.checkpoint",
+    "perdure.api.aio.checkpoints": "agent.checkpoint",
+    "perdure.api.sync.artifacts": "agent.artifacts",
+    "perdure.api.aio.artifacts": "agent.artifacts",
 }
 READS = frozenset({"get", "items", "version", "restore", "list", "load"})
 """Methods that read current values, which a resumed run may find changed."""
@@ -70,18 +79,18 @@ WORLD = frozenset(
 """Functions that read files, which the run may have changed itself."""
 
 
-class Probe:
+class CrashProbe:
     """Counts, records and disturbs, as ordered."""
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: LaunchOrder) -> None:
         self._order = order
         self._manner = manner_of(order.place)
         self._where = where_of(order.place)
         self._folder = os.path.join(os.path.realpath(order.folder), "")
         self._names: dict[str, str] = {}
         self._times: Counter[str] = Counter()
-        self._calls: set[Seen] = set()
-        self._last = Seen("line", "")
+        self._calls: set[ProgramEvent] = set()
+        self._last = ProgramEvent("line", "")
         self._size = 0
         self._left = SEEN_MAX
         self._trail = os.open(order.trail, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600) if order.trail else -1
@@ -100,12 +109,12 @@ class Probe:
 
     def _set_times(self) -> None:
         """Shorten leases and heartbeats, so that the test does not wait for them."""
-        if self._manner == Manner.STOP:
+        if self._manner == Disturbance.STOP:
             vars(leases).update(LEASE_MS=LEASE_MS, HEARTBEAT_SECONDS=LEASE_MS / 4000)
-        elif self._order.beating or self._manner == Manner.BEAT:
+        elif self._order.beating or self._manner == Disturbance.BEAT:
             vars(leases).update(HEARTBEAT_SECONDS=HEART_SECONDS)
 
-    def _point(self, site: failpoints.Site, moment: failpoints.Moment) -> None:
+    def _point(self, site: failpoints.Site, moment: failpoints.CommitMoment) -> None:
         self._look_outside()
         name = f"{site}:{moment}"
         frame: FrameType | None = sys._getframe()
@@ -117,13 +126,13 @@ class Probe:
 
     def _reach(self, name: str) -> None:
         if self._is_here(name):
-            if self._manner == Manner.FULL:
+            if self._manner == Disturbance.FULL:
                 raise _disk_full(self._order.environment.get("PERDURE_URL", ""))
             with ExitStack() as resting:
-                if self._manner == Manner.STOP:
+                if self._manner == Disturbance.STOP:
                     # Another thread may be inside a commit: stopped there, it would hold the write lock.
                     for store in open_stores():
-                        resting.enter_context(store.at_rest(REST_SECONDS_MAX))
+                        resting.enter_context(store.quiesced(REST_SECONDS_MAX))
                     # Signal this very thread: a signal to the process may reach another one, and this one would
                     # continue for a while.
                     signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
@@ -186,9 +195,9 @@ class Probe:
             name = self._names[path] = real[len(self._folder) :] if own else ""
         return name
 
-    def _seen(self, what: str, name: str, frame: FrameType) -> Seen:
+    def _seen(self, what: str, name: str, frame: FrameType) -> ProgramEvent:
         at = f"{self._own(frame)}:{frame.f_lineno}"
-        return Seen(what, name, at, self._inside(frame), frame.f_code.co_name)
+        return ProgramEvent(what, name, at, self._inside(frame), frame.f_code.co_name)
 
     def _callers(self, frame: FrameType) -> tuple[tuple[str, str], ...]:
         found: list[tuple[str, str]] = []
@@ -219,17 +228,17 @@ class Probe:
         except FileNotFoundError:
             return 0
 
-    def _note(self, seen: Seen) -> None:
+    def _note(self, seen: ProgramEvent) -> None:
         if self._trail >= 0 and self._left > 0 and (self._order.thorough or seen.what == "point"):
             self._left -= 1
             os.write(self._trail, msgspec.json.encode(seen) + b"\n")
 
 
 SIGNALS = {
-    Manner.KILL: signal.SIGKILL,
-    Manner.BEAT: signal.SIGKILL,
-    Manner.TERM: signal.SIGTERM,
-    Manner.INTERRUPT: signal.SIGINT,
+    Disturbance.KILL: signal.SIGKILL,
+    Disturbance.BEAT: signal.SIGKILL,
+    Disturbance.TERM: signal.SIGTERM,
+    Disturbance.INTERRUPT: signal.SIGINT,
 }
 
 
@@ -237,7 +246,7 @@ def _disk_full(url: str) -> Exception:
     """Return the error that the driver of the store would raise."""
     told = "perdure crashtest: the disk is full"
     if is_postgres(url):
-        from ...store.postgres_errors import ServerError
+        from perdure.store.postgres.errors import ServerError
 
         return ServerError("53100", told, 0)
     import apsw

@@ -12,9 +12,9 @@ from xml.etree import ElementTree
 
 import msgspec
 
-from .findings import Finding
-from .orders import Manner
-from .places import AGAIN, GROUPS, Place
+from perdure.testing.crashtest.findings import CrashFinding
+from perdure.testing.crashtest.messages import Disturbance
+from perdure.testing.crashtest.places import AGAIN, GROUPS, CrashPoint
 
 ONLY_HERE = "{only}"
 
@@ -22,7 +22,7 @@ WIDTH = 80
 """The width of text for people. Commands are never broken."""
 
 
-class Verdict(StrEnum):
+class RoundVerdict(StrEnum):
     """How a round ended."""
 
     SURVIVED = "survived"
@@ -31,15 +31,15 @@ class Verdict(StrEnum):
     FAILED = "FAILED"
 
 
-class Trial(msgspec.Struct, frozen=True):
+class RoundResult(msgspec.Struct, frozen=True):
     """One round."""
 
-    places: tuple[Place, ...]
-    verdict: Verdict
+    places: tuple[CrashPoint, ...]
+    verdict: RoundVerdict
     reached: bool
     starts: int
     seconds: float
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[CrashFinding, ...] = ()
     folder: str = ""
     """Where it can be inspected, if it was kept."""
 
@@ -61,18 +61,18 @@ class Trial(msgspec.Struct, frozen=True):
     def words(self) -> str:
         """What was done to the program, and where."""
         first, *more = self.places
-        return first.told() + "".join(f", and {AGAIN} ({place.name})" for place in more)
+        return first.description() + "".join(f", and {AGAIN} ({place.name})" for place in more)
 
     def again(self) -> list[tuple[str, ...]]:
         """Return the places that reproduce it, surest first: a random instant is never exactly the same."""
         first, *_ = self.places
         return [*([(first.nearest,)] if first.nearest else []), self.names]
 
-    def judged(self, verdict: Verdict, findings: tuple[Finding, ...]) -> Trial:
+    def judged(self, verdict: RoundVerdict, findings: tuple[CrashFinding, ...]) -> RoundResult:
         """Return the round with another verdict."""
         return msgspec.structs.replace(self, verdict=verdict, findings=findings)
 
-    def closer(self, finding: Finding, seen: Finding) -> Trial:
+    def closer(self, finding: CrashFinding, seen: CrashFinding) -> RoundResult:
         """Return the round with the cause that a closer look has shown."""
         located = msgspec.structs.replace(seen, evidence=())
         findings = (
@@ -82,7 +82,7 @@ class Trial(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, findings=tuple(findings))
 
 
-class Repeat(msgspec.Struct, frozen=True):
+class RepeatedRound(msgspec.Struct, frozen=True):
     """A round that was repeated, to see whether it shows a finding again."""
 
     only: str
@@ -90,7 +90,7 @@ class Repeat(msgspec.Struct, frozen=True):
     shown: bool
 
 
-class Report(msgspec.Struct, frozen=True):
+class CrashtestReport(msgspec.Struct, frozen=True):
     """The outcome of a crash test.
 
     >>> report = crashtest("agent.py", count_effects="outside.txt")
@@ -104,10 +104,10 @@ class Report(msgspec.Struct, frozen=True):
     seconds: float
     undisturbed_seconds: float
     places_in_all: int
-    trials: tuple[Trial, ...]
+    trials: tuple[RoundResult, ...]
     notes: tuple[str, ...] = ()
     interrupted: bool = False
-    repeats: dict[str, Repeat] = {}
+    repeats: dict[str, RepeatedRound] = {}
     """By the identity of a finding."""
     counted: bool = True
     """Whether effects were counted outside too."""
@@ -117,21 +117,21 @@ class Report(msgspec.Struct, frozen=True):
     @property
     def survived(self) -> bool:
         """Whether nothing wrong was found."""
-        return all(trial.verdict != Verdict.FAILED for trial in self.trials)
+        return all(trial.verdict != RoundVerdict.FAILED for trial in self.trials)
 
     @property
     def asked(self) -> int:
         """In how many tries a person is asked about an effect."""
-        return sum(trial.verdict == Verdict.ASKED for trial in self.trials)
+        return sum(trial.verdict == RoundVerdict.ASKED for trial in self.trials)
 
     def assert_survives(self) -> None:
         """Raise AssertionError with all findings. For tests."""
         if not self.survived:
             raise AssertionError("\n".join(self.lines()))
 
-    def findings(self) -> list[tuple[Finding, list[Trial]]]:
+    def findings(self) -> list[tuple[CrashFinding, list[RoundResult]]]:
         """Return what to change, each with the rounds that show it, most frequent first."""
-        found: dict[str, tuple[Finding, list[Trial]]] = {}
+        found: dict[str, tuple[CrashFinding, list[RoundResult]]] = {}
         for trial in self.trials:
             for finding in {one.identity: one for one in trial.findings}.values():
                 found.setdefault(finding.identity, (finding, []))[1].append(trial)
@@ -143,12 +143,12 @@ class Report(msgspec.Struct, frozen=True):
         """Return the rows: what was done, how often, survived, asked, failed. Kills are listed by place."""
         rows: dict[str, Counter[str]] = {}
         for trial in self.trials:
-            kill = trial.group == GROUPS[Manner.KILL]
+            kill = trial.group == GROUPS[Disturbance.KILL]
             rows.setdefault(trial.places[0].words if kill else trial.group, Counter())[trial.verdict] += 1
         rows |= {group: rows.pop(group, Counter()) for group in (*list(GROUPS.values())[1:], AGAIN)}
         return [(words, c.total(), c["survived"], c["asked"], c["FAILED"]) for words, c in rows.items()]
 
-    def again(self, finding: Finding, trials: list[Trial]) -> str:
+    def again(self, finding: CrashFinding, trials: list[RoundResult]) -> str:
         """Return the command that reproduces a finding."""
         repeat = self.repeats.get(finding.identity)
         return self.repeating(repeat.only if repeat else trials[0].name)
@@ -163,9 +163,9 @@ class Report(msgspec.Struct, frozen=True):
         yield ""
         yield from self._table()
         yield ""
-        shown, rest = self._told_apart()
+        shown, rest = self._split_symptoms()
         for number, (finding, trials) in enumerate(shown, start=1):
-            yield from self._told(number, finding, trials)
+            yield from self._finding_lines(number, finding, trials)
         if rest:
             seen = ", ".join(f"{finding.kind} in {_counted(len(trials), 'try', 'tries')}" for finding, trials in rest)
             yield from _wrapped(
@@ -178,19 +178,21 @@ class Report(msgspec.Struct, frozen=True):
 
     def summary(self) -> str:
         """Return the result in one line."""
-        failed = sum(trial.verdict == Verdict.FAILED for trial in self.trials)
+        failed = sum(trial.verdict == RoundVerdict.FAILED for trial in self.trials)
         tail = f" (in {self.asked} a person is asked about an effect)" if self.asked else ""
         if not self.trials:
             return "nothing was tried"
         begun = "interrupted; so far: " if self.interrupted else ""
         if failed:
-            things = _counted(len(self._told_apart()[0]), "thing")
+            things = _counted(len(self._split_symptoms()[0]), "thing")
             return f"{begun}FAILED: {failed} of {_counted(len(self.trials), 'try', 'tries')}, {things} to change{tail}"
         by = "" if self.counted else ", going by the store alone"
         tries = f"all {len(self.trials)} tries" if len(self.trials) > 1 else "1 try"
         return f"{begun}survived: {tries}{by}{tail}"
 
-    def _told_apart(self) -> tuple[list[tuple[Finding, list[Trial]]], list[tuple[Finding, list[Trial]]]]:
+    def _split_symptoms(
+        self,
+    ) -> tuple[list[tuple[CrashFinding, list[RoundResult]]], list[tuple[CrashFinding, list[RoundResult]]]]:
         """Separate the findings to explain from those that are probably other symptoms of them."""
         found = self.findings()
         causes = [one for one in found if one[0].at and not one[0].is_symptom]
@@ -202,7 +204,7 @@ class Report(msgspec.Struct, frozen=True):
         width = max(len(row[0]) + 2 * (row[0] not in groups) for row in rows)
         yield f"{'':{width}}  tries    ok  asked  FAILED"
         if rows[0][0] not in groups:
-            yield GROUPS[Manner.KILL]
+            yield GROUPS[Disturbance.KILL]
         for words, tries, survived, asked, failed in rows:
             shown = words if words in groups else f"  {words}"
             if not tries:
@@ -210,7 +212,7 @@ class Report(msgspec.Struct, frozen=True):
             else:
                 yield f"{shown:{width}}  {tries:5}  {survived or '.':>4}  {asked or '.':>5}  {failed or '.':>6}"
 
-    def _told(self, number: int, finding: Finding, trials: list[Trial]) -> Iterator[str]:
+    def _finding_lines(self, number: int, finding: CrashFinding, trials: list[RoundResult]) -> Iterator[str]:
         repeat = self.repeats.get(finding.identity)
         # Show the example that `again` repeats.
         again = [one for one in trials if repeat and repeat.only in map(",".join, one.again())]
@@ -273,7 +275,7 @@ class Report(msgspec.Struct, frozen=True):
 
     def as_junit(self) -> str:
         """Return a JUnit report with a test case for each round."""
-        failed = sum(trial.verdict == Verdict.FAILED for trial in self.trials)
+        failed = sum(trial.verdict == RoundVerdict.FAILED for trial in self.trials)
         counts = {"tests": str(len(self.trials)), "failures": str(failed), "errors": "0"}
         head = {"name": f"crashtest {self.program}", "time": f"{self.seconds:.3f}", **counts}
         suite = ElementTree.Element("testsuite", head)

@@ -11,24 +11,24 @@ from typing import Any
 
 import msgspec
 
-from ... import objects, trees
-from ... import records as r
-from ...errors import PerdureError, StoreBusy, ValueProblem
-from ...events.positions import BEGINNING, END
-from ...events.reading import Book
-from ...events.schemas import Kinds
-from ...journal.append import read_events
-from ...journal.landing import landed_at
-from ...runs import RunInfo, get_run, list_runs
-from ...store import Store, open_store
-from ...store.sqlite_file import schema_of
+from perdure import records as r
+from perdure.data.events.positions import BEGINNING, END
+from perdure.data.events.read import EventReader
+from perdure.data.events.schemas import EventKinds
+from perdure.errors import PerdureError, StoreBusy, ValueProblem
+from perdure.journal import objects, trees
+from perdure.journal.agent_writes import landed_at
+from perdure.journal.append import read_events
+from perdure.run.listing import RunInfo, get_run, list_runs
+from perdure.store import Store, open_store
+from perdure.store.sqlite.file import schema_of
 
 LEAVES_MAX = 20_000
 TIMES_DONE = ": times that step "
 UNREADABLE = "<a value of a type that is not known here>"
 
 
-class EffectSeen(msgspec.Struct, frozen=True):
+class JournaledEffect(msgspec.Struct, frozen=True):
     """An effect in the journal of a run: an intent and its outcome."""
 
     run: str
@@ -51,14 +51,14 @@ class EffectSeen(msgspec.Struct, frozen=True):
     timeout_ms: int = 0
 
 
-class Snapshot(msgspec.Struct, frozen=True):
+class StoreSnapshot(msgspec.Struct, frozen=True):
     """The contents of the stores of a program."""
 
     leaves: dict[str, str]
     """Leaves such as `run trip-42: result.price`, each with the text of its value."""
     lists: dict[str, tuple[str, ...]]
     """Messages of a run and events of a kind: compared by content and count, not by order."""
-    effects: tuple[EffectSeen, ...]
+    effects: tuple[JournaledEffect, ...]
     open_writes: frozenset[str]
     """Leaves that were written outside of steps, effects and items."""
     unfinished: tuple[str, ...]
@@ -100,11 +100,11 @@ def looks_like_sqlite(path: str) -> bool:
         return False
 
 
-def taken(urls: list[str]) -> Snapshot:
+def taken(urls: list[str]) -> StoreSnapshot:
     """Read everything in these stores."""
     leaves: dict[str, str] = {}
     lists: dict[str, list[str]] = defaultdict(list)
-    effects: list[EffectSeen] = []
+    effects: list[JournaledEffect] = []
     written: set[str] = set()
     unfinished: list[str] = []
     waits: list[str] = []
@@ -125,7 +125,7 @@ def taken(urls: list[str]) -> Snapshot:
             written |= set(_written_in_the_open(store))
         finally:
             store.close()
-    return Snapshot(
+    return StoreSnapshot(
         leaves, {path: tuple(texts) for path, texts in lists.items()}, tuple(effects), frozenset(written),
         tuple(sorted(unfinished)), tuple(waits),
     )  # fmt: skip
@@ -140,7 +140,7 @@ def waiting_in_doubt(urls: list[str]) -> bool:
 
 def _waits_in_doubt(url: str) -> bool:
     with closing(open_store(url, create=False)) as store:
-        waiting = list_runs(store, status=r.Status.WAITING)
+        waiting = list_runs(store, status=r.RunStatus.WAITING)
         return any(get_run(store, run.agent, run.id, unpack=_tolerant(store)).in_doubt for run in waiting)
 
 
@@ -148,7 +148,7 @@ def interrupted(urls: list[str]) -> bool:
     """Return whether some run was interrupted by a signal and must be continued."""
     for url in urls:
         with closing(open_store(url, create=False)) as store:
-            if list_runs(store, status=r.Status.INTERRUPTED):
+            if list_runs(store, status=r.RunStatus.INTERRUPTED):
                 return True
     return False
 
@@ -176,7 +176,7 @@ def _run_leaves(run: RunInfo) -> Iterator[tuple[str, str]]:
 def _agent_leaves(store: Store) -> Iterator[tuple[str, str]]:
     names = {stream: name for name, stream, *_ in store.read("all_agents")}
     unpack = _tolerant(store)
-    for owner, space, key, value, *_ in store.read("all_entries"):
+    for owner, space, key, value, *_ in store.read("all_agent_state"):
         if value:
             yield from _flat(_state_leaf(names[owner], space, key), unpack(value))
     for owner, name, version, step, _, status, *_ in store.read("all_workflow_steps"):
@@ -194,13 +194,15 @@ def _newest(store: Store, query: str, kind: type[Any]) -> dict[tuple[int, str], 
     for owner, name, version, stream, seq, _, dropped in store.read(query):
         if not dropped:
             made = landed_at(store, stream, seq, kind)
-            found[owner, name] = {(it.owner, it.name, it.version): it for it in made}[owner, name, version]
+            found[owner, name] = {(record.owner, record.name, record.version): record for record in made}[
+                owner, name, version
+            ]
     return found
 
 
 def _events(store: Store) -> Iterator[tuple[str, str]]:
     for agent, owner, *_ in store.read("all_agents"):
-        book = Book(store, owner, agent, Kinds(), _tolerant(store))
+        book = EventReader(store, owner, agent, EventKinds(), _tolerant(store))
         for event in book.events(book.rows((), 0, BEGINNING, END, LEAVES_MAX), typed=False):
             yield f"agent {agent}: events {event.kind}", repr(event.payload)
 
@@ -214,21 +216,21 @@ def _written_in_the_open(store: Store) -> Iterator[str]:
     for stream, kind, *_ in store.read("all_streams"):
         if kind != "process":
             continue
-        events, _ = read_events(store.identity, stream, store.read("events_of", (stream, 0)))
+        events, _ = read_events(store.identity, stream, store.read("journal_of", (stream, 0)))
         for event in events:
             for landing in event.record.landed if isinstance(event.record, r.Landed) else ():
                 if isinstance(landing, r.StateChange):
                     yield _state_leaf(names[landing.owner], landing.space, landing.key)
-                elif isinstance(landing, r.Happened):
+                elif isinstance(landing, r.EventAppended):
                     yield f"agent {names[landing.owner]}: events {landing.kind}"
 
 
-def _effects(run: RunInfo, unpack: Any) -> list[EffectSeen]:
-    found: dict[int, EffectSeen] = {}
+def _effects(run: RunInfo, unpack: Any) -> list[JournaledEffect]:
+    found: dict[int, JournaledEffect] = {}
     for event in run.events:
         record = event.record
         if isinstance(record, r.EffectIntended):
-            found[event.seq] = EffectSeen(run.id, record.call.name, record.key, timeout_ms=record.timeout_ms)
+            found[event.seq] = JournaledEffect(run.id, record.call.name, record.key, timeout_ms=record.timeout_ms)
         elif isinstance(record, r.EffectAgain):
             one = found[record.intent]
             found[record.intent] = msgspec.structs.replace(one, again=(*one.again, record.reason))
@@ -240,7 +242,7 @@ def _effects(run: RunInfo, unpack: Any) -> list[EffectSeen]:
         elif isinstance(record, r.EffectFailed):
             found[record.intent] = msgspec.structs.replace(found[record.intent], failed=True)
     # A run that has crashed or failed otherwise asks nobody.
-    asks = run.status == r.Status.WAITING or (run.status == r.Status.FAILED and "InDoubt" in run.error)
+    asks = run.status == r.RunStatus.WAITING or (run.status == r.RunStatus.FAILED and "InDoubt" in run.error)
     asked = {one.key for one in run.in_doubt if asks}
     return [msgspec.structs.replace(one, asked=one.key in asked, finished=run.finished) for one in found.values()]
 

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
-from .carrying import (
+from perdure.testing.crashtest.carried_values import (  # fmt: skip
     OWNERS,
     PASSES,
     WRITTEN,
-    Carried,
-    Function,
+    CarriedVariable,
+    FunctionNode,
     assignments,
     calls,
     carried_in,
@@ -20,12 +20,12 @@ from .carrying import (
     is_made,
     name_of,
     outer_changes,
-)  # fmt: skip
+)
 
 TAKES_ALL = frozenset({"Exception", "BaseException", "PerdureError", "InDoubt"})
 
 
-class Change(msgspec.Struct, frozen=True):
+class VariableChange(msgspec.Struct, frozen=True):
     """A body that changes a variable of the enclosing code, which does not happen when the call is not run again."""
 
     function: str
@@ -33,7 +33,7 @@ class Change(msgspec.Struct, frozen=True):
     at: str
 
 
-class Sources:
+class ProgramSources:
     """The parsed files of a program."""
 
     def __init__(self, files: Iterable[str], source: Callable[[str], str]) -> None:
@@ -42,15 +42,15 @@ class Sources:
         """The check of each effect, and where it is."""
         self.not_done: dict[str, str] = {}
         """Where each effect lists the errors that mean nothing happened."""
-        self.changes: list[Change] = []
+        self.changes: list[VariableChange] = []
         self._defined: dict[str, str] = {}
-        self.carried: list[Carried] = []
+        self.carried: list[CarriedVariable] = []
         self.changed_copies: list[str] = []
         """Where a value from a state is changed in place and dropped."""
         self.openers: set[str] = set()
         """Functions that open a run."""
         for name, tree in self._trees.items():
-            functions = [node for node in ast.walk(tree) if isinstance(node, Function)]
+            functions = [node for node in ast.walk(tree) if isinstance(node, FunctionNode)]
             lines = {function.name: function.lineno for function in functions}
             self.carried += carried_in(name, tree)
             self.changed_copies += [f"{name}:{line}" for line in changed_copies(tree)]
@@ -60,7 +60,7 @@ class Sources:
                 self._read(name, function, lines)
                 self.openers |= {function.name} if _opens(function) or is_made(function, "task") else set()
 
-    def _read(self, file: str, function: Function, lines: dict[str, int]) -> None:
+    def _read(self, file: str, function: FunctionNode, lines: dict[str, int]) -> None:
         options = {word.arg: word.value for word in _options(function)}
         if (check := options.get("check")) is not None:
             called = ast.unparse(check)
@@ -68,15 +68,17 @@ class Sources:
         if (errors := options.get("not_done")) is not None:
             self.not_done[function.name] = f"{file}:{errors.lineno}"
         if is_made(function, "step", "effect"):
-            self.changes += [Change(function.name, name, f"{file}:{line}") for name, line in outer_changes(function)]
+            self.changes += [
+                VariableChange(function.name, name, f"{file}:{line}") for name, line in outer_changes(function)
+            ]
 
     def flowing_into(self, called: str, origins: Sequence[str]) -> str:
         """Return the first of some lines whose value reaches the arguments of a call; empty if none does."""
         for file, tree in self._trees.items():
             lines = {int(at.rpartition(":")[2]): at for at in origins if at.rpartition(":")[0] == file}
             makers = _makers(tree, lines, called)
-            for scope in [tree, *(node for node in ast.walk(tree) if isinstance(node, Function))]:
-                if found := _Flow(scope, called, lines, makers).into_call():
+            for scope in [tree, *(node for node in ast.walk(tree) if isinstance(node, FunctionNode))]:
+                if found := _DataFlow(scope, called, lines, makers).into_call():
                     return found
         return ""
 
@@ -88,9 +90,9 @@ class Sources:
             return ""
         lines = {int(one.rpartition(":")[2]): one for one in origins if one.rpartition(":")[0] == file}
         makers = _makers(tree, lines, "")
-        scopes = [node for node in ast.walk(tree) if isinstance(node, Function)]
+        scopes = [node for node in ast.walk(tree) if isinstance(node, FunctionNode)]
         around = [one for one in scopes if one.lineno <= int(number) <= (one.end_lineno or one.lineno)]
-        flow = _Flow(around[-1] if around else tree, "", lines, makers)
+        flow = _DataFlow(around[-1] if around else tree, "", lines, makers)
         found = [flow.origin(node) for node in ast.walk(tree) if getattr(node, "lineno", 0) == int(number)]
         return next((one for one in found if one), "")
 
@@ -108,7 +110,7 @@ class Sources:
         """Return where the body of an effect writes to the run or the agent."""
         for file, tree in self._trees.items():
             for node in ast.walk(tree):
-                if isinstance(node, Function) and node.name == function:
+                if isinstance(node, FunctionNode) and node.name == function:
                     lines = [
                         part.lineno for part in ast.walk(node)
                         if isinstance(part, ast.Attribute) and part.attr in WRITTEN and _last(part.value) in OWNERS
@@ -136,7 +138,7 @@ def _parsed(text: str) -> ast.Module | None:
         return None
 
 
-def _options(function: Function) -> Iterator[ast.keyword]:
+def _options(function: FunctionNode) -> Iterator[ast.keyword]:
     for decorator in function.decorator_list:
         yield from decorator.keywords if isinstance(decorator, ast.Call) else ()
 
@@ -146,9 +148,9 @@ def _last(node: ast.AST) -> str:
     return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
 
 
-def _opens(scope: ast.Module | Function) -> bool:
+def _opens(scope: ast.Module | FunctionNode) -> bool:
     """Return whether a run is opened in this very function."""
-    functions = [node for node in ast.walk(scope) if isinstance(node, Function) and node is not scope]
+    functions = [node for node in ast.walk(scope) if isinstance(node, FunctionNode) and node is not scope]
     inner = {part for function in functions for part in ast.walk(function)}
     return any(
         isinstance(node, ast.With | ast.AsyncWith) and node not in inner and calls(item.context_expr, "run")
@@ -162,13 +164,13 @@ def _makers(tree: ast.AST, lines: dict[int, str], called: str) -> dict[str, str]
     return {
         node.name: lines[line]
         for node in ast.walk(tree)
-        if isinstance(node, Function)
+        if isinstance(node, FunctionNode)
         for line in sorted(lines)
         if node.lineno <= line <= (node.end_lineno or node.lineno) and node.name != called
     }
 
 
-class _Flow:
+class _DataFlow:
     """Data flow within one function."""
 
     def __init__(self, scope: ast.AST, called: str, lines: dict[int, str], makers: dict[str, str]) -> None:

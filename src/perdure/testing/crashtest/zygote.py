@@ -16,46 +16,46 @@ from types import TracebackType
 
 import msgspec
 
-from ... import aio, sync
-from ...store import sqlite
-from .orders import READY, News, Order
-from .probe import Probe
+from perdure.api import aio, sync
+from perdure.store.sqlite import store
+from perdure.testing.crashtest.messages import READY, LaunchOrder, ProcessNews
+from perdure.testing.crashtest.probe import CrashProbe
 
-PRELOADED = (aio, sync, sqlite)
+PRELOADED = (aio, sync, store)
 
 
 def main() -> int:
     """Serve orders until the crash test closes its end. Forks return from here too, to end as interpreters end."""
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the children
-    _tell(News(id=READY, pid=os.getpid()))
+    _tell(ProcessNews(id=READY, pid=os.getpid()))
     for line in sys.stdin.buffer:
-        order = msgspec.json.decode(line, type=Order)
+        order = msgspec.json.decode(line, type=LaunchOrder)
         if os.fork() == 0:
-            return _nurse(order)
+            return _supervise(order)
     return 0
 
 
-def _nurse(order: Order) -> int:
+def _supervise(order: LaunchOrder) -> int:
     """Start the program and wait for it, so that the server is free for the next order."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     pid = os.fork()
     if pid == 0:
         return _perform(order)
-    _tell(News(id=order.id, pid=pid))
+    _tell(ProcessNews(id=order.id, pid=pid))
     _, status = os.waitpid(pid, os.WUNTRACED)
     while os.WIFSTOPPED(status):
-        _tell(News(id=order.id, pid=pid, stopped=True))
+        _tell(ProcessNews(id=order.id, pid=pid, stopped=True))
         _, status = os.waitpid(pid, os.WUNTRACED)
-    _tell(News(id=order.id, code=os.waitstatus_to_exitcode(status)))
+    _tell(ProcessNews(id=order.id, code=os.waitstatus_to_exitcode(status)))
     os._exit(0)
 
 
-def _tell(news: News) -> None:
+def _tell(news: ProcessNews) -> None:
     os.write(1, msgspec.json.encode(news) + b"\n")
 
 
-def _perform(order: Order) -> int:
+def _perform(order: LaunchOrder) -> int:
     """Do what a new interpreter would do with `python PROGRAM ARGUMENTS`."""
     os.setpgid(0, 0)
     os.chdir(order.folder)
@@ -70,8 +70,8 @@ def _perform(order: Order) -> int:
     return _run(order)
 
 
-def _run(order: Order) -> int:
-    Probe(order).begin()
+def _run(order: LaunchOrder) -> int:
+    CrashProbe(order).begin()
     try:
         runpy.run_path(os.path.join(order.folder, order.program), run_name="__main__")
     except SystemExit as leaving:

@@ -3,27 +3,27 @@
 --
 -- What one answers comes with its number in the arrays before it, from 1.
 
--- name: get_entry(owner, namespace, key)
+-- name: get_agent_state(owner, namespace, key)
 -- What a transaction of many keys builds on. The keys are looked up one by one: they are few beside those that are there.
 SELECT wanted.number, found.* FROM unnest(:owner::bigint[], :namespace::text[], :key::text[])
     WITH ORDINALITY AS wanted (owner, namespace, key, number),
 LATERAL (SELECT value, version, revision, at, expires, created, lasts, EXISTS (
-    SELECT 1 FROM documents WHERE documents.owner = entries.owner AND kind = 'state' AND space = namespace
-    AND documents.key = entries.key) FROM entries
+    SELECT 1 FROM documents WHERE documents.owner = agent_state.owner AND kind = 'state' AND space = namespace
+    AND documents.key = agent_state.key) FROM agent_state
 WHERE owner = wanted.owner AND namespace = wanted.namespace AND key = wanted.key OFFSET 0) AS found;
 
--- name: set_entry(owner, namespace, key, value, version, revision, at, expires, created, lasts)
--- Folds of StateChanges. No two are of the same key: a statement cannot change a row twice.
-INSERT INTO entries (owner, namespace, key, value, version, revision, at, expires, created, lasts)
+-- name: set_agent_state(owner, namespace, key, value, version, revision, at, expires, created, lasts)
+-- Projections of StateChanges. No two are of the same key: a statement cannot change a row twice.
+INSERT INTO agent_state (owner, namespace, key, value, version, revision, at, expires, created, lasts)
 SELECT * FROM unnest(:owner::bigint[], :namespace::text[], :key::text[], :value::bytea[], :version::bigint[],
     :revision::bigint[], :at::bigint[], :expires::bigint[], :created::bigint[], :lasts::bigint[])
 ON CONFLICT (owner, namespace, key) DO UPDATE SET value = excluded.value, version = excluded.version,
     revision = excluded.revision, at = excluded.at, expires = excluded.expires, created = excluded.created,
     lasts = excluded.lasts
-WHERE excluded.revision > entries.revision;
+WHERE excluded.revision > agent_state.revision;
 
--- name: add_history(owner, namespace, key, revision, version, stream, seq, at)
--- Folds of StateChanges: where their values are.
-INSERT INTO history (owner, namespace, key, revision, version, stream, seq, at)
+-- name: add_state_history(owner, namespace, key, revision, version, stream, seq, at)
+-- Projections of StateChanges: where their values are.
+INSERT INTO state_history (owner, namespace, key, revision, version, stream, seq, at)
 SELECT * FROM unnest(:owner::bigint[], :namespace::text[], :key::text[], :revision::bigint[], :version::bigint[],
     :stream::bigint[], :seq::bigint[], :at::bigint[]);

@@ -1,0 +1,130 @@
+"""`perdure answer RUN` and `perdure send RUN NAME`: answers and events for runs."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from perdure.cli.output import CommandOutput, clean, shown
+from perdure.cli.store_option import agent_option, common, existing_store, one_run, open_engine, run_argument, url_of
+from perdure.kernel.protocol import drive_sync
+from perdure.run.answers import RunAnswer, current_user, give_answer, send_event
+
+
+@click.command()
+@run_argument
+@click.argument("value", required=False)
+@click.option("--yes", is_flag=True, help="Approve.")
+@click.option("--no", is_flag=True, help="Do not approve.")
+@click.option("--question", metavar="TEXT", help="Which question, if the run asks several.")
+@click.option("--done", metavar="JSON", help="The effect in doubt happened, with this result.")
+@click.option("--retry", is_flag=True, help="It did not happen, or is safe to repeat: run it with the same key.")
+@click.option("--fail", is_flag=True, help="Give up: the effect fails, and the run continues.")
+@click.option("--key", metavar="KEY", help="Which effect, if several are in doubt.")
+@click.option("--by", metavar="NAME", help="Your name, for the record. Default: user and host name.")
+@agent_option
+@common
+def answer(
+    run: str,
+    value: str | None,
+    yes: bool,
+    no: bool,
+    question: str | None,
+    done: str | None,
+    retry: bool,
+    fail: bool,
+    key: str | None,
+    by: str | None,
+    agent: str | None,
+    url: str | None,
+    as_json: bool,
+) -> int:
+    """Answer a question of a run, or resolve an effect in doubt.
+
+    VALUE is JSON, else plain text. The first answer counts. A waiting process continues at once; otherwise start the
+    program again.
+    """
+    given = _read(value, yes, no, done, retry, fail)
+    located = url_of(url)
+    with existing_store(located) as store:
+        found = one_run(store, run, agent)
+        [(owner, *_)] = store.read("get_agent", (found.agent,))
+        for_workers = bool(store.read("get_task", (owner, found.id)))
+    who = by or current_user()
+    try:
+        with open_engine(found.agent, located) as engine:
+            said = give_answer(engine, found.id, given, key=key, question=question, by=who)
+    except ValueError as error:
+        raise click.UsageError(clean(str(error))) from error
+    out = CommandOutput(as_json)
+    if as_json:
+        out.json({"run": found.id, "agent": found.agent, "verdict": said.verdict, "result": said.result, "by": who})
+    else:
+        out.line(f"answered: {_describe(said)}, by {clean(who)}")
+        goes_on = "A worker continues the run." if for_workers else "Start the program again to continue the run."
+        out.line("The run continues." if found.holder else goes_on)
+    return 0
+
+
+@click.command()
+@run_argument
+@click.argument("name")
+@click.argument("payload", required=False)
+@click.option("--agent", metavar="NAME", help="The run's agent, if the id is ambiguous or the run does not exist yet.")
+@click.option("--by", metavar="NAME", help="Your name, for the record. Default: user and host name.")
+@common
+def send(
+    run: str, name: str, payload: str | None, agent: str | None, by: str | None, url: str | None, as_json: bool
+) -> int:
+    """Send an event to a run, which receives it with run.wait_event(NAME).
+
+    PAYLOAD is JSON, else plain text. The event is stored until the run waits for it; with --agent even if the run does
+    not exist yet.
+    """
+    located = url_of(url)
+    with existing_store(located) as store:
+        whose = agent or one_run(store, run, agent).agent
+    sent, who = json_or_text(payload) if payload is not None else None, by or current_user()
+    with open_engine(whose, located) as engine:
+        drive_sync(engine.store, send_event(engine, run, name, sent, who))
+    out = CommandOutput(as_json)
+    if as_json:
+        out.json({"run": run, "agent": whose, "name": name, "payload": sent, "by": who})
+    else:
+        out.line(f"sent: {clean(name)} to run {clean(run)} of agent {clean(whose)}")
+    return 0
+
+
+def _describe(answer: RunAnswer) -> str:
+    if answer.verdict == "value":
+        return shown(answer.result)
+    return f"done with result {shown(answer.result)}" if answer.verdict == "done" else answer.verdict
+
+
+def _read(value: str | None, yes: bool, no: bool, done: str | None, retry: bool, fail: bool) -> RunAnswer:
+    if (value is not None) + yes + no + (done is not None) + retry + fail != 1:
+        raise click.UsageError("give one of VALUE, --yes, --no; or for an effect in doubt --done JSON, --retry, --fail")
+    if yes or no:
+        return RunAnswer("value", yes)
+    if value is not None:
+        return RunAnswer("value", json_or_text(value))
+    return RunAnswer("done", _json(done)) if done is not None else RunAnswer("retry" if retry else "fail")
+
+
+def json_or_text(text: str) -> Any:
+    """Parse JSON; anything else is plain text."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise click.BadParameter(
+            f"{text!r} is not JSON; quote text twice: --done '{json.dumps(text)}'", param_hint="--done"
+        ) from error

@@ -1,0 +1,104 @@
+"""`perdure cancel RUN`, `pause RUN` and `resume RUN`."""
+
+from __future__ import annotations
+
+import click
+
+from perdure.cli.output import CommandOutput, clean
+from perdure.cli.store_option import agent_option, common, existing_store, one_run, open_engine, run_argument, url_of
+from perdure.kernel.protocol import drive_sync
+from perdure.records import Order, RunStatus
+from perdure.run.answers import current_user
+from perdure.run.orders import order_run
+
+_reason = click.option("--reason", metavar="TEXT", default="", help="The reason, recorded and shown.")
+_by = click.option("--by", metavar="NAME", help="Your name, for the record. Default: user and host name.")
+
+
+@click.command()
+@run_argument
+@_reason
+@_by
+@agent_option
+@common
+def cancel(run: str, reason: str, by: str | None, agent: str | None, url: str | None, as_json: bool) -> int:
+    """Cancel a run and its child runs for good.
+
+    A run that no process has open is cancelled at once. An open run stops after its current step; an async step and a
+    wait end at once. Its program gets RunCancelled and may clean up.
+    """
+    return _order(Order.CANCEL, run, reason, by, agent, url, as_json)
+
+
+@click.command()
+@run_argument
+@_reason
+@_by
+@agent_option
+@common
+def pause(run: str, reason: str, by: str | None, agent: str | None, url: str | None, as_json: bool) -> int:
+    """Pause a run until `perdure resume RUN`.
+
+    An open run stops after its current step. Until it is resumed, no process can open it.
+    """
+    return _order(Order.PAUSE, run, reason, by, agent, url, as_json)
+
+
+@click.command()
+@run_argument
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@_reason
+@_by
+@agent_option
+@common
+def resume(
+    run: str,
+    command: tuple[str, ...],
+    reason: str,
+    by: str | None,
+    agent: str | None,
+    url: str | None,
+    as_json: bool,
+) -> int:
+    """Continue a run: allow a paused one to go on, and start its program.
+
+    \b
+    perdure resume trip-42 -- python trip.py
+
+    The program runs as with `perdure run`, and its exit code is returned. Without a program, a paused run may go on
+    when you start its program yourself. A crashed or failed run needs only its program.
+    """  # noqa: D301 - the literal \b tells click not to rewrap these lines
+    located = url_of(url)
+    with existing_store(located) as store:
+        paused = one_run(store, run, agent, queued=True).status == RunStatus.PAUSED
+    if paused or not command:
+        _order(Order.RESUME, run, reason, by, agent, url, as_json)
+    if not command:
+        return 0
+    from perdure.cli.supervise import supervise
+
+    return supervise(CommandOutput(as_json), located, command)
+
+
+def _order(
+    order: Order, run: str, reason: str, by: str | None, agent: str | None, url: str | None, as_json: bool
+) -> int:
+    located = url_of(url)
+    with existing_store(located) as store:
+        found = one_run(store, run, agent, queued=True)
+    try:
+        with open_engine(found.agent, located) as engine:
+            given = drive_sync(engine.store, order_run(engine, found.id, order, reason, by or current_user()))
+    except (ValueError, TypeError) as error:
+        raise click.UsageError(clean(str(error))) from error
+    out = CommandOutput(as_json)
+    if as_json:
+        told = {"run": given.run, "agent": found.agent, "order": given.order, "obeyed": given.obeyed}
+        out.json({**told, "reason": given.reason, "by": given.by, "parts": list(given.parts)})
+        return 0
+    out.line(clean(str(given)))
+    if given.parts:
+        out.line(f"also its child runs: {clean(', '.join(given.parts))}")
+    if order == Order.RESUME and given.obeyed:
+        out.line("Start its program again to continue the run.")
+    return 0

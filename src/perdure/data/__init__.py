@@ -1,0 +1,1 @@
+"""What an agent keeps: state, checkpoints, artifacts, events, search."""

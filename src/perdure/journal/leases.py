@@ -1,0 +1,246 @@
+"""Leases: which process may write to which stream.
+
+A process is a *holder*: one row, inserted by the commit of its first lease and renewed by a heartbeat. A lease names
+its holder. The process table tells whether a holder on this host is alive; for others the deadline decides.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from perdure.errors import LeaseLost, PerdureError, RunBusy
+from perdure.platform.failpoints import Site
+from perdure.platform.process import Holder, proven_dead, this_process
+from perdure.store.base import FinalBatch, Script, Statement, Store, UnitOfWork
+from perdure.values.limits import HEARTBEAT_SECONDS, LEASE_SECONDS, LEAVE_SECONDS_MAX, ORDER_LOOK_SECONDS
+from perdure.values.locks import after_fork_in_child
+
+LEASE_MS = int(LEASE_SECONDS * 1000)
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """The lease of a stream as stored."""
+
+    fence: int
+    holder: int | None
+    process: Holder | None
+    since: int
+    left_ms: int
+    one_host: bool = True
+
+    def alive(self) -> bool:
+        """False only if the lease was released or expired, or its holder is proven dead."""
+        if self.process is None or proven_dead(self.process, self.one_host):
+            return False
+        return self.left_ms > 0
+
+    def ended(self) -> str:
+        """Return how a lease that is free has ended: "released", "dead" or "expired"."""
+        if self.holder is None:
+            return "released"
+        return "dead" if self.process is None or proven_dead(self.process, self.one_host) else "expired"
+
+    def busy(self, run: str) -> RunBusy:
+        """The error for a caller who wants to open the run now."""
+        since = datetime.fromtimestamp(self.since / 1000).astimezone().isoformat(sep=" ", timespec="seconds")
+        text = f"run {run!r} is open in {self.process}, a holder since {since}"
+        here = this_process()
+        if self.process is None or (self.process.boot, self.process.namespace) == (here.boot, here.namespace):
+            return RunBusy(text)
+        seconds = max(1, round(self.left_ms / 1000))
+        return RunBusy(
+            f"{text}, which cannot be checked from here; its lease lasts {seconds} s more unless it is renewed",
+            hint="wait for it to end; if that process is gone, the run can be taken over when the lease has run out",
+        )
+
+
+def read_lease(stream: int, now: int, one_host: bool = True) -> Script[Lease]:
+    """Part of a script: read the lease of a stream."""
+    [[row]] = yield [Statement("read_lease", (stream, now))]
+    return lease_of(row, one_host)
+
+
+def lease_of(row: tuple[Any, ...], one_host: bool = True) -> Lease:
+    """Decode a row of the query `read_lease`."""
+    fence, holder, boot, namespace, pid, started, host, at, left = row
+    process = Holder(boot, namespace, pid, started, host) if boot is not None else None
+    return Lease(fence, holder, process, at or 0, left or 0, one_host)
+
+
+_open_streams: dict[str, set[int]] = {}
+"""Open streams by store, for the whole process: a reopened store is still the same store."""
+after_fork_in_child(_open_streams.clear)
+
+
+class LeaseKeeper:
+    """This process as a holder of leases in one store, with the heartbeat that renews them."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.process = this_process()
+        self._deadline = store.clock.boot_ms() + LEASE_MS
+        self.holder = int.from_bytes(store.clock.salt()[:8], "big") >> 1
+        """Chosen here, not by the store: registering would cost a commit of its own."""
+        self.open_streams = _open_streams.setdefault(store.identity, set())
+        """Streams that this process writes to: detects a second open without a query."""
+        self.lapses = 0
+        """How often the lease expired: a run claimed before the last time may have been taken over."""
+        self._strange: dict[tuple[int, int], int] = {}
+        """Holders with impossible deadlines, and when this process first saw each (boot clock)."""
+        self.between_beats: Callable[[], None] = lambda: None
+        """Called often by the heartbeat thread; must be short."""
+        self.tidied = False
+        """Whether this process has cleaned up after dead ones."""
+        self._stop = threading.Event()
+        self._start_heartbeats()
+
+    def _start_heartbeats(self) -> None:
+        """Start the heartbeat thread; a simulation overrides this."""
+        self._heart = threading.Thread(target=_heartbeat_loop, args=(weakref.ref(self), self._stop), daemon=True)
+        self._heart.name = "perdure-heartbeat"
+        self._heart.start()
+
+    def expired(self) -> bool:
+        """Whether the lease has expired, so that another process may have taken over."""
+        return self._store.clock.boot_ms() >= self._deadline
+
+    def renew(self) -> None:
+        """Renew the lease from now."""
+        self._store.submit(self.heartbeat())
+
+    def heartbeat(self) -> UnitOfWork[None]:
+        """The unit that renews this holder."""
+        return _RenewLeases(self, self._store.clock.boot_ms())
+
+    def extend(self, now: int) -> int:
+        """Move the deadline after the renewal sent at `now` has committed; return the number of lapses so far.
+
+        Expiry is checked here and not when the renewal was sent, because a server may answer late.
+        """
+        if self.expired():
+            self.require_confirmation()  # a renewal after a long sleep must not hide the lapse
+        lapses = self.lapses
+        self._deadline = now + LEASE_MS  # from before the commit: late is safe, early is not
+        return lapses
+
+    def outlasts(self, lease: Lease) -> bool:
+        """Whether a holder is dead although its deadline lies ahead.
+
+        More time left than a renewal grants means that the server's clock was set back. A live holder renews within
+        one lease time by any clock; a holder that has not renewed by our clock is dead.
+        """
+        if lease.holder is None:
+            return False
+        tenure = (lease.holder, lease.fence)
+        if lease.left_ms <= 2 * LEASE_MS:
+            self._strange.pop(tenure, None)  # it has renewed
+            return False
+        now = self._store.clock.boot_ms()
+        return now - self._strange.setdefault(tenure, now) > LEASE_MS
+
+    def require_confirmation(self) -> None:
+        """Make every open run confirm its lease before its next effect."""
+        self.lapses += 1
+
+    def holder_statement(self, now: int) -> Statement:
+        """The statement that registers this holder, for a transaction that gives it a lease."""
+        return Statement("ensure_holder", self.row(now))
+
+    def row(self, now: int) -> tuple[Any, ...]:
+        """The parameters of the statements that write this holder."""
+        holder, at = self.process, self._store.clock.wall_ms()
+        return (self.holder, holder.boot, holder.namespace, holder.pid, holder.started, holder.host, at, now, LEASE_MS)
+
+    def renewal(self, stream: int, fence: int) -> ConfirmLease:
+        """The unit that renews, and raises LeaseLost if another process has taken over the stream."""
+        return ConfirmLease(self, self._store.clock.boot_ms(), stream, fence)
+
+    def close(self) -> None:
+        """Stop the heartbeat and release all leases."""
+        self._stop.set()
+        self._store.submit(self.release_all())
+
+    def release_all(self) -> UnitOfWork[None]:
+        """The unit that releases all leases."""
+        return _ReleaseLeases(self)
+
+    def delete_dead_holders(self) -> Statement:
+        """Delete expired holders; if one is alive after all, its next heartbeat registers it again."""
+        return Statement("drop_dead_holders", (self.process.boot, self._store.clock.boot_ms()))
+
+
+def _heartbeat_loop(tenancy: weakref.ref[LeaseKeeper], stop: threading.Event) -> None:
+    """Renew until stopped, or until nobody refers to the keeper any more."""
+    beat_at = time.monotonic() + HEARTBEAT_SECONDS
+    while not stop.wait(min(HEARTBEAT_SECONDS, ORDER_LOOK_SECONDS)):
+        holder = tenancy()
+        if holder is None:
+            return
+        try:
+            if time.monotonic() >= beat_at:
+                beat_at = time.monotonic() + HEARTBEAT_SECONDS
+                holder.renew()
+            holder.between_beats()
+        except PerdureError:
+            # The store is full, fenced or busy. The deadline stays, and the runs check `expired`.
+            continue
+        finally:
+            del holder
+
+
+class _RenewLeases(UnitOfWork[None]):
+    site = Site.HEARTBEAT
+
+    def __init__(self, tenancy: LeaseKeeper, now: int) -> None:
+        self._tenancy = tenancy
+        self._now = now
+        self.lapses = 0
+        """The keeper's lapses when this renewal committed."""
+
+    def script(self) -> Script[None]:
+        # A retry only extends the deadline, which we count from before the first attempt. Dead holders are cleaned up
+        # once, at the first heartbeat: at the start somebody would wait for it.
+        dead = [] if self._tenancy.tidied else [self._tenancy.delete_dead_holders()]
+        yield FinalBatch([*dead, Statement("renew_holder", self._tenancy.row(self._now))])
+
+    def settle(self, committed: bool) -> None:
+        if committed:
+            self._tenancy.tidied = True
+            self.lapses = self._tenancy.extend(self._now)
+
+
+class ConfirmLease(_RenewLeases):
+    """Renews this holder, and raises LeaseLost if it no longer holds the stream."""
+
+    def __init__(self, tenancy: LeaseKeeper, now: int, stream: int, fence: int) -> None:
+        super().__init__(tenancy, now)
+        self._lease = (stream, fence)
+
+    def script(self) -> Script[None]:
+        [_, held] = yield [
+            Statement("renew_holder", self._tenancy.row(self._now)),
+            Statement("check_lease", self._lease),
+        ]
+        if not held:
+            raise LeaseLost
+
+
+class _ReleaseLeases(UnitOfWork[None]):
+    site = Site.HEARTBEAT
+    seconds = LEAVE_SECONDS_MAX
+
+    def __init__(self, tenancy: LeaseKeeper) -> None:
+        self._tenancy = tenancy
+
+    def script(self) -> Script[None]:
+        holder = (self._tenancy.holder,)
+        yield FinalBatch(
+            [Statement("release_all", holder), Statement("drop_holder", holder), self._tenancy.delete_dead_holders()]
+        )

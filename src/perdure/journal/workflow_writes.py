@@ -1,0 +1,327 @@
+"""Workflow versions and step changes, decided inside the commit: who may make them, and what carries over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from perdure import records as r
+from perdure.errors import StepClaimed, StepNotReady, WorkflowChanged, WorkflowNotFound
+from perdure.journal.append import Append, StreamHead
+from perdure.journal.departures import departure
+from perdure.journal.leases import Lease, LeaseKeeper, read_lease
+from perdure.platform.failpoints import Site
+from perdure.platform.process import Holder, this_process
+from perdure.records.workflows import decode_standing, decode_steps
+from perdure.store.base import Overtaken, Row, Rows, Script, Statement, Store
+
+StepStatus = r.StepStatus
+WorkflowKey = tuple[int, str]
+"""Owner and name of a workflow."""
+HolderLeases = Mapping[int, Lease]
+"""Leases by holder."""
+
+
+class SaveWorkflow(msgspec.Struct, frozen=True):
+    """A workflow to save, unless it exists with these steps."""
+
+    flow: WorkflowKey
+    steps: tuple[r.PlannedStep, ...]
+    objects: Sequence[Statement] = ()
+
+
+class ChangeStepStatus(msgspec.Struct, frozen=True):
+    """A requested status change of a step."""
+
+    flow: WorkflowKey
+    aim: r.PlannedStep
+    """The step as the caller knows it; refused if it now means other work."""
+    to: StepStatus
+    by: str
+    tenancy: LeaseKeeper
+    result: bytes = b""
+    objects: Sequence[Statement] = ()
+    note: str = ""
+    claim: int = 0
+    """The claim under which the caller worked; 0 for none."""
+    runs: bool = False
+    """`resume` starts the step in a run of its own."""
+    leave: bool = False
+    """Release the claim; the step stays in progress."""
+    by_hand: bool = False
+    """A person, not the run of the step, sets the status."""
+
+    def ends(self, standing: r.StepState) -> bool:
+        """Whether the run of the step ends with this change.
+
+        A failed or blocked step continues in its run, which alone knows what is in doubt.
+        """
+        return self.by_hand and bool(standing.run) and (self.to.over or self.to == StepStatus.PENDING)
+
+
+class WorkflowVersion(msgspec.Struct, frozen=True):
+    """The newest version of a workflow with the state of each step."""
+
+    version: int = 0
+    revision: int = 0
+    steps: tuple[r.PlannedStep, ...] = ()
+
+    def after(self, landing: r.WorkflowMade | r.WorkflowMoved) -> WorkflowVersion:
+        """Return the version after one more change."""
+        if isinstance(landing, r.WorkflowMade):
+            return WorkflowVersion(landing.version, landing.revision, landing.steps)
+        steps = (
+            msgspec.structs.replace(step, standing=landing.standing) if step.step == landing.step else step
+            for step in self.steps
+        )
+        return WorkflowVersion(self.version, landing.revision, tuple(steps))
+
+
+def sheet_of(made: Rows, standings: Iterable[Row]) -> WorkflowVersion:
+    """Build a version from its row and the rows of its steps."""
+    if not made:
+        return WorkflowVersion()
+    version, revision, packed, _ = made[0]
+    stands = {step: decode_standing(standing) for step, _, standing, _ in standings}
+    steps = decode_steps(packed)
+    latest = max([revision, *(row[1] for row in standings)])
+    now = (msgspec.structs.replace(step, standing=stands.get(step.step, step.standing)) for step in steps)
+    return WorkflowVersion(version, latest, tuple(now))
+
+
+def holders_of(sheets: Iterable[WorkflowVersion]) -> list[int]:
+    """Return the holders of all claimed steps."""
+    claims = (step.standing for sheet in sheets for step in sheet.steps)
+    return sorted(
+        {standing.holder for standing in claims if standing.status == StepStatus.IN_PROGRESS and standing.holder}
+    )
+
+
+def _lease_from(holder: int, rows: Rows, one_host: bool) -> Lease:
+    """Build the lease of a holder from its row; without a row it has no process."""
+    if not rows:
+        return Lease(0, holder, None, 0, 0, one_host)
+    boot, namespace, pid, started, host, at, left = rows[0]
+    return Lease(0, holder, Holder(boot, namespace, pid, started, host), at, left, one_host)
+
+
+def decided_moves(
+    asks: Sequence[SaveWorkflow | ChangeStepStatus], store: Store
+) -> Script[tuple[list[r.AgentChange], list[Statement]]]:
+    """Decide under the locks of the workflows; return the changes and the statements they need."""
+    flows = sorted({ask.flow for ask in asks})
+    rows = yield [
+        *(Statement("lock_namespace", (owner, f"workflow {name}")) for owner, name in flows),
+        *(Statement("newest_workflow", flow) for flow in flows),
+        *(Statement("newest_workflow_steps", flow) for flow in flows),
+    ]
+    made, standings = rows[len(flows) : 2 * len(flows)], rows[2 * len(flows) :]
+    sheets = {flow: sheet_of(*both) for flow, *both in zip(flows, made, standings, strict=True)}
+    leases = yield from leases_of(holders_of(sheets.values()), store)
+    landed: list[r.AgentChange] = []
+    written: list[Statement] = []
+    for ask in asks:
+        before, landing = sheets[ask.flow], outcome(sheets[ask.flow], ask, leases)
+        if landing is None:
+            continue
+        if isinstance(ask, ChangeStepStatus) and isinstance(landing, r.WorkflowMoved):
+            yield from _without_its_run(before, ask, landing, store)
+        sheets[ask.flow] = sheets[ask.flow].after(landing)
+        landed.append(landing)
+        written += ask.objects
+        if isinstance(landing, r.WorkflowMoved) and landing.standing.holder and isinstance(ask, ChangeStepStatus):
+            written.append(ask.tenancy.holder_statement(store.clock.boot_ms()))  # a claim must name a registered holder
+    return landed, written
+
+
+def leases_of(holders: Sequence[int], store: Store) -> Script[HolderLeases]:
+    """Part of a script: read the leases of holders."""
+    if not holders:
+        return {}
+    now = store.clock.boot_ms()
+    rows = yield [Statement("get_holder", (holder, now)) for holder in holders]
+    return {holder: _lease_from(holder, found, store.one_host) for holder, found in zip(holders, rows, strict=True)}
+
+
+def outcome(
+    sheet: WorkflowVersion, ask: SaveWorkflow | ChangeStepStatus, leases: HolderLeases
+) -> r.WorkflowMade | r.WorkflowMoved | None:
+    """Decide one request; None if it changes nothing."""
+    if isinstance(ask, SaveWorkflow):
+        return _drafted(sheet, ask)
+    step = _aimed_at(sheet, ask)
+    _refuse_claimed(step, ask, leases)
+    if ask.to == StepStatus.IN_PROGRESS and not ask.leave:
+        _refuse_unready(sheet, step)
+    elif _undoes(step.standing.status, ask):
+        raise _over_already(step)
+    standing = _moved(sheet, step, ask)
+    if standing == step.standing:
+        return None
+    return r.WorkflowMoved(*ask.flow, sheet.version, sheet.revision + 1, step.step, standing)
+
+
+# -- versions ---------------------------------------------------------------------------------------------------------
+
+
+def _drafted(sheet: WorkflowVersion, draft: SaveWorkflow) -> r.WorkflowMade | None:
+    if sheet.version and list(map(_plan_of, sheet.steps)) == list(map(_plan_of, draft.steps)):
+        return None  # the program was restarted: progress is kept
+    steps = carried(sheet.steps, draft.steps)
+    return r.WorkflowMade(*draft.flow, sheet.version + 1, sheet.revision + 1, steps)
+
+
+def _plan_of(step: r.PlannedStep) -> tuple[str, bytes, tuple[str, ...], str]:
+    return step.step, step.digest, step.depends_on, step.title
+
+
+def carried(before: Sequence[r.PlannedStep], after: Sequence[r.PlannedStep]) -> tuple[r.PlannedStep, ...]:
+    """Return the steps of the next version with the state of the same work, an action with the same arguments.
+
+    The same number or name is tried first. Numbered steps are then matched under any number, so that inserting a step
+    loses no progress.
+    """
+    left = {planned.step: planned for planned in before}
+    found: dict[str, r.StepState] = {}
+    for step in after:
+        if step.step in left and left[step.step].digest == step.digest:
+            found[step.step] = left.pop(step.step).standing
+    for step in after:
+        if step.numbered and step.step not in found:
+            same = next((old for old in left.values() if old.numbered and old.digest == step.digest), None)
+            if same is not None:
+                found[step.step] = left.pop(same.step).standing
+    return tuple(
+        msgspec.structs.replace(planned, standing=found.get(planned.step, planned.standing)) for planned in after
+    )
+
+
+# -- steps ------------------------------------------------------------------------------------------------------------
+
+
+def _aimed_at(sheet: WorkflowVersion, move: ChangeStepStatus) -> r.PlannedStep:
+    """Find the caller's step; in a newer version it may have another number."""
+    aim, name = move.aim, move.flow[1]
+    if move.claim:
+        for step in sheet.steps:
+            if step.standing.claim == move.claim and step.standing.status == StepStatus.IN_PROGRESS:
+                return step
+    for step in sheet.steps:
+        if step.step == aim.step:
+            if step.digest != aim.digest:
+                raise WorkflowChanged(f"step {aim.step} of workflow {name!r} is {step.action} by now, not {aim.action}")
+            return step
+    raise WorkflowNotFound(f"step {aim.step} is not in workflow {name!r} any more")
+
+
+def _refuse_claimed(step: r.PlannedStep, move: ChangeStepStatus, leases: HolderLeases) -> None:
+    """Refuse if another live process has claimed the step, or if the caller's claim was taken over."""
+    standing, label = step.standing, f"step {step.step} ({step.action}) of workflow {move.flow[1]!r}"
+    if standing.claim < move.claim:
+        raise WorkflowChanged(f"{label} is another one since this process has started it")
+    if move.claim and standing.claim != move.claim:
+        raise StepClaimed(
+            f"{label} was taken over by agent {standing.by!r} meanwhile, and is {standing.status}",
+            hint="what this process did for it is not recorded: its lease had run out",
+        )
+    if standing.status != StepStatus.IN_PROGRESS or not standing.holder:
+        return
+    ours = standing.holder == move.tenancy.holder and standing.by == move.by
+    starts = move.to == StepStatus.IN_PROGRESS and not move.leave
+    if ours and not starts:
+        return
+    if ours:
+        raise StepClaimed(f"{label} is in progress already, in this process", hint="complete it, fail it or reset it")
+    lease = leases.get(standing.holder)
+    if lease is not None and lease.alive() and not move.tenancy.outlasts(lease):
+        raise StepClaimed(f"{label} is in progress: agent {standing.by!r} is at it, in {lease.process}")
+
+
+def _undoes(status: StepStatus, move: ChangeStepStatus) -> bool:
+    """Whether a change would lose finished work or invalidate dependent steps; only a reset may do that."""
+    if move.to in (StepStatus.FAILED, StepStatus.BLOCKED):
+        return status.over
+    return move.to == StepStatus.SKIPPED and status == StepStatus.COMPLETED
+
+
+def _over_already(step: r.PlannedStep) -> StepNotReady:
+    text = f"step {step.step} ({step.action}) is {step.standing.status} already"
+    return StepNotReady(text, hint="wf.reset(step) opens it again")
+
+
+def _refuse_unready(sheet: WorkflowVersion, step: r.PlannedStep) -> None:
+    if step.standing.status.over:
+        raise _over_already(step)
+    status = {planned.step: planned.standing.status for planned in sheet.steps}
+    open_ones = [f"{name} ({status[name]})" for name in step.depends_on if not status[name].over]
+    if open_ones:
+        raise StepNotReady(
+            f"step {step.step} ({step.action}) waits for {', '.join(open_ones)}", hint="wf.ready_steps() can be started"
+        )
+
+
+def _moved(sheet: WorkflowVersion, step: r.PlannedStep, move: ChangeStepStatus) -> r.StepState:
+    old, to = step.standing, move.to
+    if move.leave:
+        return msgspec.structs.replace(old, holder=0)
+    again = old.status == to
+    attempt, run = old.attempt, old.run
+    if to == StepStatus.PENDING:
+        # The new attempt must not replay the records of the old run.
+        attempt, run = (attempt + 1, "") if run else (attempt, run)
+    if move.runs and not run:
+        run = f"{move.flow[1]}@{sheet.version}/{step.step}" + (f".{attempt + 1}" if attempt else "")
+    starts = to == StepStatus.IN_PROGRESS
+    return r.StepState(
+        to,
+        move.result or (old.result if again else b""),
+        move.note or (old.note if again else ""),
+        holder=move.tenancy.holder if starts else 0,
+        by=move.by,
+        claim=sheet.revision + 1 if starts else old.claim,
+        attempt=attempt,
+        run=run,
+    )
+
+
+# -- runs of steps that are settled by hand ---------------------------------------------------------------------------
+
+_IN_WORDS = {StepStatus.COMPLETED: "completed by hand", StepStatus.SKIPPED: "skipped", StepStatus.PENDING: "reset"}
+
+
+def _without_its_run(
+    before: WorkflowVersion, move: ChangeStepStatus, landing: r.WorkflowMoved, store: Store
+) -> Script[None]:
+    """Cancel the run of a step that a person has settled, and its descendant runs."""
+    [old] = [step.standing for step in before.steps if step.step == landing.step]
+    if not move.ends(old):
+        return
+    reason = f"step {landing.step} of workflow {landing.name!r} was {_IN_WORDS[move.to]}"
+    [rows] = yield [Statement("get_run", (old.by, old.run))]
+    parts = (yield [Statement("descendant_runs", (rows[0][0],))])[0] if rows else []
+    for agent, run in [(old.by, old.run), *((agent, run) for agent, run, *_ in parts)]:
+        cancelled = r.RunCancelled(reason, f"agent {move.by!r}")
+        yield from _end_run((agent, run), cancelled, move.tenancy, store)
+
+
+def _end_run(which: tuple[str, str], entry: r.RunCancelled, tenancy: LeaseKeeper, store: Store) -> Script[None]:
+    """Cancel a run by a takeover that releases the lease at once; leave a run alone that is open somewhere."""
+    now = store.clock.boot_ms()
+    [rows, gone] = yield [Statement("get_run", which), departure(which[0])]
+    if not rows or gone or r.RunStatus(rows[0][3]).over:
+        return
+    stream = rows[0][0]
+    lease = yield from read_lease(stream, now, store.one_host)
+    ours = lease.process == this_process()
+    if stream in tenancy.open_streams if ours else lease.alive():
+        return
+    take = Statement("take_lease", (stream, lease.fence, None), Overtaken)
+    # Check again after the take, which locks the lease: another process may have renewed, or opened and closed the run.
+    look = [Statement("holder_time_left", (lease.holder, now)), Statement("get_run", which), departure(which[0])]
+    [_, [(seq, link)], left, [run], gone] = yield [take, Statement("head_of", (stream,)), *look]
+    if gone or run[3] != rows[0][3] or (left and left[0][0] > lease.left_ms):
+        raise Overtaken
+    head = StreamHead(store.identity, stream, lease.fence + 1, seq, link)
+    statements, _, _ = Append(Site.ORDER, head, [entry], store.clock).entries(seq, link)
+    yield [*statements]  # more batches follow in this transaction

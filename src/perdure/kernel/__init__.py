@@ -1,0 +1,1 @@
+"""The base of every noun: protocols and drivers, scopes and write buffers, agent writes, names, the engine."""

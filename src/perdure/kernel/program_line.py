@@ -1,0 +1,50 @@
+"""Finds the line of the user's program that called Perdure, for messages."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from types import FrameType
+
+_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_PYTHONS = os.path.dirname(os.path.abspath(os.__file__)) + os.sep  # not sysconfig: it takes milliseconds to import
+_INSTALLED = os.sep + "site-packages" + os.sep
+
+SHOWN_CHARACTERS_MAX = 300
+
+
+def calling_line() -> str:
+    """Return the calling line of the user's program as `agent.py:41`, or ""."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and not _is_the_users(frame.f_code.co_filename):
+        frame = frame.f_back
+    if frame is None:
+        return ""
+    path = frame.f_code.co_filename
+    short = os.path.relpath(path) if os.path.isabs(path) else path
+    return f"{path if short.startswith('..') else short}:{frame.f_lineno}"
+
+
+def _is_the_users(path: str) -> bool:
+    if path.startswith((_OURS, "<frozen")):
+        return False
+    return not path.startswith(_PYTHONS) or _INSTALLED in path
+
+
+def shown(value: object) -> str:
+    """Format a value for a message, shortened."""
+    text = repr(value)
+    return text if len(text) <= SHOWN_CHARACTERS_MAX else text[:SHOWN_CHARACTERS_MAX] + "…"
+
+
+def called(name: str, arguments: Mapping[str, object]) -> str:
+    """Format a call for a message: `book(flight='PD 42')`."""
+    given = ", ".join(f"{parameter}={value!r}" for parameter, value in arguments.items())
+    return f"{name}({given if len(given) <= SHOWN_CHARACTERS_MAX else given[:SHOWN_CHARACTERS_MAX] + '…'})"
+
+
+def at_line() -> str:
+    """Return the calling line as ` at agent.py:41`, or ""."""
+    line = calling_line()
+    return f" at {line}" if line else ""

@@ -1,0 +1,1 @@
+"""Upkeep of a whole store: garbage collection and compaction, across all nouns."""

@@ -1,0 +1,1 @@
+"""Dates and times as people write them."""

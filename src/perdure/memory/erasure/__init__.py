@@ -1,0 +1,1 @@
+"""Erasure: finding and removing a memory, and its text wherever else it is."""

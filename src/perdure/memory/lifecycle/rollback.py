@@ -1,0 +1,200 @@
+"""Undoes the influence of a bad source: withdraws its memories and restores those that they had superseded.
+
+Nothing is erased, so that the deception can be investigated. Memories derived from withdrawn ones are withdrawn too.
+Facts that another named source has confirmed are stored again, attributed to that source.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Container, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from perdure import records as r
+from perdure.journal.memory_writes import Retraction, SaveMemory
+from perdure.kernel.agent_write import write
+from perdure.kernel.protocol import Protocol, Read
+from perdure.memory.arguments import MemoryRequest
+from perdure.memory.read import by_id, listed, marks_between
+from perdure.memory.remember import asked
+from perdure.memory.results import Memory, MemoryQuery
+from perdure.platform.failpoints import Site
+from perdure.records.memories import SuccessorBridge
+from perdure.run.answers import current_user
+
+if TYPE_CHECKING:
+    from perdure.kernel.engine import Engine
+
+RelationRow = tuple[Any, ...]
+"""A row of `memory_relations_of`: id, what, other, at, valid, source, trust, stream, seq."""
+
+
+class RollbackResult(msgspec.Struct, frozen=True):
+    """The result of `rollback`."""
+
+    withdrawn: tuple[str, ...] = ()
+    """The withdrawn memories."""
+    derived: tuple[str, ...] = ()
+    """Those of them that were derived from others."""
+    restored: tuple[str, ...] = ()
+    """Memories that were superseded by them, and are current again."""
+    kept: tuple[str, ...] = ()
+    """Memories stored again because another source has confirmed them."""
+
+    @property
+    def count(self) -> int:
+        """The number of withdrawn memories."""
+        return len(self.withdrawn)
+
+    def __bool__(self) -> bool:
+        return bool(self.withdrawn)
+
+    def __str__(self) -> str:
+        if not self.withdrawn:
+            return "nothing to roll back"
+        also = f" ({len(self.derived)} of them made of others)" if self.derived else ""
+        more = f"; {len(self.restored)} count again" if self.restored else ""
+        return f"withdrew {self.count} {'memory' if self.count == 1 else 'memories'}{also}{more}"
+
+
+class RollbackSelection(msgspec.Struct, frozen=True):
+    """What to roll back; empty fields do not restrict it."""
+
+    source: str = ""
+    run: str = ""
+    writer: str = ""
+    since: int = 0
+    """Only what was recorded from this time on."""
+
+
+def rollback(engine: Engine, bad: RollbackSelection, reason: str, by: str | None) -> Protocol[RollbackResult]:
+    """Withdraw memories, at once or with the enclosing step."""
+    if not (yield Read(engine.is_known)):
+        return RollbackResult()
+    planned: _RollbackPlan | None = yield Read(_planned, (engine, bad, reason, by or current_user()))
+    if planned is None:
+        return RollbackResult()
+    yield from write(engine, Site.MEMORY, [Retraction(planned.record), *planned.keeps])
+    return planned.report
+
+
+def preview(engine: Engine, bad: RollbackSelection) -> RollbackResult:
+    """Return what `rollback` would do. Memories that it would store again have no ids yet."""
+    planned = _planned(engine, bad, "", "")
+    return RollbackResult() if planned is None else msgspec.structs.replace(planned.report, kept=())
+
+
+class _RollbackPlan(msgspec.Struct, frozen=True):
+    record: r.MemoryWithdrawn
+    keeps: tuple[SaveMemory, ...]
+    report: RollbackResult
+
+
+def _planned(engine: Engine, bad: RollbackSelection, reason: str, by: str) -> _RollbackPlan | None:
+    own = [memory for memory in _from(engine, bad) if not memory.withdrawn]
+    seen = _seen_from(engine, bad)
+    derived = _made_of(engine, [memory.id for memory in own])
+    going = {memory.id: memory for memory in (*own, *derived)}
+    marks = marks_between(engine, list(going))
+    aliases = dict.fromkeys(
+        [*(row[2] for row in seen), *(row[2] for row in marks if row[1] == "again" and _is(bad, row))]
+    )
+    if not going and not aliases:
+        return None
+    again = dict(_confirmed_elsewhere(marks, going, bad))
+    replaced = [row[0] for row in marks if row[1] == "superseded" and row[2] in going and row[0] not in going]
+    touched = dict.fromkeys([*replaced, *(row[0] for row in seen if row[0] not in going)])
+    why = reason or _describe(bad)
+    bridged = tuple(_bridges(marks, going))
+    record = r.MemoryWithdrawn(engine.stream, (*going, *aliases), why, by, tuple(touched), bridged)
+    keeps = asked(engine, [_as_said_by(going[which], row) for which, row in again.items()])
+    fresh = tuple(msgspec.structs.replace(new_memory, compares=False) for new_memory in keeps)
+    names = tuple(memory.id for memory in derived if memory.id not in {one.id for one in own})
+    over = {one.id for one in bridged if one.valid <= engine.store.clock.wall_ms()}
+    restored = tuple(memory_id for memory_id in replaced if memory_id not in over)
+    report = RollbackResult(tuple(going), names, restored, tuple(new_memory.kept.id for new_memory in fresh))
+    return _RollbackPlan(record, fresh, report)
+
+
+def _bridges(marks: Sequence[RelationRow], going: Container[str]) -> Iterator[SuccessorBridge]:
+    """Yield links that bypass withdrawn memories in a chain of successors: its beginning stays superseded."""
+    after = defaultdict[str, list[tuple[str, int]]](list)
+    for which, what, other, _, valid, *_ in marks:
+        if what == "superseded" and other:
+            after[which].append((other, valid))
+    for which, what, other, *_ in marks:
+        if what == "superseded" and other in going and which not in going:
+            todo, seen = [other], {other}
+            while todo:
+                beyond = [successor for successor in after[todo.pop()] if successor[0] not in seen]
+                seen.update(memory_id for memory_id, _ in beyond)
+                todo += [memory_id for memory_id, _ in beyond if memory_id in going]
+                yield from (
+                    SuccessorBridge(which, memory_id, valid) for memory_id, valid in beyond if memory_id not in going
+                )
+
+
+def _from(engine: Engine, bad: RollbackSelection) -> list[Memory]:
+    found = listed(engine, MemoryQuery(source=bad.source, run=bad.run, all=True))
+    since = bad.since
+    return [
+        memory
+        for memory in found
+        if memory.recorded.timestamp() * 1000 >= since - 0.5 and (not bad.writer or memory.writer == bad.writer)
+    ]
+
+
+def _seen_from(engine: Engine, bad: RollbackSelection) -> list[RelationRow]:
+    rows = engine.store.read("memories_repeated_by", (engine.stream, bad.source)) if bad.source and not bad.run else []
+    return [tuple(row) for row in rows if row[3] >= bad.since]
+
+
+def _made_of(engine: Engine, ids: Sequence[str]) -> list[Memory]:
+    """Return all memories derived from some, directly or indirectly."""
+    known, level = set(ids), list(ids)
+    while level:
+        rows = marks_between(engine, level)
+        level = sorted({row[0] for row in rows if row[1] == "derived" and row[2] in known} - known)
+        known.update(level)
+    found = by_id(engine, sorted(known - set(ids)))
+    return [memory for memory in found.values() if not memory.withdrawn]
+
+
+def _is(bad: RollbackSelection, row: RelationRow) -> bool:
+    return row[3] >= bad.since and (not bad.source or row[5] == bad.source)
+
+
+def _confirmed_elsewhere(
+    marks: Sequence[RelationRow], going: dict[str, Memory], bad: RollbackSelection
+) -> list[tuple[str, RelationRow]]:
+    """Return what another named source has confirmed. A repetition without a source may only echo this one."""
+    return [
+        (row[0], row)
+        for row in reversed(marks)
+        if row[1] == "again" and row[0] in going and row[5] and not _is(bad, row) and not going[row[0]].derived_from
+    ]
+
+
+def _as_said_by(memory: Memory, row: RelationRow) -> MemoryRequest:
+    _, _, _, _, _, source, trust, *_ = row
+    valid_from, valid_to = int(memory.valid_from.timestamp() * 1000), memory.valid_to
+    return MemoryRequest(
+        memory.text,
+        memory.kind,
+        memory.about,
+        memory.user,
+        memory.tags,
+        source,
+        trust,
+        memory.importance,
+        valid_from,
+        int(valid_to.timestamp() * 1000) if valid_to is not None else 0,
+        meta=memory.meta or None,
+    )
+
+
+def _describe(bad: RollbackSelection) -> str:
+    said = {"source": bad.source, "run": bad.run, "writer": bad.writer}
+    return "rollback of " + ", ".join(f"{name} {value}" for name, value in said.items() if value)

@@ -1,0 +1,177 @@
+"""Compares a question with the vectors of memories, in this process or in the store.
+
+In a file store the vectors are blobs. This process keeps a table of them in memory and updates it with what is new.
+Every vector is compared, so results are exact under any filter. It takes ten milliseconds for 100,000 vectors, faster
+than any index for SQLite. A server with pgvector compares them itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from perdure.data.search.vectors import new_table, product
+from perdure.memory.recall.index_choice import vectors_of
+from perdure.store.base import Floats, Statement, Store
+from perdure.values.locks import rlock
+
+if TYPE_CHECKING:
+    from perdure.kernel.engine import Engine
+
+
+_GONE = 0
+"""Marks the row of an erased piece."""
+
+
+class VectorComparison(Protocol):
+    """A question compared with the vectors of one model."""
+
+    def best(self, count: int, among: Sequence[int] | None = None) -> list[int]:
+        """Return the nearest pieces, among some or all."""
+
+    def asked(self, count: int) -> tuple[list[int], Statement]:
+        """Return a query for the positions of the nearest pieces, and their numbers if only this process knows them."""
+
+    def of(self, ids: Sequence[int]) -> dict[int, float]:
+        """Return the similarity of some pieces, where 1 means equal. Pieces without a vector are left out."""
+
+    def gone(self, ids: Iterable[int]) -> None:
+        """Record that some of the found pieces no longer exist."""
+
+
+def compared(engine: Engine, embedder: str, vector: Floats) -> VectorComparison:
+    """Compare with the store if it can, else in this process."""
+    store, owner = engine.store, engine.stream
+    if (index := vectors_of(engine)) is not None:
+        from perdure.memory.recall.vector_index import MirroredVectors
+
+        return MirroredVectors(engine, embedder, index).compared(vector)
+    if in_store_of(engine):
+        return StoreComparison(store, owner, embedder, vector)
+    table: VectorMatrix = engine.place.vectors.setdefault((owner, "memory", embedder), VectorMatrix(owner, embedder))
+    return table.compared(store, vector)
+
+
+def in_store_of(engine: Engine) -> bool:
+    """Return whether the store compares vectors itself. Asked once per process."""
+    which = (0, "vector home", "")
+    if which not in engine.place.vectors:
+        engine.place.vectors[which] = bool(engine.store.read("vector_schema"))
+    return vectors_of(engine) is None and bool(engine.place.vectors[which])
+
+
+class VectorMatrix:
+    """All vectors that one model has made for an agent, in memory."""
+
+    def __init__(self, owner: int, embedder: str) -> None:
+        self._which = (owner, embedder)
+        self._since = 0
+        self._table = new_table()
+        self._pieces: list[int] = []
+        self._rows: dict[int, int] = {}
+        self._lock = rlock()
+
+    def compared(self, store: Store, vector: Floats) -> VectorComparison:
+        """Compare a question with the current vectors."""
+        with self._lock:
+            self._catch_up(store)
+            return _MatrixComparison(self, self._table.products(vector), len(vector))
+
+    def best(self, products: Any, count: int, among: Sequence[int] | None) -> list[int]:
+        """Return the pieces with the largest products."""
+        with self._lock:
+            rows = None if among is None else [self._rows[piece_id] for piece_id in among if piece_id in self._rows]
+            chosen = [
+                piece_id for piece_id in self._table.best(products, rows, count) if self._pieces[piece_id] != _GONE
+            ]
+            return [self._pieces[piece_id] for piece_id in sorted(chosen, key=lambda row: -products[row])]
+
+    def of(self, products: Any, ids: Sequence[int]) -> dict[int, float]:
+        """Return the similarity of some pieces."""
+        rows = [(piece_id, self._rows.get(piece_id, -1)) for piece_id in ids]
+        return {piece_id: float(products[row]) for piece_id, row in rows if 0 <= row < len(products)}
+
+    def gone(self, products: Any, ids: Iterable[int], size: int) -> None:
+        """Remove pieces that no longer exist from this and later comparisons."""
+        with self._lock:
+            for piece_id in ids:
+                row = self._rows.get(piece_id)
+                if row is not None and self._pieces[row] != _GONE:
+                    self._pieces[row] = _GONE
+                    self._table.put(row, bytes(size))
+                    products[row] = -1.0
+
+    def _catch_up(self, store: Store) -> None:
+        # Rows written between the two reads are read now, and again the next time.
+        [(now,)] = store.read("vectors_now")
+        if now != self._since or not store.one_host:
+            for piece, vector in store.read("vectors_since", (*self._which, self._since)):
+                row = self._rows.setdefault(piece, len(self._rows))
+                if row == len(self._pieces):
+                    self._pieces.append(piece)
+                    self._table.put(row, vector)
+        self._since = now
+
+
+class _MatrixComparison:
+    def __init__(self, matrix: VectorMatrix, products: Any, size: int) -> None:
+        self._matrix = matrix
+        self._products = products
+        self._size = size
+
+    def best(self, count: int, among: Sequence[int] | None = None) -> list[int]:
+        return self._matrix.best(self._products, count, among)
+
+    def asked(self, count: int) -> tuple[list[int], Statement]:
+        return where(self.best(count))
+
+    def of(self, ids: Sequence[int]) -> dict[int, float]:
+        return self._matrix.of(self._products, ids)
+
+    def gone(self, ids: Iterable[int]) -> None:
+        self._matrix.gone(self._products, ids, self._size)
+
+
+class StoreComparison:
+    """pgvector: an index finds the nearest of all; results among some pieces or under a filter are exact."""
+
+    def __init__(self, store: Store, owner: int, embedder: str, vector: Floats) -> None:
+        self._store = store
+        self._owner = owner
+        self.by = (embedder, vector)
+
+    def best(self, count: int, among: Sequence[int] | None = None) -> list[int]:
+        if among is not None:
+            near = self.of(among)
+            return sorted(near, key=lambda piece_id: -near[piece_id])[:count]
+        return [piece for (piece,) in self._store.read("nearest_by_scan", (self._owner, *self.by, count))]
+
+    def asked(self, count: int) -> tuple[list[int], Statement]:
+        return [], Statement("nearest_chunks", (self._owner, *self.by, count))
+
+    def likely(self, filters: tuple[Any, ...], room: tuple[int, int], words: tuple[str, int], count: int) -> Statement:
+        """Return a query for pieces that pass a filter and have some words, or are nearest among those that pass.
+
+        `room` has two limits: up to the first, all pieces are listed; above the second, nothing is returned.
+        """
+        return Statement("candidate_chunks", (self._owner, *filters, *room, *words, *self.by, count))
+
+    def of(self, ids: Sequence[int]) -> dict[int, float]:
+        wanted = msgspec.json.encode(list(ids)).decode()
+        return dict(self._store.read("vector_similarity", (*self.by, wanted)))
+
+    def gone(self, ids: Iterable[int]) -> None:
+        pass  # the server no longer returns them
+
+
+def where(ids: list[int]) -> tuple[list[int], Statement]:
+    """Return pieces, and the query for their positions."""
+    return ids, Statement("positions_of_chunks", (msgspec.json.encode(ids).decode(),))
+
+
+def likeness(store: Store, embedder: str, vector: Floats, ids: Sequence[int]) -> dict[int, float]:
+    """Return the similarity of some pieces, read from the store."""
+    wanted = msgspec.json.encode(list(ids)).decode()
+    return {piece: product(kept, vector) for piece, kept in store.read("vectors_among", (embedder, wanted))}

@@ -1,0 +1,1 @@
+"""The machine underneath: processes, files, file locks, signals, failpoints."""

@@ -1,0 +1,1 @@
+"""How an agent wakes up and is shown what it needs: workspace, context, handoff."""

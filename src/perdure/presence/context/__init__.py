@@ -1,0 +1,1 @@
+"""Builds what a model is shown of a run: identity, knowledge, progress and the conversation, within a budget."""

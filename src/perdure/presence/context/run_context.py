@@ -1,0 +1,155 @@
+"""`run.context`: builds the next prompt for a model, from an open or a stored run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from perdure import records as r
+from perdure.errors import WrongType, WrongValue
+from perdure.journal.lineage import events_of
+from perdure.journal.objects import unpack as unpacked
+from perdure.kernel.engine import Engine
+from perdure.kernel.protocol import Protocol, Read
+from perdure.kernel.scope import frame_of
+from perdure.memory.arguments import read_count, read_name, read_trust
+from perdure.memory.results import MemoryQuery
+from perdure.presence.context.build import ContextRequest, compose
+from perdure.presence.context.context import Context
+from perdure.presence.context.fill import SectionText
+from perdure.presence.context.layout import ContextLayout, read
+from perdure.presence.context.sources import pieces_of
+from perdure.presence.context.thread_context import TurnThread, first_turn, thread_of, with_earlier
+from perdure.presence.context.turns import RunTalk, Turns
+from perdure.run.conversation import Conversation
+from perdure.run.core import RunCore, view_of
+from perdure.run.history import effective
+from perdure.run.listing import require_run, summary_of
+from perdure.run.writes import opened, read_messages, recorded_value
+from perdure.values.tokens import TokenCounter, counter
+
+BUDGET = 8_000
+"""The default budget, in tokens."""
+QUERY_CHARACTERS = 1_000
+"""How much of the last user message is used to search memories."""
+
+
+class ContextQuery(msgspec.Struct, frozen=True):
+    """The validated arguments of `run.context`."""
+
+    query: MemoryQuery
+    wanted: ContextRequest
+    count: TokenCounter
+
+
+def asked(
+    query: str | None = None,
+    budget: int = BUDGET,
+    layout: ContextLayout | None = None,
+    tokens: TokenCounter | None = None,
+    *,
+    memories: int = 8,
+    user: str | None = None,
+    min_trust: float | str = 0.0,
+) -> ContextQuery:
+    """Validate the arguments of `run.context`."""
+    if type(budget) is not int or budget < 1:
+        raise WrongValue(f"budget={budget!r}: give a number of tokens, from 1")
+    if query is not None and not isinstance(query, str):
+        raise WrongType(f"query= must be a text, not {query!r}")
+    count, is_estimate = counter(tokens)
+    looked_for = MemoryQuery(
+        query or "",
+        read_count(memories, "memories"),
+        user=read_name(user, "user"),
+        min_trust=read_trust(min_trust, "min_trust"),
+    )
+    return ContextQuery(looked_for, ContextRequest(budget, read(layout), estimated=is_estimate), count)
+
+
+def context(run: RunCore, request: ContextQuery) -> Protocol[Context]:
+    """Build the context of an open run; of a turn, with the turns before it.
+
+    Outside of bodies the ingredients are recorded, so that replay builds the same messages: a step that takes them is
+    found again even if a memory was added since.
+    """
+    thread = thread_of(run)
+    talk = run.parts.get(RunTalk).talk
+    if talk is None or talk.count != request.count:
+        name = thread.id if thread is not None else run.id
+        talk = run.parts.get(RunTalk).talk = Turns(name, request.count, partial(opened, run))
+    earliest = (yield Read(first_turn, (thread, request.wanted.budget))) if thread is not None else 0
+    speech = yield from _conversation(run, thread, earliest)
+    made = partial(_ingredients, run.engine, talk, speech, request, earliest)
+    unrecorded = run.finished and run.ledger.recorded_write(frame_of(run).path, r.WriteOp.VALUE, CONTEXT, 0) is None
+    chosen = yield from (made() if unrecorded else recorded_value(run, CONTEXT, made))
+    if chosen["first"] != earliest:
+        speech = yield from _conversation(run, thread, chosen["first"])
+    pieces = [SectionText(*piece) for piece in chosen["pieces"]]
+    shown: Context = yield Read(_composed, (talk, speech, request.wanted, pieces))
+    return shown
+
+
+CONTEXT = "context"
+"""The key of the recorded values that say what contexts were made of."""
+
+
+def _conversation(run: RunCore, thread: TurnThread | None, earliest: int) -> Protocol[Conversation]:
+    own = read_messages(run)
+    if thread is None:
+        return own
+    whole: Conversation = yield Read(with_earlier, (thread, own, earliest))
+    return whole
+
+
+def _ingredients(
+    engine: Engine, talk: Turns, speech: Conversation, request: ContextQuery, earliest: int
+) -> Protocol[dict[str, Any]]:
+    """Return what a context is made of beside the run's own messages."""
+    pieces = yield from _pieces(engine, talk, speech, request)
+    return {"first": earliest, "pieces": [list(msgspec.structs.astuple(piece)) for piece in pieces]}
+
+
+def context_of(
+    engine: Engine, run_id: str, request: ContextQuery, unpack: Callable[[bytes], Any] | None = None
+) -> Protocol[Context]:
+    """Build the context of a stored run that is not open here."""
+    speech: Conversation = yield Read(_stored, (engine, run_id))
+    talk = Turns(run_id, request.count, unpack or partial(unpacked, engine.store))
+    return (yield from _made(engine, talk, speech, request))
+
+
+def _stored(engine: Engine, run_id: str) -> Conversation:
+    store = engine.store
+    summary = summary_of(store, require_run(store, engine.name, run_id))
+    return view_of(effective(events_of(store, summary.stream, fork=summary.origin > 0))).conversation()
+
+
+def _made(engine: Engine, talk: Turns, speech: Conversation, request: ContextQuery) -> Protocol[Context]:
+    pieces = yield from _pieces(engine, talk, speech, request)
+    made: Context = yield Read(_composed, (talk, speech, request.wanted, pieces))
+    return made
+
+
+def _pieces(
+    engine: Engine, talk: Turns, speech: Conversation, request: ContextQuery
+) -> Protocol[Sequence[SectionText]]:
+    words: str = yield Read(_heard, (talk, speech))
+    text = request.query.text or words[:QUERY_CHARACTERS]
+    wanted = {slot.name for slot in request.wanted.slots if slot.text is None}
+    return (yield from pieces_of(engine, msgspec.structs.replace(request.query, text=text), wanted, request.count))
+
+
+def _heard(talk: Turns, speech: Conversation) -> str:
+    with talk.lock:
+        talk.update(speech)
+        return talk.last_user_text()
+
+
+def _composed(talk: Turns, speech: Conversation, wanted: ContextRequest, pieces: Sequence[SectionText]) -> Context:
+    with talk.lock:
+        talk.update(speech)  # another thread may have used it with a longer or shorter conversation
+        return compose(talk, msgspec.structs.replace(wanted, pieces=tuple(pieces)))

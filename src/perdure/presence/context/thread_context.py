@@ -1,0 +1,111 @@
+"""The conversation of a thread as a turn sees it: its own messages, and those of the turns before it.
+
+Messages are numbered through the thread, so that a pointer leads to one: turn 12, message 3 is number 120,003.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from perdure.journal.objects import reference
+from perdure.kernel.engine import Engine
+from perdure.run.conversation import CompactedMessages, Conversation
+from perdure.run.core import RunCore
+from perdure.run.turn_start import snapshot_in
+from perdure.work.threads.conversations import ThreadIndex, read_index
+from perdure.work.threads.history import TurnMessages, read_turn
+
+PER_TURN = 10_000
+"""So many numbers has each turn; of more messages in one turn, the last ones share a number."""
+MESSAGE_TOKENS = 4
+BYTES_PER_TOKEN = 4
+LARGE_BYTES = 16_384
+"""What a message counts that is stored as an object of its own."""
+
+
+class EarlierTurns:
+    """The turns before an open one that were read for it; kept between contexts."""
+
+    def __init__(self) -> None:
+        self.index: ThreadIndex | None = None
+        self.turns: dict[int, TurnMessages] = {}
+
+
+class TurnThread(msgspec.Struct, frozen=True):
+    """The thread around an open turn."""
+
+    engine: Engine
+    id: str
+    number: int
+    earlier: EarlierTurns
+
+    @property
+    def index(self) -> ThreadIndex:
+        if self.earlier.index is None:
+            self.earlier.index = read_index(self.engine, self.id)
+        return self.earlier.index
+
+    def read(self, number: int) -> TurnMessages:
+        """Return the messages of an earlier turn."""
+        if number not in self.earlier.turns:
+            self.earlier.turns[number] = read_turn(self.engine, self.index, number)
+        return self.earlier.turns[number]
+
+
+def thread_of(run: RunCore) -> TurnThread | None:
+    """Return the thread that an open run is a turn of."""
+    if snapshot_in(run.ledger) is None:
+        return None
+    thread, _, number = run.id.rpartition("#")
+    return TurnThread(run.engine, thread, int(number), run.parts.get(EarlierTurns))
+
+
+def first_turn(thread: TurnThread, budget: int) -> int:
+    """Return the earliest turn that a context of so many tokens can show: read backwards, to the budget."""
+    number, tokens = thread.number, 0
+    while number > thread.index.first and tokens <= budget:
+        number -= 1
+        tokens += sum(map(_tokens, thread.read(number).messages))
+    return number
+
+
+def _tokens(message: tuple[int, bytes]) -> int:
+    size = LARGE_BYTES if reference(message[1]) else len(message[1])
+    return MESSAGE_TOKENS + size // BYTES_PER_TOKEN
+
+
+def with_earlier(thread: TurnThread, own: Conversation, earliest: int) -> Conversation:
+    """Return the conversation of a turn after the turns before it, from the earliest one."""
+    messages: list[tuple[int, bytes]] = []
+    pins: dict[int, bool] = {}
+    if thread.index.first < earliest:  # what the thread begins with, its instructions mostly, stays
+        first = thread.read(thread.index.first)
+        messages += [(_number(first.number, at), value) for at, value in first.messages if at in first.pins]
+        pins |= {_number(first.number, at): True for at in first.pins}
+    for number in range(earliest, thread.number):
+        turn = thread.read(number)
+        messages += [(_number(number, at), value) for at, value in turn.messages]
+        pins |= {_number(number, at): True for at in turn.pins}
+    messages += [(_number(thread.number, at), value) for at, value in own.messages]
+    pins |= {_number(thread.number, at): pinned for at, pinned in own.pins.items()}
+    compacted = [
+        CompactedMessages(one.value, frozenset(_number(thread.number, at) for at in one.covers))
+        for one in own.compacted
+    ]
+    return Conversation(messages, pins, compacted)
+
+
+def _number(turn: int, position: int) -> int:
+    return turn * PER_TURN + min(position, PER_TURN - 1)
+
+
+def messages_at(engine: Engine, thread: str, first: int, last: int) -> list[bytes]:
+    """Return the messages of a thread from one number to another."""
+    index = read_index(engine, thread)
+    numbers = range(max(index.first, first // PER_TURN), min(index.turns, last // PER_TURN) + 1)
+    return [
+        value
+        for number in numbers
+        for at, value in read_turn(engine, index, number, raw=True).messages
+        if first <= _number(number, at) <= last
+    ]

@@ -1,0 +1,279 @@
+"""The workspace of a running agent: when files are synced, and what is committed to git."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from perdure import records as r
+from perdure.errors import PerdureError, WorkspaceNotFound, WorkspaceReadOnly
+from perdure.kernel.agent_write import enclosing_buffer
+from perdure.kernel.protocol import Protocol, Read
+from perdure.kernel.scope import FRAME
+from perdure.presence.handoff import progress
+from perdure.presence.handoff.progress import one_line
+from perdure.presence.workspace import git
+from perdure.presence.workspace.documents import shelf_of
+from perdure.presence.workspace.layout import (
+    CONTEXTS,
+    FOLDERS,
+    GENERATED,
+    HANDOFF,
+    LOGS,
+    MARKER,
+    TASKS,
+    TOP,
+    named,
+    path_in,
+)
+from perdure.presence.workspace.logs import log as note_log
+from perdure.presence.workspace.root import WorkspaceRoot
+from perdure.presence.workspace.scan import FolderMarker, PathPrefix, archived_in, files_in, is_sealed, marker_of
+from perdure.presence.workspace.sync import Synced, sync
+from perdure.run.core import RunCore
+from perdure.run.item import ItemLoop, finish_current_item
+from perdure.run.listing import require_run, summary_of
+
+if TYPE_CHECKING:
+    from perdure.kernel.engine import Engine
+
+
+_AT_WORK = (*(path for path in TOP if path != HANDOFF), *(f"{folder}/" for folder in FOLDERS))
+"""Everything but the handoff, which is written when a run ends."""
+
+
+class WorkspaceFolder(msgspec.Struct, frozen=True):
+    """The folder of an agent in this process."""
+
+    root: WorkspaceRoot
+    git: bool | None = None
+    """Whether to commit changes: True creates a repository, False ignores one, None uses an existing one."""
+
+
+def nearest() -> str | None:
+    """Return the nearest workspace: the working directory or one above it."""
+    folder, above = os.getcwd(), ""
+    while folder != above:
+        if os.path.isfile(os.path.join(folder, MARKER)):
+            return folder
+        above, folder = folder, os.path.dirname(folder)
+    return None
+
+
+def resolve_folder(path: str | os.PathLike[str] | None = None) -> str:
+    """Return the named folder, or the nearest workspace."""
+    found = os.fspath(path) if path is not None else nearest()
+    if found is None:
+        raise WorkspaceNotFound(f"neither {os.getcwd()} nor a folder above it is a workspace")
+    return found
+
+
+class OpenFolder:
+    """The folder that is synced with an agent, if one was named."""
+
+    home: WorkspaceFolder | None = None
+
+
+def home_of(engine: Engine) -> WorkspaceFolder | None:
+    """Return the open workspace of an agent, if there is one."""
+    return engine.parts.get(OpenFolder).home
+
+
+def at_home(engine: Engine) -> Protocol[WorkspaceFolder | None]:
+    """Return the open folder, or the nearest one if this agent has created it."""
+    path = nearest() if home_of(engine) is None else None
+    marker = (yield Read(marker_of, (WorkspaceRoot(path),))) if path is not None else FolderMarker()
+    if path is not None and marker.agent == engine.name:
+        if (yield Read(is_sealed, (engine, marker))):
+            engine.parts.get(OpenFolder).home = WorkspaceFolder(WorkspaceRoot(path))
+        else:
+            warnings.warn(f"{path} is left alone: {unsealed(engine)}", UserWarning, stacklevel=2)
+    return home_of(engine)
+
+
+def unsealed(engine: Engine) -> str:
+    """Explain why a folder that claims to belong to an agent is not used."""
+    return f"it claims to be the workspace of agent {engine.name!r}, but was not created from {engine.shown_url}"
+
+
+def opened(engine: Engine, path: str, use_git: bool | None) -> Protocol[WorkspaceFolder]:
+    """Make the folder a workspace of this agent, or continue with an existing one."""
+    before = home_of(engine)
+    try:
+        return (yield from _opened(engine, path, use_git))
+    except PerdureError:
+        raise
+    except OSError as error:
+        engine.parts.get(OpenFolder).home = before
+        raise WorkspaceReadOnly(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+def _opened(engine: Engine, path: str, use_git: bool | None) -> Protocol[WorkspaceFolder]:
+    root = WorkspaceRoot(path)
+    yield Read(root.make)
+    marker = yield Read(marker_of, (root,))
+    if marker.agent not in ("", engine.name):
+        text = f"{root.path} is the workspace of agent {marker.agent!r}, not of {engine.name!r}"
+        raise WorkspaceNotFound(text, hint="name another folder: two agents in one would overwrite each other")
+    home = WorkspaceFolder(root, use_git)
+    note = yield Read(git.prepare, (root, use_git is True))
+    engine.parts.get(OpenFolder).home = home
+    yield from in_step(engine, home, "The workspace begins" if not marker.agent else "", at_start=True)
+    if note:
+        warnings.warn(note, UserWarning, stacklevel=2)
+    return home
+
+
+def in_step(
+    engine: Engine, home: WorkspaceFolder, message: str = "", under: PathPrefix = "", *, at_start: bool = False
+) -> Protocol[Synced]:
+    """Sync the folder, and commit it to git if something significant has changed.
+
+    At the start of a process everything is significant: the process before may have died before its commit.
+    """
+    yield Read(home.root.make)  # if it was removed, all files are written again
+    synced: Synced = yield from sync(engine, home.root, under)
+    left_over = "Commit what an earlier process left" if at_start else ""
+    return (yield from committed(engine, home, synced, message or _message(synced) or left_over))
+
+
+def committed(engine: Engine, home: WorkspaceFolder, synced: Synced, message: str = "") -> Protocol[Synced]:
+    """Commit to git if something significant has changed."""
+    told = message or _message(synced)
+    if home.git is False or not told:
+        return synced
+    done: git.GitCommit = yield Read(_commit, (engine, home, told, synced))
+    notes = (*synced.notes, *((done.note,) if done.note else ()))
+    return msgspec.structs.replace(synced, commit=done.commit, notes=notes)
+
+
+def _commit(engine: Engine, home: WorkspaceFolder, message: str, synced: Synced) -> git.GitCommit:
+    body = "".join(f"\n- {path}" for path in synced.changed)
+    return git.commit(
+        home.root, engine.name, [*files_in(home.root), *archived_in(home.root)], f"{message}\n{body}".strip() + "\n"
+    )
+
+
+def _message(synced: Synced) -> str:
+    """Return a commit message; empty if only log lines were added, which go with the next commit."""
+    edited, kept = [path for path in synced.read if path not in GENERATED], (*GENERATED, LOGS)
+    written = [path for path in synced.written if not path.startswith(kept) and path not in synced.read]
+    marked = [path for path in synced.conflicts if path in synced.changed]  # others were reported before
+    parts = [("Edited", edited), ("Wrote", written), ("Removed", synced.removed), ("Conflict in", marked)]
+    return "; ".join(f"{verb} {', '.join(paths)}" for verb, paths in parts if paths)
+
+
+# -- used by the agent ------------------------------------------------------------------------------------------------
+
+
+def shown(engine: Engine, home: WorkspaceFolder | None, message: str = "", under: PathPrefix = "") -> Protocol[None]:
+    """Update the files, if there is a folder. Inside a step nothing is committed yet, so they are updated later."""
+    if home is not None and enclosing_buffer(engine) is None:
+        yield from trying(home, in_step(engine, home, message, under))
+
+
+def trying(home: WorkspaceFolder, showing: Protocol[Any]) -> Protocol[None]:
+    """Run a protocol that updates files. Failures become warnings: everything is in the journal already."""
+    try:
+        yield from showing
+    except (PerdureError, OSError) as trouble:
+        text = f"the files in {home.root.path} are not up to date yet: {trouble}"
+        warnings.warn(text, UserWarning, stacklevel=2)
+
+
+def log(engine: Engine, text: str, trust: float | str | None = None, source: str | None = None) -> Protocol[None]:
+    """`agent.log`: recorded in the journal, and shown in the file of the day."""
+    yield from note_log(engine, text, trust, source)
+    yield from shown(engine, home_of(engine), under=f"{LOGS}/")
+
+
+def report(run: RunCore, what: dict[str, Any]) -> Protocol[None]:
+    """Record `run.progress` and update the files, including logs and writes of committed steps.
+
+    When a resumed run repeats what it reported before, git gets no second "Done:".
+    """
+    new = yield from progress.report(run, what)
+    yield from shown(run.engine, home_of(run.engine), _done(run, what.get("done", ())) if new else "", _AT_WORK)
+
+
+def next_item(loop: ItemLoop) -> Protocol[Any]:
+    """Finish the open item of a loop, show what it reported, and open the next item."""
+    writes = yield from loop.finish()
+    yield from _show_item(loop.run, writes)
+    return (yield from loop.advance())
+
+
+def item_done(run: RunCore) -> Protocol[None]:
+    """`run.item_done()`: finish the item, and show what it reported."""
+    yield from _show_item(run, (yield from finish_current_item(run)))
+
+
+def _show_item(run: RunCore, writes: Sequence[r.RunWrite]) -> Protocol[None]:
+    """The files show an item that has landed, even where an outer item is still open."""
+    home = home_of(run.engine)
+    done = progress.done_in(run, writes) if home is not None and writes else None
+    if home is not None and done is not None:
+        frame = FRAME.get()
+        FRAME.set(run.root)  # what people have edited must not wait in the buffer of an item
+        try:
+            yield from shown(run.engine, home, _done(run, done), _AT_WORK)
+        finally:
+            FRAME.set(frame)
+
+
+def _done(run: RunCore, done: Sequence[str]) -> str:
+    return f"Done: {'; '.join(map(one_line, done))} ({one_line(run.id)})" if done else ""
+
+
+def handed_over(engine: Engine, home: WorkspaceFolder | None) -> Protocol[None]:
+    """`agent.handoff`: update all files."""
+    yield from shown(engine, home, "Handed over")
+
+
+def run_ended(run: RunCore, error: BaseException | None) -> Protocol[None]:
+    """Update the files at the end of a run."""
+    home = home_of(run.engine)
+    if home is not None and run.root.parent is None and not run.finished:
+        yield from trying(home, _ended(run, home, error))
+
+
+def _ended(run: RunCore, home: WorkspaceFolder, error: BaseException | None) -> Protocol[None]:
+    ending = yield Read(_ending, (run, error))
+    yield from in_step(run.engine, home, f"Run {one_line(run.id)} {ending}")
+
+
+def _ending(run: RunCore, error: BaseException | None) -> str:
+    status = summary_of(run.store, require_run(run.store, run.engine.name, run.id)).status
+    return f"{status}: {type(error).__name__}" if status == r.RunStatus.FAILED else str(status)
+
+
+class WorkspaceStatus(msgspec.Struct, frozen=True):
+    """The contents of a workspace."""
+
+    path: str
+    files: tuple[str, ...]
+    context: str
+    contexts: tuple[str, ...]
+    tasks: tuple[str, ...]
+
+
+def standing(engine: Engine, home: WorkspaceFolder) -> WorkspaceStatus:
+    """Return the current contents."""
+    shelf = shelf_of(engine)
+    paths: Sequence[str] = sorted(shelf.documents)
+    contexts, tasks = tuple(named(paths, CONTEXTS)), tuple(named(paths, TASKS))
+    return WorkspaceStatus(home.root.path, tuple(paths), shelf.context, contexts, tasks)
+
+
+def check_context(engine: Engine, name: str) -> None:
+    """Raise if a context has no file."""
+    from perdure.values.hints import name_hint
+
+    path, there = path_in(CONTEXTS, name), shelf_of(engine).documents
+    if path not in there:
+        hint = name_hint(name, named(there, CONTEXTS), f"write {path} first")
+        raise WorkspaceNotFound(f"context {name!r} does not exist", hint=hint)

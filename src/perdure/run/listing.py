@@ -1,0 +1,244 @@
+"""Reads runs from outside: lists, status, progress and open questions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from perdure import records as r
+from perdure.errors import ResultErased, RunNotFinished, RunNotFound, WrongValue
+from perdure.journal import objects
+from perdure.journal.leases import lease_of
+from perdure.journal.lineage import events_of
+from perdure.run.core import view_of
+from perdure.run.history import effective
+from perdure.run.ledger import Ledger
+from perdure.run.unstorable import unstorable_calls
+from perdure.run.usage import Savings, Usage, savings_lines, savings_of, usage_lines, usage_of
+from perdure.store.base import Store
+
+
+class RunSummary(msgspec.Struct, frozen=True):
+    """One line of `perdure runs`."""
+
+    stream: int
+    agent: str
+    id: str
+    status: r.RunStatus
+    parent: int
+    started_at: int
+    changed_at: int
+    """When the status was last set: started, resumed, waiting or ended. Entries may be newer."""
+    resumes: int
+    error: str
+    holder: str
+    origin: int = 0
+    """In a fork: the stream that holds its beginning, up to the entry `cut`."""
+    cut: int = 0
+
+
+class EffectInDoubt(msgspec.Struct, frozen=True):
+    """An effect whose outcome is unknown."""
+
+    name: str
+    key: str
+    arguments: Any
+    about: int
+
+
+class Question(msgspec.Struct, frozen=True):
+    """An open question of a run."""
+
+    seq: int
+    about: int
+    kind: str
+    text: str
+    at: int
+    choices: Any = None
+    """The allowed answers, if they are limited."""
+
+
+class RunInfo(msgspec.Struct, frozen=True):
+    """A run and everything recorded about it."""
+
+    summary: RunSummary
+    input: Any
+    result: Any
+    state: dict[str, Any]
+    messages: list[Any]
+    in_doubt: list[EffectInDoubt]
+    questions: list[Question]
+    events: list[r.JournalEntry]
+    finished: bool
+    usage: Usage
+    """The cost of its model calls."""
+    savings: Savings
+    """The savings from resuming it."""
+    archive: str = ""
+    """The archive that holds its entries and messages, if they were compacted."""
+    erased: bool = False
+    """Whether `agent.memory.forget(..., everywhere=True)` erased its result."""
+
+    def __repr__(self) -> str:
+        return f"<RunInfo {self.id!r} of {self.agent!r}: {self.status}, {len(self.events)} entries>"
+
+    @property
+    def id(self) -> str:
+        return self.summary.id
+
+    @property
+    def agent(self) -> str:
+        return self.summary.agent
+
+    @property
+    def status(self) -> r.RunStatus:
+        return self.summary.status
+
+    @property
+    def error(self) -> str:
+        return self.summary.error
+
+
+def list_runs(store: Store, agent: str | None = None, status: str | None = None) -> list[RunSummary]:
+    """Return every run, the most recently started, resumed or ended first."""
+    if status is not None and status not in list(r.RunStatus):
+        raise WrongValue(f"status={status!r}: must be one of {', '.join(map(repr, map(str, r.RunStatus)))}")
+    found = [*_queued(store), *(summary_of(store, row) for row in store.read("all_runs"))]
+    found.sort(key=lambda run: run.changed_at, reverse=True)
+    return [run for run in found if (agent is None or run.agent == agent) and (status is None or run.status == status)]
+
+
+def _queued(store: Store) -> list[RunSummary]:
+    """Return the runs that no worker has started."""
+    return [
+        RunSummary(0, agent, run_id, r.RunStatus.QUEUED, parent, at, at, 0, "", "")
+        for _, agent, run_id, parent, at in store.read("queued_tasks")
+    ]
+
+
+def find_runs(store: Store, run_id: str) -> list[RunSummary]:
+    """Return the runs with that id, at most one per agent."""
+    return [summary_of(store, row) for row in store.read("find_runs", (run_id,))]
+
+
+def find_queued(store: Store, run_id: str) -> list[RunSummary]:
+    """Return the runs with that id that no worker has started."""
+    return [run for run in _queued(store) if run.id == run_id]
+
+
+def children_of(store: Store, stream: int) -> list[RunSummary]:
+    """Return the runs that a run opened inside itself, oldest first."""
+    return [summary_of(store, row) for row in store.read("children_of", (stream,))]
+
+
+def require_run(store: Store, agent: str, run_id: str) -> tuple[Any, ...]:
+    """Return the row of a run, or raise `RunNotFound`."""
+    rows = store.read("get_run", (agent, run_id))
+    if not rows and any((run.agent, run.id) == (agent, run_id) for run in _queued(store)):
+        raise RunNotFound(f"run {run_id!r} is queued, and no worker has started it", hint="see `perdure queues`")
+    if not rows:
+        raise RunNotFound(f"agent {agent!r} has no run {run_id!r}")
+    return rows[0]
+
+
+def has_unstorable(store: Store, agent: str, run_id: str) -> bool:
+    """Return whether steps of a run stay failed because their results could not be stored."""
+    rows = store.read("get_run", (agent, run_id))
+    ledgers = [Ledger(effective(events_of(store, row[0], fork=row[11] > 0))) for row in rows]
+    return any(map(unstorable_calls, ledgers))
+
+
+def get_run(store: Store, agent: str, run_id: str, unpack: Callable[[bytes], Any] | None = None) -> RunInfo:
+    """Return a run with everything recorded about it. `unpack` is for readers without the types of its values."""
+    summary = summary_of(store, require_run(store, agent, run_id))
+    events = events_of(store, summary.stream, fork=summary.origin > 0)
+    holding = effective(events)
+    ledger = Ledger(holding)
+    assert ledger.started is not None
+    unpack = unpack or partial(objects.unpack, store)
+    view = view_of(holding)
+    latest = (
+        view.state
+        if summary.origin
+        else {key: value for _, key, value, *_ in store.read("run_state_of", (summary.stream,))}
+    )
+    return RunInfo(
+        summary,
+        input=unpack(ledger.started.input),
+        result=unpack(ledger.finished.result) if ledger.finished is not None and ledger.finished.result else None,
+        state={key: unpack(value) for key, value in latest.items()},
+        messages=[unpack(value) for _, value in view.messages],
+        in_doubt=_in_doubt(summary, ledger, unpack),
+        questions=_questions(store, summary, events, unpack),
+        events=events,
+        finished=ledger.finished is not None,
+        usage=usage_of(usage_lines(store, agent, run_id)),
+        savings=savings_of(savings_lines(store, agent, run_id)),
+        archive=ledger.compaction.archive if ledger.compaction is not None else "",
+        erased=ledger.finished is not None and not ledger.finished.result,
+    )
+
+
+def _questions(
+    store: Store, summary: RunSummary, events: list[r.JournalEntry], unpack: Callable[[bytes], Any]
+) -> list[Question]:
+    asked = {event.seq: event.record for event in events}
+    found = []
+    for seq, about, kind, text, at in store.read("open_questions", (summary.stream,)):
+        wait = asked.get(seq)  # missing if it was asked after the events were read
+        choices = unpack(wait.choices) if isinstance(wait, r.WaitBegan) and wait.choices else None
+        found.append(Question(seq, about, kind, text, at, choices))
+    return found
+
+
+def _in_doubt(summary: RunSummary, ledger: Ledger, unpack: Callable[[bytes], Any]) -> list[EffectInDoubt]:
+    """Return intents without an outcome. While the holder works they are in progress, unless it asks about them."""
+    asked = set(ledger.questions)
+    at_work = summary.status in (r.RunStatus.RUNNING, r.RunStatus.CANCELLING)
+    return [
+        EffectInDoubt(one.name, one.key, unpack(one.arguments), one.begun)
+        for one in ledger.in_doubt()
+        if not at_work and (summary.status != r.RunStatus.WAITING or one.begun in asked)
+    ]
+
+
+def summary_of(store: Store, row: tuple[Any, ...]) -> RunSummary:
+    """Return the summary of a run's row, with its current holder."""
+    stream, agent, run_id, status, _, parent, started_at, changed_at, resumes, _, error, origin, cut = row
+    shown, holder = r.RunStatus(status), ""
+    if shown in (
+        r.RunStatus.RUNNING,
+        r.RunStatus.WAITING,
+        r.RunStatus.CANCELLING,
+    ):  # all others have released their lease
+        lease = lease_of(store.read("read_lease", (stream, store.clock.boot_ms()))[0], store.one_host)
+        if lease.alive():
+            holder = str(lease.process)
+        elif shown == r.RunStatus.RUNNING:
+            shown = r.RunStatus.CRASHED
+    return RunSummary(stream, agent, run_id, shown, parent, started_at, changed_at, resumes, error, holder, origin, cut)
+
+
+def task_of(store: Store, stream: int) -> str:
+    """Return the name of the task that a run executes; "" for other runs and forks."""
+    for _, kind, _, body, _, _ in store.read("journal_entry", (stream, 1)):
+        record = r.decode(kind, body)
+        return record.task if isinstance(record, r.RunStarted) else ""
+    return ""
+
+
+def result_of(store: Store, agent: str, run_id: str) -> Any:
+    """Return the result of a finished run without replaying it."""
+    row = require_run(store, agent, run_id)
+    stream, status, outcome = row[0], row[3], row[9]
+    if status != r.RunStatus.FINISHED:
+        raise RunNotFinished(f"run {run_id!r} is {summary_of(store, row).status}")
+    [(_, kind, _, body, _, _)] = store.read("journal_entry", (stream, outcome))
+    record = r.decode(kind, body) if body is not None else r.remains(kind)
+    assert isinstance(record, r.RunFinished)
+    if not record.result:
+        raise ResultErased(f"the result of run {run_id!r} was erased")
+    return objects.unpack(store, record.result)

@@ -1,0 +1,319 @@
+"""Commits a unit on a server exactly once, in one round trip where possible.
+
+A connection may break after the commit and before its answer. Then the unit is looked up by its proof on a new
+connection, submitted again if it is missing, and looked up again if that fails, because the first commit may have
+arrived late. The primary key of an entry and the lock on its lease admit only one of them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any, Generic, TypeVar
+
+from perdure.errors import PerdureError, StoreUnavailable
+from perdure.platform import interrupts
+from perdure.platform.failpoints import CommitMoment, armed, reach
+from perdure.store.base import CommitProof, FinalBatch, Overtaken, Rows, Script, Statement, UnitOfWork
+from perdure.store.postgres.batch import MANY_MIN, MergedStatements
+from perdure.store.postgres.connection import IDLE, PipelineConnection, RawStatement, StatementBatch
+from perdure.store.postgres.errors import BROKEN_CONDITIONS, UNIQUE, ConnectionCut, ServerError, translated
+from perdure.store.postgres.outage import ServerAbsence
+from perdure.store.postgres.pool import ConnectionPool
+
+T = TypeVar("T")
+_CHANCE = Random()
+"""Our own generator, so that a program that seeds Python's gets the numbers that it expects."""
+
+OVERTAKEN_MAX = 20
+"""Retries because another process was faster; each time one of the others made progress."""
+
+BACKOFF_SECONDS, BACKOFF_SECONDS_MAX = 0.02, 1.0
+
+_BEGIN, _COMMIT, _ROLLBACK = RawStatement(b"BEGIN"), RawStatement(b"COMMIT"), RawStatement(b"ROLLBACK")
+_MARK = RawStatement(b"SELECT 1 FROM (SELECT pg_logical_emit_message(true, 'perdure', '')) AS written")
+_BEGIN_SNAPSHOT = RawStatement(b"BEGIN ISOLATION LEVEL REPEATABLE READ")
+ANSWER_SECONDS = 2.0
+"""Network time allowed in addition to the statement timeout."""
+
+
+class _CommitAttempt(Generic[T]):
+    """The progress of one attempt."""
+
+    __slots__ = ("committing", "ended", "proof", "result", "script", "unit")
+
+    def __init__(self, unit: UnitOfWork[T]) -> None:
+        self.unit = unit
+        self.script: Script[T] = unit.script()
+        self.committing = False
+        """The commit has been sent: from here on, a lost answer leaves the outcome unknown."""
+        self.proof: CommitProof | None = None
+        self.ended = False
+        self.result: Any = None
+
+    def go_on(self, rows: list[Rows] | None) -> Sequence[Statement]:
+        """Return the next batch; empty if the script has ended."""
+        try:
+            return next(self.script) if rows is None else self.script.send(rows)
+        except StopIteration as stop:
+            self.ended, self.result = True, stop.value
+            return ()
+
+    def finish(self, rows: list[Rows]) -> T:
+        """Let the script do its bookkeeping after the commit."""
+        if not self.ended:
+            self.go_on(rows)
+            assert self.ended, "nothing may follow the last batch of a script"
+        result: T = self.result
+        return result
+
+
+CancelCheck = Callable[[], bool]
+"""Whether the caller no longer wants to wait for an unavailable server."""
+
+
+class OutagePatience:
+    """How long a call retries while the server is unavailable."""
+
+    def __init__(
+        self,
+        seconds: float,
+        absence: ServerAbsence | None = None,
+        lane: int = 0,
+        unwanted: CancelCheck = interrupts.pending,
+    ) -> None:
+        self._seconds = seconds if absence is None else absence.patience(seconds, lane)
+        self._full = self._seconds == seconds
+        self._absence = absence
+        self._lane = lane
+        self._unwanted = unwanted
+        self.until = time.monotonic() + self._seconds
+        self._pause = BACKOFF_SECONDS
+
+    def pause(self, why: Exception, shown: str) -> None:
+        """Back off before a retry; raise StoreUnavailable at the deadline."""
+        now = time.monotonic()
+        away = isinstance(why, ConnectionCut) or (isinstance(why, ServerError) and why.gone)
+        # One ended session does not mean an unavailable server: wait for a second failure.
+        again = self._pause > BACKOFF_SECONDS
+        unwanted = away and again and self._unwanted()
+        if now >= self.until and isinstance(why, PerdureError):
+            raise why
+        if unwanted or now >= self.until:
+            raise self._end(why, shown, away, unwanted) from why
+        if self._absence is not None and away and again:
+            self._absence.noticed(why, self.until - now)
+        time.sleep(min(self._pause, self.until - now) * _CHANCE.uniform(0.5, 1.0))
+        self._pause = min(self._pause * 2, BACKOFF_SECONDS_MAX)
+
+    def _end(self, why: Exception, shown: str, away: bool, unwanted: bool) -> PerdureError:
+        if isinstance(why, ServerError) and not away:
+            return translated(why, shown)  # the server is available, but locked or overloaded
+        if self._absence is not None and (unwanted or self._full):
+            self._absence.given_up(self._lane)
+        if unwanted:
+            text = f"interrupted while {shown} was away: {why}"
+        else:
+            text = f"{shown} has been away for {self._seconds:g} s: {why}"
+        return StoreUnavailable(text, hint="nothing that was acknowledged is lost; start again when the server is back")
+
+
+class PostgresCommit(Generic[T]):
+    """The commit of one unit, with retries."""
+
+    def __init__(
+        self,
+        pool: ConnectionPool,
+        unit: UnitOfWork[T],
+        absence: ServerAbsence | None = None,
+        unwanted: CancelCheck = interrupts.pending,
+    ) -> None:
+        self._pool = pool
+        self._unit = unit
+        self._absence = absence
+        seconds = pool.place.reconnect_seconds
+        if unit.seconds is not None:
+            seconds = min(seconds, unit.seconds)
+        self._patience = OutagePatience(seconds, absence, unit.lane, unwanted)
+        self._attempt: _CommitAttempt[T] | None = None
+        self._doubtful: list[_CommitAttempt[T]] = []
+        """Attempts whose answer was lost; several if the connection breaks repeatedly."""
+        self._overtaken = 0
+
+    def run(self) -> T:
+        """Commit; when this returns, the unit is durable and has been applied once."""
+        try:
+            while True:
+                try:
+                    with self._pool.link(self._patience.until) as link:
+                        return self._try(link)
+                except Overtaken as error:
+                    self._overtaken += 1
+                    if self._overtaken > OVERTAKEN_MAX:
+                        raise
+                    why: Exception = error
+                except (ConnectionCut, ServerError) as error:
+                    self._judge(error)
+                    why = error
+                self._patience.pause(why, self._pool.place.shown)
+        except BaseException:
+            self._unit.settle(False)
+            raise
+
+    def _try(self, link: PipelineConnection) -> T:
+        """Look for a landed attempt, else commit; if that fails, look again."""
+        if self._doubtful and self._landed(link):
+            return self._finished(self._doubtful[0])
+        self._attempt = attempt = _CommitAttempt(self._unit)
+        try:
+            rows = self._perform(link, attempt)
+        except PerdureError:
+            self._unit.settle(False)
+            if self._doubtful and self._landed(link):
+                return self._finished(self._doubtful[0])
+            raise
+        return self._finished(attempt, rows)
+
+    def _judge(self, error: ConnectionCut | ServerError) -> None:
+        """Record an attempt with unknown outcome; raise errors that are not retried."""
+        gone = isinstance(error, ConnectionCut) or error.gone
+        attempt, self._attempt = self._attempt, None
+        if gone and attempt is not None and attempt.committing:
+            self._doubtful.append(attempt)
+        else:
+            if attempt is not None:
+                attempt.script.close()  # releases its resources before the retry
+            self._unit.settle(False)
+        # A timeout may mean that this attempt waited for the locks of a doubtful one.
+        waited = bool(self._doubtful) and isinstance(error, ServerError) and error.late
+        if isinstance(error, ServerError) and not error.is_retryable and not waited:
+            raise translated(error, self._pool.place.shown) from error
+
+    def _finished(self, attempt: _CommitAttempt[T], rows: list[Rows] | None = None) -> T:
+        if self._absence is not None:
+            self._absence.over()
+        result = attempt.finish(rows or [])
+        self._unit.settle(True)
+        return result
+
+    def _landed(self, link: PipelineConnection) -> bool:
+        """Whether a doubtful attempt has landed; if so, it becomes the only one."""
+        for attempt in self._doubtful:
+            if attempt.proof is not None:
+                batch = [*link.begin_with(), attempt.proof.query]
+                answers = link.talk(batch, self._until())
+                if answers[-1].rows == attempt.proof.rows:
+                    # It is visible on this server. A later commit, confirmed by the synchronous standby, proves that
+                    # the standby has it too.
+                    link.talk([*link.begin_with(), _MARK], self._until())
+                    self._doubtful = [attempt]
+                    return True
+        return False
+
+    def _perform(self, link: PipelineConnection, attempt: _CommitAttempt[T]) -> list[Rows]:
+        """Run one transaction; return the rows of the last batch."""
+        begun = False
+        rows: list[Rows] = []
+        try:
+            statements = attempt.go_on(None)
+            while not attempt.ended:
+                last = isinstance(statements, FinalBatch)
+                if last:
+                    attempt.proof = statements.proof  # type: ignore[attr-defined]
+                if last and not armed():
+                    attempt.committing = True
+                    return self._last_batch(link, statements, begun)
+                # An armed failpoint needs a moment between write and commit: send them separately.
+                if statements:
+                    rows = self._batch(link, () if begun else self._opening(link), statements)
+                    if not begun:
+                        reach(self._unit.site, CommitMoment.BEGUN)
+                    begun = True
+                else:
+                    rows = []
+                if last:
+                    break
+                statements = attempt.go_on(rows)
+            if begun:
+                reach(self._unit.site, CommitMoment.WRITTEN)
+                attempt.committing = True
+                link.talk([_COMMIT], self._until())
+            return rows
+        except (PerdureError, ServerError):
+            if link.in_transaction:
+                attempt.committing = False
+                link.talk([_ROLLBACK], self._until())
+            raise
+
+    def _last_batch(self, link: PipelineConnection, statements: Sequence[Statement], begun: bool) -> list[Rows]:
+        """Send the last batch with its commit. A single batch is an implicit transaction."""
+        if begun:
+            return self._batch(link, (), statements, [_COMMIT])
+        if self._unit.snapshot or self._unit.long:
+            return self._batch(link, self._opening(link), statements, [_COMMIT])
+        return self._batch(link, link.begin_with(), statements)
+
+    def _batch(
+        self,
+        link: PipelineConnection,
+        before: StatementBatch,
+        statements: Sequence[Statement],
+        after: StatementBatch = (),
+    ) -> list[Rows]:
+        if not IDLE.isdisjoint(statement.name for statement in statements):
+            asked = [statement for statement in statements if statement.name not in IDLE]
+            rows = iter(self._batch(link, before, asked, after))
+            return [[] if statement.name in IDLE else next(rows) for statement in statements]
+        if len(statements) < MANY_MIN:
+            return self._exchange(link, before, statements, after)
+        many = MergedStatements(statements)
+        return many.spread(self._exchange(link, before, many.sent, after))
+
+    def _exchange(
+        self, link: PipelineConnection, before: StatementBatch, statements: Sequence[Statement], after: StatementBatch
+    ) -> list[Rows]:
+        try:
+            answers = link.talk([*before, *statements, *after], self._until())
+        except ServerError as error:
+            number = error.index - len(before)
+            if 0 <= number < len(statements) and error.state in BROKEN_CONDITIONS:
+                must = statements[number].must
+                if must is not None:
+                    raise must() from error
+                if error.state == UNIQUE:
+                    raise Overtaken(str(error)) from error
+            raise
+        ours = answers[len(before) : len(before) + len(statements)]
+        for statement, answer in zip(statements, ours, strict=True):
+            if statement.must is not None and answer.changed != 1:
+                raise statement.must()
+        return [answer.rows for answer in ours]
+
+    def _opening(self, link: PipelineConnection) -> StatementBatch:
+        unit = self._unit
+        begin = _BEGIN_SNAPSHOT if unit.snapshot else _BEGIN
+        return [begin, *link.begin_with(), *(link.lift_timeouts() if unit.long else ())]
+
+    def _until(self) -> float:
+        return time.monotonic() + self._pool.place.statement_seconds + ANSWER_SECONDS
+
+
+def answered(pool: ConnectionPool, queries: Sequence[Statement], absence: ServerAbsence) -> list[Rows]:
+    """Run queries in one round trip; retry on a new connection if one is lost."""
+    patience = OutagePatience(pool.place.reconnect_seconds, absence)
+    while True:
+        try:
+            with pool.link(patience.until) as link:
+                until = time.monotonic() + pool.place.statement_seconds + ANSWER_SECONDS
+                before = link.begin_with()
+                found = [answer.rows for answer in link.talk([*before, *queries], until)[len(before) :]]
+            absence.over()
+            return found
+        except ServerError as error:
+            if not error.is_retryable:
+                raise translated(error, pool.place.shown) from error
+            why: Exception = error
+        except ConnectionCut as error:
+            why = error
+        patience.pause(why, pool.place.shown)

@@ -1,0 +1,231 @@
+"""One connection to a server that sends batches of named statements in one round trip.
+
+It uses libpq's pipeline mode through `psycopg.pq`. Values travel in binary, so that bytes are not sent as hex digits.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import struct
+import time
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import msgspec
+from psycopg import OperationalError, adapters, pq
+from psycopg import abc as psycopg_abc
+from psycopg.adapt import AdaptersMap, Loader, Transformer
+
+from perdure.platform import interrupts
+from perdure.store import sql
+from perdure.store.base import Floats, Rows, Statement
+from perdure.store.postgres import batch
+from perdure.store.postgres.errors import ConnectionCut, one_line, server_error
+
+TEXT = {name: sql.numbered(named, "$").encode() for name, named in sql.load("postgres").items()} | batch.TEXT
+IDLE = frozenset(name for name, text in TEXT.items() if not text)
+"""Statements without a text for this dialect: they are not sent."""
+_NAMES = {name: name.encode() for name in TEXT}
+
+_BYTES, _SYNC, _ABORTED = 1, pq.ExecStatus.PIPELINE_SYNC, pq.ExecStatus.PIPELINE_ABORTED
+_GOOD = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
+
+
+class _FloatArrayLoader(Loader):
+    """Loads a float array as SQLite stores it: 32-bit floats in sequence."""
+
+    format = pq.Format.BINARY
+
+    def load(self, data: psycopg_abc.Buffer) -> bytes:
+        count = max(len(data) - 20, 0) // 8
+        return struct.pack(f"<{count}f", *struct.unpack_from(">" + "4xf" * count, data, 20 if count else 0))
+
+
+_ADAPTERS = AdaptersMap(adapters)
+_ADAPTERS.register_loader(1021, _FloatArrayLoader)  # float4[]
+
+LOOK_UP_SECONDS = 2.0
+"""How often a wait checks whether the process was asked to end, and how long an answer may take after that."""
+
+
+class RawStatement(msgspec.Struct, frozen=True, gc=False):
+    """An unnamed statement that only this dialect needs, such as BEGIN."""
+
+    text: bytes
+    args: tuple[Any, ...] = ()
+
+
+StatementBatch = Sequence[Statement | RawStatement]
+_NO_HURRY = RawStatement(b"SELECT set_config('transaction_timeout', '0', true)")
+
+
+class StatementResult:
+    """The result of one statement."""
+
+    __slots__ = ("_reader", "changed", "result")
+
+    def __init__(self, result: pq.abc.PGresult, reader: psycopg_abc.Transformer) -> None:
+        self.result = result
+        self.changed = result.command_tuples or 0
+        self._reader = reader
+
+    @property
+    def rows(self) -> Rows:
+        """The rows as Python values."""
+        count = self.result.ntuples
+        if not count:
+            return []
+        self._reader.set_pgresult(self.result)
+        return self._reader.load_rows(0, count, tuple)
+
+
+class PipelineConnection:
+    """A connection in pipeline mode, for one user at a time; discarded after an error that is not a ServerError."""
+
+    def __init__(self, connection: pq.abc.PGconn, *, pooled: bool, prepare: bool, preamble: StatementBatch) -> None:
+        self.connection = connection
+        self.pooled = pooled
+        """Whether a pooler is in between, so that the next transaction may get another session."""
+        self._prepare = prepare and not pooled
+        self._preamble = preamble if pooled else ()
+        self._known: set[str] = set()
+        self._reader: psycopg_abc.Transformer = Transformer(_ADAPTERS)
+        self._owner = os.getpid()
+
+    def talk(self, batch: StatementBatch, until: float) -> list[StatementResult]:
+        """Send statements and a sync in one round trip; return their results or raise the first error."""
+        connection = self.connection
+        fresh: list[str | None] = []
+        try:
+            for statement in batch:
+                self._send(statement, fresh)
+            connection.pipeline_sync()
+            self._flush(until)
+            results = self._receive(until)
+        except OperationalError as error:
+            raise ConnectionCut(_said(connection, error)) from error
+        return self._judge(results, fresh)
+
+    def begin_with(self) -> StatementBatch:
+        """Statements that start every transaction: a pooler does not preserve session settings."""
+        return self._preamble
+
+    def lift_timeouts(self) -> StatementBatch:
+        """Statements that disable the timeout of the current transaction."""
+        return [_NO_HURRY] if self.connection.server_version >= 170000 else []
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction is open."""
+        return self.connection.transaction_status != pq.TransactionStatus.IDLE
+
+    @property
+    def usable(self) -> bool:
+        """Whether it can be returned to the pool."""
+        return self.connection.status == pq.ConnStatus.OK and not self.in_transaction
+
+    def close(self) -> None:
+        """Close the connection, unless it belongs to the parent process."""
+        if self._owner == os.getpid():
+            self.connection.finish()
+
+    # -- inside -----------------------------------------------------------------------------------------------
+
+    def _send(self, statement: Statement | RawStatement, fresh: list[str | None]) -> None:
+        connection, (values, formats) = self.connection, _encoded(statement.args)
+        if isinstance(statement, RawStatement) or not self._prepare:
+            text = statement.text if isinstance(statement, RawStatement) else TEXT[statement.name]
+            connection.send_query_params(text, values, param_formats=formats, result_format=_BYTES)
+        else:
+            name = statement.name
+            if name not in self._known:
+                connection.send_prepare(_NAMES[name], TEXT[name])
+                self._known.add(name)
+                fresh.append(name)
+            connection.send_query_prepared(_NAMES[name], values, param_formats=formats, result_format=_BYTES)
+        fresh.append(None)
+
+    def _flush(self, until: float) -> None:
+        connection = self.connection
+        while connection.flush():
+            # The server may send before it accepts more.
+            if not ready(connection.socket, select.POLLIN | select.POLLOUT, until):
+                raise ConnectionCut("the server takes nothing any more")
+            connection.consume_input()
+
+    def _receive(self, until: float) -> list[pq.abc.PGresult]:
+        connection = self.connection
+        results: list[pq.abc.PGresult] = []
+        while True:
+            while connection.is_busy():
+                if not ready(connection.socket, select.POLLIN, until):
+                    raise ConnectionCut("the server did not answer in time")
+                connection.consume_input()
+            result = connection.get_result()
+            if result is None:  # end of a statement, or the connection is gone
+                if connection.status == pq.ConnStatus.BAD:
+                    raise ConnectionCut(_said(connection, None))
+            elif result.status == _SYNC:
+                return results
+            else:
+                results.append(result)
+
+    def _judge(self, results: list[pq.abc.PGresult], fresh: list[str | None]) -> list[StatementResult]:
+        """Return the results without those of preparations; forget failed preparations."""
+        answers, error = [], None
+        for result, prepared in zip(results, fresh, strict=True):
+            if result.status in _GOOD:
+                if prepared is None:
+                    answers.append(StatementResult(result, self._reader))
+                continue
+            if prepared is not None:
+                self._known.discard(prepared)
+            if error is None and result.status != _ABORTED:
+                error = server_error(result, len(answers))
+        if error is not None:
+            raise error
+        return answers
+
+
+def ready(socket: int, wanted: int, until: float) -> bool:
+    """Wait until a socket is readable or writable; False at `until`, a `time.monotonic` time.
+
+    A process that was asked to end waits for LOOK_UP_SECONDS only.
+    """
+    poll = select.poll()
+    poll.register(socket, wanted)
+    while True:
+        left, told_to_end = until - time.monotonic(), interrupts.pending()
+        # Errors and hangups count too: libpq reports them.
+        if poll.poll(max(0.0, min(left, LOOK_UP_SECONDS)) * 1000):
+            return True
+        if told_to_end or left <= LOOK_UP_SECONDS:
+            return False
+
+
+@cache
+def _kinds(types: tuple[type, ...]) -> tuple[int, ...]:
+    return tuple(int(kind is bytes) for kind in types)
+
+
+def _encoded(args: tuple[Any, ...]) -> tuple[list[bytes | None], tuple[int, ...]]:
+    values: list[bytes | None] = []
+    for value in args:
+        if value is None or type(value) is bytes:
+            values.append(value)
+        elif isinstance(value, str):
+            values.append(value.encode())
+        elif type(value) is float:
+            values.append(repr(value).encode())
+        elif isinstance(value, Floats):
+            values.append(("{" + ",".join(map(repr, value.numbers)) + "}").encode())
+        else:
+            values.append(b"%d" % value)
+    return values, _kinds(tuple([type(value) for value in args]))
+
+
+def _said(connection: pq.abc.PGconn, error: Exception | None) -> str:
+    told = connection.get_error_message() or str(error or "")
+    return one_line(told) or "the connection was lost"

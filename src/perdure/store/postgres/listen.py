@@ -1,0 +1,124 @@
+"""Waits for answers with LISTEN instead of frequent polling.
+
+The transaction of an answer notifies the channel `perdure` (`add_answer` in queries.sql). While a run waits, one
+connection of its process listens. Notifications are only a hint: waiters also poll now and then, and behind a pooler,
+which cannot LISTEN, they only poll.
+"""
+
+from __future__ import annotations
+
+import select
+import threading
+import time
+import weakref
+
+from psycopg import OperationalError
+
+from perdure.errors import PerdureError
+from perdure.store.postgres.connection import PipelineConnection, RawStatement, ready
+from perdure.store.postgres.errors import ConnectionCut, ServerError
+from perdure.store.postgres.pool import ConnectionPool
+from perdure.values.limits import LISTEN_POLL_SECONDS, WAIT_POLL_SECONDS, WAIT_POLL_SECONDS_MAX
+
+LOOK_UP_SECONDS = 0.5
+"""How often the listener checks whether it is still needed."""
+
+LISTEN_AFTER_SECONDS = 0.1
+"""Short waits do not open a connection."""
+
+RETRY_SECONDS = 2.0
+
+_LISTEN = RawStatement(b"LISTEN perdure")
+
+
+class AnswerWatch:
+    """Tells whether a stream may have received an answer since the last call."""
+
+    __slots__ = ("__weakref__", "_listener", "_next", "_pause", "rung", "stream")
+
+    def __init__(self, listener: Listener, stream: int) -> None:
+        self._listener = listener
+        self.stream = stream
+        self.rung = True
+        self._next = 0.0
+        self._pause = WAIT_POLL_SECONDS
+
+    def __call__(self) -> bool:
+        now = time.monotonic()
+        if not self.rung and now < self._next:
+            return False
+        self.rung = False
+        joined = self._pause > LISTEN_AFTER_SECONDS
+        if joined:
+            self._listener.join(self)
+        self._pause = min(self._pause * 1.5, WAIT_POLL_SECONDS_MAX)
+        # A listener that runs for another watch does not notify this one before it has joined.
+        self._next = now + (LISTEN_POLL_SECONDS if joined and self._listener.listening else self._pause)
+        return True
+
+
+class Listener:
+    """The listening thread of a store; it runs only while a run waits."""
+
+    def __init__(self, pool: ConnectionPool) -> None:
+        self.listening = False
+        self._pool = pool
+        self._watches: weakref.WeakSet[AnswerWatch] = weakref.WeakSet()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._deaf = self._closed = False
+
+    def join(self, watch: AnswerWatch) -> None:
+        """Notify this watch too."""
+        with self._lock:
+            self._watches.add(watch)
+            if self._thread is None and not self._deaf and not self._closed:
+                self._thread = threading.Thread(target=self._serve, name="perdure-listen", daemon=True)
+                self._thread.start()
+
+    def close(self) -> None:
+        """Ask the thread to stop."""
+        self._closed = True
+
+    def _serve(self) -> None:
+        while self._wanted():
+            try:
+                link = self._pool.connect(time.monotonic() + self._pool.place.connect_seconds, self._target())
+                try:
+                    self._listen(link)
+                finally:
+                    self._pool.close_link(link)
+            except (ConnectionCut, ServerError, OperationalError, PerdureError):
+                pass  # waiters poll meanwhile
+            self.listening = False
+            if self._wanted():
+                time.sleep(RETRY_SECONDS)
+
+    def _target(self) -> str:
+        return self._pool.place.listen_url or self._pool.place.target
+
+    def _listen(self, link: PipelineConnection) -> None:
+        if link.pooled:
+            self._deaf = True  # a pooler does not forward notifications
+            return
+        link.talk([_LISTEN], time.monotonic() + self._pool.place.connect_seconds)
+        self.listening = True
+        self._ring(None)  # an answer may have come before
+        while self._wanted():
+            if ready(link.connection.socket, select.POLLIN, time.monotonic() + LOOK_UP_SECONDS):
+                link.connection.consume_input()
+                while said := link.connection.notifies():
+                    self._ring(said.extra)
+
+    def _ring(self, said: bytes | None) -> None:
+        with self._lock:
+            for watch in self._watches:
+                if said is None or said == b"%s %d" % (self._pool.place.schema.encode(), watch.stream):
+                    watch.rung = True
+
+    def _wanted(self) -> bool:
+        with self._lock:
+            wanted = bool(self._watches) and not self._closed and not self._deaf
+            if not wanted:
+                self._thread = None
+            return wanted

@@ -1,0 +1,169 @@
+"""The store for many machines: a schema in a PostgreSQL database.
+
+`commit` commits units, `pool` provides connections, `schema` creates and migrates the tables. Threads commit for event
+loops, as with SQLite: a commit must proceed while the loop is blocked, for example by a synchronous call.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from perdure.errors import PerdureError, StoreProblem
+from perdure.platform import interrupts
+from perdure.platform.failpoints import armed
+from perdure.store.base import Rows, Statement, Store, UnitOfWork
+from perdure.store.lanes import CommitLanes, CommitThreads, LaneTicket
+from perdure.store.postgres import schema
+from perdure.store.postgres.backup import CopyStore
+from perdure.store.postgres.commit import OutagePatience, PostgresCommit, answered
+from perdure.store.postgres.connection import PipelineConnection
+from perdure.store.postgres.errors import ConnectionCut, ServerError, is_permanent, is_transient, refused, translated
+from perdure.store.postgres.listen import AnswerWatch, Listener
+from perdure.store.postgres.outage import ServerAbsence
+from perdure.store.postgres.pool import ConnectionPool
+from perdure.store.postgres.schema import ServerInfo, StoreFacts
+from perdure.store.postgres.url import parse
+from perdure.store.schema_version import StoreVersions, compared
+from perdure.values.clock import Clock
+from perdure.values.limits import OPEN_SECONDS_MAX
+
+T = TypeVar("T")
+
+
+class PostgresStore(Store):
+    """A schema of a database. Processes on many hosts may use it at once."""
+
+    one_host = False
+
+    def __init__(self, url: str, *, clock: Clock, durability: str = "full", create: bool = True) -> None:
+        self._place = parse(url)
+        self.url = self._place.shown
+        self.clock = clock
+        self.durability = durability
+        self._pool = ConnectionPool(self._place, durability)
+        self._listener = Listener(self._pool)
+        self._absence = ServerAbsence(self.url)
+        facts = _ask(self._pool, lambda link: schema.prepared(link, self._place, create))
+        self.secret, self.identity, self.stale = facts.secret, facts.identity, facts.stale
+        self._lanes = _LANES.setdefault(self.identity, CommitLanes())
+        self._workers = CommitThreads(self._lanes, self._place.pool_size)
+        super().__init__()
+
+    def _submit(self, unit: UnitOfWork[T]) -> T:
+        ticket = LaneTicket(unit)
+        self._lanes.go(ticket, self._commit)
+        result: T = ticket.get()
+        return result
+
+    async def _submit_async(self, unit: UnitOfWork[T]) -> T:
+        return await self._workers.result_of(unit, self._commit)
+
+    def read(self, name: str, args: tuple[Any, ...] = ()) -> Rows:
+        [rows] = self.read_all([Statement(name, args)])
+        return rows
+
+    def read_all(self, queries: Sequence[Statement]) -> list[Rows]:
+        self._check_open()
+        return answered(self._pool, queries, self._absence)
+
+    def watch(self, stream: int) -> Callable[[], bool]:
+        self._check_open()
+        return AnswerWatch(self._listener, stream)
+
+    def backup(self, path: str, progress: Callable[[int, int], None] | None = None) -> int:
+        self.submit(CopyStore(path, self.url, self.clock, progress))
+        return os.path.getsize(path)
+
+    def server(self) -> ServerInfo:
+        """The server's settings, for `perdure doctor`."""
+        self._check_open()
+        with self._pool.link(time.monotonic() + self._place.connect_seconds) as link:
+            return schema.server(link, self._place)
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        if not self._forked:
+            self._listener.close()
+            self._workers.close()
+            self._pool.close()
+
+    # -- inside -----------------------------------------------------------------------------------------------
+
+    def _commit(self, group: Sequence[LaneTicket]) -> None:
+        """Commit units of one lane: as one if possible, else one after the other."""
+        first, *rest = group
+        joint = first.unit.joined([ticket.unit for ticket in rest]) if rest and not armed() else None
+        if joint is not None:
+            joint.lane = first.unit.lane
+            try:
+                results = PostgresCommit(self._pool, joint, self._absence, partial(_unwanted, group)).run()
+            except StoreProblem as error:
+                results = None
+                for ticket in group:
+                    ticket.settle(error=error)
+            except PerdureError:
+                results = None  # one unit failed: commit each by itself
+            for ticket, result in zip(group, results or (), strict=False):
+                ticket.settle(result)
+        for ticket in group:
+            if not ticket.settled:
+                try:
+                    alone = PostgresCommit(self._pool, ticket.unit, self._absence, partial(_unwanted, [ticket]))
+                    ticket.settle(alone.run())
+                except PerdureError as error:
+                    ticket.settle(error=error)
+
+    def _abandon(self) -> None:
+        super()._abandon()
+        self._pool.abandon()
+        _LANES.clear()
+
+
+def versions_of(url: str) -> StoreVersions:
+    """Compare the schema of a store with this program, without changing it."""
+    place = parse(url)
+    pool = ConnectionPool(place, "full")
+    try:
+        facts = _ask(pool, lambda link: schema.found(link, place))
+    finally:
+        pool.close()
+    return compared("postgres", facts.version, facts.oldest)
+
+
+def _ask(pool: ConnectionPool, work: Callable[[PipelineConnection], StoreFacts]) -> StoreFacts:
+    """Run `work` on a temporary connection before the store is open."""
+    place = pool.place
+    patience, hope = (
+        OutagePatience(place.reconnect_seconds),
+        OutagePatience(min(OPEN_SECONDS_MAX, place.reconnect_seconds)),
+    )
+    while True:
+        try:
+            link = pool.connect(patience.until)
+        except ConnectionCut as error:
+            if is_permanent(error) or (not is_transient(error) and time.monotonic() > hope.until):
+                raise refused(str(error), place.shown) from error
+            patience.pause(error, place.shown)
+            continue
+        try:
+            return work(link)
+        except (ConnectionCut, ServerError) as error:
+            if isinstance(error, ServerError) and not error.is_retryable:
+                raise translated(error, place.shown) from error
+            patience.pause(error, place.shown)
+        finally:
+            pool.close_link(link)
+
+
+def _unwanted(group: Sequence[LaneTicket]) -> bool:
+    return interrupts.pending() or all(ticket.unwanted for ticket in group)
+
+
+_LANES: dict[str, CommitLanes] = {}
+"""By store, for the whole process: several instances of one store share its streams."""

@@ -1,0 +1,244 @@
+"""Checks that the files of a SQLite store are still those that this process opened.
+
+SQLite does not check the paths of its open files. If the write-ahead log is removed or the database replaced, a process
+would commit into files that nobody can open again. `OpenStoreFiles` checks after every commit, before it is
+acknowledged.
+
+`FileGuard` prevents the most likely cause. POSIX locks belong to a process. When other code of the same process opens
+and closes the database (the `sqlite3` of the standard library, `open(path).close()`), the kernel drops every lock that
+SQLite holds. The next connection that closes believes that it is the last one, and deletes the log. Locks of an open
+file description stay until their own descriptor is closed, and conflict with the POSIX locks of every process, this one
+included. With one on the bytes that SQLite's own shared lock covers, no connection can be the last one.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+import sys
+import time
+from contextlib import suppress
+from enum import IntEnum
+
+from perdure.store.sqlite.fork_safety import inside
+from perdure.values.locks import after_fork_in_child, rlock
+
+SHARED_FIRST, SHARED_BYTES = 0x40000002, 510
+"""The bytes that an open WAL connection keeps locked (`SHARED_FIRST` in SQLite's os.h)."""
+
+DEADMAN_BYTE = 128
+"""Locked in the `-shm` file by every process that uses it (`UNIX_SHM_DMS`), so that SQLite does not reset it."""
+
+WAL_FORMAT, WAL_FORMAT_AT = b"\x02\x02", 18
+USER_VERSION_AT = 60
+"""Offsets in the database header: whether it has a write-ahead log, and its schema version."""
+
+BACKFILLED_AT = 96
+"""Offset in the `-shm` file: how many frames of the log are in the database (`WalCkptInfo.nBackfill`)."""
+
+FileIdentity = tuple[int, int]
+"""Device and inode."""
+
+
+SECOND_NS = 1_000_000_000
+SETTLED_NS, SETTLED_COARSE_NS = SECOND_NS // 10, 3 * SECOND_NS
+"""File times are coarse: a second change within one tick does not show. A tick is at most 10 ms, or two seconds if
+times are whole seconds."""
+
+
+class PresenceState(IntEnum):
+    """The result of a check of the files."""
+
+    SAME = 0
+    WRITTEN = 1
+    """The same files, but the database was written: by a checkpoint, or by a copy over it."""
+    GONE = 2
+    """The database or its log is missing, or another file has its name."""
+
+
+class OpenStoreFiles:
+    """The database and its log as this process opened them."""
+
+    __slots__ = (
+        "_device",
+        "_file",
+        "_folder",
+        "_index",
+        "_log",
+        "_names",
+        "_settled",
+        "_written",
+        "index",
+        "log",
+        "path",
+    )
+
+    def __init__(self, path: str) -> None:
+        self.path, self.log, self.index = path, path + "-wal", path + "-shm"
+        file, log = os.stat(self.path), os.stat(self.log)
+        self._device, self._file, self._log = file.st_dev, file.st_ino, log.st_ino
+        self._index = _number(self.index)
+        self._written = file.st_mtime_ns
+        self._folder = os.path.dirname(path) or "."
+        self._names = (0, 0, 0)
+        """The folder and the time of its last change, as of the last check of the log."""
+        self._settled = False
+        """Whether that change is old enough for any later one to show."""
+
+    def check_files(self) -> PresenceState:
+        """Check the files after a commit with two calls of `stat`.
+
+        Neither is for the log: from Linux 6.13 on, reading a file's times makes its next sync write a new time.
+        Renaming or removing the log changes the folder's time, which commits do not.
+        """
+        try:
+            file, folder = os.stat(self.path), os.stat(self._folder)
+            names = (folder.st_mtime_ns, folder.st_ino, folder.st_dev)
+            if names != self._names or not self._settled:
+                self._names, self._settled = names, _is_settled(folder.st_mtime_ns)
+                if os.stat(self.log).st_ino != self._log:
+                    return PresenceState.GONE
+        except OSError:
+            return PresenceState.GONE
+        if file.st_ino != self._file or file.st_dev != self._device:
+            return PresenceState.GONE
+        if file.st_mtime_ns != self._written:
+            self._written = file.st_mtime_ns
+            return PresenceState.WRITTEN
+        return PresenceState.SAME
+
+    def lost(self) -> str:
+        """Describe what has happened to the files."""
+        if (file := _number(self.path)) is None:
+            return "the database file was removed"
+        if file != (self._device, self._file):
+            return "another file has taken the place of the database"
+        return "its log was removed" if _number(self.log) is None else "another file has taken the place of its log"
+
+    def can_be_saved(self, *, guarded: bool) -> bool:
+        """Whether this process may still checkpoint its log: the database is the same, and there is no other log.
+
+        An empty log may come from a connection of this process; another process would also have created a `-shm` file.
+        Without a guard, that process could have ended and deleted both.
+        """
+        if _number(self.path) != (self._device, self._file) or _number(self.index) not in (None, self._index):
+            return False
+        if not guarded and os.stat(self.path).st_mtime_ns != self._written:
+            return False
+        try:
+            return os.stat(self.log).st_size == 0
+        except FileNotFoundError:
+            return True
+
+
+def _is_settled(changed_ns: int) -> bool:
+    """Whether a folder's last change is so old that the next one gets another time."""
+    return time.time_ns() - changed_ns > (SETTLED_NS if changed_ns % SECOND_NS else SETTLED_COARSE_NS)
+
+
+def _number(path: str) -> FileIdentity | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+class FileGuard:
+    """Locks on the files of a store that other code of this process cannot drop. One per process and database."""
+
+    def __init__(self, number: FileIdentity) -> None:
+        self.number = number
+        self.stores = 0
+        self.files: list[tuple[int, int, int]] = []
+        """Descriptors with the first byte and the count that each locks."""
+
+    @property
+    def file(self) -> int | None:
+        """The descriptor of the database, for reading only; never close it."""
+        return self.files[0][0] if self.files else None
+
+    @property
+    def index(self) -> int | None:
+        """The descriptor of the `-shm` file."""
+        return self.files[1][0] if len(self.files) > 1 else None
+
+    def watch(self, path: str, first: int, count: int) -> None:
+        """Lock bytes of a file; if the system cannot, `OpenStoreFiles` alone detects changes."""
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self.files.append((fd, first, count))
+        with suppress(OSError):
+            _lock(fd, fcntl.F_RDLCK, first, count)
+
+    def loosen(self) -> None:
+        """Unlock before the last store of this process closes, so that SQLite can clean up."""
+        with inside(), _registry:
+            if self.stores <= 1:
+                for fd, first, count in self.files:
+                    with suppress(OSError):
+                        _lock(fd, fcntl.F_UNLCK, first, count)
+
+    def release(self) -> None:
+        """Close the descriptors, after the store's connections: closing one drops their locks."""
+        with inside(), _registry:
+            self.stores -= 1
+            if self.stores <= 0:
+                for fd, _, _ in self.files:
+                    os.close(fd)
+                self.files.clear()
+                if _guards.get(self.number) is self:
+                    del _guards[self.number]
+
+
+_registry = rlock()
+"""Taken inside, so that a fork waits for its holder. A child would otherwise close descriptors that a thread was just
+closing, or find them closed and given to another file."""
+_guards: dict[FileIdentity, FileGuard] = {}
+"""By database: closing a second descriptor of a database would drop the locks of its connections."""
+
+
+def guard(path: str) -> FileGuard | None:
+    """Guard a store that was just opened; call `release` on the result. None if the system has no such locks."""
+    if not hasattr(fcntl, "F_OFD_SETLK"):
+        return None
+    with inside(), _registry:
+        if (number := _number(path)) is None:
+            return None
+        held = _guards.get(number)
+        if held is None:
+            held = _guards[number] = FileGuard(number)
+            held.watch(path, SHARED_FIRST, SHARED_BYTES)
+            held.watch(path + "-shm", DEADMAN_BYTE, 1)
+        held.stores += 1
+        return held
+
+
+def has_log(file: int) -> bool:
+    """Whether the database is in WAL mode according to its header. A fresh copy in its place is not."""
+    return os.pread(file, 2, WAL_FORMAT_AT) == WAL_FORMAT
+
+
+def backfilled(index: int) -> int:
+    """Return how many frames of the log the last checkpoint wrote to the database; 0 after the log restarted."""
+    return int.from_bytes(os.pread(index, 4, BACKFILLED_AT), sys.byteorder)
+
+
+def is_settled(file: int) -> bool:
+    """Whether the database file itself, not only its log, has a schema."""
+    return any(os.pread(file, 4, USER_VERSION_AT))
+
+
+def _lock(fd: int, kind: int, first: int, count: int) -> None:
+    fcntl.fcntl(fd, fcntl.F_OFD_SETLK, struct.pack("hhqqi", kind, os.SEEK_SET, first, count, 0))
+
+
+def _after_fork_in_child() -> None:
+    for held in _guards.values():
+        for fd, _, _ in held.files:
+            os.close(fd)  # a copy: the parent's lock stays
+        held.files.clear()
+    _guards.clear()
+
+
+after_fork_in_child(_after_fork_in_child)

@@ -1,0 +1,1 @@
+"""What an agent works through: workflows, tasks, threads."""

@@ -1,0 +1,175 @@
+"""The index of a conversation: how many turns it has, their ids, what is queued, and the state that they share.
+
+It is state of the agent in a namespace of its own, so that it is journalled, moved and verified like any state. A turn
+is the run `<thread>#<n>`; the commit that starts the run writes its number here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from perdure.data import state
+from perdure.errors import ForeignThread, WrongValue
+from perdure.journal import objects
+from perdure.journal.agent_writes import RequireRevision, SetKey
+from perdure.journal.retention_rules import OURS
+from perdure.kernel.names import named
+from perdure.values.limits import NAME_CHARACTERS_MAX
+
+if TYPE_CHECKING:
+    from perdure.kernel.engine import Engine
+
+REGISTRY = f"{OURS}conversations"
+"""The namespace with a key for each thread."""
+_HEAD = "head"
+_QUEUED, _STATE = "queued:", "state:"
+_ROOM = 64
+"""Characters that the names of a thread's runs and keys need beside its id."""
+
+
+class QueuedInput(msgspec.Struct, frozen=True):
+    """A user's message that waits until the turn before it has ended."""
+
+    id: str
+    input: Any
+    at: int
+
+
+class ThreadIndex(msgspec.Struct, frozen=True):
+    """A thread as its index says."""
+
+    thread: str
+    turns: int = 0
+    """The number of the last turn."""
+    first: int = 1
+    """The first turn that is shown: those before it were deleted."""
+    origin: str = ""
+    """Of a fork: the thread that the first turns belong to."""
+    shared: int = 0
+    """Of a fork: how many turns those are."""
+    queued: tuple[QueuedInput, ...] = ()
+    state: dict[str, Any] = {}
+    revision: int = 0
+
+    @property
+    def known(self) -> bool:
+        return self.revision > 0
+
+
+def checked_thread(thread: object) -> str:
+    """Check the id of a thread."""
+    return named(thread, "a thread's id", empty=False, most=NAME_CHARACTERS_MAX - _ROOM, error=WrongValue)
+
+
+def space_of(thread: str) -> str:
+    """Return the namespace of a thread's index."""
+    return f"{OURS}thread:{thread}"
+
+
+def read_index(engine: Engine, thread: str) -> ThreadIndex:
+    """Read the index of a thread. A commit that requires its `revision` relies on all of it."""
+    space = space_of(thread)
+    revision = state.revision(engine, space)
+    if not revision:
+        return ThreadIndex(thread)
+    rows = engine.store.read("agent_state_page", (engine.stream, space, engine.store.clock.wall_ms(), "", 0, 1 << 60))
+    found = {key: objects.unpack(engine.store, value) for key, value, *_ in rows}
+    queued = [QueuedInput(key[len(_QUEUED) :], *value) for key, value in found.items() if key.startswith(_QUEUED)]
+    return ThreadIndex(
+        thread,
+        **found.get(_HEAD, {}),
+        queued=tuple(sorted((one for one in queued if not number_of(engine, thread, one.id)), key=_order)),
+        state={key[len(_STATE) :]: value for key, value in found.items() if key.startswith(_STATE)},
+        revision=revision,
+    )
+
+
+def _order(one: QueuedInput) -> tuple[int, str]:
+    return one.at, one.id
+
+
+def number_of(engine: Engine, thread: str, request: str) -> int:
+    """Return the number of the turn with this id; 0 if there is none."""
+    if not engine.is_known():
+        return 0
+    rows = engine.store.read("get_state_value", (engine.stream, _ids_of(thread), request))
+    return int(objects.unpack(engine.store, rows[0][0])) if rows and rows[0][0] else 0
+
+
+def _ids_of(thread: str) -> str:
+    """A namespace of its own: a thread may have thousands of them, and opening a turn needs one."""
+    return f"{OURS}turn-ids:{thread}"
+
+
+def unchanged(engine: Engine, index: ThreadIndex) -> RequireRevision:
+    """Return the condition that the index is still as it was read."""
+    return RequireRevision((engine.stream, space_of(index.thread)), index.revision)
+
+
+def head_write(engine: Engine, index: ThreadIndex) -> list[SetKey]:
+    """Return the writes that make this the head of the thread; of a new thread, with its key in the registry."""
+    head = {"turns": index.turns, "first": index.first, "origin": index.origin, "shared": index.shared}
+    writes = [_write(engine, index.thread, _HEAD, head)]
+    if not index.known or index.turns == index.first:
+        place = (engine.stream, REGISTRY, index.thread)
+        writes.append(state.ask_set(engine, place, engine.store.clock.wall_ms(), None, None))
+    return writes
+
+
+def id_write(engine: Engine, thread: str, request: str, number: int) -> SetKey:
+    """Return the write that gives a turn the id of its request."""
+    return state.ask_set(engine, (engine.stream, _ids_of(thread), request), number, None, None)
+
+
+def queue_write(engine: Engine, thread: str, request: str, given: Any) -> SetKey:
+    """Return the write that queues a user's message."""
+    return _write(engine, thread, _QUEUED + request, [given, engine.store.clock.wall_ms()])
+
+
+def queue_drop(engine: Engine, thread: str, request: str) -> SetKey:
+    """Return the write that takes a message out of the queue: it has become a turn."""
+    return SetKey((engine.stream, space_of(thread), _QUEUED + request))
+
+
+def state_write(engine: Engine, thread: str, key: str, value: Any) -> SetKey:
+    """Return the write of a key of the thread's state."""
+    return _write(engine, thread, _STATE + key, value)
+
+
+def state_drop(engine: Engine, thread: str, key: str) -> SetKey:
+    """Return the write that deletes a key of the thread's state."""
+    return SetKey((engine.stream, space_of(thread), _STATE + key))
+
+
+def everything_drop(engine: Engine, index: ThreadIndex) -> list[SetKey]:
+    """Return the writes that delete the queue and the state of a thread."""
+    keys = [*(_STATE + one for one in index.state), *(_QUEUED + one.id for one in index.queued)]
+    listed = SetKey((engine.stream, REGISTRY, index.thread))
+    return [listed, *(SetKey((engine.stream, space_of(index.thread), key)) for key in keys)]
+
+
+def _write(engine: Engine, thread: str, key: str, value: Any) -> SetKey:
+    return state.ask_set(engine, (engine.stream, space_of(thread), key), value, None, None)
+
+
+def conversations(engine: Engine) -> list[str]:
+    """Return the ids of all threads with turns, sorted."""
+    if not engine.is_known():
+        return []
+    now = engine.store.clock.wall_ms()
+    return [row[0] for row in engine.store.read("agent_state_page", (engine.stream, REGISTRY, now, "", 0, 1 << 60))]
+
+
+def refuse_foreign(engine: Engine, thread: str) -> None:
+    """A thread that a framework has saved is continued by that framework."""
+    if engine.is_known() and engine.store.read("thread_checkpoints_page", (engine.stream, thread, "", 1, "", 1)):
+        raise ForeignThread(f"thread {thread!r} of agent {engine.name!r} was saved by LangGraph")
+
+
+def run_of(engine: Engine, index: ThreadIndex, number: int) -> str:
+    """Return the id of the run that is a turn of a thread; a fork's first turns are runs of its origin."""
+    while index.origin and number <= index.shared:
+        index = read_index(engine, index.origin)
+    return f"{index.thread}#{number}"

@@ -1,0 +1,189 @@
+"""Reads the conversation of a thread from the runs that are its turns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from perdure import records as r
+from perdure.errors import RunBusy, TurnUnfinished
+from perdure.journal import objects
+from perdure.journal.lineage import events_of
+from perdure.kernel.program_line import called, shown
+from perdure.kernel.protocol import Protocol, Read
+from perdure.run.core import view_of
+from perdure.run.history import effective
+from perdure.run.ledger import Ledger
+from perdure.run.listing import RunSummary, summary_of
+from perdure.values.clock import moment
+from perdure.work.threads.conversations import ThreadIndex, read_index, run_of
+
+if TYPE_CHECKING:
+    from perdure.kernel.engine import Engine
+
+
+class TurnInfo(msgspec.Struct, frozen=True):
+    """One turn of a thread."""
+
+    number: int
+    run: str
+    """The id of its run, for `agent.runs.get` and `perdure show`."""
+    status: r.RunStatus
+    began: datetime
+    input: Any
+    result: Any = None
+    """Its reply; None while it has none."""
+
+
+class TurnMessages(msgspec.Struct, frozen=True):
+    """The messages of one turn, packed, with their positions in it."""
+
+    number: int
+    run: str
+    messages: tuple[tuple[int, bytes], ...]
+    pins: frozenset[int] = frozenset()
+
+
+def turns_of(engine: Engine, thread: str) -> list[TurnInfo]:
+    """Return the turns of a thread, oldest first."""
+    index = read_index(engine, thread)
+    return [_info(engine, index, number) for number in range(index.first, index.turns + 1)]
+
+
+def _info(engine: Engine, index: ThreadIndex, number: int) -> TurnInfo:
+    run = run_of(engine, index, number)
+    summary, ledger = _opened(engine, run)
+    assert ledger.started is not None
+    done = ledger.finished.result if ledger.finished is not None else b""
+    result = objects.unpack(engine.store, done) if done else None
+    given = objects.unpack(engine.store, ledger.started.input)
+    return TurnInfo(number, run, summary.status, moment(summary.started_at), given, result)
+
+
+def _opened(engine: Engine, run: str) -> tuple[RunSummary, Ledger]:
+    [row] = engine.store.read("get_run", (engine.name, run))
+    summary = summary_of(engine.store, row)
+    return summary, Ledger(events_of(engine.store, summary.stream, fork=summary.origin > 0))
+
+
+def messages_of(engine: Engine, thread: str, *, raw: bool = False) -> list[Any]:
+    """Return the messages of a thread; with `raw`, also those of turns that were given up."""
+    index = read_index(engine, thread)
+    return [
+        objects.unpack(engine.store, value)
+        for number in range(index.first, index.turns + 1)
+        for _, value in read_turn(engine, index, number, raw=raw).messages
+    ]
+
+
+def read_turn(engine: Engine, index: ThreadIndex, number: int, *, raw: bool = False) -> TurnMessages:
+    """Return the messages of one turn that later turns see; with `raw`, all of them."""
+    run = run_of(engine, index, number)
+    [row] = engine.store.read("get_run", (engine.name, run))
+    summary = summary_of(engine.store, row)
+    events = list(effective(events_of(engine.store, summary.stream, fork=summary.origin > 0)))
+    view = view_of(events)
+    over = summary.status in (r.RunStatus.FAILED, r.RunStatus.CANCELLED)
+    given_up = not view.replied and (over or (number < index.turns and summary.status != r.RunStatus.FINISHED))
+    if raw or not given_up:
+        said = view.messages if raw else [(one.position, one.value) for one in view.conversation().shown()]
+        return TurnMessages(number, run, tuple(said), frozenset(at for at, pinned in view.pins.items() if pinned))
+    return TurnMessages(number, run, tuple(_kept(engine, events)))
+
+
+class _DoneEffect(msgspec.Struct, frozen=True):
+    """An effect that happened, and where in the journal."""
+
+    name: str
+    arguments: bytes
+    result: bytes
+    begun: int
+    ended: int
+
+
+class _SaidMessage(msgspec.Struct, frozen=True):
+    """A message, and the entry that wrote it."""
+
+    seq: int
+    position: int
+    value: bytes
+    in_effect: bool
+
+
+def _kept(engine: Engine, events: Sequence[r.JournalEntry]) -> Iterator[tuple[int, bytes]]:
+    """What stays of a turn that was given up: the user's message, and what changed the world.
+
+    A tool call stays with its result. An effect whose result no message tells gets one that tells it.
+    """
+    said, done = list(_messages(events)), list(_effects(events))
+    opened = {one.position: objects.unpack(engine.store, one.value) for one in said}
+    kept = {one.position: one.value for one in said[:1]} | {one.position: one.value for one in said if one.in_effect}
+    untold = []
+    for effect in done:
+        pair = _tool_call(said, opened, effect)
+        kept |= {one.position: one.value for one in pair}
+        untold += [effect] if not pair else []
+    yield from sorted(kept.items())
+    for number, effect in enumerate(untold):
+        yield max(opened, default=0) + 1 + number, objects.pack(engine.store, _told(engine, effect), "message")[0]
+
+
+def _messages(events: Sequence[r.JournalEntry]) -> Iterator[_SaidMessage]:
+    for event in events:
+        record = event.record
+        writes = (record.write,) if isinstance(record, r.Wrote) else getattr(record, "writes", ())
+        for write in writes:
+            if write.op == r.WriteOp.MESSAGE:
+                yield _SaidMessage(event.seq, write.position, write.value, isinstance(record, r.EffectDone))
+
+
+def _effects(events: Sequence[r.JournalEntry]) -> Iterator[_DoneEffect]:
+    intents = {event.seq: event.record for event in events if isinstance(event.record, r.EffectIntended)}
+    for event in events:
+        if isinstance(event.record, r.EffectDone) and event.record.intent in intents:
+            intent = intents[event.record.intent]
+            result = event.record.result
+            yield _DoneEffect(intent.call.name, intent.arguments, result, event.record.intent, event.seq)
+
+
+def _tool_call(
+    said: Sequence[_SaidMessage], opened: Mapping[int, Any], effect: _DoneEffect
+) -> tuple[_SaidMessage, ...]:
+    """The message that called a tool for an effect and the one with its result, when both are there."""
+    before = [one for one in said if one.seq < effect.begun and _has_part(opened[one.position], "tool_use")]
+    after = [one for one in said if one.seq > effect.ended and _has_part(opened[one.position], "tool_result")]
+    return (before[-1], after[0]) if before and after else ()
+
+
+def _has_part(message: Any, kind: str) -> bool:
+    """Whether a message calls tools, or has their results, in the shape of one of the providers."""
+    if not isinstance(message, Mapping):
+        return False
+    if message.get("role") == "tool" if kind == "tool_result" else message.get("tool_calls"):
+        return True
+    content = message.get("content")
+    parts = content if isinstance(content, list) else ()
+    return any(isinstance(part, Mapping) and part.get("type") == kind for part in parts)
+
+
+def _told(engine: Engine, effect: _DoneEffect) -> dict[str, str]:
+    arguments = objects.unpack(engine.store, effect.arguments) if effect.arguments else {}
+    what = called(effect.name, arguments if isinstance(arguments, Mapping) else {"arguments": arguments})
+    result = shown(objects.unpack(engine.store, effect.result)) if effect.result else "nothing"
+    return {"role": "assistant", "content": f"[This turn ended early. Before that, {what} was done: {result}]"}
+
+
+def require_quiet(engine: Engine, thread: str) -> Protocol[ThreadIndex]:
+    """Return the index of a thread that is neither busy nor in doubt."""
+    from perdure.work.threads.turn import last_turn
+
+    index: ThreadIndex = yield Read(read_index, (engine, thread))
+    last = yield Read(last_turn, (engine, index))
+    if last is not None and last.busy:
+        raise RunBusy(f"turn {last.number} of thread {thread!r} is open in {last.run.holder}")
+    if last is not None and last.doubtful and not last.run.status.over:
+        raise TurnUnfinished(f"turn {last.number} of thread {thread!r} is in doubt")
+    return index

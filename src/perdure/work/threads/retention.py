@@ -1,0 +1,138 @@
+"""Retention rules for threads, applied by `gc`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from perdure.data import checkpoints
+from perdure.errors import RunBusy, TurnUnfinished
+from perdure.journal.objects import DroppedVersion
+from perdure.journal.retention_rules import THREADS, RetentionRule, keep_of
+from perdure.kernel.protocol import Protocol, Read, drive_sync
+from perdure.values.clock import moment
+from perdure.values.durations import Duration, seconds_of
+from perdure.work.threads.conversations import ThreadIndex, read_index, run_of
+from perdure.work.threads.fork import drop_turns
+from perdure.work.threads.listing import ThreadInfo, listed
+from perdure.work.threads.prune import PointKeys, delete_idle, drop, outnumbered
+
+if TYPE_CHECKING:
+    from perdure.kernel.engine import Engine
+
+
+class ThreadRetention(msgspec.Struct, frozen=True):
+    """A rule of `agent.threads.retention()`: a pattern of ids and what to keep. None sets no limit."""
+
+    pattern: str
+    keep_last: int | None
+    keep_for: timedelta | None
+    idle_for: timedelta | None
+
+
+class OutdatedThread(msgspec.Struct, frozen=True):
+    """The part of a thread that its rule does not keep. `points=None` stands for the whole thread."""
+
+    owner: int
+    thread: str
+    count: int
+    points: PointKeys | None = None
+    since: int = 0
+    """For a whole thread: nothing was written to it after this time."""
+    first: int = 0
+    """For `agent.thread`: the first turn that stays."""
+
+    def dropped(self) -> Iterator[DroppedVersion]:
+        """Yield references for the check of what would still be in use."""
+        if self.first:
+            return  # turns are runs, whose entries compaction frees
+        for ns, point in self.points or ():
+            yield "Thread", self.owner, self.thread, ns, point
+        if self.points is None:
+            yield "Thread", self.owner, self.thread
+
+
+def retain(
+    engine: Engine, pattern: str, keep_last: int | None, keep_for: Duration | None, idle_for: Duration | None
+) -> Protocol[None]:
+    """Set the rule for a pattern of ids. A rule without limits removes the stored rule."""
+    keep = checkpoints.read_keep(keep_last, keep_for)
+    idle = 0 if idle_for is None else max(1, int(seconds_of(idle_for, "idle_for") * 1000))
+    yield from checkpoints.retain(engine, pattern, msgspec.structs.replace(keep, idle=idle), THREADS)
+
+
+def retention(engine: Engine) -> list[ThreadRetention]:
+    """Return the rules, sorted by pattern."""
+    rules = sorted(checkpoints.rules_of(engine, THREADS).items())
+    return [
+        ThreadRetention(rule, keep.last or None, _span(keep.milliseconds), _span(keep.idle)) for rule, keep in rules
+    ]
+
+
+def _span(milliseconds: int) -> timedelta | None:
+    return timedelta(milliseconds=milliseconds) if milliseconds else None
+
+
+def outdated(engine: Engine) -> Iterator[OutdatedThread]:
+    """Yield what the rules do not keep, thread by thread."""
+    rules = checkpoints.rules_of(engine, THREADS)
+    for thread in listed(engine) if rules else ():
+        found = _outdated(engine, thread, keep_of(rules, thread.id))
+        if found.count:
+            yield found
+
+
+def _outdated(engine: Engine, thread: ThreadInfo, keep: RetentionRule) -> OutdatedThread:
+    if thread.framework == "perdure":
+        return _outdated_turns(engine, thread, keep)
+    since = engine.store.clock.wall_ms() - keep.idle
+    if keep.idle and thread.at <= moment(since):
+        return OutdatedThread(engine.stream, thread.id, thread.checkpoints, since=since)
+    points = outnumbered(engine, thread.id, keep) if keep.last or keep.milliseconds else []
+    return OutdatedThread(engine.stream, thread.id, len(points), points)
+
+
+def _outdated_turns(engine: Engine, thread: ThreadInfo, keep: RetentionRule) -> OutdatedThread:
+    """Rules count turns: the newest so many stay, and those that began late enough."""
+    now, index = engine.store.clock.wall_ms(), read_index(engine, thread.id)
+    if keep.idle and thread.at <= moment(now - keep.idle):
+        return OutdatedThread(engine.stream, thread.id, thread.turns, first=index.turns + 1)
+    if not keep.last and not keep.milliseconds:
+        return OutdatedThread(engine.stream, thread.id, 0, first=index.first)
+    first = index.turns - keep.last + 1 if keep.last else index.turns
+    while keep.milliseconds and first > index.first and _began(engine, index, first - 1) > now - keep.milliseconds:
+        first -= 1
+    return OutdatedThread(engine.stream, thread.id, max(0, first - index.first), first=first)
+
+
+def _began(engine: Engine, index: ThreadIndex, number: int) -> int:
+    [row] = engine.store.read("get_run", (engine.name, run_of(engine, index, number)))
+    return int(row[6])
+
+
+def apply_retention(engine: Engine, tell: Callable[[str, int, int], None]) -> int:
+    """Drop what the rules do not keep. Returns how many checkpoints were dropped."""
+    found, gone = list(outdated(engine)), 0
+    for number, one in enumerate(found, start=1):
+        gone += drive_sync(engine.store, _dropping(engine, one))
+        tell("old checkpoints of threads", number, len(found))
+    return gone
+
+
+def _dropping(engine: Engine, one: OutdatedThread) -> Protocol[int]:
+    if one.first:
+        return _drop_turns(engine, one)
+    if one.points is None:
+        return delete_idle(engine, one.thread, one.since)
+    return drop(engine, one.thread, one.points)
+
+
+def _drop_turns(engine: Engine, one: OutdatedThread) -> Protocol[int]:
+    index: ThreadIndex = yield Read(read_index, (engine, one.thread))
+    try:
+        return (yield from drop_turns(engine, one.thread, one.first if one.first <= index.turns else None))
+    except (RunBusy, TurnUnfinished):
+        return 0  # somebody continues it: the next collection looks again

@@ -1,0 +1,230 @@
+"""Finds and reads workflows from their views, including buffered changes around the caller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from perdure import records as r
+from perdure.errors import WorkflowNotFound
+from perdure.journal import objects
+from perdure.journal.workflow_writes import (
+    ChangeStepStatus,
+    HolderLeases,
+    SaveWorkflow,
+    WorkflowKey,
+    WorkflowVersion,
+    holders_of,
+    leases_of,
+    outcome,
+    sheet_of,
+)
+from perdure.kernel.scope import waiting
+from perdure.store.base import Store, read_through
+from perdure.values.clock import moment
+from perdure.values.hints import name_hint
+from perdure.values.limits import NUMBER_MAX
+from perdure.work.workflows.definition import checked, key_of
+from perdure.work.workflows.plan import WorkflowSnapshot, WorkflowStep
+
+if TYPE_CHECKING:
+    from perdure.journal.leases import LeaseKeeper
+    from perdure.kernel.engine import Engine
+
+StepStatus = r.StepStatus
+StepRef = int | str | WorkflowStep
+
+
+class WorkflowRef(msgspec.Struct, frozen=True):
+    """Identifies a workflow: its agent, its name and, for an old version, the version."""
+
+    agent: str
+    name: str
+    version: int | None = None
+
+
+class WorkflowState(msgspec.Struct, frozen=True):
+    """A workflow as read, including buffered changes."""
+
+    flow: WorkflowKey
+    sheet: WorkflowVersion
+    made_at: int
+    moved_at: dict[str, int]
+    leases: HolderLeases
+
+
+class WorkflowReader:
+    """Reads workflows for an agent in this process, or for a person at the command line."""
+
+    def __init__(
+        self,
+        store: Store,
+        agent: str = "",
+        tenancy: LeaseKeeper | None = None,
+        unpack: Callable[[bytes], Any] | None = None,
+    ) -> None:
+        self._store = store
+        self._agent = agent
+        self._tenancy = tenancy
+        self._unpack = unpack or partial(objects.unpack, store)
+
+    # -- finding ------------------------------------------------------------------------------------------------------
+
+    def listed(self, agent: str) -> list[WorkflowRef]:
+        """Return the workflows of an agent, sorted by name."""
+        return [WorkflowRef(agent, name) for name in dict.fromkeys(name for name, _ in self._all_of(agent))]
+
+    def versions(self, agent: str, name: str) -> list[WorkflowRef]:
+        """Return every version of a workflow, oldest first. Raises `WorkflowNotFound`."""
+        found = [WorkflowRef(agent, name, version) for other, version in self._all_of(agent) if other == name]
+        if not found:
+            raise self._missing(WorkflowRef(agent, name))
+        return found
+
+    def _all_of(self, agent: str) -> list[tuple[str, int]]:
+        rows = self._store.read("get_agent", (agent,))
+        return [(name, version) for name, version in self._store.read("workflows_of", (rows[0][0],))] if rows else []
+
+    def _missing(self, which: WorkflowRef) -> WorkflowNotFound:
+        there = self._all_of(which.agent)
+        numbers = [version for name, version in there if name == which.name]
+        if which.version is not None and numbers:
+            text = f"workflow {which.name!r} has no version {which.version}"
+            return WorkflowNotFound(text, hint=f"the newest version is {max(numbers)}")
+        names = list(dict.fromkeys(name for name, _ in there))
+        hint = name_hint(which.name, names, "create one with agent.workflows.create(name, steps=[...])")
+        return WorkflowNotFound(f"agent {which.agent!r} has no workflow {which.name!r}", hint=hint)
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def look(self, which: WorkflowRef) -> WorkflowState:
+        """Return a workflow as the caller sees it."""
+        read, name = self._store.read, checked(which.name, "a workflow's name")
+        if which.version is not None and not 0 < which.version <= NUMBER_MAX:
+            raise self._missing(which)
+        rows = read("get_agent", (which.agent,))
+        flow = (int(rows[0][0]) if rows else 0, name)
+        if which.version is None:
+            made, standings = read("newest_workflow", flow), read("newest_workflow_steps", flow)
+        else:
+            made = read("get_workflow", (*flow, which.version))
+            standings = read("workflow_steps_of", (*flow, which.version))
+        sheet = sheet_of(made, standings)
+        leases = read_through(self._store, leases_of(holders_of([sheet]), self._store))
+        if which.version is None:
+            sheet = _with_what_waits(self._store, flow, sheet, leases)
+        if not sheet.version:
+            raise self._missing(which)
+        made_at = made[0][3] if made else self._store.clock.wall_ms()
+        return WorkflowState(flow, sheet, made_at, {row[0]: row[3] for row in standings}, leases)
+
+    def plan(self, which: WorkflowRef) -> WorkflowSnapshot:
+        """Return a workflow with the arguments and results of its steps."""
+        return self._plan(which, self.look(which), self._value)
+
+    def bare(self, which: WorkflowRef) -> WorkflowSnapshot:
+        """Return a workflow without arguments and results, which may be large."""
+        return self._plan(which, self.look(which), _no_value)
+
+    def some(
+        self, which: WorkflowRef, choose: Callable[[WorkflowSnapshot], Iterable[WorkflowStep]]
+    ) -> list[WorkflowStep]:
+        """Return selected steps with their values, in order."""
+        seen = self.look(which)
+        chosen = {str(step.step) for step in choose(self._plan(which, seen, _no_value))}
+        names = _names(seen.sheet)
+        return [self._step(seen, step, names, self._value) for step in seen.sheet.steps if step.step in chosen]
+
+    def one(self, which: WorkflowRef, step: StepRef) -> WorkflowStep:
+        """Return one step by its number or name."""
+        seen, key = self.look(which), key_of(step)
+        for planned in seen.sheet.steps:
+            if planned.step == key:
+                return self._step(seen, planned, _names(seen.sheet), self._value)
+        raise no_step(which.name, key, seen.sheet)
+
+    def _plan(self, which: WorkflowRef, seen: WorkflowState, value: Callable[[bytes], Any]) -> WorkflowSnapshot:
+        names = _names(seen.sheet)
+        steps = tuple(self._step(seen, step, names, value) for step in seen.sheet.steps)
+        return WorkflowSnapshot(which.agent, which.name, seen.sheet.version, moment(seen.made_at), steps)
+
+    def _step(
+        self, seen: WorkflowState, step: r.PlannedStep, names: dict[str, int | str], value: Callable[[bytes], Any]
+    ) -> WorkflowStep:
+        stands = step.standing
+        claimed_by, ours = self._claimant(seen, stands)
+        return WorkflowStep(
+            names[step.step],
+            step.action,
+            value(step.arguments),
+            tuple(names[other] for other in step.depends_on),
+            stands.status,
+            value(stands.result),
+            stands.note,
+            step.title,
+            claimed_by=claimed_by,
+            run=stands.run,
+            by=stands.by,
+            ours=ours,
+            changed_at=moment(seen.moved_at.get(step.step, seen.made_at)),
+        )
+
+    def _value(self, packed: bytes) -> Any:
+        if not packed:
+            return None
+        if identity := objects.reference(packed):
+            for ask in _waiting(self._store):  # values of buffered changes are not stored yet
+                for made in ask.objects:
+                    if made.args[0] == identity:
+                        return objects.opened(packed, [made])
+        return self._unpack(packed)
+
+    def _claimant(self, seen: WorkflowState, stands: r.StepState) -> tuple[str, bool]:
+        """Return the live claimant of a step, and whether that is the reader."""
+        if stands.status != StepStatus.IN_PROGRESS or not stands.holder:
+            return "", False
+        us = self._tenancy
+        if us is not None and stands.holder == us.holder and stands.by == self._agent:
+            return f"agent {stands.by!r} in this process", True
+        lease = seen.leases.get(stands.holder)
+        if lease is None or not lease.alive() or (us is not None and us.outlasts(lease)):
+            return "", False
+        return f"agent {stands.by!r} in {lease.process}", False
+
+
+def reader_for(engine: Engine) -> WorkflowReader:
+    """Return a reader for an agent of this process. Without a tenancy, it holds no claims yet."""
+    return WorkflowReader(engine.store, engine.name, engine.place.tenancy_if_any)
+
+
+def no_step(name: str, key: str, sheet: WorkflowVersion) -> WorkflowNotFound:
+    """Return the error for a step that a workflow does not have."""
+    by_action = [step.step for step in sheet.steps if step.action == key]
+    hint = name_hint(key, [step.step for step in sheet.steps])
+    if by_action:
+        hint = f"that is the action of step {', '.join(by_action[:5])}"
+    return WorkflowNotFound(f"workflow {name!r} has no step {key!r}", hint=hint)
+
+
+def _names(sheet: WorkflowVersion) -> dict[str, int | str]:
+    return {step.step: int(step.step) if step.numbered else step.step for step in sheet.steps}
+
+
+def _no_value(packed: bytes) -> None:
+    return None
+
+
+def _with_what_waits(store: Store, flow: WorkflowKey, sheet: WorkflowVersion, leases: HolderLeases) -> WorkflowVersion:
+    """Apply the buffered changes of the enclosing body or item."""
+    for ask in _waiting(store):
+        if ask.flow == flow:
+            landing = outcome(sheet, ask, leases)
+            sheet = sheet if landing is None else sheet.after(landing)
+    return sheet
+
+
+def _waiting(store: Store) -> list[SaveWorkflow | ChangeStepStatus]:
+    return [ask for ask in waiting(store) if isinstance(ask, SaveWorkflow | ChangeStepStatus)]

@@ -1,0 +1,242 @@
+"""Threads over many processes: killed anywhere, in long conversations, in contexts, moved and pruned."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure import Agent, Done, NotDone
+from perdure.platform.failpoints import CommitMoment, Site
+
+from .chat import Chat
+from .kit import WallClock, World, agent_at, at_work, die, in_child, in_children, in_order, killed_at, until
+
+
+@pytest.mark.parametrize("moment", CommitMoment)
+@pytest.mark.parametrize(
+    "site", [Site.RUN_CLAIM, Site.STEP_DONE, Site.EFFECT_INTENT, Site.EFFECT_OUTCOME, Site.WRITE, Site.RUN_END]
+)
+def test_killed_at_every_commit_no_message_is_lost_or_doubled(
+    store_url: str, world: World, site: Site, moment: CommitMoment
+) -> None:
+    def talk(text: str) -> None:
+        chat = Chat(store_url, world)
+
+        @chat.agent.effect(check=lambda amount, key: Done("ok") if world.count(f"paid {amount}") else NotDone())
+        def pay(amount: int) -> str:
+            world.do(f"paid {amount}")
+            return "ok"
+
+        @chat.agent.turn
+        def turn(turn: Any) -> None:
+            answer = chat.ask(list(turn.messages))
+            chat.agent.thread("user").state[turn.input] = pay(len(turn.input))
+            turn.reply(answer)
+
+        turn("user", text, id=text)
+
+    killed_at(lambda: talk("one"), site, moment)
+    talk("two!")
+    talk("one")
+    talk("two!")
+    program = Chat(store_url, world)
+    started = site != Site.RUN_CLAIM or moment == CommitMoment.AFTER
+    assert program.contents() == [
+        part for text in (("one", "two!") if started else ("two!", "one")) for part in (text, f"re: {text}")
+    ]
+    assert (world.count("paid 3"), world.count("paid 4")) == (1, 1)
+    assert dict(program.thread.state) == {"one": "ok", "two!": "ok"}
+    in_order(program.agent)
+
+
+def test_two_processes_start_one_turn_each(store_url: str, world: World) -> None:
+    def talk() -> None:
+        chat = Chat(store_url, world)
+        for number in range(5):
+            chat.chat("user", f"{number}", id=f"{os.getpid()}-{number}", wait=60)
+
+    program = Chat(store_url, world)
+    assert set(in_children(2, talk)) == {0}
+    turns = program.thread.turns()
+    assert [one.number for one in turns] == list(range(1, 11))
+    assert sorted(one.input for one in turns) == sorted([f"{number}" for number in range(5)] * 2)
+    assert len(program.contents()) == 20
+    in_order(program.agent)
+
+
+def test_turns_in_processes_that_are_killed_at_random(store_url: str, world: World) -> None:
+    talk_in_many_processes(store_url, world, 50)
+
+
+@pytest.mark.soak
+def test_a_thousand_turns_in_processes_that_are_killed_at_random(store_url: str, world: World) -> None:
+    talk_in_many_processes(store_url, world, 1000)
+
+
+def talk_in_many_processes(store_url: str, world: World, turns: int) -> None:
+    """Each turn is a process of its own; a third of them is killed somewhere, and its request comes again."""
+    sites = (Site.RUN_CLAIM, Site.STEP_DONE, Site.WRITE, Site.RUN_END)
+    chance = random.Random(16)
+
+    def talk(number: int) -> None:
+        Chat(store_url, world).chat("user", f"m{number}", id=f"request-{number}")
+
+    for number in range(turns):
+        if chance.random() < 1 / 3:
+            killed_at(partial(talk, number), chance.choice(sites), chance.choice(list(CommitMoment)))
+        assert in_child(partial(talk, number)) == 0
+    program = Chat(store_url, world)
+    assert program.contents() == [part for number in range(turns) for part in (f"m{number}", f"re: m{number}")]
+    in_order(program.agent)
+
+
+def test_workers_do_turns_too(program: Chat) -> None:
+    handle = program.chat.start("user", "hello", id="r1")
+    worker = program.agent.worker()
+    work = threading.Thread(target=worker.run)
+    work.start()
+    try:
+        assert handle.result(timeout=60) == "re: hello"
+    finally:
+        worker.drain()
+        work.join()
+    assert program.chat("user", "hello", id="r1") == "re: hello"
+    assert program.contents() == ["hello", "re: hello"]
+
+
+def test_context_shows_the_whole_thread_and_reads_backwards(program: Chat) -> None:
+    with program.thread.turn("begin") as turn:
+        turn.messages.append({"role": "system", "content": "Be brief."})
+        turn.reply("ok")
+    for number in range(40):
+        with program.thread.turn(f"m{number} " + "word " * 50) as turn:
+            turn.reply(f"r{number}")
+    with program.thread.turn("last") as turn:
+        whole = turn.context(budget=100_000)
+        assert [one["content"] for one in whole.messages if one["role"] != "system"][::2][:2] == [
+            "begin",
+            "m0 " + "word " * 50,
+        ]
+        small = turn.context(budget=600)
+        contents = [one["content"] for one in small.messages]
+        assert contents[-1] == "last"
+        assert any("Be brief." in one for one in contents)
+        assert not any("m3 " in one for one in contents)
+        assert any("r39" in one for one in contents)
+        assert small.tokens <= 600
+        turn.reply("done")
+
+
+def test_a_pointer_leads_to_a_message_of_an_earlier_turn(program: Chat) -> None:
+    program.chat("user", "hello")
+    program.chat("user", "second")
+    assert program.agent.open("perdure:user#10001") == "re: hello"
+    assert program.agent.open("perdure:user#20000") == "second"
+
+
+@pytest.mark.parametrize("kind", ["run", "turn"])
+def test_a_context_is_the_same_on_replay_although_a_memory_has_come(store_url: str, world: World, kind: str) -> None:
+    def talk(dies: bool) -> list[Any]:
+        program = Chat(store_url, world)
+        agent = program.agent
+        block = agent.run("r") if kind == "run" else agent.thread("c").turn("Which seat do I like?")
+        with block as run:
+            if kind == "run":
+                run.messages.append({"role": "user", "content": "Which seat do I like?"})
+            shown = run.context(budget=4000).messages
+            agent.step(name="model")(lambda messages: world.do("paid"))(shown)
+            if dies:
+                die()
+        return shown
+
+    agent_at(store_url).memory.remember("I like the aisle seat.")
+    in_child(lambda: talk(True))
+    agent_at(store_url).memory.remember("I like the window seat now, and no other seat.")
+    shown = talk(False)
+    if kind == "run":  # finished, it is replayed; a finished turn would be followed by a new one
+        assert talk(False) == shown
+    assert world.count("paid") == 1
+    assert "aisle" in str(shown)
+    assert "window" not in str(shown)
+    in_order(store_url)
+
+
+def test_opening_a_turn_costs_the_same_in_a_long_thread(program: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counted in queries and not in seconds, so that a busy machine gives the same verdict."""
+    store, counts = program.agent._engine.store, list[int]()
+    read = type(store).read
+
+    def counted(self: Any, *args: Any) -> Any:
+        counts[-1] += 1
+        return read(self, *args)
+
+    monkeypatch.setattr(type(store), "read", counted)
+    for number in range(30):
+        counts.append(0)
+        with program.thread.turn(f"m{number} " + "word " * 400, id=f"request {number}") as turn:
+            turn.reply(str(len(turn.context(budget=1000).messages)))
+    assert counts[29] == counts[10]
+
+
+def test_retention_counts_turns_and_deletes_idle_threads(
+    program: Chat, store_url: str, world: World, clock: WallClock
+) -> None:
+    for number in range(5):
+        program.chat("user", f"m{number}")
+        program.chat("idle", f"m{number}")
+    program.agent.threads.retain("user", keep_last=2)
+    program.agent.threads.retain("idle", idle_for="1d")
+    program.agent.gc()
+    assert program.contents() == ["m3", "re: m3", "m4", "re: m4"]
+    assert len(program.agent.thread("idle").turns()) == 5
+    clock.advance(2 * 86_400)
+    program.chat("user", "m5")
+    program.agent.gc()
+    assert [one.number for one in program.thread.turns()] == [5, 6]
+    assert [one.id for one in program.agent.threads.list()] == ["user"]
+    assert program.chat("idle", "again") == "re: again"
+    assert program.agent.thread("idle").messages[0]["content"] == "again"
+
+
+def test_a_thread_moves_with_its_agent(program: Chat, tmp_path: Path) -> None:
+    program.chat("user", "hello")
+    program.thread.state["city"] = "NYC"
+    program.agent.export(tmp_path / "agent.perdure")
+    moved = Agent.import_from(tmp_path / "agent.perdure", store=tmp_path / "other.db")
+    thread = moved.thread("user")
+    with thread.turn("second") as turn:
+        assert [one["content"] for one in turn.context(layout=["conversation"]).messages] == [
+            "hello",
+            "re: hello",
+            "second",
+        ]
+        turn.reply("re: second")
+    assert (turn.id, dict(thread.state)) == ("user#2", {"city": "NYC"})
+    in_order(moved)
+    moved.close()
+
+
+def test_who_waits_for_a_turn_that_is_killed_finishes_it_first(store_url: str, world: World) -> None:
+    def doomed() -> None:
+        chat = Chat(store_url, world)
+        with chat.thread.turn("first") as turn:
+            chat.ask(list(turn.messages))
+            world.do("open")
+            until(lambda: world.count("go"))
+            die()
+
+    program = Chat(store_url, world)
+    with at_work(doomed):
+        until(lambda: world.count("open"))
+        timer = threading.Timer(0.2, world.do, ("go",))
+        timer.start()
+        assert program.chat("user", "second", wait=60) == "re: second"
+        timer.join()
+    assert program.contents() == ["first", "re: first", "second", "re: second"]
+    assert world.count("asked first") == 1

@@ -1,0 +1,104 @@
+"""Wrong arguments and a wrong environment raise a PerdureError that says what to do, of the type that Python has."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure import Agent, PerdureError
+from perdure.cli.main import main
+
+from .kit import agent_at
+
+CALLS: dict[str, Callable[[Agent], Any]] = {
+    "retries of a step": lambda agent: agent.step(retries="3"),  # type: ignore[call-overload]
+    "retries of an effect": lambda agent: agent.effect(retries="3"),  # type: ignore[call-overload]
+    "retries of a task": lambda agent: agent.task(retries="3"),  # type: ignore[call-overload]
+    "backoff": lambda agent: agent.step(backoff="1s"),  # type: ignore[call-overload]
+    "timeout": lambda agent: agent.step(timeout="1s"),  # type: ignore[call-overload]
+    "version": lambda agent: agent.step(version="2"),  # type: ignore[call-overload]
+    "wait": lambda agent: agent.run("r", wait="5"),  # type: ignore[arg-type]
+    "if_version of set": lambda agent: agent.state.set("ns", "k", 1, if_version="x"),  # type: ignore[arg-type]
+    "if_version of delete": lambda agent: agent.state.delete("ns", "k", if_version="x"),  # type: ignore[arg-type]
+    "id of a run": lambda agent: agent.run(5),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_a_wrong_type_is_refused_at_the_call(store_url: str, call: Callable[[Agent], Any]) -> None:
+    with pytest.raises(TypeError, match="must be") as caught:
+        call(agent_at(store_url))
+    assert isinstance(caught.value, PerdureError)
+
+
+def test_a_transaction_refuses_a_version_that_is_none(store_url: str) -> None:
+    agent = agent_at(store_url)
+    with pytest.raises(PerdureError, match="if_version='x' must be an int"), agent.state.transaction() as change:
+        change.set("ns", "a", 1)
+        change.delete("ns", "k", if_version="x")  # type: ignore[arg-type]
+    assert agent.state.get("ns", "a") is None
+
+
+@pytest.mark.parametrize("option", [{"retries": -1}, {"backoff": -1}, {"timeout": 0}, {"version": 0}])
+def test_a_wrong_value_is_refused_at_the_call(file_url: str, option: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="must be") as caught:
+        agent_at(file_url).step(**option)
+    assert isinstance(caught.value, PerdureError)
+
+
+def test_a_workspace_that_cannot_be_written_says_so(store_url: str, tmp_path: Path) -> None:
+    agent = agent_at(store_url)
+    with pytest.raises(PerdureError, match="cannot be written: .*agent.workspace") as caught:
+        agent.workspace("/proc/no-workspace")
+    assert isinstance(caught.value, OSError)
+    with agent.run("r") as run:
+        run.progress(done="goes on without files")
+    assert agent.workspace(tmp_path / "home").progress()[0].done == ("goes on without files",)
+
+
+WITHOUT = """
+import sys
+sys.modules[{package!r}] = None
+from perdure import PerdureError
+try:
+    from perdure.adapters.{module} import {name}
+except ImportError as error:
+    assert isinstance(error, PerdureError), error
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("package", "module", "name", "install"),
+    [
+        ("langgraph", "langgraph", "PerdureSaver", 'pip install "perdure[langgraph]"'),
+        ("langchain", "langgraph", "DurableTools", "pip install langchain"),
+        ("qdrant_client", "qdrant", "QdrantVectors", 'pip install "perdure[qdrant]"'),
+    ],
+)
+def test_a_missing_extra_says_what_to_install(package: str, module: str, name: str, install: str) -> None:
+    code = WITHOUT.format(package=package, module=module, name=name)
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert install in told.stdout
+
+
+@pytest.mark.parametrize("broken", ["half", "header", "text", "empty"])
+def test_doctor_tells_how_to_mend_a_broken_file(
+    tmp_path: Path, broken: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "perdure.db"
+    with Agent("a", store=path) as agent, agent.run("r") as run:
+        run.state["k"] = "v" * 10_000
+    raw = path.read_bytes()
+    path.write_bytes({"half": raw[: len(raw) // 2], "header": raw[:16] + os.urandom(84) + raw[100:]}.get(broken, b""))
+    if broken == "text":
+        path.write_text("no database\n" * 100)
+    assert main(["doctor", "--store", str(path)]) == 1
+    told = capsys.readouterr()
+    assert "backup" in told.out and "perdure doctor" not in told.out and "Traceback" not in told.err

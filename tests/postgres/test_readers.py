@@ -1,0 +1,54 @@
+"""Whoever looks at a store in use sees no damage that is not there, and does none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from perdure import Agent
+from perdure.journal import rebuild
+from perdure.journal.object_gc import collect
+from perdure.journal.verify import verify
+from perdure.store.base import Store
+from tests.crash.harness import Stage
+from tests.postgres.cluster import Cluster
+from tests.postgres.voyage import Voyage
+
+
+def verified(store: Store) -> list[str]:
+    return [str(one) for one in verify(store).findings if one.severity == "damage"]
+
+
+def checked(store: Store) -> list[str]:
+    return [str(one) for one in rebuild.check(store)]
+
+
+def rebuilt(store: Store) -> list[str]:
+    """Views are made anew under the feet of those who write them."""
+    rebuild.rebuild(store)
+    return []
+
+
+def collected(store: Store) -> list[str]:
+    """What nobody refers to is thrown away; what somebody is about to refer to is not."""
+    collect(store)
+    return []
+
+
+@pytest.mark.parametrize("look", [verified, checked, rebuilt, collected], ids=lambda look: look.__name__)
+def test_a_store_in_use(stage: Stage, cluster: Cluster, schema: str, look: Callable[[Store], list[str]]) -> None:
+    url = cluster.url(schema)
+    voyage = Voyage(stage, url, "sync", runs=2 if look is rebuilt else 6, steps=250)
+    voyage.progress(0.02)
+    agent = Agent("looker", store=url)
+    looks = 0
+    try:
+        store = agent._engine.store
+        while voyage.at_sea and looks < 200:
+            assert look(store) == []
+            looks += 1
+    finally:
+        agent.close()
+    assert looks > 2, "the voyage was over too soon"
+    assert voyage.arrive(url) == []

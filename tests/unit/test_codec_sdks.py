@@ -1,0 +1,144 @@
+"""Responses of the OpenAI and Anthropic SDKs and LangChain messages: the real classes, in this and other processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pydantic
+import pytest
+
+from perdure.values import codec
+
+COMPLETION = {
+    "id": "c-1",
+    "object": "chat.completion",
+    "created": 1,
+    "model": "gpt-5",
+    "choices": [
+        {
+            "finish_reason": "tool_calls",
+            "index": 0,
+            "message": {
+                "role": "assistant",
+                "content": None,
+                "a_new_field": {"x": [1]},
+                "tool_calls": [{"id": "t", "type": "function", "function": {"name": "book", "arguments": "{}"}}],
+            },
+        }
+    ],
+    "usage": {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3},
+}
+RESPONSE = {
+    "id": "r-1",
+    "object": "response",
+    "created_at": 1.5,
+    "model": "gpt-5",
+    "output": [
+        {
+            "id": "m",
+            "type": "message",
+            "role": "assistant",
+            "status": "completed",
+            "content": [{"type": "output_text", "text": "hi", "annotations": []}],
+        }
+    ],
+}
+MESSAGE = {
+    "id": "m-1",
+    "type": "message",
+    "role": "assistant",
+    "model": "claude",
+    "content": [{"type": "text", "text": "hi"}, {"type": "tool_use", "id": "t", "name": "book", "input": {"x": 1}}],
+    "stop_reason": "tool_use",
+    "usage": {"input_tokens": 1, "output_tokens": 2},
+}
+
+
+class Flight(pydantic.BaseModel):
+    number: str
+
+
+def completion() -> Any:
+    return pytest.importorskip("openai.types.chat", reason="openai is not installed").ChatCompletion.construct(
+        **COMPLETION
+    )
+
+
+def parsed() -> Any:
+    """What `client.chat.completions.parse(response_format=Flight)` returns."""
+    chat = pytest.importorskip("openai.types.chat", reason="openai is not installed")
+    made = chat.ParsedChatCompletion[Flight].construct(**COMPLETION)
+    made.choices[0].message.parsed = Flight(number="LH1")
+    return made
+
+
+def response() -> Any:
+    module = pytest.importorskip("openai.types.responses", reason="openai is not installed")
+    return module.Response.construct(**RESPONSE)
+
+
+def message() -> Any:
+    return pytest.importorskip("anthropic.types", reason="anthropic is not installed").Message.construct(**MESSAGE)
+
+
+def requested() -> Any:
+    """As the client returns it: with the id of the request."""
+    made = message()
+    made._request_id = "req-1"
+    return made
+
+
+def said() -> Any:
+    messages = pytest.importorskip("langchain_core.messages", reason="langchain_core is not installed")
+    return messages.AIMessage("hi", tool_calls=[{"name": "book", "args": {"x": 1}, "id": "t"}])
+
+
+def generated() -> Any:
+    outputs = pytest.importorskip("langchain_core.outputs", reason="langchain_core is not installed")
+    return outputs.ChatResult(generations=[outputs.ChatGeneration(message=said())])
+
+
+MAKERS = [completion, parsed, response, message, requested, said, generated]
+
+
+@pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
+def test_a_response_comes_back_as_its_class(make: Any) -> None:
+    value = make()
+    back = codec.decode(codec.encode({"deep": [(value,)]}))["deep"][0][0]
+    assert type(back) is type(value)
+    assert back == value
+    assert back.model_dump(exclude_unset=True) == value.model_dump(exclude_unset=True)
+    assert back.model_fields_set == value.model_fields_set
+    assert getattr(back, "_request_id", None) == getattr(value, "_request_id", None)
+    assert codec.encode(back) == codec.encode(value)
+
+
+def test_an_unset_field_takes_no_space() -> None:
+    assert len(codec.encode(completion())) < 700
+
+
+READ = """
+import json, sys
+from perdure.values import codec
+back = codec.decode(bytes.fromhex(sys.argv[1]))
+print(json.dumps([type(back).__module__, type(back).__qualname__, back.model_dump(mode="json")], sort_keys=True))
+"""
+
+
+@pytest.mark.parametrize("make", [completion, message, said], ids=lambda make: make.__name__)
+def test_another_process_reads_it_without_an_import(make: Any) -> None:
+    value = make()
+    done = subprocess.run(
+        [sys.executable, "-c", READ, codec.encode(value).hex()],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(codec.__file__).parents[3]), *sys.path])},
+    )
+    cls = type(value)
+    assert json.loads(done.stdout) == [cls.__module__, cls.__qualname__, value.model_dump(mode="json")]
