@@ -119,7 +119,7 @@ class Zygote:
             "call": call,
             "arguments": {"folder": str(folder), **arguments},
             # A home of its own: keys of a store on a server are kept there.
-            "env": environment(**{"HOME": str(folder), **(env or {})}),
+            "env": environment(**{"HOME": str(folder), "TMPDIR": str(folder), **(env or {})}),
             "output": str(output),
         }
         assert self._process.stdin is not None

@@ -7,10 +7,13 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from perdure.store import open_store
+from perdure.store.sqlite.presence import INDEX_BYTES
 from tests.crash.forking import FULL
 from tests.crash.harness import Stage
 from tests.crash.stores import FILE
@@ -125,6 +128,13 @@ def test_a_full_disk_with_small_blocks_is_an_error_and_no_sigbus(stage: Stage, c
     (crowded_disk / "ballast").unlink()
     assert ship() == 0
     assert scene.world.effects() == {"parcel-0": 1, "parcel-1": 1}
+
+
+@pytest.mark.parametrize("crowded_disk", ["ext4"], indirect=True)
+def test_the_index_of_the_log_has_no_holes(crowded_disk: Path) -> None:
+    """A write to a hole of a mapped file on a full disk is SIGBUS, long after the store was opened."""
+    with closing(open_store(f"sqlite:///{crowded_disk}/{FILE}")):
+        assert os.stat(crowded_disk / f"{FILE}-shm").st_blocks * 512 >= INDEX_BYTES
 
 
 def test_a_file_that_may_not_grow(stage: Stage) -> None:

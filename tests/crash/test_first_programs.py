@@ -12,6 +12,7 @@ import re
 import runpy
 import signal
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -46,6 +47,7 @@ class Program:
         def program() -> None:
             os.chdir(self.folder)
             os.environ["PERDURE_URL"] = self.store_url
+            os.environ["TMPDIR"] = tempfile.tempdir = str(self.folder)  # a killed process leaves its files behind
             with shown.open("w") as sys.stdout:
                 failpoints.arm(hook)
                 runpy.run_path(str(EXAMPLES / self.name), run_name="__main__")

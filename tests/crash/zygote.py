@@ -16,6 +16,7 @@ import pkgutil
 import selectors
 import signal
 import sys
+import tempfile
 import traceback
 from datetime import date
 from typing import Any
@@ -110,6 +111,7 @@ def _perform(order: dict[str, Any]) -> int:
     os.setpgid(0, 0)
     os.environ.clear()
     os.environ.update(order["env"])
+    tempfile.tempdir = None  # forget the zygote's: a killed child leaves its temporary files in the scene's folder
     output = os.open(order["output"], os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)

@@ -13,7 +13,10 @@ included. With one on the bytes that SQLite's own shared lock covers, no connect
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import fcntl
+import mmap
 import os
 import struct
 import sys
@@ -33,6 +36,9 @@ DEADMAN_BYTE = 128
 WAL_FORMAT, WAL_FORMAT_AT = b"\x02\x02", 18
 USER_VERSION_AT = 60
 """Offsets in the database header: whether it has a write-ahead log, and its schema version."""
+
+INDEX_BYTES = 4 * 32_768
+"""The `-shm` file of a log of 64 MB; a quarter of it is the least that SQLite uses."""
 
 BACKFILLED_AT = 96
 """Offset in the `-shm` file: how many frames of the log are in the database (`WalCkptInfo.nBackfill`)."""
@@ -164,12 +170,23 @@ class FileGuard:
         """The descriptor of the `-shm` file."""
         return self.files[1][0] if len(self.files) > 1 else None
 
-    def watch(self, path: str, first: int, count: int) -> None:
+    def watch(self, path: str, mode: int, first: int, count: int) -> None:
         """Lock bytes of a file; if the system cannot, `OpenStoreFiles` alone detects changes."""
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(path, mode | os.O_CLOEXEC)
         self.files.append((fd, first, count))
         with suppress(OSError):
             _lock(fd, fcntl.F_RDLCK, first, count)
+
+    def allocate_index(self) -> None:
+        """Allocate the blocks of the `-shm` file where they are smaller than pages; OSError if the disk is full.
+
+        SQLite writes one byte per page and then maps the file. A page fault in the hole that is left has no way to
+        report a full disk: the kernel kills the process with SIGBUS.
+        """
+        if self.index is not None and os.fstatvfs(self.index).f_bsize < mmap.PAGESIZE:
+            size = ctypes.c_int64(INDEX_BYTES)
+            if _libc.fallocate(self.index, 0, ctypes.c_int64(0), size) and ctypes.get_errno() == errno.ENOSPC:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def loosen(self) -> None:
         """Unlock before the last store of this process closes, so that SQLite can clean up."""
@@ -191,6 +208,9 @@ class FileGuard:
                     del _guards[self.number]
 
 
+_libc = ctypes.CDLL(None, use_errno=True)
+"""`os.posix_fallocate` would rewrite bytes where the file system cannot allocate, while others change them."""
+
 _registry = rlock()
 """Taken inside, so that a fork waits for its holder. A child would otherwise close descriptors that a thread was just
 closing, or find them closed and given to another file."""
@@ -208,8 +228,8 @@ def guard(path: str) -> FileGuard | None:
         held = _guards.get(number)
         if held is None:
             held = _guards[number] = FileGuard(number)
-            held.watch(path, SHARED_FIRST, SHARED_BYTES)
-            held.watch(path + "-shm", DEADMAN_BYTE, 1)
+            held.watch(path, os.O_RDONLY, SHARED_FIRST, SHARED_BYTES)
+            held.watch(path + "-shm", os.O_RDWR, DEADMAN_BYTE, 1)
         held.stores += 1
         return held
 

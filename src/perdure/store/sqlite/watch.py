@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +26,7 @@ from perdure.store.sqlite.mark import (
     losses,
 )
 from perdure.store.sqlite.presence import (
+    INDEX_BYTES,
     FileGuard,
     OpenStoreFiles,
     PresenceState,
@@ -38,10 +40,6 @@ FreshReader = Callable[[], AbstractContextManager[ReadQuery]]
 
 ADOPTIONS = "adoptions"
 """The meta key that counts how often losses of the store were accepted."""
-
-
-PAGE_BYTES, INDEX_BYTES = 4096, 32_768
-"""The sizes of a memory page and of the first part of a `-shm` file."""
 
 
 def refuse_bad_files(path: str) -> None:
@@ -79,14 +77,18 @@ def _refuse_full_disk(path: str) -> None:
     SQLite allocates one block per page but maps whole pages, whose other blocks cannot be written then.
     """
     disk = os.statvfs(os.path.dirname(path))
-    if disk.f_bsize >= PAGE_BYTES or disk.f_bavail * disk.f_frsize >= 4 * INDEX_BYTES:
+    if disk.f_bsize >= mmap.PAGESIZE or disk.f_bavail * disk.f_frsize >= INDEX_BYTES:
         return
     try:
-        made = os.stat(os.path.realpath(path) + "-shm").st_size >= INDEX_BYTES
+        allocated = os.stat(os.path.realpath(path) + "-shm").st_blocks * 512 >= INDEX_BYTES
     except FileNotFoundError:
-        made = False
-    if not made:
-        raise StorageFull(f"no space is left to open {path}", hint="free some space and try again; nothing was changed")
+        allocated = False
+    if not allocated:
+        raise _no_space(path)
+
+
+def _no_space(path: str) -> StorageFull:
+    return StorageFull(f"no space is left to open {path}", hint="free some space and try again; nothing was changed")
 
 
 class StoreWatch:
@@ -95,9 +97,9 @@ class StoreWatch:
     def __init__(self, path: str, mark: DurabilityMark) -> None:
         self.mark = mark
         self._path = path
-        self._presence = OpenStoreFiles(path)
-        self._guard: FileGuard | None = guard(path)
-        self._backfilled = self._see_backfilled()
+        self._guard: FileGuard | None = None
+        self._backfilled = 0
+        self.renew()
 
     def _see_backfilled(self) -> int:
         index = self._guard.index if self._guard is not None else None
@@ -208,6 +210,12 @@ class StoreWatch:
         """Watch the files of a reopened store, which may be others."""
         self._presence = OpenStoreFiles(self._path)
         self._guard = guard(self._path)
+        try:
+            if self._guard is not None:
+                self._guard.allocate_index()
+        except OSError as error:
+            self.release()
+            raise _no_space(self._path) from error
         self._backfilled = self._see_backfilled()
 
 
