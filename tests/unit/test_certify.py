@@ -64,7 +64,7 @@ def certify(installed: Path, *arguments: str) -> subprocess.CompletedProcess[str
         env={**os.environ, "PYTHONPATH": str(installed)},
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=600,
         check=False,
     )
 

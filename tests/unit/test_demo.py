@@ -131,7 +131,7 @@ def start_demo(folder: Path, *arguments: str, **environment: str) -> subprocess.
 def demo(folder: Path, *arguments: str, **environment: str) -> tuple[int, str, str]:
     """Exit code, output, errors."""
     with start_demo(folder, *arguments, **environment) as process:
-        output, errors = process.communicate(timeout=50)
+        output, errors = process.communicate(timeout=600)
     return process.returncode, output, errors
 
 
@@ -178,7 +178,7 @@ def test_ctrl_c_leaves_no_process_and_no_file(tmp_path: Path) -> None:
         assert process.stdout is not None
         line = next(line for line in process.stdout if line.startswith("process 1"))
         os.kill(process.pid, signal.SIGINT)
-        process.communicate(timeout=20)
+        process.communicate(timeout=600)
     assert process.returncode != 0
     assert list(tmp_path.iterdir()) == []
     pid = int(line.split("pid ")[1].split(")")[0])

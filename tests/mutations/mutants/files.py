@@ -90,7 +90,7 @@ MUTANTS = (
         "opening a store on a full disk with small blocks ends in SIGBUS",
         "crash/test_disk_full.py::test_a_full_disk_with_small_blocks_is_an_error_and_no_sigbus",
         "perdure.store.sqlite.watch:_refuse_full_disk",
-        ("not made", "False"),
+        ("not allocated", "False"),
     ),
     mutant(
         "mark-remembers-what-was-forgotten",

@@ -26,9 +26,9 @@ MUTANTS = (
         "perdure.store.sqlite.fork_safety:_after_fork_in_child",
         ("not quiet or not _closed_quietly(connection)", "not quiet"),
         Edit(
-            "perdure.store.sqlite.watch:StoreWatch.__init__",
-            "self._guard: FileGuard | None = guard(path)",
-            "self._guard: FileGuard | None = None",
+            "perdure.store.sqlite.watch:StoreWatch.renew",
+            "self._guard = guard(self._path)",
+            "self._guard = None",
         ),
     ),
     mutant(
