@@ -28,7 +28,7 @@ _CALLS_DONE = (EntryKind.STEP_DONE, EntryKind.EFFECT_DONE)
 _ANSWERED = "answered; start its program again"
 
 
-class RunRow(msgspec.Struct, frozen=True):
+class ListedRun(msgspec.Struct, frozen=True):
     """One run of the list."""
 
     run: RunSummary
@@ -69,15 +69,15 @@ def runs(status: str | None, agent: str | None, limit: int, url: str | None, as_
     return 0
 
 
-def row_of(store: Store, run: RunSummary) -> RunRow:
+def row_of(store: Store, run: RunSummary) -> ListedRun:
     """Return the progress of a run and what it needs: nothing, if its agent has moved or retired."""
     row = _row_of(store, run)
     if not run.status.over and describe_departure(store, run.agent):
-        return RunRow(run, row.done, (), (), row.last_entry_at, "its agent is no longer active here")
+        return ListedRun(run, row.done, (), (), row.last_entry_at, "its agent is no longer active here")
     return row
 
 
-def _row_of(store: Store, run: RunSummary) -> RunRow:
+def _row_of(store: Store, run: RunSummary) -> ListedRun:
     counts = _counts(store, run)
     done = sum(counts.get(kind, 0) for kind in _CALLS_DONE)
     if EntryKind.STREAM_COMPACTED in counts:
@@ -92,18 +92,18 @@ def _row_of(store: Store, run: RunSummary) -> RunRow:
         RunStatus.RUNNING,
         RunStatus.CANCELLING,
     ):
-        return RunRow(run, done, (), waits_for, last, note)
+        return ListedRun(run, done, (), waits_for, last, note)
     try:
         # Only the whole stream shows which intents have no outcome.
         effects = get_run(store, run.agent, run.id, unpack=bytes).in_doubt
     except JournalDamaged:
-        return RunRow(run, done, (), waits_for, last, "its journal is damaged; `perdure verify` shows where")
+        return ListedRun(run, done, (), waits_for, last, "its journal is damaged; `perdure verify` shows where")
     except StoreTooNew:
-        return RunRow(run, done, (), waits_for, last, "it was written by a later version of Perdure")
+        return ListedRun(run, done, (), waits_for, last, "it was written by a later version of Perdure")
     unknown = tuple(effect.name for effect in effects if not _answered(store, run, effect.about))
     if effects and not unknown:
-        return RunRow(run, done, (), (), last, _ANSWERED)
-    return RunRow(run, done, unknown, waits_for, last, "" if unknown else note)
+        return ListedRun(run, done, (), (), last, _ANSWERED)
+    return ListedRun(run, done, unknown, waits_for, last, "" if unknown else note)
 
 
 def _counts(store: Store, run: RunSummary) -> Mapping[int, int]:
@@ -138,7 +138,7 @@ def _answered(store: Store, run: RunSummary, about: int) -> bool:
     return bool(store.read("get_answer", (run.stream, about)))
 
 
-def _as_cells(row: RunRow, now: int) -> tuple[str, ...]:
+def _as_cells(row: ListedRun, now: int) -> tuple[str, ...]:
     run = row.run
     # An ended run waits for no answer: why it ended says more.
     in_doubt = f"in doubt: {', '.join(row.in_doubt)}" if row.in_doubt and not run.status.over else ""
@@ -147,7 +147,7 @@ def _as_cells(row: RunRow, now: int) -> tuple[str, ...]:
     return *cells, shown if len(shown) <= 80 else shown[:79] + "…"
 
 
-def _as_json(row: RunRow) -> dict[str, object]:
+def _as_json(row: ListedRun) -> dict[str, object]:
     run = row.run
     return {
         "id": run.id,

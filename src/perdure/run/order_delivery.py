@@ -11,7 +11,8 @@ from perdure import records as r
 from perdure.errors import RunBusy, RunFinished, RunNotFound, RunNotPaused
 from perdure.journal.append import Append, Signer, StreamHead
 from perdure.journal.departures import departure, refuse_departed
-from perdure.journal.leases import Lease, read_lease
+from perdure.journal.leases import Lease
+from perdure.journal.takeover import RunLease, read_run_lease
 from perdure.journal.task_starts import lock_of
 from perdure.kernel.open_stream import commit_to_process_stream
 from perdure.kernel.protocol import Protocol, Read
@@ -19,6 +20,7 @@ from perdure.platform.failpoints import Site
 from perdure.platform.process import this_process
 from perdure.run.order_handling import PendingOrder, entry_of, refusal
 from perdure.store.base import Overtaken, Rows, Script, Statement, UnitOfWork
+from perdure.store.rows import RunRow
 
 if TYPE_CHECKING:
     from perdure.kernel.engine import Engine
@@ -88,27 +90,19 @@ class _GiveOrder(UnitOfWork[OrderResult]):
         self._signer = signer
 
     def script(self) -> Script[OrderResult]:
-        store = self._engine.store
         [rows] = yield [Statement("get_run", self._which)]
         if not rows:
             return (yield from self._begin_stopped())
-        stream, status = rows[0][0], r.RunStatus(rows[0][3])
-        lease = yield from read_lease(stream, store.clock.boot_ms(), store.one_host)
-        [orders] = yield [Statement("last_order_under", (stream, lease.fence))]
-        held, before = self._is_held(stream, lease), _last_order(orders)
+        run = RunRow(*rows[0])
+        seen = yield from read_run_lease(self._engine.store, self._engine.place.tenancy_if_any, run)
+        [orders] = yield [Statement("last_order_under", (run.stream, seen.lease.fence))]
+        held, before, status = seen.held, _last_order(orders), r.RunStatus(run.status)
         if status == r.RunStatus.CANCELLED:
-            before = yield from read_order(stream, rows[0][9])
+            before = yield from read_order(run.stream, run.outcome)
         if self._changes_anything(status, before, held):
-            yield from self._tell(stream, lease) if held else self._obey(stream, lease, status)
-        self.given = OrderResult(stream, not held)
+            yield from self._tell(run.stream, seen.lease) if held else self._obey(seen)
+        self.given = OrderResult(run.stream, not held)
         return self.given
-
-    def _is_held(self, stream: int, lease: Lease) -> bool:
-        """Whether a process has the run open. Our own lease for a run not open here is left from a closed store."""
-        tenancy = self._engine.place.tenancy_if_any
-        if lease.process == this_process() and (tenancy is None or stream not in tenancy.open_streams):
-            return False
-        return lease.alive()
 
     def _changes_anything(self, status: r.RunStatus, before: PendingOrder | None, held: bool) -> bool:
         """Whether the order changes anything. Raises if it cannot be given."""
@@ -142,19 +136,10 @@ class _GiveOrder(UnitOfWork[OrderResult]):
         ring = Statement("notify_holder", (stream, number))
         yield from self._append(self._head, [r.Landed((given,))], also=[ring])
 
-    def _obey(self, stream: int, lease: Lease, status: r.RunStatus) -> Script[None]:
+    def _obey(self, seen: RunLease) -> Script[None]:
         """Take the run over, record the order, and release the run at once."""
-        store, pending = self._engine.store, self._told
-        take = Statement("take_lease", (stream, lease.fence, None), Overtaken)
-        # Read again after the take, which locks the lease: the facts behind our decision may have changed.
-        look = [Statement("holder_time_left", (lease.holder, store.clock.boot_ms())), Statement("get_run", self._which)]
-        asked = [take, Statement("head_of", (stream,)), *look, departure(self._which[0])]
-        [_, [(seq, chain)], left, [run], gone] = yield asked
-        refuse_departed(self._which[0], gone)
-        if run[3] != status or (left and left[0][0] > lease.left_ms):
-            raise Overtaken
-        head = StreamHead(store.identity, stream, lease.fence + 1, seq, chain)
-        yield from self._append(head, [entry_of(pending)])
+        taken = yield from seen.take()
+        yield from self._append(taken.head, [entry_of(self._told)])
 
     def _begin_stopped(self) -> Script[OrderResult]:
         """Create the stream of a queued run that no worker has started, with the order as its second entry."""

@@ -28,7 +28,7 @@ from perdure.errors import (
     TaskNotFound,
     WrongValue,
 )
-from perdure.journal.leases import Lease, lease_of
+from perdure.journal.leases import Lease, counts_as_alive, lease_of
 from perdure.kernel.protocol import Protocol, drive_sync
 from perdure.platform.failpoints import Site
 from perdure.platform.process import Holder
@@ -217,7 +217,7 @@ class Dispatcher:
                 continue
             lease: Lease = lease_of(tuple(row), store.one_host)
             if lease.process not in alive:
-                alive[lease.process] = lease.alive() and not tenancy.outlasts(lease)
+                alive[lease.process] = counts_as_alive(lease, tenancy)
             if not alive[lease.process]:
                 yield run_id
 

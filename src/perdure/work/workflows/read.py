@@ -11,6 +11,7 @@ import msgspec
 from perdure import records as r
 from perdure.errors import WorkflowNotFound
 from perdure.journal import objects
+from perdure.journal.leases import counts_as_alive
 from perdure.journal.workflow_writes import (
     ChangeStepStatus,
     HolderLeases,
@@ -190,7 +191,7 @@ class WorkflowReader:
         if us is not None and stands.holder == us.holder and stands.by == self._agent:
             return f"agent {stands.by!r} in this process", True
         lease = seen.leases.get(stands.holder)
-        if lease is None or not lease.alive() or (us is not None and us.outlasts(lease)):
+        if lease is None or not counts_as_alive(lease, us):
             return "", False
         return f"agent {stands.by!r} in {lease.process}", False
 
