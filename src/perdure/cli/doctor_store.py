@@ -30,6 +30,7 @@ from perdure.store import (
     versions_of,
     without_password,
 )
+from perdure.store.rows import first_number
 from perdure.store.sqlite.mark import lost_in_words
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def holders(store: Store, options: str) -> Iterator[CheckResult]:
             yield CheckResult(CheckLevel.NOTE, "holders", text, _look_at(holder))
         else:
             alive += 1
-    dead = store.read("count_dead_holders", (this_process().boot, now))[0][0]
+    dead = first_number(store.read("count_dead_holders", (this_process().boot, now)))
     if dead:
         text = f"{counted(dead, 'dead process', 'dead processes')} without runs, until the next heartbeat of any other"
         yield CheckResult(CheckLevel.OK, "holders", text)

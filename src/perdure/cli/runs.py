@@ -17,6 +17,7 @@ from perdure.journal.lineage import events_of
 from perdure.journal.stream_reader import compaction_in
 from perdure.records import KIND_OF, EntryKind, RunStatus
 from perdure.run.listing import RunSummary, get_run, list_runs
+from perdure.store.rows import first_number, read_entry
 from perdure.values.hints import did_you_mean
 
 if TYPE_CHECKING:
@@ -120,18 +121,16 @@ def _pending_order(store: Store, run: RunSummary) -> str:
     """Describe an order that the run has not carried out yet."""
     if run.status not in (RunStatus.RUNNING, RunStatus.WAITING, RunStatus.CRASHED):
         return ""
-    rows = store.read("standing_orders", (f"[{run.stream}]",))
-    return f"{rows[0][2]} requested by {rows[0][4]}" if rows and rows[0][2] != "resume" else ""
+    orders = [order for _, *order in store.read("standing_orders", (f"[{run.stream}]",))]
+    return next((f"{what} requested by {by}" for _, what, _, by in orders if what != "resume"), "")
 
 
 def _last_entry_at(store: Store, run: RunSummary) -> int:
     """Return when the run last wrote an entry. For an ended run that is its end."""
     if run.status not in (RunStatus.RUNNING, RunStatus.WAITING, RunStatus.CRASHED, RunStatus.CANCELLING):
         return run.changed_at
-    rows = [
-        row for seq, _ in store.read("head_of", (run.stream,)) for row in store.read("journal_entry", (run.stream, seq))
-    ]
-    return int(rows[0][2]) if rows else run.changed_at
+    last = read_entry(store, run.stream, first_number(store.read("head_of", (run.stream,))))
+    return last.at if last is not None else run.changed_at
 
 
 def _answered(store: Store, run: RunSummary, about: int) -> bool:

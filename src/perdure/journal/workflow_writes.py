@@ -16,7 +16,7 @@ from perdure.platform.failpoints import Site
 from perdure.platform.process import Holder
 from perdure.records.workflows import decode_standing, decode_steps
 from perdure.store.base import Row, Rows, Script, Statement, Store
-from perdure.store.rows import RunRow
+from perdure.store.rows import run_in
 
 StepStatus = r.StepStatus
 WorkflowKey = tuple[int, str]
@@ -87,7 +87,7 @@ def sheet_of(made: Rows, standings: Iterable[Row]) -> WorkflowVersion:
     version, revision, packed, _ = made[0]
     stands = {step: decode_standing(standing) for step, _, standing, _ in standings}
     steps = decode_steps(packed)
-    latest = max([revision, *(row[1] for row in standings)])
+    latest = max([revision, *(moved for _, moved, *_ in standings)])
     now = (msgspec.structs.replace(step, standing=stands.get(step.step, step.standing)) for step in steps)
     return WorkflowVersion(version, latest, tuple(now))
 
@@ -301,7 +301,8 @@ def _without_its_run(
         return
     reason = f"step {landing.step} of workflow {landing.name!r} was {_IN_WORDS[move.to]}"
     [rows] = yield [Statement("get_run", (old.by, old.run))]
-    parts = (yield [Statement("descendant_runs", (rows[0][0],))])[0] if rows else []
+    whole = run_in(rows)
+    parts = (yield [Statement("descendant_runs", (whole.stream,))])[0] if whole is not None else []
     for agent, run in [(old.by, old.run), *((agent, run) for agent, run, *_ in parts)]:
         cancelled = r.RunCancelled(reason, f"agent {move.by!r}")
         yield from _end_run((agent, run), cancelled, move.tenancy, store)
@@ -310,9 +311,10 @@ def _without_its_run(
 def _end_run(which: tuple[str, str], entry: r.RunCancelled, tenancy: LeaseKeeper, store: Store) -> Script[None]:
     """Cancel a run by a takeover that releases the lease at once; leave a run alone that is open somewhere."""
     [rows, gone] = yield [Statement("get_run", which), departure(which[0])]
-    if not rows or gone or r.RunStatus(rows[0][3]).over:
+    run = run_in(rows)
+    if run is None or gone or r.RunStatus(run.status).over:
         return
-    seen = yield from read_run_lease(store, tenancy, RunRow(*rows[0]))
+    seen = yield from read_run_lease(store, tenancy, run)
     if seen.held:
         return
     head = (yield from seen.take()).head

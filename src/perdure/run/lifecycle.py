@@ -44,7 +44,7 @@ from perdure.run.parking import RunParking
 from perdure.run.step import describe
 from perdure.run.turn_start import TurnStart, TurnTaken, consume_start
 from perdure.store.base import LOST, Overtaken, Row, Rows, Script, Statement, Store, UnitOfWork
-from perdure.store.rows import RunRow
+from perdure.store.rows import RunRow, TaskRow, read_run, task_in
 from perdure.values import codec
 
 if TYPE_CHECKING:
@@ -114,10 +114,12 @@ class ClaimRun(UnitOfWork[ClaimedRun]):
         add = Statement("add_stream", ("run", name, at))
         [_, rows, [(stream,)], left] = yield [*queued, add, departure(engine.name)]
         refuse_departed(engine.name, left)
-        for _, self.task, *_, packed, digest, parent, _ in rows:
-            if self._given and self._digest != digest:
+        task = task_in(rows)
+        if task is not None:
+            if self._given and self._digest != task.digest:
                 raise InputChanged
-            self._input, self._objects, self._digest, self._parent = packed, (), digest, parent
+            self.task, self._input, self._objects = task.task, task.input, ()
+            self._digest, self._parent = task.digest, task.parent
         given = (self._input, self._digest, self._parent)
         lost, also = self._lost()
         started = r.RunStarted(engine.name, self._id, *given, 1, self._tenancy.process, self.task, lost)
@@ -278,13 +280,13 @@ def input_changed(engine: Engine, run_id: str, given: Any) -> InputChanged:
 
 def _first_input(engine: Engine, run_id: str) -> bytes:
     """Return the input of the run, or of the task queued under its id."""
-    for row in engine.store.read("get_run", (engine.name, run_id)):
-        started = Ledger(events_of(engine.store, row[0], fork=row[11] > 0)).started
-        assert started is not None
-        return started.input
-    [task] = engine.store.read("get_task", (engine.stream, run_id))
-    packed: bytes = task[10]
-    return packed
+    run = read_run(engine.store, engine.name, run_id)
+    if run is None:
+        [task] = engine.store.read("get_task", (engine.stream, run_id))
+        return TaskRow(*task).input
+    started = Ledger(events_of(engine.store, run.stream, fork=run.is_fork)).started
+    assert started is not None
+    return started.input
 
 
 def _spent(store: Store, stream: int) -> tuple[int, set[str]]:

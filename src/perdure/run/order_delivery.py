@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -20,7 +20,7 @@ from perdure.platform.failpoints import Site
 from perdure.platform.process import this_process
 from perdure.run.order_handling import PendingOrder, entry_of, refusal
 from perdure.store.base import Overtaken, Rows, Script, Statement, UnitOfWork
-from perdure.store.rows import RunRow
+from perdure.store.rows import RunRow, first_number, task_in
 
 if TYPE_CHECKING:
     from perdure.kernel.engine import Engine
@@ -49,8 +49,8 @@ def resumes(orders: Rows) -> bool:
     return pending is not None and pending.order == r.Order.RESUME
 
 
-def _last_order(orders: Sequence[tuple[Any, ...]]) -> PendingOrder | None:
-    return PendingOrder(r.Order(orders[0][1]), orders[0][2], orders[0][3], orders[0][0]) if orders else None
+def _last_order(orders: Rows) -> PendingOrder | None:
+    return next((PendingOrder(r.Order(what), reason, by, number) for number, what, reason, by in orders), None)
 
 
 def read_order(stream: int, seq: int) -> Script[PendingOrder]:
@@ -131,7 +131,7 @@ class _GiveOrder(UnitOfWork[OrderResult]):
         [rows] = yield [Statement("lock_lease", (stream, lease.fence))]
         if not rows:
             raise Overtaken
-        number, pending = rows[0][0] + 1, self._told
+        number, pending = first_number(rows) + 1, self._told
         given = r.OrderGiven(stream, number, lease.fence, pending.order, pending.reason, pending.by)
         ring = Statement("notify_holder", (stream, number))
         yield from self._append(self._head, [r.Landed((given,))], also=[ring])
@@ -145,12 +145,13 @@ class _GiveOrder(UnitOfWork[OrderResult]):
         """Create the stream of a queued run that no worker has started, with the order as its second entry."""
         store, (agent, run_id) = self._engine.store, self._which
         [found] = yield [Statement("get_agent", (agent,))]
-        owner = found[0][0] if found else 0
+        owner = first_number(found)
         queued = [lock_of(owner, run_id), Statement("get_task", (owner, run_id)), Statement("get_run", self._which)]
-        [_, task, run] = yield queued
+        [_, tasks, run] = yield queued
         if run:
             raise Overtaken  # a worker was faster
-        if not task:
+        task = task_in(tasks)
+        if task is None:
             raise RunNotFound(f"agent {agent!r} has no run {run_id!r}")
         if self._told.order == r.Order.RESUME:
             raise RunNotPaused(
@@ -159,8 +160,7 @@ class _GiveOrder(UnitOfWork[OrderResult]):
         add = Statement("add_stream", ("run", f"{agent}/{run_id}", store.clock.wall_ms()))
         [[(stream,)], gone] = yield [add, departure(agent)]
         refuse_departed(agent, gone)
-        *_, packed, digest, parent, _ = task[0]
-        started = r.RunStarted(agent, run_id, packed, digest, parent, 1, this_process())
+        started = r.RunStarted(agent, run_id, task.input, task.digest, task.parent, 1, this_process())
         lease = [Statement("add_lease", (stream, None))]
         yield from self._append(StreamHead(store.identity, stream, 1), [started, entry_of(self._told)], lease)
         self.given = OrderResult(stream, obeyed=True)

@@ -44,7 +44,7 @@ def undo(engine: Engine, run_id: str, steps: int, effects: str, by: str | None) 
 
 
 def _plan(engine: Engine, run_id: str, steps: int, effects: str, by: str) -> _UndoPlan:
-    run = RunRow(*require_run(engine.store, engine.name, run_id))
+    run = require_run(engine.store, engine.name, run_id)
     if run.status in _OVER:
         hint = "agent.runs.fork creates a run that continues from any point"
         raise RunFinished(f"run {run_id!r} is {run.status} and cannot be undone", hint=hint)
