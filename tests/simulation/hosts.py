@@ -143,7 +143,7 @@ class SimulatedPlace:
 
     def __init__(self, store: Store, tenancy: LeaseKeeper) -> None:
         self.store = store
-        self.tenancy = tenancy
+        self.tenancy = self.tenancy_if_any = tenancy
         self.parts = Parts()
         self.parts.get_or_make(OrderListener, lambda: OrderListener(store))  # nobody gives orders here
 

@@ -160,6 +160,17 @@ def unless_allowed(findings: Iterable[tuple[str, str, str]], allowed: Allowed) -
     return complaints + sorted(unused)
 
 
+def counted_columns(source: Source) -> Iterator[str]:
+    """Columns of a row that are read by number: `row[3]`, `rows[0][3]`. `store/rows.py` gives them names."""
+    for node in ast.walk(source.tree):
+        if not isinstance(node, ast.Subscript) or not isinstance(node.slice, ast.Constant | ast.UnaryOp):
+            continue
+        row = node.value.value if isinstance(node.value, ast.Subscript) else node.value
+        name = {ast.Name: "row", ast.Subscript: "rows"}.get(type(node.value), "")
+        if isinstance(row, ast.Name) and row.id == name and ast.unparse(node.slice) != "0":
+            yield f"{source.at(node)}: {ast.unparse(node)} counts columns: give the row a record of store/rows.py"
+
+
 def types_of(source: Source) -> Iterator[tuple[str, ast.stmt]]:
     """Every class and type alias that a file defines. Type variables and re-exports define nothing."""
     for node in ast.walk(source.tree):

@@ -51,6 +51,16 @@ def test_forked_children_find_no_lock_taken() -> None:
     expect_none(c for source in sources("src") for c in code_rules.fork_hazards(source))
 
 
+def test_columns_of_rows_have_names() -> None:
+    outside = [source for source in sources("src") if "/store/" not in source.path]
+    expect_none(c for source in outside for c in code_rules.counted_columns(source))
+
+
+def test_counted_columns_are_noticed() -> None:
+    assert len(list(code_rules.counted_columns(snippet("a = row[3]\nb = rows[0][1]\nc = row[-1]")))) == 3
+    assert list(code_rules.counted_columns(snippet("a = rows[1]\nb = row[0]\nc = rows[2][0]\nd = grid[1][2]"))) == []
+
+
 def test_type_names_are_unique() -> None:
     expect_none(code_rules.shared_type_names(sources("src"), allowed.SHARED_TYPE_NAMES))
 

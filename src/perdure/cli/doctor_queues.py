@@ -32,7 +32,7 @@ class UnclaimedRuns(msgspec.Struct, frozen=True):
 def queues(store: Store, options: str) -> Iterator[CheckResult]:
     """Check the queues of all agents. `options` is appended to printed commands."""
     total = 0
-    for agent, owner, *_ in (row for row in store.read("all_agents") if not row[4]):
+    for agent, owner in [(name, stream) for name, stream, _, _, gone in store.read("all_agents") if not gone]:
         rules = {info.name: info for info in list_queues(store, owner)}
         total += len(rules)
         left = {

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from perdure.cli.doctor_environment import CheckLevel, CheckResult
 from perdure.cli.output import ago, counted
-from perdure.cli.runs import RunRow, row_of
+from perdure.cli.runs import ListedRun, row_of
 from perdure.errors import PerdureError, StoreUnavailable
 from perdure.journal import keys
 from perdure.journal.departures import describe_departure
@@ -30,6 +30,7 @@ from perdure.store import (
     versions_of,
     without_password,
 )
+from perdure.store.rows import first_number
 from perdure.store.sqlite.mark import lost_in_words
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def holders(store: Store, options: str) -> Iterator[CheckResult]:
             yield CheckResult(CheckLevel.NOTE, "holders", text, _look_at(holder))
         else:
             alive += 1
-    dead = store.read("count_dead_holders", (this_process().boot, now))[0][0]
+    dead = first_number(store.read("count_dead_holders", (this_process().boot, now)))
     if dead:
         text = f"{counted(dead, 'dead process', 'dead processes')} without runs, until the next heartbeat of any other"
         yield CheckResult(CheckLevel.OK, "holders", text)
@@ -153,20 +154,20 @@ def _show(run: RunSummary, options: str) -> str:
     return f"perdure show {shlex.quote(run.id)} --agent {shlex.quote(run.agent)}{options}"
 
 
-def _crashed(row: RunRow, now: int, options: str) -> CheckResult:
+def _crashed(row: ListedRun, now: int, options: str) -> CheckResult:
     text = f"{row.run.id} of {row.run.agent} crashed {ago(row.last_entry_at, now)} and was not resumed"
     doubt = f"; {', '.join(row.in_doubt)} may have happened" if row.in_doubt else ""
     fix = f"{_show(row.run, options)}  # then start its program again: it continues where it was"
     return CheckResult(CheckLevel.PROBLEM, "runs", text + doubt, fix)
 
 
-def _in_doubt(row: RunRow, now: int, options: str) -> CheckResult:
+def _in_doubt(row: ListedRun, now: int, options: str) -> CheckResult:
     since = ago(row.last_entry_at, now).removesuffix(" ago")
     text = f"{row.run.id} of {row.run.agent} has been in doubt for {since}: did {', '.join(row.in_doubt)} happen?"
     return CheckResult(CheckLevel.NOTE, "runs", text, _show(row.run, options))
 
 
-def _waits(row: RunRow, now: int, options: str) -> CheckResult:
+def _waits(row: ListedRun, now: int, options: str) -> CheckResult:
     since = ago(row.run.changed_at, now).removesuffix(" ago")
     what = "; ".join(row.waits_for) or row.note or "an answer"
     text = f"{row.run.id} of {row.run.agent} has waited {since} for an answer: {what}"
@@ -175,20 +176,20 @@ def _waits(row: RunRow, now: int, options: str) -> CheckResult:
     return CheckResult(CheckLevel.NOTE, "runs", text, _show(row.run, options))
 
 
-def _paused(row: RunRow, options: str) -> CheckResult:
+def _paused(row: ListedRun, options: str) -> CheckResult:
     run = row.run
     fix = f"perdure resume {shlex.quote(run.id)} --agent {shlex.quote(run.agent)}{options}  # then start its program"
     return CheckResult(CheckLevel.NOTE, "runs", f"{run.id} of {run.agent} is paused {run.error}", fix)
 
 
-def _half_undone(row: RunRow, options: str) -> CheckResult:
+def _half_undone(row: ListedRun, options: str) -> CheckResult:
     run = row.run
     text = f"{run.id} of {run.agent} was cancelled, and its process died before it had cleaned up"
     again = f"perdure cancel {shlex.quote(run.id)} --agent {shlex.quote(run.agent)}{options}  # ends it without cleanup"
     return CheckResult(CheckLevel.PROBLEM, "runs", text, f"start its program again to finish the cleanup; or {again}")
 
 
-def _silent(row: RunRow, now: int, options: str) -> CheckResult:
+def _silent(row: ListedRun, now: int, options: str) -> CheckResult:
     wrote = f"last wrote {ago(row.last_entry_at, now)}, and {row.run.holder} is alive"
     text = f"{row.run.id} of {row.run.agent} {wrote}: it has a long step or hangs"
     return CheckResult(CheckLevel.NOTE, "runs", text, _show(row.run, options))

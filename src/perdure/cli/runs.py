@@ -17,6 +17,7 @@ from perdure.journal.lineage import events_of
 from perdure.journal.stream_reader import compaction_in
 from perdure.records import KIND_OF, EntryKind, RunStatus
 from perdure.run.listing import RunSummary, get_run, list_runs
+from perdure.store.rows import first_number, read_entry
 from perdure.values.hints import did_you_mean
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ _CALLS_DONE = (EntryKind.STEP_DONE, EntryKind.EFFECT_DONE)
 _ANSWERED = "answered; start its program again"
 
 
-class RunRow(msgspec.Struct, frozen=True):
+class ListedRun(msgspec.Struct, frozen=True):
     """One run of the list."""
 
     run: RunSummary
@@ -69,15 +70,15 @@ def runs(status: str | None, agent: str | None, limit: int, url: str | None, as_
     return 0
 
 
-def row_of(store: Store, run: RunSummary) -> RunRow:
+def row_of(store: Store, run: RunSummary) -> ListedRun:
     """Return the progress of a run and what it needs: nothing, if its agent has moved or retired."""
     row = _row_of(store, run)
     if not run.status.over and describe_departure(store, run.agent):
-        return RunRow(run, row.done, (), (), row.last_entry_at, "its agent is no longer active here")
+        return ListedRun(run, row.done, (), (), row.last_entry_at, "its agent is no longer active here")
     return row
 
 
-def _row_of(store: Store, run: RunSummary) -> RunRow:
+def _row_of(store: Store, run: RunSummary) -> ListedRun:
     counts = _counts(store, run)
     done = sum(counts.get(kind, 0) for kind in _CALLS_DONE)
     if EntryKind.STREAM_COMPACTED in counts:
@@ -92,18 +93,18 @@ def _row_of(store: Store, run: RunSummary) -> RunRow:
         RunStatus.RUNNING,
         RunStatus.CANCELLING,
     ):
-        return RunRow(run, done, (), waits_for, last, note)
+        return ListedRun(run, done, (), waits_for, last, note)
     try:
         # Only the whole stream shows which intents have no outcome.
         effects = get_run(store, run.agent, run.id, unpack=bytes).in_doubt
     except JournalDamaged:
-        return RunRow(run, done, (), waits_for, last, "its journal is damaged; `perdure verify` shows where")
+        return ListedRun(run, done, (), waits_for, last, "its journal is damaged; `perdure verify` shows where")
     except StoreTooNew:
-        return RunRow(run, done, (), waits_for, last, "it was written by a later version of Perdure")
+        return ListedRun(run, done, (), waits_for, last, "it was written by a later version of Perdure")
     unknown = tuple(effect.name for effect in effects if not _answered(store, run, effect.about))
     if effects and not unknown:
-        return RunRow(run, done, (), (), last, _ANSWERED)
-    return RunRow(run, done, unknown, waits_for, last, "" if unknown else note)
+        return ListedRun(run, done, (), (), last, _ANSWERED)
+    return ListedRun(run, done, unknown, waits_for, last, "" if unknown else note)
 
 
 def _counts(store: Store, run: RunSummary) -> Mapping[int, int]:
@@ -120,25 +121,23 @@ def _pending_order(store: Store, run: RunSummary) -> str:
     """Describe an order that the run has not carried out yet."""
     if run.status not in (RunStatus.RUNNING, RunStatus.WAITING, RunStatus.CRASHED):
         return ""
-    rows = store.read("standing_orders", (f"[{run.stream}]",))
-    return f"{rows[0][2]} requested by {rows[0][4]}" if rows and rows[0][2] != "resume" else ""
+    orders = [order for _, *order in store.read("standing_orders", (f"[{run.stream}]",))]
+    return next((f"{what} requested by {by}" for _, what, _, by in orders if what != "resume"), "")
 
 
 def _last_entry_at(store: Store, run: RunSummary) -> int:
     """Return when the run last wrote an entry. For an ended run that is its end."""
     if run.status not in (RunStatus.RUNNING, RunStatus.WAITING, RunStatus.CRASHED, RunStatus.CANCELLING):
         return run.changed_at
-    rows = [
-        row for seq, _ in store.read("head_of", (run.stream,)) for row in store.read("journal_entry", (run.stream, seq))
-    ]
-    return int(rows[0][2]) if rows else run.changed_at
+    last = read_entry(store, run.stream, first_number(store.read("head_of", (run.stream,))))
+    return last.at if last is not None else run.changed_at
 
 
 def _answered(store: Store, run: RunSummary, about: int) -> bool:
     return bool(store.read("get_answer", (run.stream, about)))
 
 
-def _as_cells(row: RunRow, now: int) -> tuple[str, ...]:
+def _as_cells(row: ListedRun, now: int) -> tuple[str, ...]:
     run = row.run
     # An ended run waits for no answer: why it ended says more.
     in_doubt = f"in doubt: {', '.join(row.in_doubt)}" if row.in_doubt and not run.status.over else ""
@@ -147,7 +146,7 @@ def _as_cells(row: RunRow, now: int) -> tuple[str, ...]:
     return *cells, shown if len(shown) <= 80 else shown[:79] + "…"
 
 
-def _as_json(row: RunRow) -> dict[str, object]:
+def _as_json(row: ListedRun) -> dict[str, object]:
     run = row.run
     return {
         "id": run.id,

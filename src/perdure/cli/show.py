@@ -28,6 +28,7 @@ from perdure.records import Forked, RunStatus
 from perdure.run.branches.past import run_at
 from perdure.run.listing import EffectInDoubt, Question, RunInfo, RunSummary, find_queued, find_runs, get_run
 from perdure.run.usage import Totals
+from perdure.store.rows import TaskRow
 from perdure.work.tasks.queues import list_queues
 
 if TYPE_CHECKING:
@@ -106,14 +107,14 @@ def show(run: str, agent: str | None, last: int | None, at: str | None, url: str
 def _show_queued(out: CommandOutput, store: Store, run: RunSummary) -> None:
     """Show a run that no worker has started: its task and what it waits for."""
     [(owner, *_)] = store.read("get_agent", (run.agent,))
-    [(_, task, queue, priority, key, _, ready_at, _, _, _, packed, *_)] = store.read("get_task", (owner, run.id))
-    around = {info.name: info for info in list_queues(store, owner)}[queue]
-    now, given = store.clock.wall_ms(), tolerant(store)(packed)
-    later = when(ready_at) if ready_at > now else None
+    [task] = (TaskRow(*row) for row in store.read("get_task", (owner, run.id)))
+    around = {info.name: info for info in list_queues(store, owner)}[task.queue]
+    now, given = store.clock.wall_ms(), tolerant(store)(task.input)
+    later = when(task.ready_at) if task.ready_at > now else None
     if out.as_json:
         about = {"id": run.id, "agent": run.agent, "status": run.status.value, "queued_at": when(run.started_at)}
-        where = {"task": task, "queue": queue, "priority": priority, "key": key or None, "not_before": later}
-        out.json({**about, **where, "queue_paused": around.paused, "input": given})
+        where = {"task": task.task, "queue": task.queue, "priority": task.priority, "key": task.key or None}
+        out.json({**about, **where, "not_before": later, "queue_paused": around.paused, "input": given})
         return
     out.line(f"run {clean(run.id)} of agent {clean(run.agent)}", style="bold")
     begins = f"when a worker takes it; in its queue {around.running} running, {around.queued} queued"
@@ -121,10 +122,10 @@ def _show_queued(out: CommandOutput, store: Store, run: RunSummary) -> None:
         ("status", run.status.value),
         ("queued", f"{when(run.started_at)}, {ago(run.started_at, now)}"),
         ("begins", f"not before {later}" if later else "not before its queue is resumed" if around.paused else begins),
-        ("task", clean(task)),
-        ("queue", clean(queue)),
-        ("priority", str(priority) if priority else ""),
-        ("key", clean(key)),
+        ("task", clean(task.task)),
+        ("queue", clean(task.queue)),
+        ("priority", str(task.priority) if task.priority else ""),
+        ("key", clean(task.key)),
         ("input", shown(given)),
     ]
     out.table(("FACT", "VALUE"), [line for line in lines if line[1]])
@@ -137,7 +138,8 @@ def _is_thread(store: Store, name: str, agent: str | None) -> bool:
 
 def _doubt(store: Store, info: RunInfo, effect: EffectInDoubt) -> DoubtfulEffect:
     rows = store.read("get_answer", (info.summary.stream, effect.about))
-    return DoubtfulEffect(effect, rows[0][0] if rows else "", rows[0][2] if rows else "")
+    verdict, by = next(((verdict, by) for verdict, _, by, _ in rows), ("", ""))
+    return DoubtfulEffect(effect, verdict, by)
 
 
 def _print_facts(out: CommandOutput, info: RunInfo, now: int) -> None:

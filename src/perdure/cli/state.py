@@ -135,10 +135,10 @@ def set_state(
 def _spaces(store: Store, agent: str | None, ours: bool) -> list[NamespaceSummary]:
     now = store.clock.wall_ms()
     return [
-        NamespaceSummary(name, owner, *row)
+        NamespaceSummary(name, owner, space, *sizes)
         for name, owner in select_agents(store, agent).items()
-        for row in store.read("namespace_sizes", (owner, now))
-        if ours or not row[0].startswith(OURS)
+        for space, *sizes in store.read("namespace_sizes", (owner, now))
+        if ours or not space.startswith(OURS)
     ]
 
 

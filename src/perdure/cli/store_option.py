@@ -26,6 +26,7 @@ from perdure.store import (
     sqlite_path,
     without_password,
 )
+from perdure.store.rows import read_runs
 from perdure.values.hints import did_you_mean, name_hint
 
 if TYPE_CHECKING:
@@ -127,11 +128,11 @@ def _no_such_run(store: Store, run_id: str, agent: str | None) -> RunNotFound:
     if any(agent in (None, run.agent) for run in find_queued(store, run_id)):
         text = clean(f"run {run_id!r} is queued, and no worker has started it")
         return RunNotFound(text, hint=clean(f"`perdure show {shlex.quote(run_id)}` shows more"))
-    there = [row[2] for row in store.read("all_runs") if agent in (None, row[1])]
+    there = [run.id for run in read_runs(store) if agent in (None, run.agent)]
     text = clean(f"{f'agent {agent!r} has' if agent is not None else 'there is'} no run {run_id!r}")
     maybe = clean(did_you_mean(run_id, there[:CLOSE_AMONG]))
     if agent is not None and not store.read("get_agent", (agent,)):
-        close = clean(did_you_mean(agent, [row[0] for row in store.read("all_agents")]))
+        close = clean(did_you_mean(agent, [name for name, *_ in store.read("all_agents")]))
         maybe = f"no agent here has that name{f'; {close}' if close else '.'}"
     return RunNotFound(text, hint=f"{maybe} {RunNotFound.hint}".strip())
 

@@ -82,7 +82,7 @@ def _having(store: Store, thread: str, agent: str | None) -> dict[str, str]:
 def _has(store: Store, owner: int, thread: str) -> bool:
     if store.read("thread_checkpoints_page", (owner, thread, "", 1, "", 1)):
         return True
-    return bool([row for row in store.read("get_state_value", (owner, REGISTRY, thread)) if row[0]])
+    return any(value for value, *_ in store.read("get_state_value", (owner, REGISTRY, thread)))
 
 
 def show_thread(

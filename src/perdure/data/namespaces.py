@@ -152,7 +152,7 @@ def _opened(engine: Engine, rows: Iterable[Row]) -> Iterator[KeyValue]:
     """Yield rows with their values. Large values are fetched in batches."""
     pending = iter(rows)
     while chunk := list(islice(pending, _OPENED_AT_ONCE)):
-        wanted = {identity for row in chunk if (identity := objects.reference(row[2]))}
+        wanted = {identity for _, _, packed, *_ in chunk if (identity := objects.reference(packed))}
         large = objects.fetch_many(engine.store, wanted) if wanted else {}
         for space, key, packed, version, at, expires, created, lasts in chunk:
             identity = objects.reference(packed)

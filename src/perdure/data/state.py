@@ -25,6 +25,7 @@ from perdure.kernel.protocol import Protocol, Read
 from perdure.kernel.scope import waiting
 from perdure.platform.failpoints import Site
 from perdure.store.base import Rows
+from perdure.store.rows import first_number
 from perdure.values.clock import moment
 from perdure.values.durations import Duration, seconds_of
 from perdure.values.limits import SWEEP_KEYS_MAX, SWEEP_WRITES
@@ -353,7 +354,7 @@ def revision(engine: Engine, space: str) -> int:
         if engine.is_known()
         else []
     )
-    return int(rows[0][0]) if rows else 0
+    return first_number(rows)
 
 
 def unchanged_guard(engine: Engine, space: str) -> RequireRevision:

@@ -21,6 +21,7 @@ from perdure.journal.task_starts import QueueRun, RequeueRun, decided_starts
 from perdure.journal.workflow_writes import ChangeStepStatus, SaveWorkflow, decided_moves
 from perdure.platform.failpoints import Site
 from perdure.store.base import Script, Statement, Store, decide
+from perdure.store.rows import first_number
 
 StateKey = tuple[int, str, str]
 """Owner, namespace and key."""
@@ -358,4 +359,4 @@ def _entry(
 
 
 def _first(rows: Sequence[tuple[Any, ...]]) -> int:
-    return int(rows[0][0]) if rows else 0
+    return first_number(rows)

@@ -15,6 +15,7 @@ from perdure.journal.keys import SigningKey, signed_by
 from perdure.journal.stream_reader import compaction_in
 from perdure.journal.verify_report import FindingKind, Severity, VerifyFinding
 from perdure.store.base import Store
+from perdure.store.rows import EntryRow, first_number
 
 FORMAT = "perdure anchor 1"
 
@@ -102,14 +103,13 @@ def _differences(store: Store, anchor: Anchor, keys: Mapping[str, bytes]) -> Ite
         elif not rows:
             text = f"stream {head.stream} had {head.seq} entries when the anchor was made"
             yield VerifyFinding(FindingKind.ROLLED_BACK, text, head.stream, _last(store, head.stream) + 1)
-        elif rows[0][4] != _bytes(head.chain):
+        elif EntryRow(*rows[0]).chain != _bytes(head.chain):
             text = "the entry differs from the anchored one: the stream forked here or earlier"
             yield VerifyFinding(FindingKind.FORKED, text, head.stream, head.seq)
 
 
 def _last(store: Store, stream: int) -> int:
-    rows = store.read("head_of", (stream,))
-    return int(rows[0][0]) if rows else 0
+    return first_number(store.read("head_of", (stream,)))
 
 
 def _signatures(anchor: Anchor, keys: Mapping[str, bytes]) -> Iterator[VerifyFinding]:

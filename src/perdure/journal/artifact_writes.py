@@ -17,6 +17,7 @@ from perdure.journal import objects
 from perdure.journal.leases import LeaseKeeper
 from perdure.platform.failpoints import Site
 from perdure.store.base import FinalBatch, Script, Statement, Store, UnitOfWork
+from perdure.store.rows import first_number
 from perdure.values.clock import Clock
 
 
@@ -65,7 +66,7 @@ def decided_puts(puts: Sequence[SaveArtifact], _: Store) -> Script[tuple[list[re
     ]
     if not all(rows[2 * len(places) :]):
         raise UploadLost
-    last = {place: found[0][0] if found else 0 for place, found in zip(places, rows[len(places) :], strict=False)}
+    last = {place: first_number(found) for place, found in zip(places, rows[len(places) :], strict=False)}
     landed: list[records.AgentChange] = []
     made: list[Statement] = []
     for put in puts:

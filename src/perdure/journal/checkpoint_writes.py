@@ -11,6 +11,7 @@ from perdure.errors import StoreBusy
 from perdure.journal.retention_rules import SPACE, RetentionRule, keep_of, policies_in
 from perdure.journal.trees import TreeMemo
 from perdure.store.base import Rows, Script, Statement, Store
+from perdure.store.rows import first_number
 from perdure.values.limits import KEEP_LAST_DROPS_MAX
 
 
@@ -95,12 +96,15 @@ def decided_marks(
         *(Statement("checkpoint_base", (*mark.place, mark.relies_on, SPACE, now)) for mark in marks),
     ]
     before = list(zip(marks, rows[len(places) :], strict=True))
-    last = {mark.place: found[0][0] for mark, found in before}
-    rules = {mark.owner: policies_in([row[2:] for row in found if row[2] is not None]) for mark, found in before}
+    last = {mark.place: first_number(found) for mark, found in before}
+    rules = {
+        mark.owner: policies_in([(name, packed) for _, _, name, packed in found if name is not None])
+        for mark, found in before
+    }
     landed: list[records.AgentChange] = []
     made: list[Statement] = []
     for mark, found in before:
-        if mark.relies_on and not found[0][1]:
+        if mark.relies_on and not any(base for _, base, *_ in found[:1]):
             raise BaseVersionGone
         landed += [records.CheckpointDropped(*mark.place, version) for version in mark.drops]
         if mark.packed:

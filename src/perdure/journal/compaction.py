@@ -15,11 +15,13 @@ from perdure import records as r
 from perdure.errors import JournalDamaged, StoreBusy
 from perdure.journal import chain
 from perdure.journal.append import Append, Signer, StreamHead
+from perdure.journal.leases import lease_of
 from perdure.journal.needed_entries import EntryNeeds, RemovableEvents
 from perdure.journal.stream_reader import ChainWalk, compaction_in, pages
 from perdure.platform.failpoints import Site
 from perdure.records.compaction import CarriedSavings, CarriedUsage
 from perdure.store.base import Row, Script, Statement, Store, UnitOfWork
+from perdure.store.rows import EntryRow, first_number, require_run_row
 from perdure.values.limits import COMPACT_ENTRIES_MAX
 
 ROW_BYTES = 80
@@ -65,8 +67,8 @@ def plan(
     if not ends or not leases:
         return None
     looking = _StreamScan(store, stream, horizon, compaction_in(found), whole, noted)
-    looking.look(int(ends[0][0]))
-    return looking.plan(int(leases[0][0]))
+    looking.look(first_number(ends))
+    return looking.plan(lease_of(leases[0]).fence)
 
 
 class _StreamScan:
@@ -98,8 +100,9 @@ class _StreamScan:
     def look(self, last: int) -> None:
         for page in pages(self._store, self._stream):
             for row in page:
-                at_end = row[0] > last or row[0] >= self.first + COMPACT_ENTRIES_MAX
-                if at_end or (not self._whole and row[2] >= self._horizon):
+                entry = EntryRow(*row)
+                at_end = entry.seq > last or entry.seq >= self.first + COMPACT_ENTRIES_MAX
+                if at_end or (not self._whole and entry.at >= self._horizon):
                     return
                 self._take(row)
 
@@ -140,12 +143,12 @@ class _StreamScan:
 
     def _carrying(self, record: r.StreamCompacted, agent: str, run: str) -> r.StreamCompacted:
         """Add the view data of a run that its remaining entries no longer contain."""
-        [row] = self._store.read("get_run", (agent, run))
+        resumes = require_run_row(self._store, agent, run).resumes
         state = self._store.read("run_state_of", (self._stream,))
         spent, saved = self._store.read("usage_of", (agent, run)), self._store.read("savings_of", (agent, run))
         return msgspec.structs.replace(
             record,
-            resumes=row[8],
+            resumes=resumes,
             state=tuple(r.CarriedState(key, value, version, at) for _, key, value, version, at in state),
             usage=tuple(
                 CarriedUsage(day, r.ModelUsage(model, provider, step, *counts))

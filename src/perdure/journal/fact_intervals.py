@@ -18,6 +18,7 @@ from perdure import records as r
 from perdure.journal.project_memories import listed
 from perdure.records.memories import TRUSTED, SuccessorLink
 from perdure.store.base import Row, Rows, Statement
+from perdure.store.rows import RelationRow
 
 _ASKED_MAX = 500
 """Ids per query."""
@@ -72,12 +73,16 @@ class SupersessionChains:
         """Take over the rows of the queries that `asking` returned."""
         for look, found in zip(looks, rows, strict=True):
             for row in found:
-                if look.name != "memory_relations_but_repeats":
+                if look.name == "memory_relations_but_repeats":
+                    self._relate(RelationRow(*row))
+                else:
                     self._learn(row)
-                elif row[1] == "superseded" and row[2]:
-                    self._replace([(row[0], row[2])])
-                elif row[1] == "withdrawn":
-                    self._void.add(row[0])
+
+    def _relate(self, relation: RelationRow) -> None:
+        if relation.what == "superseded" and relation.other:
+            self._replace([(relation.id, relation.other)])
+        elif relation.what == "withdrawn":
+            self._void.add(relation.id)
 
     def _learn(self, row: Row) -> None:
         which, kind, about, person, trust, valid_from, valid_to, replaced = row

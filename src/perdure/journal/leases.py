@@ -74,6 +74,11 @@ def lease_of(row: tuple[Any, ...], one_host: bool = True) -> Lease:
     return Lease(fence, holder, process, at or 0, left or 0, one_host)
 
 
+def counts_as_alive(lease: Lease, tenancy: LeaseKeeper | None) -> bool:
+    """Whether nobody may take over from this holder. `tenancy` is that of this process, if it has one."""
+    return lease.alive() and not (tenancy is not None and tenancy.outlasts(lease))
+
+
 _open_streams: dict[str, set[int]] = {}
 """Open streams by store, for the whole process: a reopened store is still the same store."""
 after_fork_in_child(_open_streams.clear)

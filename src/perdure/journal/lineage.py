@@ -13,6 +13,7 @@ from perdure.journal.append import StreamHead, walk_events
 from perdure.journal.stream_reader import compaction_in
 from perdure.records import Forked, JournalEntry, decode
 from perdure.store.base import Row, Store
+from perdure.store.rows import entry_in, upto
 from perdure.values.limits import FORK_DEPTH_MAX
 
 EntryConsumer = Callable[[Iterator[JournalEntry]], None]
@@ -22,8 +23,8 @@ def lineage(store: Store, stream: int) -> list[Forked]:
     """Return the chain of forks that leads to a run, oldest first; empty for a run that is no fork."""
     found: list[Forked] = []
     while True:
-        rows = store.read("journal_page", (stream, 0, 1))
-        record = decode(rows[0][1], rows[0][3]) if rows and rows[0][3] is not None else None
+        first = entry_in(store.read("journal_page", (stream, 0, 1)))
+        record = decode(first.kind, first.body) if first is not None and first.body is not None else None
         if not isinstance(record, Forked):
             return found[::-1]
         if len(found) == FORK_DEPTH_MAX or record.origin >= stream:  # an origin is older than its forks
@@ -63,15 +64,8 @@ def _walk_shared(store: Store, part: Forked, consume: EntryConsumer) -> None:
     head = StreamHead(store.identity, part.origin, 0)
 
     def take(rows: Iterable[Row]) -> None:
-        consume(walk_events(head, _upto(rows, part.cut)))
+        consume(walk_events(head, upto(rows, part.cut)))
 
     store.scan("journal_of", (part.origin, 0), take)
     if (head.seq, head.chain) != (part.cut, part.head):
         raise JournalDamaged(f"entry {part.cut} of stream {part.origin} is another than run {part.run!r} was forked at")
-
-
-def _upto(rows: Iterable[Row], cut: int) -> Iterator[Row]:
-    for row in rows:
-        if row[0] > cut:
-            return
-        yield row

@@ -15,6 +15,7 @@ from perdure import records as r
 from perdure.journal.fact_intervals import SupersessionChains
 from perdure.records.memories import TRUSTED
 from perdure.store.base import Rows, Script, Statement, Store
+from perdure.store.rows import first_number
 from perdure.values.limits import MEMORIES_COMPARED_MAX
 
 SILENT_MAX = 500
@@ -125,7 +126,7 @@ class _MemoryDecider:
             *looks,
         ]
         found = (yield from self._with_chains(first))[len(owners) :]
-        self._places = {thread: int(last[0][0]) for thread, last in zip(threads, found, strict=False)}
+        self._places = {thread: first_number(last) for thread, last in zip(threads, found, strict=False)}
         for look, there in zip(looks, found[len(threads) :], strict=True):
             self._there.begin(look, (SimilarMemory(*row) for row in reversed(there)))
         for number, new_memory in enumerate(self._keeps, 1):

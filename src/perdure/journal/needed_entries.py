@@ -14,6 +14,7 @@ import msgspec
 from perdure import records as r
 from perdure.journal.retention_rules import OURS
 from perdure.store.base import Statement, Store
+from perdure.store.rows import first_number, read_run
 
 _CALLS = (r.StepDone, r.StepFailed, r.AttemptFailed, r.ItemDone, r.Wrote)
 _EFFECTS = (r.EffectIntended, r.EffectAgain, r.EffectDone, r.EffectFailed, r.EffectDoubted)
@@ -153,17 +154,20 @@ class EntryNeeds:
         """Return the entry of the newest event of a kind. It stays: cursors of readers may point to it."""
         if (owner, kind) not in self._newest:
             rows = self._store.read("newest_event_of_kind", (owner, kind))
-            self._newest[owner, kind] = (rows[0][0], rows[0][1]) if rows else (0, 0)
+            self._newest[owner, kind] = next(((stream, seq) for stream, seq, *_ in rows), (0, 0))
         return self._newest[owner, kind]
 
     def _state(self, change: r.StateChange, changes: list[Statement]) -> bool:
         """Whether a change may go: it was overwritten before the horizon. The last change of a key stays."""
         key = (change.owner, change.space, change.key)
         later = self._store.read("next_state_change", (*key, change.revision))
-        if not later or later[0][1] >= self._horizon:
+        if not later:
+            return False
+        [(revision, at)] = later
+        if at >= self._horizon:
             return False
         changes.append(Statement("drop_state_history", (*key, change.revision)))
-        self._passed.append((key[:2], (later[0][0], later[0][1])))
+        self._passed.append((key[:2], (revision, at)))
         return True
 
     def _made(self, record: r.CheckpointMade | r.ArtifactSaved, changes: list[Statement]) -> bool:
@@ -171,7 +175,7 @@ class EntryNeeds:
         look, _, unplace, _ = _TABLES[type(record)]
         place = (record.owner, record.name, record.version)
         rows = self._store.read(look, place)
-        if rows and not rows[0][3]:
+        if any(not dropped for *_, dropped in rows):
             return False
         changes.append(Statement(unplace, place))
         self._going.append((look, *place))
@@ -179,8 +183,8 @@ class EntryNeeds:
 
     def _queued(self, record: r.TaskQueued | r.TaskAgain, changes: list[Statement]) -> bool:
         """Whether the queueing of a run may go: the run has ended."""
-        rows = self._store.read("get_run", (record.agent, record.run))
-        return bool(rows) and rows[0][3] in (r.RunStatus.FINISHED, r.RunStatus.CANCELLED)
+        run = read_run(self._store, record.agent, record.run)
+        return run is not None and run.status in (r.RunStatus.FINISHED, r.RunStatus.CANCELLED)
 
     def _thread(self, record: r.ThreadPut | r.ThreadWrote, changes: list[Statement]) -> bool:
         """Whether a thread checkpoint and its writes may go: it was dropped. The entry that dropped it stays."""
@@ -192,9 +196,9 @@ class EntryNeeds:
         look, newest, _, remove = _TABLES[type(record)]
         place = (record.owner, record.name, record.version)
         rows = self._store.read(look, place)
-        last = self._store.read(newest, place[:2])[0][0]
+        last = first_number(self._store.read(newest, place[:2]))
         known = (look, *place)
-        if last <= record.version or (rows and rows[0][0] and known not in self._gone and known not in self._going):
+        if last <= record.version or (first_number(rows) and known not in self._gone and known not in self._going):
             return False
         changes.append(Statement(remove, place))
         return True

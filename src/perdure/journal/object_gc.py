@@ -17,6 +17,7 @@ from perdure.platform.failpoints import Site
 from perdure.platform.process import this_process
 from perdure.records import decode
 from perdure.store.base import Row, Script, Statement, Store, UnitOfWork, read_through
+from perdure.store.rows import EntryRow, first_number, upto
 from perdure.values.limits import GC_BATCH, UPLOAD_GRACE_SECONDS
 
 CollectProgress = Callable[[int, int], None]
@@ -87,7 +88,7 @@ class LiveObjects:
         self, store: Store, dropped: Iterable[DroppedVersion], grace: float, watched: ExactFilter | None = None
     ) -> None:
         self._store = store
-        self._used = watched or BloomFilter(store.read("count_objects")[0][0])
+        self._used = watched or BloomFilter(first_number(store.read("count_objects")))
         self._opened: set[bytes] = set()
         """Tree nodes that were opened. Exact, because what is below a node is marked only through it."""
         self._heads: dict[int, int] = {}
@@ -111,20 +112,20 @@ class LiveObjects:
             seq, last = self._heads.get(stream, 0), head or 0
             while seq < last:
                 [page] = yield [Statement("journal_page", (stream, seq + 1, PAGE_ENTRIES))]
-                rows = [row for row in page if row[0] <= last]
-                if not rows:
+                entries = [EntryRow(*row) for row in upto(page, last)]
+                if not entries:
                     break
-                yield from self._mark([row for row in rows if not (forgotten and forgotten(stream, row[0]))])
-                seq = rows[-1][0]
+                yield from self._mark([entry for entry in entries if not (forgotten and forgotten(stream, entry.seq))])
+                seq = entries[-1].seq
             self._heads[stream] = max(last, self._heads.get(stream, 0))
             if progress is not None and number % 100 == 0:
                 progress(number, len(heads))
 
-    def _mark(self, rows: Iterable[Row]) -> Script[None]:
+    def _mark(self, entries: Iterable[EntryRow]) -> Script[None]:
         roots: set[bytes] = set()
-        for _, kind, _, body, _, _ in rows:
-            if body is not None:
-                roots.update(packed_in(decode(kind, body), self._dropped))
+        for entry in entries:
+            if entry.body is not None:
+                roots.update(packed_in(decode(entry.kind, entry.body), self._dropped))
         yield from self._refer(roots)
 
     def _refer(self, roots: set[bytes]) -> Script[None]:

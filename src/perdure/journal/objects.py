@@ -251,7 +251,7 @@ class DroppedVersions:
             rows = store.read(query)
             self._versions.update((kind, owner, name, version) for owner, name, version, *_, gone in rows if gone)
         self._lives = {(owner, thread): whole for owner, thread, _, whole, _ in store.read("all_thread_generations")}
-        self._points = {tuple(row[:4]): row[4] for row in store.read("dropped_thread_checkpoints")}
+        self._points = {tuple(place): dropped for *place, dropped in store.read("dropped_thread_checkpoints")}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, DroppedVersions) and vars(self) == vars(other)

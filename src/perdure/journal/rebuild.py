@@ -18,6 +18,7 @@ from perdure.journal.stream_reader import PAGE_ENTRIES, ChainWalk, compaction_in
 from perdure.platform.failpoints import Site
 from perdure.records import JournalEntry
 from perdure.store.base import Rows, Script, Statement, Store, UnitOfWork
+from perdure.store.rows import first_number, upto
 
 
 class ViewQuery(msgspec.Struct, frozen=True):
@@ -159,8 +160,9 @@ class _ViewSnapshot(UnitOfWork[tuple[dict[str, Rows], dict[int, int]]]):
     def script(self) -> Script[tuple[dict[str, Rows], dict[int, int]]]:
         rows = yield [Statement(view.query) for view in TABLES.values()]
         [streams] = yield [Statement("all_streams")]
-        ends = yield [Statement("head_of", (stream[0],)) for stream in streams]
-        heads = {stream[0]: end[0][0] if end else 0 for stream, end in zip(streams, ends, strict=True)}
+        numbers = [number for number, *_ in streams]
+        ends = yield [Statement("head_of", (number,)) for number in numbers]
+        heads = {number: first_number(end) for number, end in zip(numbers, ends, strict=True)}
         return dict(zip(TABLES, rows, strict=True)), heads
 
 
@@ -179,11 +181,11 @@ def _project_all(store: Store, heads: dict[int, int]) -> Store | None:
 def _project_stream(store: Store, fresh: Store, stream: int, last: int) -> bool:
     before = store.read("last_compaction", (stream,))
     along = ChainWalk(store.identity, stream, compaction_in(before))
-    if before and before[0][0] > last:
+    if first_number(before) > last:
         return False
     try:
         for page in pages(store, stream):
-            rows = [row for row in page if row[0] <= last]
+            rows = list(upto(page, last))
             fresh.submit(_ApplyDifferences(_projected(along, sound_events(stream, rows, along))))
             if len(rows) < len(page):
                 break

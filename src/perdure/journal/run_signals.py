@@ -8,6 +8,7 @@ import msgspec
 
 from perdure import records
 from perdure.store.base import Script, Statement, Store
+from perdure.store.rows import first_number
 
 
 class SendSignal(msgspec.Struct, frozen=True):
@@ -32,7 +33,7 @@ def numbered(signals: Sequence[SendSignal], _: Store) -> Script[tuple[list[recor
         *(Statement("lock_namespace", (owner, f"signal {run}/{name}")) for owner, run, name in places),
         *(Statement("last_signal", place) for place in places),
     ]
-    last = {place: found[0][0] if found else 0 for place, found in zip(places, rows[len(places) :], strict=True)}
+    last = {place: first_number(found) for place, found in zip(places, rows[len(places) :], strict=True)}
     landed: list[records.AgentChange] = []
     for item in signals:
         last[item.place] += 1

@@ -9,8 +9,9 @@ from perdure.errors import JournalDamaged, StoreTooNew, StoreUnavailable
 from perdure.journal import chain
 from perdure.journal.append import first_of_fork
 from perdure.journal.verify_report import FindingKind
-from perdure.records import JournalEntry, StreamCompacted, decode, remains
+from perdure.records import EntryKind, JournalEntry, StreamCompacted, decode, remains
 from perdure.store.base import Row, Rows, Store
+from perdure.store.rows import entry_in
 
 PAGE_ENTRIES = 200
 PAGE_STREAMS = 1000
@@ -119,11 +120,17 @@ class ChainWalk:
 
 
 def compaction_in(rows: Sequence[Row]) -> StreamCompacted | None:
-    """Return the newest compaction of a stream; None if its entry is unreadable, which `verify` reports."""
-    if not rows or type(rows[0][3]) is not bytes:
+    """Return the compaction in an answer of `last_compaction`; None if there is none."""
+    entry = entry_in(rows)
+    return decoded_compaction(entry.body) if entry is not None else None
+
+
+def decoded_compaction(body: bytes | None) -> StreamCompacted | None:
+    """Decode the body of a compaction entry; None if there is none or it is unreadable, which `verify` reports."""
+    if type(body) is not bytes:
         return None
     try:
-        record = decode(rows[0][1], rows[0][3])
+        record = decode(EntryKind.STREAM_COMPACTED, body)
     except JournalDamaged:
         return None
     return record if isinstance(record, StreamCompacted) else None

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
 from perdure import records
 from perdure.errors import InputChanged, NothingToRetry
 from perdure.store.base import Script, Statement, Store
+from perdure.store.rows import RunRow, TaskRow, run_in, task_in
 from perdure.values.hints import for_run
 
 
@@ -48,8 +48,8 @@ def decided_starts(
         *(Statement("get_task", (owner, run)) for owner, _, run in places),
     ]
     found = rows[len(places) :]
-    runs = dict(zip(places, found[: len(places)], strict=True))
-    tasks = dict(zip(places, found[len(places) :], strict=True))
+    runs = {place: run_in(run) for place, run in zip(places, found[: len(places)], strict=True)}
+    tasks = {place: task_in(task) for place, task in zip(places, found[len(places) :], strict=True)}
     landed: dict[tuple[int, str, str], records.TaskQueued | records.TaskAgain] = {}
     objects: list[Statement] = []
     for start in starts:
@@ -67,28 +67,27 @@ _OVER = (records.RunStatus.FINISHED, records.RunStatus.CANCELLED)
 
 
 def _queued(
-    start: QueueRun, run: Sequence[tuple[Any, ...]], task: Sequence[tuple[Any, ...]], before: records.AgentChange | None
+    start: QueueRun, run: RunRow | None, task: TaskRow | None, before: records.AgentChange | None
 ) -> records.TaskQueued | None:
     """Return the record, or None if the run exists."""
     wanted = start.queued
-    known = [row[4] for row in run] + [row[11] for row in task]
-    known += [before.digest] if isinstance(before, records.TaskQueued) else []
+    known = [run.input_digest] if run is not None else []
+    known += [one.digest for one in (task, before) if isinstance(one, TaskRow | records.TaskQueued)]
     if any(digest != wanted.digest for digest in known):
         raise InputChanged(
             f"run {wanted.run!r} was started with another input",
             hint="the id names the run: give the same input to find it, or another id to start another one",
         )
-    if task or before is not None or any(row[3] in _OVER for row in run):
+    if task is not None or before is not None or (run is not None and run.status in _OVER):
         return None
-    failed = [row[9] for row in run if row[3] == records.RunStatus.FAILED]
-    return msgspec.structs.replace(wanted, again=failed[0]) if failed else wanted
+    failed = run is not None and run.status == records.RunStatus.FAILED
+    return msgspec.structs.replace(wanted, again=run.outcome) if run is not None and failed else wanted
 
 
-def _again(start: RequeueRun, task: Sequence[tuple[Any, ...]]) -> records.TaskAgain:
+def _again(start: RequeueRun, task: TaskRow | None) -> records.TaskAgain:
     owner, agent, run = start.place
-    state = task[0][5] if task else ""
-    if state != "dead":
-        told = f"is {state}" if state else "is not one that workers do, or has finished"
+    if task is None or task.state != "dead":
+        told = f"is {task.state}" if task is not None else "is not one that workers do, or has finished"
         text = f"run {run!r} {told}: only a dead one is queued again"
         raise NothingToRetry(text, hint=for_run(NothingToRetry.hint, run))
-    return records.TaskAgain(owner, agent, run, task[0][8], start.by)
+    return records.TaskAgain(owner, agent, run, task.failed_seq, start.by)

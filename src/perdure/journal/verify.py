@@ -19,6 +19,7 @@ from perdure.journal.keys import file_message, signed_by
 from perdure.journal.stream_reader import ChainWalk, all_streams, check_ascending, compaction_in, pages
 from perdure.journal.verify_report import ArrivedAgent, FindingKind, FindingList, Severity, VerifyFinding, VerifyReport
 from perdure.store.base import Rows, Store
+from perdure.store.rows import EntryRow, entry_in, first_number
 from perdure.store.sqlite.mark import lost_in_words
 
 VerifyProgress = Callable[[int, int, int], None]
@@ -65,10 +66,11 @@ def agent_keys(store: Store) -> dict[str, bytes]:
 
 
 def _record(rows: Rows) -> r.Record | None:
-    if not rows or type(rows[0][3]) is not bytes:
+    entry = entry_in(rows)
+    if entry is None or type(entry.body) is not bytes:
         return None
     try:
-        return r.decode(rows[0][1], rows[0][3])
+        return r.decode(entry.kind, entry.body)
     except (JournalDamaged, StoreTooNew):
         return None  # located when its stream is walked
 
@@ -142,7 +144,7 @@ class _StoreInspection:
         try:
             self.keys = agent_keys(self.store)
             self.dropped = objects.DroppedVersions(self.store)
-            total = int(self.store.read("count_streams")[0][0])
+            total = first_number(self.store.read("count_streams"))
             for stream, kind, name, _ in all_streams(self.store):
                 if stream != self.streams + 1:
                     self._missing_streams(self.streams + 1, stream - 1)
@@ -173,8 +175,7 @@ class _StoreInspection:
             self.findings.left_off = more
 
     def _compaction_of(self, stream: int) -> int:
-        rows = self.store.read("last_compaction", (stream,))
-        return int(rows[0][0]) if rows else 0
+        return first_number(self.store.read("last_compaction", (stream,)))
 
     def _missing_streams(self, first: int, last: int) -> None:
         which = f"stream {first} is" if first == last else f"streams {first} to {last} are"
@@ -237,10 +238,10 @@ class _StreamInspection:
         self.name = self.run = str(name)
         self.agent = ""
         found = whole.store.read("last_compaction", (stream,))
-        self.compacted_at = int(found[0][0]) if found else 0
-        self.compaction_time = found[0][2] if found else 0
-        cuts = whole.store.read("fork_point_of", (stream,))
-        self.along = ChainWalk(whole.store.identity, stream, compaction_in(found), int(cuts[0][0]) if cuts else 0)
+        last = entry_in(found)
+        self.compacted_at, self.compaction_time = (int(last.seq), last.at) if last is not None else (0, 0)
+        cut = first_number(whole.store.read("fork_point_of", (stream,)))
+        self.along = ChainWalk(whole.store.identity, stream, compaction_in(found), cut)
         self.last_kind = 0
         self.sealed_links: dict[int, tuple[bytes, ...]] = {}
 
@@ -270,20 +271,21 @@ class _StreamInspection:
         self.whole.ended(self.stream, self.along.seq, self.along.links[0])
 
     def _entry(self, row: tuple[Any, ...]) -> None:
-        whole, seq, sound = self.whole, row[0], True
+        whole, entry, sound = self.whole, EntryRow(*row), True
+        seq, kind = entry.seq, entry.kind
         whole.entries += 1
         for what, at, text in self.along.follow(row):
             self.found(what, at, text)
             sound = sound and at != seq
         if seq in self.sealed_links:
             self.sealed_links[seq] = self.along.links
-        if self.last_kind == r.EntryKind.RUN_FINISHED and row[1] != r.EntryKind.STREAM_COMPACTED:
+        if self.last_kind == r.EntryKind.RUN_FINISHED and kind != r.EntryKind.STREAM_COMPACTED:
             self.found(FindingKind.ADDED, seq, "it stands after the end of its run")
-        self.last_kind = row[1]
-        if row[3] is None:
+        self.last_kind = kind
+        if entry.body is None:
             whole.erased += 1
         elif sound:
-            self._content(seq, row[1], row[2], row[3])
+            self._content(seq, kind, entry.at, entry.body)
 
     def _content(self, seq: int, kind: int, at: int, body: bytes) -> None:
         """Check that an entry and the objects it refers to are readable."""

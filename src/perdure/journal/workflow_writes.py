@@ -8,13 +8,15 @@ import msgspec
 
 from perdure import records as r
 from perdure.errors import StepClaimed, StepNotReady, WorkflowChanged, WorkflowNotFound
-from perdure.journal.append import Append, StreamHead
+from perdure.journal.append import Append
 from perdure.journal.departures import departure
-from perdure.journal.leases import Lease, LeaseKeeper, read_lease
+from perdure.journal.leases import Lease, LeaseKeeper, counts_as_alive
+from perdure.journal.takeover import read_run_lease
 from perdure.platform.failpoints import Site
-from perdure.platform.process import Holder, this_process
+from perdure.platform.process import Holder
 from perdure.records.workflows import decode_standing, decode_steps
-from perdure.store.base import Overtaken, Row, Rows, Script, Statement, Store
+from perdure.store.base import Row, Rows, Script, Statement, Store
+from perdure.store.rows import run_in
 
 StepStatus = r.StepStatus
 WorkflowKey = tuple[int, str]
@@ -85,7 +87,7 @@ def sheet_of(made: Rows, standings: Iterable[Row]) -> WorkflowVersion:
     version, revision, packed, _ = made[0]
     stands = {step: decode_standing(standing) for step, _, standing, _ in standings}
     steps = decode_steps(packed)
-    latest = max([revision, *(row[1] for row in standings)])
+    latest = max([revision, *(moved for _, moved, *_ in standings)])
     now = (msgspec.structs.replace(step, standing=stands.get(step.step, step.standing)) for step in steps)
     return WorkflowVersion(version, latest, tuple(now))
 
@@ -234,7 +236,7 @@ def _refuse_claimed(step: r.PlannedStep, move: ChangeStepStatus, leases: HolderL
     if ours:
         raise StepClaimed(f"{label} is in progress already, in this process", hint="complete it, fail it or reset it")
     lease = leases.get(standing.holder)
-    if lease is not None and lease.alive() and not move.tenancy.outlasts(lease):
+    if lease is not None and counts_as_alive(lease, move.tenancy):
         raise StepClaimed(f"{label} is in progress: agent {standing.by!r} is at it, in {lease.process}")
 
 
@@ -299,7 +301,8 @@ def _without_its_run(
         return
     reason = f"step {landing.step} of workflow {landing.name!r} was {_IN_WORDS[move.to]}"
     [rows] = yield [Statement("get_run", (old.by, old.run))]
-    parts = (yield [Statement("descendant_runs", (rows[0][0],))])[0] if rows else []
+    whole = run_in(rows)
+    parts = (yield [Statement("descendant_runs", (whole.stream,))])[0] if whole is not None else []
     for agent, run in [(old.by, old.run), *((agent, run) for agent, run, *_ in parts)]:
         cancelled = r.RunCancelled(reason, f"agent {move.by!r}")
         yield from _end_run((agent, run), cancelled, move.tenancy, store)
@@ -307,21 +310,13 @@ def _without_its_run(
 
 def _end_run(which: tuple[str, str], entry: r.RunCancelled, tenancy: LeaseKeeper, store: Store) -> Script[None]:
     """Cancel a run by a takeover that releases the lease at once; leave a run alone that is open somewhere."""
-    now = store.clock.boot_ms()
     [rows, gone] = yield [Statement("get_run", which), departure(which[0])]
-    if not rows or gone or r.RunStatus(rows[0][3]).over:
+    run = run_in(rows)
+    if run is None or gone or r.RunStatus(run.status).over:
         return
-    stream = rows[0][0]
-    lease = yield from read_lease(stream, now, store.one_host)
-    ours = lease.process == this_process()
-    if stream in tenancy.open_streams if ours else lease.alive():
+    seen = yield from read_run_lease(store, tenancy, run)
+    if seen.held:
         return
-    take = Statement("take_lease", (stream, lease.fence, None), Overtaken)
-    # Check again after the take, which locks the lease: another process may have renewed, or opened and closed the run.
-    look = [Statement("holder_time_left", (lease.holder, now)), Statement("get_run", which), departure(which[0])]
-    [_, [(seq, link)], left, [run], gone] = yield [take, Statement("head_of", (stream,)), *look]
-    if gone or run[3] != rows[0][3] or (left and left[0][0] > lease.left_ms):
-        raise Overtaken
-    head = StreamHead(store.identity, stream, lease.fence + 1, seq, link)
-    statements, _, _ = Append(Site.ORDER, head, [entry], store.clock).entries(seq, link)
+    head = (yield from seen.take()).head
+    statements, _, _ = Append(Site.ORDER, head, [entry], store.clock).entries(head.seq, head.chain)
     yield [*statements]  # more batches follow in this transaction

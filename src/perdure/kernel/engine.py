@@ -21,6 +21,7 @@ from perdure.platform.failpoints import Site
 from perdure.platform.process import this_process
 from perdure.store import file_of, is_embedded, locate, open_store, without_password
 from perdure.store.base import FinalBatch, Script, Statement, Store, UnitOfWork
+from perdure.store.rows import first_number
 from perdure.values.clock import SYSTEM_CLOCK, Clock
 from perdure.values.lazy import lazy
 from perdure.values.locks import after_fork_in_child, rlock
@@ -205,7 +206,7 @@ class Engine:
         """The agent's key, or None on a machine that does not have it."""
         rows = self.store.read("get_agent", (self.name,))
         key = keys.find(self.name, self._key_folder(), self.key_source)
-        if key is not None and rows and key.public_key != rows[0][1]:
+        if key is not None and any(key.public_key != public_key for _, public_key in rows):
             warnings.warn(
                 f"the key found is not the key of agent {self.name!r}: heads stay unsigned", UserWarning, stacklevel=2
             )
@@ -241,7 +242,7 @@ class Engine:
             rows = self.store.read("get_agent", (self.name,))
             if not rows:
                 return False
-            self.__dict__["_stream"] = int(rows[0][0])
+            self.__dict__["_stream"] = first_number(rows)
         return True
 
     @property
@@ -301,7 +302,8 @@ class _CreateAgent(UnitOfWork[bool]):
         engine, clock = self._engine, self._engine.store.clock
         [rows] = yield [Statement("get_agent", (engine.name,))]
         if rows:
-            return bool(rows[0][1] == self._key.public_key)  # another process was faster, perhaps with the same key
+            [(_, public_key)] = rows
+            return bool(public_key == self._key.public_key)  # another process was faster, perhaps with the same key
         [[(stream,)]] = yield [Statement("add_stream", ("agent", engine.name, clock.wall_ms()))]
         created = r.AgentCreated(engine.name, self._key.public_key)
         head = StreamHead(engine.store.identity, stream, 1)
@@ -379,11 +381,10 @@ def _check_home(store: Store, single_home: bool) -> None:
     except FileNotFoundError as error:
         hint = "close every agent of this process that uses it, then open it again"
         raise StoreUnavailable(f"{path} was removed while this process had it open", hint=hint) from error
-    rows = store.read("last_location")
-    if rows and rows[0] == (host, file):
-        return
-    if rows:
-        moved = f"{path} was last used {'on another host' if rows[0][0] != host else 'as another file'}"
+    for last_host, last_file in store.read("last_location"):
+        if (last_host, last_file) == (host, file):
+            return
+        moved = f"{path} was last used {'on another host' if last_host != host else 'as another file'}"
         if single_home:
             raise StoreMoved(moved)
         warnings.warn(f"{moved}: if it is a copy, the original may still be running", StoreMovedWarning, stacklevel=5)

@@ -24,6 +24,7 @@ from perdure.memory.lifecycle import retention as remembering
 from perdure.platform.failpoints import Site
 from perdure.platform.process import this_process
 from perdure.store.base import Script, Statement, Store, UnitOfWork
+from perdure.store.rows import first_number
 from perdure.values.durations import Duration, seconds_of
 from perdure.values.limits import GC_BATCH
 from perdure.work.threads import retention
@@ -236,7 +237,7 @@ def _notes(known: Sequence[Engine], horizon: int, holds: dict[int, EventCompacti
 
 
 def _bytes_of(store: Store) -> int:
-    return int(store.read("store_bytes")[0][0])
+    return first_number(store.read("store_bytes"))
 
 
 # -- state ------------------------------------------------------------------------------------------------------------
@@ -303,7 +304,7 @@ def _drop(engine: Engine, tell: GcProgress) -> int:
 
 
 def _dead(store: Store) -> FreedPart:
-    return FreedPart(int(store.read("count_dead_holders", _now(store))[0][0]))
+    return FreedPart(first_number(store.read("count_dead_holders", _now(store))))
 
 
 def _now(store: Store) -> tuple[str, int]:

@@ -13,6 +13,7 @@ from perdure.journal import objects
 from perdure.journal.project_memories import listed as in_json
 from perdure.memory.results import EVER, Memory, MemoryQuery
 from perdure.store.base import Statement
+from perdure.store.rows import RelationRow
 from perdure.values import codec
 from perdure.values.clock import moment
 
@@ -160,23 +161,27 @@ def made(engine: Engine, rows: Sequence[ViewRow], said: Sequence[ViewRow] | None
     return [_made(engine, memory, marks.get(memory.id) or MemoryRelations(), texts) for memory in kept]
 
 
-def marks_between(engine: Engine, ids: Sequence[str], query: str = "memory_relations_of") -> list[ViewRow]:
+def marks_between(engine: Engine, ids: Sequence[str], query: str = "memory_relations_of") -> list[RelationRow]:
     """Return the relations of memories in both directions, as rows of the view."""
     rows = [row for part in _parts(ids) for row in engine.store.read(query, (engine.stream, in_json(part)))]
-    return list(dict.fromkeys(tuple(row) for row in rows))
+    return list(dict.fromkeys(RelationRow(*row) for row in rows))
 
 
 def marks_of(engine: Engine, ids: Sequence[str], said: Sequence[ViewRow] | None = None) -> dict[str, MemoryRelations]:
     """Return the relations of memories, by id."""
     found: dict[str, MemoryRelations] = {}
     against: list[tuple[str, str]] = []
-    rows = marks_between(engine, ids, "memory_relations_but_repeats") if said is None else said
+    if said is None:
+        rows = marks_between(engine, ids, "memory_relations_but_repeats")
+    else:
+        rows = [RelationRow(*row) for row in said]
     # A forgotten successor has no id any more, even where other entries still name it.
-    gone = {(row[0], *row[3:5]) for row in rows if row[1] == "superseded" and not row[2]}
-    for which, what, other, *when in rows:
+    gone = {(row.id, row.at, row.valid) for row in rows if row.what == "superseded" and not row.other}
+    for row in rows:
+        which, what, other = row.id, row.what, row.other
         one = found.setdefault(which, MemoryRelations())
-        if what == "superseded" and (not other or (which, *when[:2]) not in gone):
-            one.superseded_by.append((other, when[1]))
+        if what == "superseded" and (not other or (which, row.at, row.valid) not in gone):
+            one.superseded_by.append((other, row.valid))
             found.setdefault(other, MemoryRelations()).supersedes.append(which)
         elif what == "derived":
             one.derived.append(other)

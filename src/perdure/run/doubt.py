@@ -203,7 +203,7 @@ def unsettled_effect(effect: EffectCall) -> Protocol[RecordedCall | None]:
     for name in effect.names:
         for recorded in effect.run.ledger.doubtful_effects(effect.frame.path, name):
             answered = yield _answer_to(effect, recorded)
-            if not answered or answered[0][0] == "retry":
+            if all(verdict == "retry" for verdict, *_ in answered):
                 return recorded
     return None
 

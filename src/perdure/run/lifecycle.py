@@ -22,8 +22,8 @@ from perdure.errors import (
 from perdure.journal import objects
 from perdure.journal.append import Append, StreamHead
 from perdure.journal.departures import departure, refuse_departed
-from perdure.journal.leases import read_lease
 from perdure.journal.lineage import events_of, walk_run
+from perdure.journal.takeover import read_run_lease
 from perdure.journal.task_starts import lock_of
 from perdure.kernel.program_line import at_line, shown
 from perdure.kernel.protocol import Protocol, Read, Submit
@@ -44,6 +44,7 @@ from perdure.run.parking import RunParking
 from perdure.run.step import describe
 from perdure.run.turn_start import TurnStart, TurnTaken, consume_start
 from perdure.store.base import LOST, Overtaken, Row, Rows, Script, Statement, Store, UnitOfWork
+from perdure.store.rows import RunRow, TaskRow, read_run, task_in
 from perdure.values import codec
 
 if TYPE_CHECKING:
@@ -96,14 +97,14 @@ class ClaimRun(UnitOfWork[ClaimedRun]):
             return (yield from self._create())
         if self._turn is not None:
             raise TurnTaken
-        stream, status, digest = rows[0][0], rows[0][3], rows[0][4]
-        if self._given and digest != self._digest:
+        run = RunRow(*rows[0])
+        if self._given and run.input_digest != self._digest:
             raise InputChanged(f"run {self._id!r} was started with another input")
-        if status == r.RunStatus.FINISHED:
-            return ClaimedRun(stream, 0, True, bool(rows[0][11]))
-        if status == r.RunStatus.CANCELLED:
-            raise refusal(self._id, (yield from read_order(stream, rows[0][9])))
-        return (yield from self._take_over(stream))
+        if run.status == r.RunStatus.FINISHED:
+            return ClaimedRun(run.stream, 0, True, run.is_fork)
+        if run.status == r.RunStatus.CANCELLED:
+            raise refusal(self._id, (yield from read_order(run.stream, run.outcome)))
+        return (yield from self._take_over(run))
 
     def _create(self) -> Script[ClaimedRun]:
         engine = self._engine
@@ -113,10 +114,12 @@ class ClaimRun(UnitOfWork[ClaimedRun]):
         add = Statement("add_stream", ("run", name, at))
         [_, rows, [(stream,)], left] = yield [*queued, add, departure(engine.name)]
         refuse_departed(engine.name, left)
-        for _, self.task, *_, packed, digest, parent, _ in rows:
-            if self._given and self._digest != digest:
+        task = task_in(rows)
+        if task is not None:
+            if self._given and self._digest != task.digest:
                 raise InputChanged
-            self._input, self._objects, self._digest, self._parent = packed, (), digest, parent
+            self.task, self._input, self._objects = task.task, task.input, ()
+            self._digest, self._parent = task.digest, task.parent
         given = (self._input, self._digest, self._parent)
         lost, also = self._lost()
         started = r.RunStarted(engine.name, self._id, *given, 1, self._tenancy.process, self.task, lost)
@@ -132,47 +135,34 @@ class ClaimRun(UnitOfWork[ClaimedRun]):
         self._tenancy.open_streams.add(stream)
         return ClaimedRun(stream, 1, False)
 
-    def _take_over(self, stream: int) -> Script[ClaimedRun]:
-        engine = self._engine
-        now = engine.store.clock.boot_ms()
-        lease = yield from read_lease(stream, now, engine.store.one_host)
-        if stream in self._tenancy.open_streams:
+    def _take_over(self, run: RunRow) -> Script[ClaimedRun]:
+        engine, stream = self._engine, run.stream
+        seen = yield from read_run_lease(engine.store, self._tenancy, run)
+        if seen.open_here:
             raise RunBusy(f"run {self._id!r} is already open in this process", hint="use the open one")
-        if lease.process == self._tenancy.process and (stream, lease.fence) in self._tried:
+        if seen.ours and (stream, seen.lease.fence) in self._tried:
             raise Overtaken  # by ourselves: the server has only now processed an earlier try whose answer was lost
-        # A lease that this process holds for a run that is not open is left over from a store closed after an error.
-        if lease.process != self._tenancy.process and lease.alive() and not self._tenancy.outlasts(lease):
-            raise lease.busy(self._id)
-        take = Statement("take_lease", (stream, lease.fence, self._tenancy.holder), Overtaken)
-        # Read again after the take, which locks the lease: the facts behind our decision may have changed.
-        look = [Statement("holder_time_left", (lease.holder, now)), Statement("get_run", (engine.name, self._id))]
-        orders = [departure(engine.name), Statement("last_order_under", (stream, lease.fence))]
-        head_of = Statement("head_of", (stream,))
-        [_, [(seq, chain)], left, [run], gone, last_order, _] = yield [take, head_of, *look, *orders, self._presence()]
-        refuse_departed(engine.name, gone)
-        if run[3] in (r.RunStatus.FINISHED, r.RunStatus.CANCELLED):
-            raise Overtaken
-        if left and left[0][0] > lease.left_ms and lease.holder != self._tenancy.holder:
-            raise Overtaken  # the holder has renewed its lease since we read it: decide again
-        fence = lease.fence + 1
-        head = StreamHead(engine.store.identity, stream, fence, seq, chain)
-        self._tried.add((stream, fence))
-        yield from self._refuse_stopped(run, last_order)
+        if seen.held:
+            raise seen.lease.busy(self._id)
+        taken = yield from seen.take(self._tenancy.holder, [self._presence()])
+        head = taken.head
+        self._tried.add((stream, head.fence))
+        yield from self._refuse_stopped(taken.run, taken.orders)
         lost, also = self._lost()
-        resumed = r.RunResumed(fence, self._tenancy.process, engine.store.clock.boot_ms(), lost, lease.ended())
+        ended = seen.lease.ended()
+        resumed = r.RunResumed(head.fence, self._tenancy.process, engine.store.clock.boot_ms(), lost, ended)
         yield from Append(self.site, head, [resumed], engine.store.clock, also=also).script()
         self.head = head
         # Here, not in the caller: the next claim in the same batch must see it.
         self._tenancy.open_streams.add(stream)
-        return ClaimedRun(stream, fence, True, bool(run[11]))
+        return ClaimedRun(stream, head.fence, True, run.is_fork)
 
-    def _refuse_stopped(self, run: tuple[Any, ...], orders: Rows) -> Script[None]:
-        stream, status = run[0], run[3]
-        self.unobeyed = pending_order(status, orders)
+    def _refuse_stopped(self, run: RunRow, orders: Rows) -> Script[None]:
+        self.unobeyed = pending_order(run.status, orders)
         if self.unobeyed is not None:
             raise refusal(self._id, self.unobeyed)
-        if status == r.RunStatus.PAUSED and not resumes(orders):
-            raise refusal(self._id, (yield from read_order(stream, run[9])))
+        if run.status == r.RunStatus.PAUSED and not resumes(orders):
+            raise refusal(self._id, (yield from read_order(run.stream, run.outcome)))
 
     def _lost(self) -> tuple[EntriesLost | None, tuple[Statement, ...]]:
         """Move what is known about the run's lost entries from the store into the run."""
@@ -290,13 +280,13 @@ def input_changed(engine: Engine, run_id: str, given: Any) -> InputChanged:
 
 def _first_input(engine: Engine, run_id: str) -> bytes:
     """Return the input of the run, or of the task queued under its id."""
-    for row in engine.store.read("get_run", (engine.name, run_id)):
-        started = Ledger(events_of(engine.store, row[0], fork=row[11] > 0)).started
-        assert started is not None
-        return started.input
-    [task] = engine.store.read("get_task", (engine.stream, run_id))
-    packed: bytes = task[10]
-    return packed
+    run = read_run(engine.store, engine.name, run_id)
+    if run is None:
+        [task] = engine.store.read("get_task", (engine.stream, run_id))
+        return TaskRow(*task).input
+    started = Ledger(events_of(engine.store, run.stream, fork=run.is_fork)).started
+    assert started is not None
+    return started.input
 
 
 def _spent(store: Store, stream: int) -> tuple[int, set[str]]:

@@ -19,6 +19,7 @@ from perdure.run.ledger import Ledger
 from perdure.run.unstorable import unstorable_calls
 from perdure.run.usage import Savings, Usage, savings_lines, savings_of, usage_lines, usage_of
 from perdure.store.base import Store
+from perdure.store.rows import RunRow, read_entry, read_run, read_runs
 
 
 class RunSummary(msgspec.Struct, frozen=True):
@@ -106,7 +107,7 @@ def list_runs(store: Store, agent: str | None = None, status: str | None = None)
     """Return every run, the most recently started, resumed or ended first."""
     if status is not None and status not in list(r.RunStatus):
         raise WrongValue(f"status={status!r}: must be one of {', '.join(map(repr, map(str, r.RunStatus)))}")
-    found = [*_queued(store), *(summary_of(store, row) for row in store.read("all_runs"))]
+    found = [*_queued(store), *(summary_of(store, run) for run in read_runs(store))]
     found.sort(key=lambda run: run.changed_at, reverse=True)
     return [run for run in found if (agent is None or run.agent == agent) and (status is None or run.status == status)]
 
@@ -121,7 +122,7 @@ def _queued(store: Store) -> list[RunSummary]:
 
 def find_runs(store: Store, run_id: str) -> list[RunSummary]:
     """Return the runs with that id, at most one per agent."""
-    return [summary_of(store, row) for row in store.read("find_runs", (run_id,))]
+    return [summary_of(store, RunRow(*row)) for row in store.read("find_runs", (run_id,))]
 
 
 def find_queued(store: Store, run_id: str) -> list[RunSummary]:
@@ -131,24 +132,23 @@ def find_queued(store: Store, run_id: str) -> list[RunSummary]:
 
 def children_of(store: Store, stream: int) -> list[RunSummary]:
     """Return the runs that a run opened inside itself, oldest first."""
-    return [summary_of(store, row) for row in store.read("children_of", (stream,))]
+    return [summary_of(store, RunRow(*row)) for row in store.read("children_of", (stream,))]
 
 
-def require_run(store: Store, agent: str, run_id: str) -> tuple[Any, ...]:
+def require_run(store: Store, agent: str, run_id: str) -> RunRow:
     """Return the row of a run, or raise `RunNotFound`."""
-    rows = store.read("get_run", (agent, run_id))
-    if not rows and any((run.agent, run.id) == (agent, run_id) for run in _queued(store)):
+    found = read_run(store, agent, run_id)
+    if found is not None:
+        return found
+    if any((run.agent, run.id) == (agent, run_id) for run in _queued(store)):
         raise RunNotFound(f"run {run_id!r} is queued, and no worker has started it", hint="see `perdure queues`")
-    if not rows:
-        raise RunNotFound(f"agent {agent!r} has no run {run_id!r}")
-    return rows[0]
+    raise RunNotFound(f"agent {agent!r} has no run {run_id!r}")
 
 
 def has_unstorable(store: Store, agent: str, run_id: str) -> bool:
     """Return whether steps of a run stay failed because their results could not be stored."""
-    rows = store.read("get_run", (agent, run_id))
-    ledgers = [Ledger(effective(events_of(store, row[0], fork=row[11] > 0))) for row in rows]
-    return any(map(unstorable_calls, ledgers))
+    run = read_run(store, agent, run_id)
+    return run is not None and bool(unstorable_calls(Ledger(effective(events_of(store, run.stream, fork=run.is_fork)))))
 
 
 def get_run(store: Store, agent: str, run_id: str, unpack: Callable[[bytes], Any] | None = None) -> RunInfo:
@@ -205,39 +205,50 @@ def _in_doubt(summary: RunSummary, ledger: Ledger, unpack: Callable[[bytes], Any
     ]
 
 
-def summary_of(store: Store, row: tuple[Any, ...]) -> RunSummary:
-    """Return the summary of a run's row, with its current holder."""
-    stream, agent, run_id, status, _, parent, started_at, changed_at, resumes, _, error, origin, cut = row
-    shown, holder = r.RunStatus(status), ""
+def summary_of(store: Store, run: RunRow) -> RunSummary:
+    """Return the summary of a run, with its current holder."""
+    shown, holder = r.RunStatus(run.status), ""
     if shown in (
         r.RunStatus.RUNNING,
         r.RunStatus.WAITING,
         r.RunStatus.CANCELLING,
     ):  # all others have released their lease
-        lease = lease_of(store.read("read_lease", (stream, store.clock.boot_ms()))[0], store.one_host)
+        lease = lease_of(store.read("read_lease", (run.stream, store.clock.boot_ms()))[0], store.one_host)
         if lease.alive():
             holder = str(lease.process)
         elif shown == r.RunStatus.RUNNING:
             shown = r.RunStatus.CRASHED
-    return RunSummary(stream, agent, run_id, shown, parent, started_at, changed_at, resumes, error, holder, origin, cut)
+    return RunSummary(
+        run.stream,
+        run.agent,
+        run.id,
+        shown,
+        run.parent,
+        run.started_at,
+        run.changed_at,
+        run.resumes,
+        run.error,
+        holder,
+        run.forked_from,
+        run.forked_at,
+    )
 
 
 def task_of(store: Store, stream: int) -> str:
     """Return the name of the task that a run executes; "" for other runs and forks."""
-    for _, kind, _, body, _, _ in store.read("journal_entry", (stream, 1)):
-        record = r.decode(kind, body)
-        return record.task if isinstance(record, r.RunStarted) else ""
-    return ""
+    first = read_entry(store, stream, 1)
+    record = r.decode(first.kind, first.body) if first is not None and first.body is not None else None
+    return record.task if isinstance(record, r.RunStarted) else ""
 
 
 def result_of(store: Store, agent: str, run_id: str) -> Any:
     """Return the result of a finished run without replaying it."""
-    row = require_run(store, agent, run_id)
-    stream, status, outcome = row[0], row[3], row[9]
-    if status != r.RunStatus.FINISHED:
-        raise RunNotFinished(f"run {run_id!r} is {summary_of(store, row).status}")
-    [(_, kind, _, body, _, _)] = store.read("journal_entry", (stream, outcome))
-    record = r.decode(kind, body) if body is not None else r.remains(kind)
+    run = require_run(store, agent, run_id)
+    if run.status != r.RunStatus.FINISHED:
+        raise RunNotFinished(f"run {run_id!r} is {summary_of(store, run).status}")
+    entry = read_entry(store, run.stream, run.outcome)
+    assert entry is not None
+    record = r.decode(entry.kind, entry.body) if entry.body is not None else r.remains(entry.kind)
     assert isinstance(record, r.RunFinished)
     if not record.result:
         raise ResultErased(f"the result of run {run_id!r} was erased")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -11,7 +11,8 @@ from perdure import records as r
 from perdure.errors import RunBusy, RunFinished, RunNotFound, RunNotPaused
 from perdure.journal.append import Append, Signer, StreamHead
 from perdure.journal.departures import departure, refuse_departed
-from perdure.journal.leases import Lease, read_lease
+from perdure.journal.leases import Lease
+from perdure.journal.takeover import RunLease, read_run_lease
 from perdure.journal.task_starts import lock_of
 from perdure.kernel.open_stream import commit_to_process_stream
 from perdure.kernel.protocol import Protocol, Read
@@ -19,6 +20,7 @@ from perdure.platform.failpoints import Site
 from perdure.platform.process import this_process
 from perdure.run.order_handling import PendingOrder, entry_of, refusal
 from perdure.store.base import Overtaken, Rows, Script, Statement, UnitOfWork
+from perdure.store.rows import RunRow, first_number, task_in
 
 if TYPE_CHECKING:
     from perdure.kernel.engine import Engine
@@ -47,8 +49,8 @@ def resumes(orders: Rows) -> bool:
     return pending is not None and pending.order == r.Order.RESUME
 
 
-def _last_order(orders: Sequence[tuple[Any, ...]]) -> PendingOrder | None:
-    return PendingOrder(r.Order(orders[0][1]), orders[0][2], orders[0][3], orders[0][0]) if orders else None
+def _last_order(orders: Rows) -> PendingOrder | None:
+    return next((PendingOrder(r.Order(what), reason, by, number) for number, what, reason, by in orders), None)
 
 
 def read_order(stream: int, seq: int) -> Script[PendingOrder]:
@@ -88,27 +90,19 @@ class _GiveOrder(UnitOfWork[OrderResult]):
         self._signer = signer
 
     def script(self) -> Script[OrderResult]:
-        store = self._engine.store
         [rows] = yield [Statement("get_run", self._which)]
         if not rows:
             return (yield from self._begin_stopped())
-        stream, status = rows[0][0], r.RunStatus(rows[0][3])
-        lease = yield from read_lease(stream, store.clock.boot_ms(), store.one_host)
-        [orders] = yield [Statement("last_order_under", (stream, lease.fence))]
-        held, before = self._is_held(stream, lease), _last_order(orders)
+        run = RunRow(*rows[0])
+        seen = yield from read_run_lease(self._engine.store, self._engine.place.tenancy_if_any, run)
+        [orders] = yield [Statement("last_order_under", (run.stream, seen.lease.fence))]
+        held, before, status = seen.held, _last_order(orders), r.RunStatus(run.status)
         if status == r.RunStatus.CANCELLED:
-            before = yield from read_order(stream, rows[0][9])
+            before = yield from read_order(run.stream, run.outcome)
         if self._changes_anything(status, before, held):
-            yield from self._tell(stream, lease) if held else self._obey(stream, lease, status)
-        self.given = OrderResult(stream, not held)
+            yield from self._tell(run.stream, seen.lease) if held else self._obey(seen)
+        self.given = OrderResult(run.stream, not held)
         return self.given
-
-    def _is_held(self, stream: int, lease: Lease) -> bool:
-        """Whether a process has the run open. Our own lease for a run not open here is left from a closed store."""
-        tenancy = self._engine.place.tenancy_if_any
-        if lease.process == this_process() and (tenancy is None or stream not in tenancy.open_streams):
-            return False
-        return lease.alive()
 
     def _changes_anything(self, status: r.RunStatus, before: PendingOrder | None, held: bool) -> bool:
         """Whether the order changes anything. Raises if it cannot be given."""
@@ -137,35 +131,27 @@ class _GiveOrder(UnitOfWork[OrderResult]):
         [rows] = yield [Statement("lock_lease", (stream, lease.fence))]
         if not rows:
             raise Overtaken
-        number, pending = rows[0][0] + 1, self._told
+        number, pending = first_number(rows) + 1, self._told
         given = r.OrderGiven(stream, number, lease.fence, pending.order, pending.reason, pending.by)
         ring = Statement("notify_holder", (stream, number))
         yield from self._append(self._head, [r.Landed((given,))], also=[ring])
 
-    def _obey(self, stream: int, lease: Lease, status: r.RunStatus) -> Script[None]:
+    def _obey(self, seen: RunLease) -> Script[None]:
         """Take the run over, record the order, and release the run at once."""
-        store, pending = self._engine.store, self._told
-        take = Statement("take_lease", (stream, lease.fence, None), Overtaken)
-        # Read again after the take, which locks the lease: the facts behind our decision may have changed.
-        look = [Statement("holder_time_left", (lease.holder, store.clock.boot_ms())), Statement("get_run", self._which)]
-        asked = [take, Statement("head_of", (stream,)), *look, departure(self._which[0])]
-        [_, [(seq, chain)], left, [run], gone] = yield asked
-        refuse_departed(self._which[0], gone)
-        if run[3] != status or (left and left[0][0] > lease.left_ms):
-            raise Overtaken
-        head = StreamHead(store.identity, stream, lease.fence + 1, seq, chain)
-        yield from self._append(head, [entry_of(pending)])
+        taken = yield from seen.take()
+        yield from self._append(taken.head, [entry_of(self._told)])
 
     def _begin_stopped(self) -> Script[OrderResult]:
         """Create the stream of a queued run that no worker has started, with the order as its second entry."""
         store, (agent, run_id) = self._engine.store, self._which
         [found] = yield [Statement("get_agent", (agent,))]
-        owner = found[0][0] if found else 0
+        owner = first_number(found)
         queued = [lock_of(owner, run_id), Statement("get_task", (owner, run_id)), Statement("get_run", self._which)]
-        [_, task, run] = yield queued
+        [_, tasks, run] = yield queued
         if run:
             raise Overtaken  # a worker was faster
-        if not task:
+        task = task_in(tasks)
+        if task is None:
             raise RunNotFound(f"agent {agent!r} has no run {run_id!r}")
         if self._told.order == r.Order.RESUME:
             raise RunNotPaused(
@@ -174,8 +160,7 @@ class _GiveOrder(UnitOfWork[OrderResult]):
         add = Statement("add_stream", ("run", f"{agent}/{run_id}", store.clock.wall_ms()))
         [[(stream,)], gone] = yield [add, departure(agent)]
         refuse_departed(agent, gone)
-        *_, packed, digest, parent, _ = task[0]
-        started = r.RunStarted(agent, run_id, packed, digest, parent, 1, this_process())
+        started = r.RunStarted(agent, run_id, task.input, task.digest, task.parent, 1, this_process())
         lease = [Statement("add_lease", (stream, None))]
         yield from self._append(StreamHead(store.identity, stream, 1), [started, entry_of(self._told)], lease)
         self.given = OrderResult(stream, obeyed=True)

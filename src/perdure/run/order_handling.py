@@ -68,7 +68,7 @@ def read_orders(run: RunCore) -> Protocol[None]:
 
 def deliver_orders(runs: Iterable[RunCore], rows: Iterable[Sequence[Any]]) -> None:
     """Hand standing orders to runs, and cancel the bodies that can be cancelled."""
-    found = {row[0]: row[1:] for row in rows}
+    found = {stream: order for stream, *order in rows}
     for run in runs:
         run.heard = run.head.ordered
         if run.head.stream not in found or run.cleanup is not None:

@@ -138,7 +138,8 @@ def wait_event(run: RunCore, name: str, timeout: Duration | None, default: Any) 
         try:
             rows = yield Read(run.store.read, ("get_signal", (owner, run.id, name, number)))
             if rows:
-                yield from end_wait(run, waited, "event", rows[0][0], rows[0][1], number)
+                [(value, by)] = rows
+                yield from end_wait(run, waited, "event", value, by, number)
         finally:
             if not waited.how:
                 taken.discard(number)

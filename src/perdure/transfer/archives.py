@@ -18,7 +18,7 @@ import msgspec
 from perdure import records as r
 from perdure.errors import ArchiveDamaged, ExportDamaged
 from perdure.journal import archive
-from perdure.journal.stream_reader import compaction_in
+from perdure.journal.stream_reader import decoded_compaction
 from perdure.memory.erasure.find import SUFFIX
 from perdure.memory.lifecycle.retention import LET_GO
 from perdure.platform.bounded_lines import ExpansionGauge, split
@@ -118,11 +118,7 @@ class AgentArchives:
 
 
 def _compaction(stream: ExportStream) -> r.StreamCompacted | None:
-    return (
-        compaction_in([(0, r.EntryKind.STREAM_COMPACTED, 0, stream.compaction)])
-        if stream.compaction is not None
-        else None
-    )
+    return decoded_compaction(stream.compaction)
 
 
 def missing_archive_notes(absent: Sequence[ExportAbsentArchive]) -> list[str]:

@@ -19,12 +19,13 @@ from perdure.journal.artifact_writes import Upload, UploadChunk, UploadLost
 from perdure.journal.documents import IndexedDocument, documents_of
 from perdure.journal.object_gc import collect
 from perdure.journal.project import project, project_kept
-from perdure.journal.stream_reader import compaction_in
+from perdure.journal.stream_reader import decoded_compaction
 from perdure.memory.facts import sketch_of
 from perdure.memory.pieces import PUT_WORDS
 from perdure.platform.failpoints import Site
 from perdure.platform.process import COPIED, MOVED, Holder, at_home
 from perdure.store.base import Floats, Script, Statement, Store, UnitOfWork
+from perdure.store.rows import first_number
 from perdure.store.spill import ScratchTable
 from perdure.transfer.check import CheckProgress, VerifiedExport
 from perdure.transfer.export import refuse_duplicate
@@ -324,11 +325,7 @@ class _EntryImporter:
         self._seq = self._skipped = there.end if there is not None else 0
         self._told = there.told if there is not None else frozenset()
         self._link = (there.link if there is not None else b"") or chain.genesis(self._store.identity, self._number)
-        self._compaction = (
-            compaction_in([(0, r.EntryKind.STREAM_COMPACTED, 0, stream.compaction)])
-            if stream.compaction is not None
-            else None
-        )
+        self._compaction = decoded_compaction(stream.compaction)
         self._kept = []
         if stream.kind == "agent":
             self.owner = self._number
@@ -375,7 +372,8 @@ class _EntryImporter:
             [links] = yield [Statement("chain_at", (record.origin, record.cut))]
             if not links or not record.origin:
                 raise ExportDamaged(f"run {record.run!r} continues from an entry that is not in the file")
-            return msgspec.structs.replace(record, head=links[0][0])
+            [(link,)] = links
+            return msgspec.structs.replace(record, head=link)
         if isinstance(record, r.MemoryKept):
             # The sketch that identifies repetitions is keyed with the secret of the store.
             text = yield from self._text_of(record)
@@ -391,7 +389,7 @@ class _EntryImporter:
     def _text_of(self, record: r.MemoryKept) -> Script[str]:
         identity = objects.reference(record.value)
         [rows] = (yield [Statement("get_object", (identity,))]) if identity else [[]]
-        if rows and rows[0][0] > MEMORY_BYTES_MAX:
+        if first_number(rows) > MEMORY_BYTES_MAX:
             raise ExportDamaged(f"memory {record.id!r} is longer than Perdure allows")
         text = yield from objects.unpack_within(self._store, record.value)
         if not isinstance(text, str):
@@ -404,7 +402,7 @@ class _EntryImporter:
         for want in record.wants:
             if want.kind == "run" and not want.stream:
                 [rows] = yield [Statement("get_agent", (want.agent,))]
-                want = msgspec.structs.replace(want, stream=rows[0][0] if rows else 0)
+                want = msgspec.structs.replace(want, stream=first_number(rows))
             wants.append(want)
         return msgspec.structs.replace(record, wants=tuple(wants))
 

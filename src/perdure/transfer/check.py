@@ -15,7 +15,7 @@ from perdure import records as r
 from perdure.errors import ExportDamaged, JournalDamaged, StoreTooNew, ValueProblem
 from perdure.journal import chain, objects
 from perdure.journal.keys import file_message, signed_by
-from perdure.journal.stream_reader import ChainWalk, compaction_in
+from perdure.journal.stream_reader import ChainWalk, decoded_compaction
 from perdure.journal.trees.nodes import OBJECT_BYTES_MAX
 from perdure.memory.lifecycle.retention import LET_GO
 from perdure.records.stores import SealedHead
@@ -173,11 +173,7 @@ class _ExportCheck:
             raise ExportDamaged(f"{self._path}: stream {stream.number} is out of order or repeated")
         assert self._header is not None
         self._streams[stream.number] = stream.kind
-        compaction = (
-            compaction_in([(0, r.EntryKind.STREAM_COMPACTED, 0, stream.compaction)])
-            if stream.compaction is not None
-            else None
-        )
+        compaction = decoded_compaction(stream.compaction)
         self._stream, self._sealed = stream, {}
         self._along = ChainWalk(self._header.store, stream.number, compaction) if stream.number else None
         self._expected |= archives.expected_in(stream, self._header.store)

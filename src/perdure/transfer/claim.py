@@ -16,6 +16,7 @@ from perdure.kernel.engine import Engine
 from perdure.run.answers import current_user
 from perdure.store import file_of
 from perdure.store.base import Rows, Script, Statement
+from perdure.store.rows import first_number
 from perdure.transfer.check import VerifiedExport
 from perdure.transfer.export import LeaveStore
 
@@ -55,13 +56,14 @@ class ClaimArrival(LeaveStore):
     def script(self) -> Script[bool]:
         name = self._engine.name
         [found, left] = yield [Statement("get_agent", (name,)), departure(name)]
-        [rows] = yield [Statement("journal_page", (found[0][0] if found else 0, self._head[0], _PAGE))]
+        [rows] = yield [Statement("journal_page", (first_number(found), self._head[0], _PAGE))]
         if not left or not self._goes_on_from(rows):
             raise AgentExists(
                 f"agent {name!r} has continued in {self._engine.shown_url} since then; nothing was imported",
                 hint="the move was cancelled: export it again",
             )
-        was = r.decode(left[0][0], left[0][2])
+        [(kind, _, body)] = left
+        was = r.decode(kind, body)
         if isinstance(was, r.AgentLeft) and (was.file, was.store) == (self._arrived.file, self._arrived.store):
             return False
         return (yield from super().script())  # refuses a second destination

@@ -15,12 +15,13 @@ import msgspec
 from perdure import records as r
 from perdure.errors import AgentNotFound, JournalDamaged, StoreBusy
 from perdure.journal import chain, objects
-from perdure.journal.stream_reader import ChainWalk, compaction_in, pages
+from perdure.journal.stream_reader import ChainWalk, decoded_compaction, pages
 from perdure.journal.trees import TREE
 from perdure.journal.trees.nodes import PieceKind, PieceLink, TreePiece, read_node
 from perdure.maintenance.compaction import writer_of
 from perdure.platform.failpoints import Site
 from perdure.store.base import Row, Script, Statement, Store, UnitOfWork
+from perdure.store.rows import entry_in, first_number, upto
 from perdure.store.spill import ScratchTable
 from perdure.transfer.file_format import (
     ExportDocument,
@@ -80,10 +81,14 @@ class _ReadStreamEnds(UnitOfWork[tuple[Row, list[Row], dict[int, int], dict[int,
         ]
         if not agents:
             raise AgentNotFound(f"the store has no agent {self._agent!r}")
-        its = {agents[0][0], *(stream for (stream,) in runs)}
-        ours = [row for row in streams if row[0] in its or (row[1] == "process" and writer_of(row[2]) == self._agent)]
-        leases = yield [Statement("lease_at", (row[0],)) for row in ours]
-        held = {row[0]: rows[0] for row, rows in zip(ours, leases, strict=True)}
+        its = {first_number(agents), *(stream for (stream,) in runs)}
+        ours = [
+            (number, kind, name, at)
+            for number, kind, name, at in streams
+            if number in its or (kind == "process" and writer_of(name) == self._agent)
+        ]
+        leases = yield [Statement("lease_at", (number,)) for number, *_ in ours]
+        held = {number: rows[0] for (number, *_), rows in zip(ours, leases, strict=True)}
         return agents[0], ours, {stream: seq for stream, seq in ends if seq}, held
 
 
@@ -99,8 +104,8 @@ def belongings(store: Store, agent: str) -> AgentInventory:
         raise StoreBusy("versions are dropped faster than the export can read", hint="export it again")
     streams = []
     for number, kind, name, at in rows:
-        found = store.read("last_compaction", (number,)) if number in ends else []
-        compaction = found[0][3] if found and found[0][0] <= ends[number] else None
+        last = entry_in(store.read("last_compaction", (number,))) if number in ends else None
+        compaction = last.body if last is not None and last.seq <= ends[number] else None
         fence, ordered = held[number]
         streams.append(ExportStream(number, kind, name, at, fence, ordered, compaction))
     entries = sum(ends.get(stream.number, 0) for stream in streams)
@@ -182,11 +187,7 @@ class ExportReader:
         for _, seq, link, streams, public_key, signature in self._store.read("seals_of", (stream.number,)):
             if seq <= last:
                 yield ExportSeal(seq, link, streams, public_key, signature)
-        compaction = (
-            compaction_in([(0, r.EntryKind.STREAM_COMPACTED, 0, stream.compaction)])
-            if stream.compaction is not None
-            else None
-        )
+        compaction = decoded_compaction(stream.compaction)
         along = ChainWalk(self._store.identity, stream.number, compaction)
         for row in self._rows(stream.number, last):
             self._verify_entry(stream, along, row)
@@ -196,16 +197,16 @@ class ExportReader:
 
     def _rows(self, stream: int, last: int) -> Iterator[Row]:
         for page in pages(self._store, stream):
-            for row in page:
-                if row[0] > last:
-                    return
-                yield row
+            rows = list(upto(page, last))
+            yield from rows
+            if len(rows) < len(page):
+                return
 
     def _verify_entry(self, stream: ExportStream, along: ChainWalk, row: Row) -> None:
         """Verify an entry before it is exported. A mismatch after a concurrent compaction is not damage."""
         for what, seq, text in along.follow(row):
-            now = self._store.read("last_compaction", (stream.number,))
-            if (now[0][3] if now else None) != stream.compaction:
+            now = entry_in(self._store.read("last_compaction", (stream.number,)))
+            if (now.body if now is not None else None) != stream.compaction:
                 raise StoreBusy(f"stream {stream.number} was compacted while it was exported", hint="export it again")
             raise JournalDamaged(f"stream {stream.number}, entry {seq} ({what}): {text}", hint="`perdure verify`")
 

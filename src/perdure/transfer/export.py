@@ -287,7 +287,8 @@ class LeaveStore(UnitOfWork[bool]):
     def _refuse_retired(self, rows: Rows) -> None:
         """Raise if a moved agent is known to have arrived. Until then it may be exported again if the file was lost."""
         for row in rows:
-            left = r.decode(row[0], row[2])
+            kind, _, body = row
+            left = r.decode(kind, body)
             assert isinstance(left, r.AgentLeft), "the row refers to a departure"
             again = self._left is not None and (left.how, self._left.how) == ("moved", "moved") and not left.store
             if self._left is not None and not again:

@@ -25,6 +25,7 @@ from perdure.journal.object_gc import collect
 from perdure.journal.rebuild import rebuild
 from perdure.kernel.identity import arrivals_in
 from perdure.store.base import Overtaken, RowRefused
+from perdure.store.rows import first_number
 from perdure.transfer import archives, waits
 from perdure.transfer.arrival import ImportedObjects, ImportEntries, ReturningStream
 from perdure.transfer.check import VerifiedExport, check
@@ -164,7 +165,7 @@ class _AgentImport:
         rows = store.read("get_agent", (self._engine.name,))
         if not rows or not self._there:
             return bool(rows)
-        return any(arrival.file == self._file.end.sha256 for _, arrival in arrivals_in(store, rows[0][0]))
+        return any(arrival.file == self._file.end.sha256 for _, arrival in arrivals_in(store, first_number(rows)))
 
 
 def _must_be_signed(file: VerifiedExport, accepted: bool) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from perdure import records as r
 from perdure.errors import AgentExists
-from perdure.journal.stream_reader import compaction_in, pages
+from perdure.journal.stream_reader import decoded_compaction, pages
 from perdure.store.base import Store
 from perdure.transfer.arrival import ReturningStream
 from perdure.transfer.check import VerifiedExport
@@ -63,9 +63,5 @@ def _compacted_since(line: ExportStream, own: ExportStream) -> bool:
 
 
 def _upto(stream: ExportStream) -> int:
-    found = (
-        compaction_in([(0, r.EntryKind.STREAM_COMPACTED, 0, stream.compaction)])
-        if stream.compaction is not None
-        else None
-    )
+    found = decoded_compaction(stream.compaction)
     return found.upto if found is not None else 0

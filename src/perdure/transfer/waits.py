@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from perdure import records as r
 from perdure.records.tasks import awaited_run
 from perdure.store.base import Store
+from perdure.store.rows import first_number, read_run
 from perdure.transfer.file_format import ExportAwaitedRun
 
 
@@ -23,10 +24,8 @@ def waits_for(store: Store, agent: str) -> list[tuple[str, ExportAwaitedRun]]:
 
 def is_here(store: Store, wait: ExportAwaitedRun) -> bool:
     """Return whether a store has the awaited run, or will have it."""
-    owner = store.read("get_agent", (wait.agent,))
-    return bool(
-        store.read("get_run", (wait.agent, wait.of)) or (owner and store.read("get_task", (owner[0][0], wait.of)))
-    )
+    owner = first_number(store.read("get_agent", (wait.agent,)))
+    return bool(store.read("get_run", (wait.agent, wait.of)) or (owner and store.read("get_task", (owner, wait.of))))
 
 
 def wait_notes(waits: Sequence[ExportAwaitedRun]) -> list[str]:
@@ -48,8 +47,8 @@ def wait_notes_of_others(agent: str, waits: Sequence[tuple[str, ExportAwaitedRun
 
 
 def _is_over(store: Store, agent: str, run: str) -> bool:
-    rows = store.read("get_run", (agent, run))
-    return bool(rows) and r.RunStatus(rows[0][3]).over
+    found = read_run(store, agent, run)
+    return found is not None and r.RunStatus(found.status).over
 
 
 def _waits(store: Store) -> Iterator[tuple[str, ExportAwaitedRun]]:

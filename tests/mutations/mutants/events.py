@@ -34,7 +34,7 @@ MUTANTS = (
         "an event is read twice where one page ends",
         EVENTS + "test_many_are_all_or_none_and_are_read_in_pages",
         "perdure.data.events.read:EventPages.next_page",
-        ("EventPosition(*rows[-1][:4])", "EventPosition(*rows[-1][:4]).before"),
+        ("EventPosition(*rows[-1].position)", "EventPosition(*rows[-1].position).before"),
     ),
     mutant(
         "arrivals-given-twice",

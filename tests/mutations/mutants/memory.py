@@ -19,7 +19,7 @@ MUTANTS = (
         "the journal still has the text of a forgotten memory",
         FORGETTING + "test_nothing_is_left_of_what_was_forgotten",
         "perdure.memory.erasure.forget:_drawn_up",
-        ('also.append(Statement("erase_entry", (stream, seq, chain.body_digest(body))))', "pass"),
+        ('also.append(Statement("erase_entry", (stream, seq, chain.body_digest(entry.body))))', "pass"),
     ),
     mutant(
         "a-forgotten-object-stays",
@@ -47,7 +47,7 @@ MUTANTS = (
         "an old fact counts again when what has replaced it is forgotten",
         FORGETTING + "test_what_was_replaced_stays_so_and_a_repetition_goes_with_its_source",
         "perdure.memory.erasure.forget:_consequences",
-        ('what == "superseded"', 'what == "never"'),
+        ('row.what == "superseded"', 'row.what == "never"'),
     ),
     mutant(
         "trust-rises",
@@ -216,7 +216,7 @@ MUTANTS = (
         "a fork at work does steps again that its origin has done",
         EVERYWHERE + "test_what_a_fork_at_work_shares_stays_until_it_is_over",
         "perdure.memory.erasure.reliance:RunReliance.why",
-        ("seq <= self._runs[fork][12]", "False"),
+        ("seq <= self._runs[fork].forked_at", "False"),
     ),
     mutant(
         "a-new-fork-loses-its-beginning",
@@ -230,7 +230,10 @@ MUTANTS = (
         "a run that is resumed finds a run inside of it without its steps",
         EVERYWHERE + "test_what_is_part_of_a_run_at_work_stays_until_that_is_over",
         "perdure.memory.erasure.reliance:RunReliance.why",
-        ("run[5] and (name := self._unfinished_run(run[5]))", "False and (name := self._unfinished_run(run[5]))"),
+        (
+            "run.parent and (name := self._unfinished_run(run.parent))",
+            "False and (name := self._unfinished_run(run.parent))",
+        ),
     ),
     mutant(
         "an-erased-result-opens-its-run-again",

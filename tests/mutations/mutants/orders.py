@@ -26,14 +26,14 @@ MUTANTS = (
         "a pause lasts until the next start of the program",
         TESTS + "test_a_paused_run_is_opened_by_nobody_and_goes_on_where_it_was",
         "perdure.run.lifecycle:ClaimRun._refuse_stopped",
-        ("status == r.RunStatus.PAUSED and not resumes(orders)", "False"),
+        ("run.status == r.RunStatus.PAUSED and not resumes(orders)", "False"),
     ),
     mutant(
         "an-order-dies-with-its-holder",
         "a process that was told to stop and dies is followed by one that goes on",
         TESTS + "test_a_kill_at_any_moment_loses_no_order_and_doubles_nothing",
         "perdure.run.lifecycle:ClaimRun._refuse_stopped",
-        ("self.unobeyed = pending_order(status, orders)", "self.unobeyed = None"),
+        ("self.unobeyed = pending_order(run.status, orders)", "self.unobeyed = None"),
     ),
     mutant(
         "cleaning-up-is-forgotten",

@@ -32,8 +32,8 @@ MUTANTS = (
         "takeover-of-the-living",
         "two processes work on one run",
         OF_RUNS + "test_a_run_open_elsewhere_is_busy_and_taken_over_when_its_holder_dies",
-        "perdure.run.lifecycle:ClaimRun._take_over",
-        ("lease.process != self._tenancy.process", "False"),
+        "perdure.journal.takeover:RunLease.held",
+        ("counts_as_alive(self.lease, self.tenancy)", "False"),
     ),
     mutant(
         "no-takeover-of-the-dead",
@@ -53,8 +53,8 @@ MUTANTS = (
         "fence-does-not-grow",
         "the entries of the old holder and of the new one cannot be told apart",
         "conformance/test_effects.py::test_not_done_is_not_believed_while_the_old_holder_may_live",
-        "perdure.run.lifecycle:ClaimRun._take_over",
-        ("fence = lease.fence + 1", "fence = lease.fence"),
+        "perdure.journal.takeover:RunLease.take",
+        ("fence + 1", "fence"),
         Edit(
             "perdure.store.sql.sqlite.queries:take_lease",
             "UPDATE leases SET fence = fence + 1, holder = :holder",
@@ -97,7 +97,22 @@ MUTANTS = (
         "one process opens a run twice",
         OF_RUNS + "test_a_run_open_in_this_process_is_busy",
         "perdure.run.lifecycle:ClaimRun._take_over",
-        ("stream in self._tenancy.open_streams", "False"),
+        ("seen.open_here", "False"),
+        Edit("perdure.journal.takeover:RunLease.held", "return self.open_here", "return False"),
+    ),
+    mutant(
+        "a-renewed-lease-is-taken",
+        "a holder that renewed while it was taken for dead loses its run",
+        "simulation/test_takeover.py::test_a_holder_that_has_renewed_is_not_taken_over",
+        "perdure.journal.takeover:RunLease.take",
+        ("self._has_renewed(left)", "False"),
+    ),
+    mutant(
+        "a-changed-run-is-taken",
+        "an order, an undo or a new holder writes to a run that has just ended",
+        "simulation/test_takeover.py::test_a_run_whose_status_has_changed_is_not_taken_over",
+        "perdure.journal.takeover:RunLease.take",
+        ("run.status != self.run.status", "False"),
     ),
     # -- steps ------------------------------------------------------------------------------------------------
     mutant(
@@ -329,7 +344,7 @@ MUTANTS = (
         "a run goes on with another input than it was started with",
         OF_RUNS + "test_the_same_id_with_another_input_is_refused",
         "perdure.run.lifecycle:ClaimRun.script",
-        ("self._given and digest != self._digest", "False"),
+        ("self._given and run.input_digest != self._digest", "False"),
     ),
     mutant(
         "finished-run-goes-on",

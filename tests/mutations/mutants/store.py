@@ -210,7 +210,7 @@ MUTANTS = (
         "a copy of the store goes on beside the original, and nobody says so",
         STORES + "test_a_copy_is_noticed_once",
         "perdure.kernel.engine:_check_home",
-        ("rows and rows[0] == (host, file)", "rows"),
+        ("(last_host, last_file) == (host, file)", "True"),
     ),
     mutant(
         "single-home-ignored",

@@ -13,14 +13,14 @@ MUTANTS = (
         "two agents do one step",
         FLOWS + "test_a_step_is_started_by_one_and_its_holder_is_named",
         "perdure.journal.workflow_writes:_refuse_claimed",
-        ("lease is not None and lease.alive() and not move.tenancy.outlasts(lease)", "False"),
+        ("lease is not None and counts_as_alive(lease, move.tenancy)", "False"),
     ),
     mutant(
         "a-claim-outlives-its-process",
         "the step of a dead process can never be taken over",
         FLOWS + "test_a_claim_ends_with_its_process",
         "perdure.journal.workflow_writes:_refuse_claimed",
-        ("lease is not None and lease.alive() and not move.tenancy.outlasts(lease)", "lease is not None"),
+        ("lease is not None and counts_as_alive(lease, move.tenancy)", "lease is not None"),
     ),
     mutant(
         "a-lost-claim-is-not-noticed",

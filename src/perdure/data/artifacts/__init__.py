@@ -207,7 +207,6 @@ def _saved(whose: ArtifactOwner, row: Row) -> r.ArtifactSaved:
 
 
 def _info(whose: ArtifactOwner, row: Row) -> ArtifactInfo:
-    record, at = _saved(whose, row), moment(row[2])
-    return ArtifactInfo(
-        record.name, record.version, record.kind, record.size, record.digest.hex(), at, record.labels, record.note
-    )
+    record, (_, _, at, *_) = _saved(whose, row), row
+    saved = (record.kind, record.size, record.digest.hex(), moment(at))
+    return ArtifactInfo(record.name, record.version, *saved, record.labels, record.note)

@@ -19,6 +19,7 @@ from perdure.journal.objects import pack, reference
 from perdure.journal.retention_rules import REPLAYS
 from perdure.journal.stream_reader import compaction_in
 from perdure.store.base import Row, Statement, Store
+from perdure.store.rows import first_number
 from perdure.values import codec
 from perdure.values.clock import moment_text
 
@@ -69,10 +70,11 @@ def carried(store: Store, owner: int, key: bytes) -> tuple[EventPosition, bytes]
     """Return the carried result of a replay whose events were compacted: its current position and its value."""
     places = store.read("get_agent_state", (owner, REPLAYS, key.hex() + _PLACE))
     values = store.read("get_agent_state", (owner, REPLAYS, key.hex()))
-    if not places or not places[0][0]:
-        return None
-    rows = store.read("next_event_after", (owner, *_cut(places[0][0])))
-    return (EventPosition(*rows[0][:4]).before if rows else END), values[0][0]
+    for (place, *_), (value, *_) in zip(places, values, strict=False):
+        if place:
+            rows = store.read("next_event_after", (owner, *_cut(place)))
+            return next((EventPosition(*position).before for *position, _ in rows), END), value
+    return None
 
 
 def _cut(packed: bytes) -> EventCutoff:
@@ -110,8 +112,8 @@ def held(engine: Engine, horizon: int) -> EventCompactionLimit:
     end = (horizon, 0, 0)
     last = min(places.values(), default=EventCutoff(*end, 0))
     behind = store.read("next_event_after", (owner, *last))
-    arrived = min([row[0] for row in (*newest, *behind)], default=0)
-    waits = bool(behind) and behind[0][4] < horizon
+    arrived = min([arrival for arrival, *_ in (*newest, *behind)], default=0)
+    waits = any(at < horizon for *_, at in behind)
     note = _note(engine.name, last.at) if waits else ""
     return EventCompactionLimit(min(last[:3], end), arrived if places else None, tuple(carries), note)
 
@@ -130,8 +132,9 @@ def _newest(store: Store, owner: int, rows: Sequence[Row]) -> tuple[EventCutoff,
     for *place, packed in rows:
         position = EventPosition(*place)
         found = store.read("has_event", (owner, *position)) if position > BEGINNING else []
-        if found and not store.read("events_out_of_order", (owner, *position, found[0][0])):
-            return EventCutoff(found[0][0], *position[1:]), packed
+        at = first_number(found)
+        if found and not store.read("events_out_of_order", (owner, *position, at)):
+            return EventCutoff(at, *position[1:]), packed
     return NOTHING, b""
 
 

@@ -9,6 +9,7 @@ from perdure.data.events.read import Event, EventQuery, EventReader
 from perdure.kernel.awaitables import plain
 from perdure.kernel.protocol import Pause, Protocol, Read
 from perdure.store.base import Store
+from perdure.store.rows import read_run
 from perdure.values.limits import EVENTS_OF_PAGE_MAX, WAIT_POLL_SECONDS, WAIT_POLL_SECONDS_MAX
 
 
@@ -79,12 +80,12 @@ class Follower:
         rows = book.rows(self._wanted.kinds, run, self._after, settled_end(self._store), EVENTS_OF_PAGE_MAX)
         self._maybe = bool(rows)
         if rows:
-            self._after = EventPosition(*rows[-1][:4])
+            self._after = EventPosition(*rows[-1].position)
         return book.events(rows, typed=self._wanted.typed)
 
     def _run(self, book: EventReader) -> int | None:
         """Return the stream of the followed run, or None if it has not started yet."""
         if self._wanted.run is None:
             return 0
-        rows = self._store.read("get_run", (book.agent, self._wanted.run))
-        return int(rows[0][0]) if rows else None
+        run = read_run(self._store, book.agent, self._wanted.run)
+        return run.stream if run is not None else None

@@ -14,7 +14,8 @@ from perdure.data.events.positions import BEGINNING, END, EventPosition, at_time
 from perdure.data.events.schemas import EventKinds, kinds_of
 from perdure.errors import RunNotFound, WrongType, WrongValue
 from perdure.journal import objects
-from perdure.store.base import Row, Store
+from perdure.store.base import Store
+from perdure.store.rows import EventRow, first_number, read_run, read_runs
 from perdure.values import codec
 from perdure.values.clock import moment
 from perdure.values.hints import name_hint
@@ -123,14 +124,14 @@ class EventReader:
                 raise compaction.refused(self.agent, last, "read without since=, or from a later time")
             return
         found = self.store.read("has_event", (self.owner, *since))
-        if not found or (found[0][0] <= last and self.rows(wanted.kinds, 0, since, END, 1)):
+        if not found or (first_number(found) <= last and self.rows(wanted.kinds, 0, since, END, 1)):
             archive = compaction.archive_of(self.store, since.stream)
             raise compaction.refused(self.agent, last, 'start again with since="" or a later time', archive)
 
     def _is_unfinished(self, run: str | None) -> bool:
         """Return whether a run is unfinished, and so still has all its events."""
-        rows = self.store.read("get_run", (self.agent, run)) if run is not None else []
-        return bool(rows) and rows[0][3] != r.RunStatus.FINISHED.value
+        found = read_run(self.store, self.agent, run) if run is not None else None
+        return found is not None and found.status != r.RunStatus.FINISHED
 
     def floor(self, wanted: EventQuery) -> int:
         """Return the time of the last compacted event that matches a query."""
@@ -138,11 +139,11 @@ class EventReader:
 
     def run_stream(self, run: str) -> int:
         """Return the stream of a run. Raises `RunNotFound`."""
-        rows = self.store.read("get_run", (self.agent, run))
-        if not rows:
-            known = [row[2] for row in self.store.read("all_runs") if row[1] == self.agent]
+        found = read_run(self.store, self.agent, run)
+        if found is None:
+            known = [other.id for other in read_runs(self.store) if other.agent == self.agent]
             raise RunNotFound(f"agent {self.agent!r} has no run {run!r}", hint=name_hint(run, known))
-        return int(rows[0][0])
+        return found.stream
 
     def rows(
         self,
@@ -153,25 +154,27 @@ class EventReader:
         count: int,
         *,
         newest: bool = False,
-    ) -> list[Row]:
+    ) -> list[EventRow]:
         """Return the first, or the newest, rows of a range, in order."""
-        found: list[Row] = []
+        found: list[EventRow] = []
         for kind in kinds or ("",):
             whose: tuple[Any, ...] = (self.owner, kind) if kind else (self.owner,)
             query = "agent_events_of_kind" if kind else "agent_events"
             if run:
                 query, whose = "run_events", (self.owner, run, kind)
-            found += self.store.read(query + ("_newest_first" if newest else ""), (*whose, *after, *to, count))
-        found.sort(key=lambda row: row[:4], reverse=newest)
+            rows = self.store.read(query + ("_newest_first" if newest else ""), (*whose, *after, *to, count))
+            found += [EventRow(*row) for row in rows]
+        found.sort(key=lambda row: row.position, reverse=newest)
         del found[count:]
         return found[::-1] if newest else found
 
-    def events(self, rows: Sequence[Row], *, typed: bool) -> list[Event]:
+    def events(self, rows: Sequence[EventRow], *, typed: bool) -> list[Event]:
         """Return the events of some rows. Events whose journal entry was erased are left out."""
-        which = list(dict.fromkeys((stream, seq) for _, stream, seq, *_ in rows))
+        which = list(dict.fromkeys((row.stream, row.seq) for row in rows))
         bodies = self.store.read("journal_among", (msgspec.json.encode(which).decode(),)) if which else []
         entries = {(stream, seq): r.decode(kind, body) for stream, seq, kind, body in bodies if body is not None}
-        noted = [(row, _noted(entries[row[1:3]], row[3])) for row in rows if row[1:3] in entries]
+        there = [row for row in rows if (row.stream, row.seq) in entries]
+        noted = [(row, _noted(entries[row.stream, row.seq], row.place)) for row in there]
         values = self._values([packed for _, (packed, _) in noted])
         return [
             self._event(row, value, version, typed) for (row, (_, version)), value in zip(noted, values, strict=True)
@@ -184,10 +187,10 @@ class EventReader:
         found = objects.fetch_many(self.store, large) if large else {}
         return [codec.decode(found[one[1:]] if objects.reference(one) else one[1:]) for one in packed]
 
-    def _event(self, row: Row, value: Any, version: int, typed: bool) -> Event:
-        *place, run, kind, at = row
-        payload, extra = self._kinds.payload(kind, version, value) if typed else (value, {})
-        return Event(kind, payload, moment(at), run or None, EventPosition(*place).token, extra, value, version)
+    def _event(self, row: EventRow, value: Any, version: int, typed: bool) -> Event:
+        payload, extra = self._kinds.payload(row.kind, version, value) if typed else (value, {})
+        token = EventPosition(*row.position).token
+        return Event(row.kind, payload, moment(row.at), row.run or None, token, extra, value, version)
 
 
 def _noted(record: r.Record, place: int) -> tuple[bytes, int]:
@@ -238,13 +241,13 @@ class EventPages:
             return []
         rows = self._rows(book)
         while rows:
-            self.after = EventPosition(*rows[-1][:4])
+            self.after = EventPosition(*rows[-1].position)
             if found := book.events(rows, typed=self._wanted.typed):
                 return found
             rows = self._rows(book)  # every event of the page was erased
         return []
 
-    def _rows(self, book: EventReader) -> list[Row]:
+    def _rows(self, book: EventReader) -> list[EventRow]:
         wanted, count = self._wanted, self._size
         if wanted.last is not None:
             self._ended = True

@@ -25,6 +25,7 @@ from perdure.kernel.names import named
 from perdure.kernel.protocol import Protocol, Read, Submit
 from perdure.platform.failpoints import Site
 from perdure.store.base import FinalBatch, Script, Statement, Store, UnitOfWork
+from perdure.store.rows import first_number
 from perdure.values import codec
 from perdure.values.limits import REPLAYS_KEPT
 
@@ -123,8 +124,8 @@ class _ResultSaver:
             if EventPosition(*place) == BEGINNING:
                 break
             self._known = True
-            at = self._store.read("has_event", (owner, *place))
-            if not self.floor or (at and at[0][0] > self.floor):
+            at = first_number(self._store.read("has_event", (owner, *place)))
+            if not self.floor or at > self.floor:
                 return EventPosition(*place), packed
         carried = compaction.carried(self._store, owner, self.key) if self.floor else None
         return carried if carried is not None and carried[0] <= to else None

@@ -173,11 +173,11 @@ class _CopySorter:
         if not isinstance(change, r.StateChange):
             return False
         rows = self._engine.store.read("get_agent_state", (change.owner, change.space, change.key))
-        return bool(rows) and rows[0][1] > change.version
+        return any(version > change.version for _, version, *_ in rows)
 
     def _is_current(self, place: tuple[int, str, str]) -> bool:
         rows = self._engine.store.read("get_agent_state", place)
-        return bool(rows) and self._looking.has(r.StateChange(*place, 0, 0, rows[0][0]))
+        return any(self._looking.has(r.StateChange(*place, 0, 0, value)) for value, *_ in rows)
 
 
 _DELETES: dict[type[r.Record], str] = {

@@ -23,6 +23,7 @@ from perdure.journal.trees.streams import StoredStream
 from perdure.run.conversation import SUMMED_UP
 from perdure.run.function import EXPLICIT
 from perdure.store.base import Store
+from perdure.store.rows import read_runs
 from perdure.values.limits import TRACES_MAX
 from perdure.values.lines import lines_of
 
@@ -79,10 +80,10 @@ class TextSearch:
         self._needles = [needle for text in texts if text.strip() for needle in spellings(text.strip())]
         self._known: dict[bytes, bool] = {}
         """Objects that were searched, and whether they have one of the texts."""
-        rows = engine.store.read("all_runs")
-        self._runs = {row[0]: row[2] for row in rows}
-        self._agents: dict[int, str] = {row[0]: row[1] for row in rows}
-        self._origins = {row[0]: (row[11], row[12]) for row in rows if row[11]}
+        runs = read_runs(engine.store)
+        self._runs = {run.stream: run.id for run in runs}
+        self._agents = {run.stream: run.agent for run in runs}
+        self._origins = {run.stream: (run.forked_from, run.forked_at) for run in runs if run.is_fork}
         self._said: dict[int, list[tuple[int, int]]] = {}
         """By stream: the entry and message numbers of messages with one of the texts."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from typing import Protocol as Typed
 
 import msgspec
@@ -38,6 +38,7 @@ from perdure.platform.failpoints import Site
 from perdure.records.memories import SuccessorErased
 from perdure.run.answers import current_user
 from perdure.store.base import Script, Statement, UnitOfWork, check_not_deciding
+from perdure.store.rows import RelationRow, read_entry
 from perdure.values.limits import TRACES_MAX
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ class _ErasurePlan(msgspec.Struct, frozen=True):
 
     memories: tuple[Memory, ...]
     entries: tuple[EntryAddress, ...]
-    marks: tuple[tuple[Any, ...], ...]
+    marks: tuple[RelationRow, ...]
     """The relations of the memories when the plan was made."""
     record: r.MemoryForgotten
     also: tuple[Statement, ...]
@@ -304,7 +305,7 @@ def _searched(found: Iterable[Memory | ArchivedMemory]) -> list[str]:
     return list(dict.fromkeys(memory.text for memory in found if len(memory.text.encode()) >= SEARCHED_MIN))
 
 
-def select_memories(engine: Engine, which: ForgetSelection) -> tuple[list[Memory], list[tuple[Any, ...]]]:
+def select_memories(engine: Engine, which: ForgetSelection) -> tuple[list[Memory], list[RelationRow]]:
     """Return the selected memories, and the repetitions of other memories that the source has made."""
     if which.text:
         return [memory for memory in listed(engine, MemoryQuery(all=True)) if which.text in memory.text], []
@@ -321,11 +322,11 @@ def _with(more: OtherCopies, beside: Sequence[TextOccurrence], made: Sequence[Te
 
 
 def _made_of(
-    found: Sequence[Memory], marks: Sequence[tuple[Any, ...]], told: Sequence[TextOccurrence] = ()
+    found: Sequence[Memory], marks: Sequence[RelationRow], told: Sequence[TextOccurrence] = ()
 ) -> list[TextOccurrence]:
     """Return memories derived from the forgotten ones without their literal text: they may rephrase it."""
     going = {memory.id for memory in found} | {trace.what for trace in told if trace.kind == "memory"}
-    made = dict.fromkeys(row[0] for row in marks if row[1] == "derived" and row[0] not in going)
+    made = dict.fromkeys(row.id for row in marks if row.what == "derived" and row.id not in going)
     left = "it was derived from a forgotten memory, and may rephrase it: forget it too if it does"
     return [TextOccurrence("memory", which, left=left) for which in made]
 
@@ -338,18 +339,19 @@ def _named(engine: Engine, ids: Sequence[str]) -> list[Memory]:
     return list({memory.id: memory for memory in found.values()}.values())
 
 
-def _seen_from(engine: Engine, source: str) -> list[tuple[Any, ...]]:
+def _seen_from(engine: Engine, source: str) -> list[RelationRow]:
     """Return the repetitions of memories that a source has made."""
-    return [tuple(row) for row in engine.store.read("memories_repeated_by", (engine.stream, source))] if source else []
+    rows = engine.store.read("memories_repeated_by", (engine.stream, source)) if source else []
+    return [RelationRow(*row) for row in rows]
 
 
 def _entries_of(
-    engine: Engine, found: Iterable[Memory], seen: Sequence[tuple[Any, ...]]
-) -> tuple[dict[EntryAddress, None], list[tuple[Any, ...]]]:
+    engine: Engine, found: Iterable[Memory], seen: Sequence[RelationRow]
+) -> tuple[dict[EntryAddress, None], list[RelationRow]]:
     """Return the entries that hold memories or repeat them, and all relations of the memories."""
     ids = {memory.id: memory.entry for memory in found}
     marks = list(dict.fromkeys([*marks_between(engine, list(ids)), *seen]))
-    again = [row[-2:] for row in marks if row[1] == "again" and (row[0] in ids or row in seen)]
+    again = [(row.stream, row.seq) for row in marks if row.what == "again" and (row.id in ids or row in seen)]
     return dict.fromkeys([*ids.values(), *again]), marks
 
 
@@ -357,7 +359,7 @@ def _drawn_up(
     engine: Engine,
     found: Sequence[Memory],
     entries: Sequence[EntryAddress],
-    marks: Sequence[tuple[Any, ...]],
+    marks: Sequence[RelationRow],
     more: OtherCopies,
     told: tuple[str, str],
 ) -> _ErasurePlan:
@@ -367,10 +369,11 @@ def _drawn_up(
         objects.DroppedVersions(engine.store) if more.erased else ()
     )  # the values of deleted keys may be gone already
     for stream, seq in entries:
-        [(_, kind, _, body, _, _)] = engine.store.read("journal_entry", (stream, seq))
-        if body is not None:
-            also.append(Statement("erase_entry", (stream, seq, chain.body_digest(body))))
-            for packed in objects.packed_in(r.decode(kind, body), dropped):
+        entry = read_entry(engine.store, stream, seq)
+        assert entry is not None
+        if entry.body is not None:
+            also.append(Statement("erase_entry", (stream, seq, chain.body_digest(entry.body))))
+            for packed in objects.packed_in(r.decode(entry.kind, entry.body), dropped):
                 watched.update(dict.fromkeys(references(engine.store, packed)))
     also += pieces.unindexed(owner, ids)
     also += [Statement("drop_memory_uses", (owner, which)) for which in ids]
@@ -383,21 +386,18 @@ def _drawn_up(
 
 
 def _consequences(
-    engine: Engine, ids: Sequence[str], marks: Sequence[tuple[Any, ...]]
+    engine: Engine, ids: Sequence[str], marks: Sequence[RelationRow]
 ) -> tuple[tuple[str, ...], tuple[SuccessorErased, ...]]:
     """Return the other memories concerned, and those that stay superseded although their successor is erased."""
     going = set(ids)
     touched = dict.fromkeys(
-        memory_id
-        for which, _, other, *_ in marks
-        for memory_id in (which, other)
-        if memory_id and memory_id not in going
+        memory_id for row in marks for memory_id in (row.id, row.other) if memory_id and memory_id not in going
     )
-    withdrawn = {which for which, what, *_ in marks if what == "withdrawn"}
+    withdrawn = {row.id for row in marks if row.what == "withdrawn"}
     ended = [
-        SuccessorErased(which, at, valid)
-        for which, what, other, at, valid, *_ in marks
-        if what == "superseded" and other in going and which not in going and other not in withdrawn
+        SuccessorErased(row.id, row.at, row.valid)
+        for row in marks
+        if row.what == "superseded" and row.other in going and row.id not in going and row.other not in withdrawn
     ]
     return tuple(touched), tuple(ended)
 
@@ -431,7 +431,7 @@ class _EraseMemories(UnitOfWork[int]):
             Statement("lock_namespace", (owner, "memory")),
             Statement("memory_relations_of", (owner, ids)),
         ]
-        if not {tuple(row) for row in marks} <= set(plan.marks):
+        if not {RelationRow(*row) for row in marks} <= set(plan.marks):
             raise _MemoriesChanged
         yield from self._check_unreferenced()
         also = list(plan.also)
@@ -448,7 +448,7 @@ class _EraseMemories(UnitOfWork[int]):
         if relied_on:
             yield [Statement("lock_forks", (stream,)) for stream, _ in relied_on]
             found = yield [Statement("forks_of", (stream,)) for stream, _ in relied_on]
-            if [tuple(row[0] for row in rows) for rows in found] != [forks for _, forks in relied_on]:
+            if [tuple(stream for stream, *_ in rows) for rows in found] != [forks for _, forks in relied_on]:
                 raise _MemoriesChanged
 
     def settle(self, committed: bool) -> None:

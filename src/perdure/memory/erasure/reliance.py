@@ -6,10 +6,9 @@ recorded results. While one of them is unfinished, the entries that it would mis
 
 from __future__ import annotations
 
-from typing import Any
-
 from perdure import records as r
 from perdure.store.base import Store
+from perdure.store.rows import read_runs
 
 OVER = (r.RunStatus.FINISHED, r.RunStatus.CANCELLED)
 
@@ -18,27 +17,26 @@ class RunReliance:
     """A snapshot of the runs of a store and of their dependencies."""
 
     def __init__(self, store: Store) -> None:
-        rows = store.read("all_runs")
-        self._runs: dict[int, tuple[Any, ...]] = {row[0]: row for row in rows}
+        self._runs = {run.stream: run for run in read_runs(store)}
         self._forks: dict[int, list[int]] = {}
-        for row in sorted(rows):
-            if row[11]:
-                self._forks.setdefault(row[11], []).append(row[0])
+        for stream in sorted(self._runs):
+            if self._runs[stream].is_fork:
+                self._forks.setdefault(self._runs[stream].forked_from, []).append(stream)
         self.relied_on: dict[int, tuple[int, ...]] = {}
         """The forks of every run that was checked. The caller must verify in its commit that no new ones exist."""
 
     def why(self, stream: int, seq: int) -> str:
         """Return why an entry of a run must stay; empty if it is not needed."""
         run = self._runs.get(stream)
-        if run is None or run[3] not in OVER:
+        if run is None or run.status not in OVER:
             return "its run is unfinished: finish or cancel it, then forget the text again"
         self._rely_on(stream)
         for fork in self._forks.get(stream, ()):
-            if seq <= self._runs[fork][12] and (name := self._unfinished_run(fork)):
+            if seq <= self._runs[fork].forked_at and (name := self._unfinished_run(fork)):
                 return (
                     f"unfinished run {name} needs it for a fork: finish or cancel that run, then forget the text again"
                 )
-        if run[5] and (name := self._unfinished_run(run[5])):
+        if run.parent and (name := self._unfinished_run(run.parent)):
             return f"its run is part of unfinished run {name}: finish or cancel that run, then forget the text again"
         return ""
 
@@ -50,11 +48,11 @@ class RunReliance:
             run = self._runs.get(one)
             if run is None or one in seen:
                 continue
-            if run[3] not in OVER:
-                return str(run[2])
+            if run.status not in OVER:
+                return run.id
             seen.add(one)
             self._rely_on(one)
-            waiting += [*self._forks.get(one, ()), run[5]]
+            waiting += [*self._forks.get(one, ()), run.parent]
         return ""
 
     def _rely_on(self, stream: int) -> None:

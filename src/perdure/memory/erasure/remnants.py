@@ -50,7 +50,7 @@ def remnants_of(
     rows += [part.terms.encode()[:_BEGINNING] for cut in cuts for part in cut.parts]
     rows += _vectors(engine, [memory.id for memory in memories])
     stored = objects.rows_of(engine.store, watched)
-    values = {identity: bytes(found[0][1][:_BEGINNING]) for identity, found in stored.items()}
+    values = {identity: bytes(body[:_BEGINNING]) for identity, [(_, body)] in stored.items()}
     return RemnantSearch(tuple(dict.fromkeys(rows)), values)
 
 

@@ -43,7 +43,8 @@ def groups(engine: Engine, older_than: float, user: str, about: str) -> list[Epi
         return []
     until = engine.store.clock.wall_ms() - int(older_than * 1000)
     found = listed(engine, MemoryQuery(kind="episodic", user=user, about=about, until=until))
-    taken = {row[2] for row in marks_between(engine, [recalled.id for recalled in found]) if row[1] == "derived"}
+    marks = marks_between(engine, [recalled.id for recalled in found])
+    taken = {relation.other for relation in marks if relation.what == "derived"}
     weeks: dict[tuple[object, ...], list[Memory]] = {}
     for memory in sorted(
         found, key=lambda recalled: (recalled.valid_from, recalled.thread, recalled.place, recalled.id)

@@ -23,6 +23,7 @@ from perdure.memory.recall.embedders import Embedder, embedder_in, table
 from perdure.memory.recall.ranking import MEANING, MEANING_OF_TABLE
 from perdure.platform.failpoints import Site
 from perdure.store.base import FinalBatch, Script, Statement, UnitOfWork
+from perdure.store.rows import first_number
 
 if TYPE_CHECKING:
     from perdure.kernel.engine import Engine
@@ -204,4 +205,4 @@ class _CreateIndex(UnitOfWork[bool]):
 
     def script(self) -> Script[bool]:
         [rows] = yield FinalBatch([Statement("index_vectors", self._args)])
-        return bool(rows and rows[0][0])
+        return bool(first_number(rows))

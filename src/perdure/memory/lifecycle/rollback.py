@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Container, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -23,12 +23,10 @@ from perdure.memory.results import Memory, MemoryQuery
 from perdure.platform.failpoints import Site
 from perdure.records.memories import SuccessorBridge
 from perdure.run.answers import current_user
+from perdure.store.rows import RelationRow
 
 if TYPE_CHECKING:
     from perdure.kernel.engine import Engine
-
-RelationRow = tuple[Any, ...]
-"""A row of `memory_relations_of`: id, what, other, at, valid, source, trust, stream, seq."""
 
 
 class RollbackResult(msgspec.Struct, frozen=True):
@@ -99,13 +97,13 @@ def _planned(engine: Engine, bad: RollbackSelection, reason: str, by: str) -> _R
     going = {memory.id: memory for memory in (*own, *derived)}
     marks = marks_between(engine, list(going))
     aliases = dict.fromkeys(
-        [*(row[2] for row in seen), *(row[2] for row in marks if row[1] == "again" and _is(bad, row))]
+        [*(row.other for row in seen), *(row.other for row in marks if row.what == "again" and _is(bad, row))]
     )
     if not going and not aliases:
         return None
     again = dict(_confirmed_elsewhere(marks, going, bad))
-    replaced = [row[0] for row in marks if row[1] == "superseded" and row[2] in going and row[0] not in going]
-    touched = dict.fromkeys([*replaced, *(row[0] for row in seen if row[0] not in going)])
+    replaced = [row.id for row in marks if row.what == "superseded" and row.other in going and row.id not in going]
+    touched = dict.fromkeys([*replaced, *(row.id for row in seen if row.id not in going)])
     why = reason or _describe(bad)
     bridged = tuple(_bridges(marks, going))
     record = r.MemoryWithdrawn(engine.stream, (*going, *aliases), why, by, tuple(touched), bridged)
@@ -121,18 +119,19 @@ def _planned(engine: Engine, bad: RollbackSelection, reason: str, by: str) -> _R
 def _bridges(marks: Sequence[RelationRow], going: Container[str]) -> Iterator[SuccessorBridge]:
     """Yield links that bypass withdrawn memories in a chain of successors: its beginning stays superseded."""
     after = defaultdict[str, list[tuple[str, int]]](list)
-    for which, what, other, _, valid, *_ in marks:
-        if what == "superseded" and other:
-            after[which].append((other, valid))
-    for which, what, other, *_ in marks:
-        if what == "superseded" and other in going and which not in going:
-            todo, seen = [other], {other}
+    superseded = [row for row in marks if row.what == "superseded"]
+    for row in superseded:
+        if row.other:
+            after[row.id].append((row.other, row.valid))
+    for row in superseded:
+        if row.other in going and row.id not in going:
+            todo, seen = [row.other], {row.other}
             while todo:
                 beyond = [successor for successor in after[todo.pop()] if successor[0] not in seen]
                 seen.update(memory_id for memory_id, _ in beyond)
                 todo += [memory_id for memory_id, _ in beyond if memory_id in going]
                 yield from (
-                    SuccessorBridge(which, memory_id, valid) for memory_id, valid in beyond if memory_id not in going
+                    SuccessorBridge(row.id, memory_id, valid) for memory_id, valid in beyond if memory_id not in going
                 )
 
 
@@ -148,7 +147,7 @@ def _from(engine: Engine, bad: RollbackSelection) -> list[Memory]:
 
 def _seen_from(engine: Engine, bad: RollbackSelection) -> list[RelationRow]:
     rows = engine.store.read("memories_repeated_by", (engine.stream, bad.source)) if bad.source and not bad.run else []
-    return [tuple(row) for row in rows if row[3] >= bad.since]
+    return [relation for relation in (RelationRow(*row) for row in rows) if relation.at >= bad.since]
 
 
 def _made_of(engine: Engine, ids: Sequence[str]) -> list[Memory]:
@@ -156,14 +155,14 @@ def _made_of(engine: Engine, ids: Sequence[str]) -> list[Memory]:
     known, level = set(ids), list(ids)
     while level:
         rows = marks_between(engine, level)
-        level = sorted({row[0] for row in rows if row[1] == "derived" and row[2] in known} - known)
+        level = sorted({row.id for row in rows if row.what == "derived" and row.other in known} - known)
         known.update(level)
     found = by_id(engine, sorted(known - set(ids)))
     return [memory for memory in found.values() if not memory.withdrawn]
 
 
 def _is(bad: RollbackSelection, row: RelationRow) -> bool:
-    return row[3] >= bad.since and (not bad.source or row[5] == bad.source)
+    return row.at >= bad.since and (not bad.source or row.source == bad.source)
 
 
 def _confirmed_elsewhere(
@@ -171,14 +170,17 @@ def _confirmed_elsewhere(
 ) -> list[tuple[str, RelationRow]]:
     """Return what another named source has confirmed. A repetition without a source may only echo this one."""
     return [
-        (row[0], row)
+        (row.id, row)
         for row in reversed(marks)
-        if row[1] == "again" and row[0] in going and row[5] and not _is(bad, row) and not going[row[0]].derived_from
+        if row.what == "again"
+        and row.id in going
+        and row.source
+        and not _is(bad, row)
+        and not going[row.id].derived_from
     ]
 
 
 def _as_said_by(memory: Memory, row: RelationRow) -> MemoryRequest:
-    _, _, _, _, _, source, trust, *_ = row
     valid_from, valid_to = int(memory.valid_from.timestamp() * 1000), memory.valid_to
     return MemoryRequest(
         memory.text,
@@ -186,8 +188,8 @@ def _as_said_by(memory: Memory, row: RelationRow) -> MemoryRequest:
         memory.about,
         memory.user,
         memory.tags,
-        source,
-        trust,
+        row.source,
+        row.trust,
         memory.importance,
         valid_from,
         int(valid_to.timestamp() * 1000) if valid_to is not None else 0,

@@ -131,7 +131,7 @@ class IndexSearch:
         where = (owner, ranges, *(self._filters if sure else ()))
         if isinstance(beside, StoreComparison):
             rows = store.read(f"{name}_compared", (*where, *beside.by))
-            near = {row[0]: row[-1] for row in rows if row[-1] is not None}
+            near = {piece_id: distance for piece_id, *_, distance in rows if distance is not None}
         else:
             rows = store.read(name, where)
             near = beside.of([row[0] for row in rows]) if beside is not None else {}

@@ -22,6 +22,7 @@ from perdure.memory.recall.lexical import AFTER, IndexStatistics, MemoryPiece, R
 from perdure.memory.results import Memory, MemoryQuery
 from perdure.memory.visible import passes, promised, replaced
 from perdure.store.base import Statement
+from perdure.store.rows import first_number
 
 if TYPE_CHECKING:
     from perdure.kernel.engine import Engine
@@ -74,7 +75,7 @@ class BufferedMemories:
         """Return the places that they will have in their threads, unless another writer comes first."""
         owner, store = self._engine.stream, self._engine.store
         threads = dict.fromkeys(proposed.kept.thread for proposed in self._keeps)
-        last = {thread: int(store.read("last_thread_position", (owner, thread))[0][0]) for thread in threads}
+        last = {thread: first_number(store.read("last_thread_position", (owner, thread))) for thread in threads}
         places = {}
         for new_memory in self._keeps:
             last[new_memory.kept.thread] += 1

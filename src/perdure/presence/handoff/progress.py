@@ -17,7 +17,8 @@ from perdure.kernel.protocol import Protocol
 from perdure.records import RunWrite, WriteOp
 from perdure.records.orders import RunStatus
 from perdure.run.core import RunCore
-from perdure.store.base import Row, Store
+from perdure.store.base import Store
+from perdure.store.rows import EventRow, read_run, read_runs
 from perdure.values.limits import PROGRESS_ITEMS_MAX
 
 KIND = "perdure:progress"
@@ -147,16 +148,14 @@ def all_said(store: Store, agent: str, owner: int, runs: Sequence[int] = ()) -> 
 def _statuses(store: Store, agent: str, names: Collection[str]) -> dict[str, str]:
     """Return the recorded statuses of those names that are runs. A crashed run has recorded none."""
     if len(names) > ASKED_ONE_BY_ONE:
-        rows = [row for row in store.read("all_runs") if row[1] == agent]
-    else:
-        rows = [row for name in names for row in store.read("get_run", (agent, name))]
-    return {row[2]: row[3] for row in rows}
+        return {run.id: run.status for run in read_runs(store) if run.agent == agent}
+    return {run.id: run.status for name in names if (run := read_run(store, agent, name)) is not None}
 
 
-def _with_older(book: EventReader, rows: Sequence[Row], runs: Sequence[int]) -> list[Row]:
+def _with_older(book: EventReader, rows: Sequence[EventRow], runs: Sequence[int]) -> list[EventRow]:
     """Add older reports of some runs, in order."""
     older = [row for run in runs for row in book.rows((KIND,), run, BEGINNING, END, READ_MAX, newest=True)]
-    return sorted({row[:4]: row for row in (*rows, *older)}.values(), key=lambda row: row[:4])
+    return [row for _, row in sorted({row.position: row for row in (*rows, *older)}.items())]
 
 
 def _items(given: Any) -> tuple[str, ...]:

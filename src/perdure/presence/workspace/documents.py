@@ -62,7 +62,7 @@ def shelf_of(engine: Engine) -> DocumentSet:
     """Read all documents. The revision is read first, so a concurrent change makes it too old, never too new."""
     revision = state.revision(engine, SPACE)
     rows = engine.store.read("agent_state_of", (engine.stream, SPACE, engine.store.clock.wall_ms()))
-    values = {row[0]: objects.unpack(engine.store, row[1]) for row in rows}
+    values = {key: objects.unpack(engine.store, packed) for key, packed, *_ in rows}
     logged, context = str(values.pop(LOGGED, "")), str(values.pop(CONTEXT, ""))
     forgotten = values.pop(FORGOTTEN_LINES, {})
     return DocumentSet(revision, {path: _document(value) for path, value in values.items()}, logged, context, forgotten)

@@ -67,8 +67,8 @@ def logged_since(engine: Engine, upto: str, day: date | None = None) -> LogUpdat
         for event in book.events(rows, typed=False):
             path = log_of(_local(event.at).date())
             lines[path] = lines.get(path, "") + f"- {_local(event.at):%H:%M} {_read(event)}\n"
-        after = EventPosition(*rows[-1][:4])
-        upto = f"{after.token} {rows[-1][-1]}"
+        after = EventPosition(*rows[-1].position)
+        upto = f"{after.token} {rows[-1].at}"
     return LogUpdate(lines, upto)
 
 
@@ -80,8 +80,8 @@ def _place_of(book: EventReader, upto: str) -> EventPosition:
         return position
     since = at_time(book.store, book.owner, moment(int(at)))
     rows = book.rows((KIND,), 0, since, END, EVENTS_OF_PAGE_MAX)
-    same = [row for row in rows if row[-1] == int(at)]
-    return EventPosition(*same[-1][:4]) if same else at_time(book.store, book.owner, moment(int(at)), after=True)
+    same = [row for row in rows if row.at == int(at)]
+    return EventPosition(*same[-1].position) if same else at_time(book.store, book.owner, moment(int(at)), after=True)
 
 
 class LogLine(msgspec.Struct, frozen=True):
@@ -119,7 +119,7 @@ def logged_on(engine: Engine, day: date) -> Iterator[LogLine]:
     after, to = (at_time(book.store, book.owner, at) for at in around)
     while rows := book.rows((KIND,), 0, after, to, EVENTS_OF_PAGE_MAX):
         yield from map(_read, book.events(rows, typed=False))
-        after = EventPosition(*rows[-1][:4])
+        after = EventPosition(*rows[-1].position)
 
 
 def _local(at: datetime) -> datetime:

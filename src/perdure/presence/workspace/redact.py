@@ -154,7 +154,8 @@ class _PastVersions:
     def asks(self, shelf: DocumentSet, texts: Sequence[str]) -> dict[str, Any]:
         """Return the values to write by key, with the forgotten lines that an outdated folder must not bring back."""
         store, stream = self._engine.store, self._engine.stream
-        last = {row[0]: row[2:] for row in store.read("agent_state_at", (stream, SPACE, _EVER, _EVER))}
+        rows = store.read("agent_state_at", (stream, SPACE, _EVER, _EVER))
+        last = {key: (written_in, seq) for key, _, written_in, seq in rows}
         had = dict.fromkeys(texts)
         tainted = {place for key in last for place in self._tainted(key, had)}
         asks = {key: self._again(key) for key, place in last.items() if place in tainted}

@@ -21,6 +21,7 @@ from perdure.run.branches.points import RunPoint, find_overrides, find_point
 from perdure.run.history import Stays, effective, remaining_effects
 from perdure.run.listing import require_run
 from perdure.store.base import Overtaken, Script, Statement, UnitOfWork
+from perdure.store.rows import RunRow
 from perdure.values import codec
 from perdure.values.limits import FORK_DEPTH_MAX
 
@@ -96,8 +97,8 @@ class _ForkPlan(msgspec.Struct, frozen=True):
 
 def _plan(engine: Engine, run_id: str, at: RunPoint | None, override: Mapping[RunPoint, Any], given: Any) -> _ForkPlan:
     store = engine.store
-    row = require_run(store, engine.name, run_id)
-    stream, digest, is_fork = row[0], row[4], row[11] > 0
+    run = require_run(store, engine.name, run_id)
+    stream, digest, is_fork = run.stream, run.input_digest, run.is_fork
     if store.read("last_compaction", (stream,)):
         raise RunCompacted(f"run {run_id!r} was compacted: its entries are in an archive, so a fork cannot share them")
     events = events_of(store, stream, fork=is_fork)
@@ -231,7 +232,8 @@ class _CreateFork(UnitOfWork[str]):
         [[(stream,)], gone] = yield [add, departure(engine.name)]
         refuse_departed(engine.name, gone)
         self._tried.add(int(stream))
-        yield from self._fill(int(stream), run_id, int(leases[0][0]), links[0][0])
+        [(fence,)], [(link,)] = leases, links
+        yield from self._fill(int(stream), run_id, int(fence), link)
         return run_id
 
     def _fill(self, stream: int, run_id: str, fence: int, link: bytes) -> Script[int]:
@@ -261,7 +263,7 @@ class _CreateFork(UnitOfWork[str]):
             [rows] = yield [Statement("get_run", (self._engine.name, wanted))]
             if not rows:
                 return wanted
-            if rows[0][0] in self._tried:
+            if RunRow(*rows[0]).stream in self._tried:
                 raise Overtaken  # an earlier attempt of this call arrived only now
             if self._to is not None:
                 hint = "choose another id with to=, or omit to= to generate one"

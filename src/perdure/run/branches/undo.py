@@ -8,10 +8,9 @@ import msgspec
 
 from perdure import records as r
 from perdure.errors import PointNotFound, RunBusy, RunFinished, StoreBusy
-from perdure.journal.append import Append, StreamHead
-from perdure.journal.departures import departure, refuse_departed
-from perdure.journal.leases import read_lease
+from perdure.journal.append import Append
 from perdure.journal.lineage import events_of
+from perdure.journal.takeover import read_run_lease
 from perdure.kernel.protocol import Protocol, Read, Submit
 from perdure.platform.failpoints import Site
 from perdure.run.answers import current_user
@@ -19,7 +18,8 @@ from perdure.run.history import effective, start_points
 from perdure.run.listing import require_run
 from perdure.run.order_delivery import pending_order
 from perdure.run.undo import Undo, check_steps, plan, undo_report
-from perdure.store.base import Overtaken, Script, Statement, UnitOfWork
+from perdure.store.base import Script, Statement, UnitOfWork
+from perdure.store.rows import RunRow
 
 if TYPE_CHECKING:
     from perdure.kernel.engine import Engine
@@ -29,8 +29,6 @@ _OVER = (r.RunStatus.FINISHED, r.RunStatus.CANCELLING, r.RunStatus.CANCELLED)
 
 
 class _UndoPlan(msgspec.Struct, frozen=True):
-    stream: int
-    status: r.RunStatus
     seq: int
     """The last entry that the plan is based on."""
     undone: r.Undone
@@ -46,19 +44,19 @@ def undo(engine: Engine, run_id: str, steps: int, effects: str, by: str | None) 
 
 
 def _plan(engine: Engine, run_id: str, steps: int, effects: str, by: str) -> _UndoPlan:
-    row = require_run(engine.store, engine.name, run_id)
-    if row[3] in _OVER:
+    run = require_run(engine.store, engine.name, run_id)
+    if run.status in _OVER:
         hint = "agent.runs.fork creates a run that continues from any point"
-        raise RunFinished(f"run {run_id!r} is {row[3]} and cannot be undone", hint=hint)
-    if row[3] == r.RunStatus.PAUSED:
+        raise RunFinished(f"run {run_id!r} is {run.status} and cannot be undone", hint=hint)
+    if run.status == r.RunStatus.PAUSED:
         raise RunBusy(f"run {run_id!r} is paused", hint="call agent.runs.resume and start its program first")
-    events = events_of(engine.store, row[0], fork=row[11] > 0)
+    events = events_of(engine.store, run.stream, fork=run.is_fork)
     holding = effective(events)
     begun = start_points(holding)
     if len(begun) < steps:
         raise PointNotFound(f"run {run_id!r} has {len(begun)} steps, so {steps} cannot be undone")
     undone = plan(holding, min(begun[-steps:]), steps, effects, inside=False, by=by)
-    return _UndoPlan(row[0], r.RunStatus(row[3]), events[-1].seq, undone, undo_report(holding, undone))
+    return _UndoPlan(events[-1].seq, undone, undo_report(holding, undone))
 
 
 class _AppendUndo(UnitOfWork[None]):
@@ -73,25 +71,20 @@ class _AppendUndo(UnitOfWork[None]):
 
     def script(self) -> Script[None]:
         engine, planned = self._engine, self._plan
-        lease = yield from read_lease(planned.stream, engine.store.clock.boot_ms(), engine.store.one_host)
-        tenancy = engine.place.tenancy_if_any
-        ours = tenancy is not None and lease.process == tenancy.process
-        if tenancy is not None and planned.stream in tenancy.open_streams:
+        [[row]] = yield [Statement("get_run", (engine.name, self._id))]
+        seen = yield from read_run_lease(engine.store, engine.place.tenancy_if_any, RunRow(*row))
+        if seen.open_here:
             raise RunBusy(f"run {self._id!r} is open in this process", hint="call run.undo() there")
-        if not ours and lease.alive():
-            raise lease.busy(self._id)
-        take = Statement("take_lease", (planned.stream, lease.fence, None), Overtaken)
-        look = [Statement("head_of", (planned.stream,)), Statement("last_order_under", (planned.stream, lease.fence))]
-        [_, [(seq, link)], orders, gone] = yield [take, *look, departure(engine.name)]
-        refuse_departed(engine.name, gone)
-        if pending_order(planned.status, orders) is not None:
+        if seen.held:
+            raise seen.lease.busy(self._id)
+        taken = yield from seen.take()
+        if pending_order(taken.run.status, taken.orders) is not None:
             hint = "start its program, so that it stops"
             raise RunBusy(f"run {self._id!r} has a pending order to stop", hint=hint)
-        if seq != planned.seq:
+        if taken.head.seq != planned.seq:
             raise StoreBusy(
                 f"run {self._id!r} has continued in the meantime; nothing was undone",
                 hint="check the run and try again",
             )
-        head = StreamHead(engine.store.identity, planned.stream, lease.fence + 1, seq, link)
         clock, signer = engine.store.clock, engine.signer
-        yield from Append(self.site, head, [planned.undone], clock, signer=signer, seal=True).script()
+        yield from Append(self.site, taken.head, [planned.undone], clock, signer=signer, seal=True).script()

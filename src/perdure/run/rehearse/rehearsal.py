@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from perdure import records as r
 from perdure.errors import StoreUnavailable
@@ -26,7 +26,8 @@ from perdure.run.rehearse.placeholders import OPAQUE, ReplayStop
 from perdure.run.rehearse.replay import RehearsedRun
 from perdure.run.rehearse.verdict import SHOWN_MAX, NewOperation, ReplayResult, ReplayRules
 from perdure.store import file_of
-from perdure.store.base import Row, Statement
+from perdure.store.base import Statement
+from perdure.store.rows import RunRow, read_run
 from perdure.values import codec
 
 if TYPE_CHECKING:
@@ -108,15 +109,16 @@ class Rehearsal:
     ) -> Protocol[RehearsedRun]:
         if outer is not None and isinstance(outer.run, RehearsedRun):
             outer.run.check_replaying()
-        rows = yield Read(engine.store.read, ("get_run", (engine.name, run_id)))
-        if not rows and outer is None:
-            yield Read(self._start_new, (engine, run_id))
-        if not rows and outer is not None:
+        row: RunRow | None = yield Read(read_run, (engine.store, engine.name, run_id))
+        run: RehearsedRun
+        if row is not None:
+            run = yield Read(self._recorded_run, (engine, row))
+            yield from self._refuse(run, given, row)
+        elif outer is not None:
             core_of(outer).begin("run", f"run {run_id!r}, a child")
             run = self._new_run(engine, run_id, given)
         else:
-            run = yield Read(self._recorded_run, (engine, rows[0]))
-            yield from self._refuse(run, given, rows[0])
+            run = yield Read(self._start_new, (engine, run_id))
         run.on_change = on_change
         run.root.parent = outer
         if outer is not None:
@@ -124,7 +126,7 @@ class Rehearsal:
         register(run)
         return run
 
-    def _start_new(self, engine: Engine, run_id: str) -> None:
+    def _start_new(self, engine: Engine, run_id: str) -> NoReturn:
         """Stop at an unrecorded run. If no recorded one was opened, it may be one of them under a new id."""
         unfinished = [run.id for run in list_runs(engine.store, engine.name) if run.status in _RESUMABLE]
         note = f"it would start run {run_id!r}, which is not recorded"
@@ -142,7 +144,7 @@ class Rehearsal:
         )
         raise ReplayStop("")
 
-    def _recorded_run(self, engine: Engine, row: Row) -> RehearsedRun:
+    def _recorded_run(self, engine: Engine, row: RunRow) -> RehearsedRun:
         summary = summary_of(engine.store, row)
         found = load(engine, ClaimedRun(summary.stream, 0, True, summary.origin > 0))
         run = RehearsedRun(self, engine, summary.id, found, summary)
@@ -160,12 +162,12 @@ class Rehearsal:
         )
         return RehearsedRun(self, engine, run_id, found, None)
 
-    def _refuse(self, run: RehearsedRun, given: Any, row: Row) -> Protocol[None]:
+    def _refuse(self, run: RehearsedRun, given: Any, row: RunRow) -> Protocol[None]:
         """Stop where a resume would be refused."""
-        if row[3] == r.RunStatus.CANCELLED:
+        if row.status == r.RunStatus.CANCELLED:
             run.find("stops", "it was cancelled and does not continue")
             raise run.stop(f"run {run.id!r} was cancelled")
-        if given is not None and codec.digest(given, "input") != row[4]:
+        if given is not None and codec.digest(given, "input") != row.input_digest:
             error = yield Read(input_changed, (run.engine, run.id, given))
             run.refuse(error)
             raise run.stop(error.message)

@@ -199,7 +199,11 @@ class CrashtestReport(msgspec.Struct, frozen=True):
         return (causes, [one for one in found if one not in causes]) if causes else (found, [])
 
     def _table(self) -> Iterator[str]:
-        rows = [row for row in self.matrix() if row[1] or not self.chosen]
+        rows = [
+            (words, tries, survived, asked, failed)
+            for words, tries, survived, asked, failed in self.matrix()
+            if tries or not self.chosen
+        ]
         groups = {*GROUPS.values(), AGAIN}
         width = max(len(row[0]) + 2 * (row[0] not in groups) for row in rows)
         yield f"{'':{width}}  tries    ok  asked  FAILED"

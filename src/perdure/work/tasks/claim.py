@@ -9,7 +9,8 @@ import msgspec
 
 from perdure.journal.queue_rules import SPACE, QueueLimits, rules_of
 from perdure.run.lifecycle import ClaimedRun, ClaimRun
-from perdure.store.base import Row, Script, Statement
+from perdure.store.base import Script, Statement
+from perdure.store.rows import ReadyTaskRow, first_number
 
 if TYPE_CHECKING:
     from perdure.kernel.engine import Engine
@@ -38,29 +39,29 @@ class TakeRun(ClaimRun):
 
     def script(self) -> Script[Any]:
         """Claim a run, or return None."""
-        row = yield from self._choose()
-        if row is None:
+        task = yield from self._choose()
+        if task is None:
             return None
-        return (yield from self._claim(row))
+        return (yield from self._claim(task))
 
-    def _claim(self, row: Row) -> Script[ClaimedRun]:
-        self._id, _, self.task, self.attempts, self._input, self._digest, self._parent, *_ = row
-        self._objects = ()
+    def _claim(self, task: ReadyTaskRow) -> Script[ClaimedRun]:
+        self._id, self.task, self.attempts = task.run, task.task, task.attempts
+        self._input, self._digest, self._parent, self._objects = task.input, task.digest, task.parent, ()
         return (yield from super().script())
 
-    def _choose(self) -> Script[Row | None]:
+    def _choose(self) -> Script[ReadyTaskRow | None]:
         [entry, found] = yield [
             Statement("get_agent_state", (self._owner, SPACE, self._queue)),
             self._next(0),
         ]
-        rules = rules_of(entry[0][0]) if entry else QueueLimits()
+        rules = next((rules_of(value) for value, *_ in entry), QueueLimits())
         if rules.paused or not found:
             return None
         if not rules.limits:
-            return found[0]
+            return ReadyTaskRow(*found[0])
         return (yield from self._choose_within(rules))
 
-    def _choose_within(self, rules: QueueLimits) -> Script[Row | None]:
+    def _choose_within(self, rules: QueueLimits) -> Script[ReadyTaskRow | None]:
         """Choose a run from a queue with limits. A lock serializes the workers."""
         queue = (self._owner, self._queue)
         [_, [(running,)], pace] = yield [
@@ -71,16 +72,16 @@ class TakeRun(ClaimRun):
         now = self._engine.store.clock.wall_ms()
         interval = rules.rate_ms / rules.rate if rules.rate else 0.0
         # After an idle period, a full rate's worth of runs may start at once; then they are spaced evenly.
-        earliest = pace[0][0] - (rules.rate_ms - interval) if pace and rules.rate else 0
+        earliest = first_number(pace) - (rules.rate_ms - interval) if pace and rules.rate else 0
         if (rules.concurrency and running >= rules.concurrency) or now < earliest:
             return None
         [found] = yield [self._next(rules.per_key)]
         if not found:
             return None
         if rules.rate:
-            begun = max(now, pace[0][0] if pace else 0)
+            begun = max(now, first_number(pace))
             yield [Statement("set_rate_limit", (*queue, round(begun + interval)))]
-        return found[0]
+        return ReadyTaskRow(*found[0])
 
     def _next(self, per_key: int) -> Statement:
         now = self._engine.store.clock.wall_ms()
@@ -94,9 +95,9 @@ class TakeOverRun(TakeRun):
         super().__init__(engine, "", ())
         self._wanted = run_id
 
-    def _choose(self) -> Script[Row | None]:
+    def _choose(self) -> Script[ReadyTaskRow | None]:
         [found] = yield [Statement("lock_held_task", (self._owner, self._wanted))]
-        return found[0] if found else None
+        return ReadyTaskRow(*found[0]) if found else None
 
 
 def names_of(names: Sequence[str]) -> str:

@@ -28,7 +28,7 @@ from perdure.errors import (
     TaskNotFound,
     WrongValue,
 )
-from perdure.journal.leases import Lease, lease_of
+from perdure.journal.leases import Lease, counts_as_alive, lease_of
 from perdure.kernel.protocol import Protocol, drive_sync
 from perdure.platform.failpoints import Site
 from perdure.platform.process import Holder
@@ -38,6 +38,7 @@ from perdure.run.lifecycle import ClaimedRun, TakenRun
 from perdure.run.order_delivery import give_order
 from perdure.run.parking import RunParking
 from perdure.store.base import Overtaken
+from perdure.store.rows import ReadyTaskRow, first_number
 from perdure.values import limits
 from perdure.work.tasks.claim import CANDIDATES, TakeOverRun, TakeRun, names_of
 from perdure.work.tasks.definition import TaskOptions, tasks_of
@@ -163,8 +164,7 @@ class Dispatcher:
             if taken is not None:
                 self._look_at = 0.0  # there may be more
                 return taken
-            rows = self._engine.store.read("next_due", (self._engine.stream,))
-            self._due = rows[0][0] if rows else 0
+            self._due = first_number(self._engine.store.read("next_due", (self._engine.stream,)))
             self._look_at = now + limits.WORKER_LOOK_SECONDS
         if now >= self._dead_at:
             self._dead_at = now + limits.TAKEOVER_POLL_SECONDS
@@ -196,8 +196,9 @@ class Dispatcher:
             queues = list(dict.fromkeys(queue for (queue,) in (*ready, *due)))
         if len(queues) < 2:
             return queues
-        first = {queue: store.read("next_tasks", (owner, queue, now, names, 0, CANDIDATES)) for queue in queues}
-        return sorted((q for q in queues if first[q]), key=lambda q: (-first[q][0][7], first[q][0][8]))
+        found = {queue: store.read("next_tasks", (owner, queue, now, names, 0, CANDIDATES)) for queue in queues}
+        first = {queue: ReadyTaskRow(*rows[0]) for queue, rows in found.items() if rows}
+        return sorted(first, key=lambda queue: (-first[queue].priority, first[queue].at))
 
     def _left_by_dead(self) -> TakenRun | None:
         """Claim a run whose worker is proven dead, or whose lease has expired."""
@@ -217,7 +218,7 @@ class Dispatcher:
                 continue
             lease: Lease = lease_of(tuple(row), store.one_host)
             if lease.process not in alive:
-                alive[lease.process] = lease.alive() and not tenancy.outlasts(lease)
+                alive[lease.process] = counts_as_alive(lease, tenancy)
             if not alive[lease.process]:
                 yield run_id
 

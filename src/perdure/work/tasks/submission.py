@@ -32,6 +32,7 @@ from perdure.run.recorded_waits import RecordedWait
 from perdure.run.step import call_step
 from perdure.run.wait import WaitRequest
 from perdure.store.base import Store
+from perdure.store.rows import RunRow, read_entry, read_run, task_in
 from perdure.values import codec
 from perdure.values.durations import Duration, seconds_of
 from perdure.values.hints import for_run
@@ -146,26 +147,25 @@ class RunEnd(msgspec.Struct, frozen=True):
 def ended(engine: Engine, run_id: str) -> RunEnd | None:
     """Return the end of a run, or None if it has not ended or will be retried by a worker."""
     store = engine.store
-    task = store.read("get_task", (engine.stream, run_id)) if engine.is_known() else []
-    rows = store.read("get_run", (engine.name, run_id))
-    if not rows and not task:
+    task = task_in(store.read("get_task", (engine.stream, run_id))) if engine.is_known() else None
+    run = read_run(store, engine.name, run_id)
+    if run is None and task is None:
         raise RunNotFound(
             f"agent {engine.name!r} has no run {run_id!r}",
             hint="`perdure runs` lists them; a run started in a step or an item exists once that has ended",
         )
     over = (r.RunStatus.FINISHED, r.RunStatus.FAILED, r.RunStatus.CANCELLED)
-    if not rows or rows[0][3] not in over or (task and task[0][5] != "dead"):
+    if run is None or run.status not in over or (task is not None and task.state != "dead"):
         refuse_if_gone(store, engine.name)  # if the agent has moved, the run ends in another store
         return None
-    return _end_of(store, rows[0])
+    return _end_of(store, run)
 
 
-def _end_of(store: Store, row: tuple[Any, ...]) -> RunEnd | None:
-    found = store.read("journal_entry", (row[0], row[9]))
-    if not found:
+def _end_of(store: Store, run: RunRow) -> RunEnd | None:
+    entry = read_entry(store, run.stream, run.outcome)
+    if entry is None:
         return None  # the run is being continued right now
-    _, kind, _, body, _, _ = found[0]
-    record = r.decode(kind, body) if body is not None else r.remains(kind)
+    record = r.decode(entry.kind, entry.body) if entry.body is not None else r.remains(entry.kind)
     if isinstance(record, r.RunFinished):
         return RunEnd("finished", record.result)
     if isinstance(record, r.RunCancelled):

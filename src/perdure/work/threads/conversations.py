@@ -95,7 +95,7 @@ def number_of(engine: Engine, thread: str, request: str) -> int:
     if not engine.is_known():
         return 0
     rows = engine.store.read("get_state_value", (engine.stream, _ids_of(thread), request))
-    return int(objects.unpack(engine.store, rows[0][0])) if rows and rows[0][0] else 0
+    return next((int(objects.unpack(engine.store, packed)) for packed, *_ in rows if packed), 0)
 
 
 def _ids_of(thread: str) -> str:
@@ -159,7 +159,7 @@ def conversations(engine: Engine) -> list[str]:
     if not engine.is_known():
         return []
     now = engine.store.clock.wall_ms()
-    return [row[0] for row in engine.store.read("agent_state_page", (engine.stream, REGISTRY, now, "", 0, 1 << 60))]
+    return [key for key, *_ in engine.store.read("agent_state_page", (engine.stream, REGISTRY, now, "", 0, 1 << 60))]
 
 
 def refuse_foreign(engine: Engine, thread: str) -> None:

@@ -18,6 +18,7 @@ from perdure.run.core import view_of
 from perdure.run.history import effective
 from perdure.run.ledger import Ledger
 from perdure.run.listing import RunSummary, summary_of
+from perdure.store.rows import require_run_row
 from perdure.values.clock import moment
 from perdure.work.threads.conversations import ThreadIndex, read_index, run_of
 
@@ -64,8 +65,7 @@ def _info(engine: Engine, index: ThreadIndex, number: int) -> TurnInfo:
 
 
 def _opened(engine: Engine, run: str) -> tuple[RunSummary, Ledger]:
-    [row] = engine.store.read("get_run", (engine.name, run))
-    summary = summary_of(engine.store, row)
+    summary = summary_of(engine.store, require_run_row(engine.store, engine.name, run))
     return summary, Ledger(events_of(engine.store, summary.stream, fork=summary.origin > 0))
 
 
@@ -82,8 +82,7 @@ def messages_of(engine: Engine, thread: str, *, raw: bool = False) -> list[Any]:
 def read_turn(engine: Engine, index: ThreadIndex, number: int, *, raw: bool = False) -> TurnMessages:
     """Return the messages of one turn that later turns see; with `raw`, all of them."""
     run = run_of(engine, index, number)
-    [row] = engine.store.read("get_run", (engine.name, run))
-    summary = summary_of(engine.store, row)
+    summary = summary_of(engine.store, require_run_row(engine.store, engine.name, run))
     events = list(effective(events_of(engine.store, summary.stream, fork=summary.origin > 0)))
     view = view_of(events)
     over = summary.status in (r.RunStatus.FAILED, r.RunStatus.CANCELLED)

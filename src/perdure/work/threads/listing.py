@@ -11,6 +11,7 @@ import msgspec
 from perdure.errors import ThreadNotFound
 from perdure.journal import trees
 from perdure.records.threads import ThreadChannel
+from perdure.store.rows import require_run_row
 from perdure.values.clock import moment
 from perdure.values.codec.decoder import as_plain_dicts
 from perdure.values.hints import name_hint
@@ -81,9 +82,9 @@ def _own(engine: Engine) -> Iterator[ThreadInfo]:
         if index.turns < index.first:
             continue
         first, last = (run_of(engine, index, number) for number in (index.first, index.turns))
-        [began], [at] = (engine.store.read("get_run", (engine.name, run)) for run in (first, last))
+        began, ended = (require_run_row(engine.store, engine.name, run) for run in (first, last))
         turns = index.turns - index.first + 1
-        yield ThreadInfo(thread, 0, moment(began[6]), moment(at[7]), last, "perdure", turns)
+        yield ThreadInfo(thread, 0, moment(began.started_at), moment(ended.changed_at), last, "perdure", turns)
 
 
 def saved(engine: Engine) -> list[ThreadInfo]:

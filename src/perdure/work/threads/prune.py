@@ -93,7 +93,7 @@ def _dropping(engine: Engine, thread: str, points: PointKeys | None) -> ThreadDr
     written = engine.store.read("writes_of_thread", (engine.stream, thread))
     if not there and not written:
         return None
-    floor = max([place.id for place in there] + [row[1] for row in written])
+    floor = max([place.id for place in there] + [checkpoint for _, checkpoint, *_ in written])
     return r.ThreadDropped(engine.stream, thread, life.number + 1, floor=floor), life.number, len(there)
 
 

@@ -102,7 +102,7 @@ def places(
         return []
     if thread is None:
         rows = engine.store.read("all_thread_checkpoints_page", (engine.stream, before, count))
-        return [CheckpointHeader(*row) for row in rows if ns is None or row[1] == ns]
+        return [header for header in (CheckpointHeader(*row) for row in rows) if ns is None or header.ns == ns]
     where = (engine.stream, thread, ns or "", int(ns is None))
     return [CheckpointHeader(*row) for row in engine.store.read("thread_checkpoints_page", (*where, before, count))]
 

@@ -13,6 +13,7 @@ from perdure.errors import RunBusy, TurnUnfinished
 from perdure.journal.objects import DroppedVersion
 from perdure.journal.retention_rules import THREADS, RetentionRule, keep_of
 from perdure.kernel.protocol import Protocol, Read, drive_sync
+from perdure.store.rows import require_run_row
 from perdure.values.clock import moment
 from perdure.values.durations import Duration, seconds_of
 from perdure.work.threads.conversations import ThreadIndex, read_index, run_of
@@ -109,8 +110,7 @@ def _outdated_turns(engine: Engine, thread: ThreadInfo, keep: RetentionRule) -> 
 
 
 def _began(engine: Engine, index: ThreadIndex, number: int) -> int:
-    [row] = engine.store.read("get_run", (engine.name, run_of(engine, index, number)))
-    return int(row[6])
+    return require_run_row(engine.store, engine.name, run_of(engine, index, number)).started_at
 
 
 def apply_retention(engine: Engine, tell: Callable[[str, int, int], None]) -> int:

@@ -16,6 +16,7 @@ from perdure.platform.failpoints import Site
 from perdure.run.core import RunCore, core_of
 from perdure.run.turn_start import snapshot_in
 from perdure.run.writes import opened, waiting_writes
+from perdure.store.rows import require_run_row
 from perdure.work.threads import conversations
 from perdure.work.threads.conversations import ThreadIndex, read_index
 from perdure.work.threads.turn import LastTurn, last_turn
@@ -115,8 +116,7 @@ def state_after(engine: Engine, thread: str, number: int) -> dict[str, Any]:
     from perdure.journal.lineage import events_of
     from perdure.run.ledger import Ledger
 
-    [row] = engine.store.read("get_run", (engine.name, conversations.run_of(engine, index, number + 1)))
-    seen: dict[str, Any] = objects.unpack(
-        engine.store, snapshot_in(Ledger(events_of(engine.store, row[0], fork=bool(row[11])))) or b""
-    )
+    run = require_run_row(engine.store, engine.name, conversations.run_of(engine, index, number + 1))
+    snapshot = snapshot_in(Ledger(events_of(engine.store, run.stream, fork=run.is_fork)))
+    seen: dict[str, Any] = objects.unpack(engine.store, snapshot or b"")
     return seen

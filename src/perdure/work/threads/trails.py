@@ -12,6 +12,7 @@ from perdure.journal.agent_writes import SetKey
 from perdure.journal.lineage import events_of
 from perdure.journal.retention_rules import OURS
 from perdure.run.ledger import Ledger
+from perdure.store.rows import read_run
 
 if TYPE_CHECKING:
     from perdure.kernel.engine import Engine
@@ -27,16 +28,16 @@ def space_of(thread: str) -> str:
 def forgetting(engine: Engine, thread: str) -> list[SetKey]:
     """Return the deletions that forget the trail of a thread."""
     rows = engine.store.read("agent_state_of", (engine.stream, space_of(thread), engine.store.clock.wall_ms()))
-    runs = [row[0] for row in rows]
+    runs = [run for run, *_ in rows]
     return [SetKey((engine.stream, space_of(thread), run)) for run in runs if effect_outcome(engine, run) != IN_DOUBT]
 
 
 def effect_outcome(engine: Engine, run_id: str) -> str:
     """Return the outcome of the effect of a run as text; empty if it has not happened."""
-    for row in engine.store.read("get_run", (engine.name, run_id)):
-        effects = Ledger(events_of(engine.store, row[0], fork=row[11] > 0)).by_intent.values()
-        if any(one.in_doubt for one in effects):
-            return IN_DOUBT
-        if any(one.done for one in effects):
-            return "was done"
-    return ""
+    run = read_run(engine.store, engine.name, run_id)
+    if run is None:
+        return ""
+    effects = Ledger(events_of(engine.store, run.stream, fork=run.is_fork)).by_intent.values()
+    if any(one.in_doubt for one in effects):
+        return IN_DOUBT
+    return "was done" if any(one.done for one in effects) else ""

@@ -24,6 +24,7 @@ from perdure.run.order_delivery import give_order
 from perdure.run.order_handling import PendingOrder
 from perdure.run.turn_start import TurnStart, TurnTaken
 from perdure.run.writes import set_result, waiting_writes, write
+from perdure.store.rows import read_run, require_run_row
 from perdure.values import codec
 from perdure.values.limits import WAIT_POLL_SECONDS
 from perdure.work.threads import conversations
@@ -193,8 +194,8 @@ def _new_turn(
 ) -> Protocol[_PlannedTurn]:
     number = index.turns + 1
     run = f"{index.thread}#{number}"
-    there = yield Read(engine.store.read, ("get_run", (engine.name, run)))
-    if there and (yield Read(read_index, (engine, index.thread))).turns < number:
+    there = yield Read(read_run, (engine.store, engine.name, run))
+    if there is not None and (yield Read(read_index, (engine, index.thread))).turns < number:
         raise RunExists(f"run {run!r} exists, and is not a turn of thread {index.thread!r}")
     message, made = objects.pack(engine.store, as_message("user", given), "message")
     snapshot, also = objects.pack(engine.store, index.state, "thread state")
@@ -217,13 +218,13 @@ def last_turn(engine: Engine, index: ThreadIndex) -> LastTurn | None:
     """Return the last turn of a thread."""
     if index.turns < index.first or index.turns == index.shared:
         return None
-    [row] = engine.store.read("get_run", (engine.name, f"{index.thread}#{index.turns}"))
+    row = require_run_row(engine.store, engine.name, f"{index.thread}#{index.turns}")
     run = summary_of(engine.store, row)
     if run.status.over or (run.status in _LIVE and run.holder):
-        return LastTurn(index.turns, run, row[4])
+        return LastTurn(index.turns, run, row.input_digest)
     ledger, _ = load(engine, ClaimedRun(run.stream, 0, True, run.origin > 0))
     doubtful = bool(ledger.in_doubt()) or run.status == r.RunStatus.WAITING
-    return LastTurn(index.turns, run, row[4], doubtful, reply_in(ledger))
+    return LastTurn(index.turns, run, row.input_digest, doubtful, reply_in(ledger))
 
 
 def reply_in(ledger: Ledger) -> r.RunWrite | None:

@@ -11,6 +11,7 @@ import msgspec
 from perdure import records as r
 from perdure.errors import WorkflowNotFound
 from perdure.journal import objects
+from perdure.journal.leases import counts_as_alive
 from perdure.journal.workflow_writes import (
     ChangeStepStatus,
     HolderLeases,
@@ -24,6 +25,7 @@ from perdure.journal.workflow_writes import (
 )
 from perdure.kernel.scope import waiting
 from perdure.store.base import Store, read_through
+from perdure.store.rows import first_number
 from perdure.values.clock import moment
 from perdure.values.hints import name_hint
 from perdure.values.limits import NUMBER_MAX
@@ -85,8 +87,8 @@ class WorkflowReader:
         return found
 
     def _all_of(self, agent: str) -> list[tuple[str, int]]:
-        rows = self._store.read("get_agent", (agent,))
-        return [(name, version) for name, version in self._store.read("workflows_of", (rows[0][0],))] if rows else []
+        owner = first_number(self._store.read("get_agent", (agent,)))
+        return [(name, version) for name, version in self._store.read("workflows_of", (owner,))] if owner else []
 
     def _missing(self, which: WorkflowRef) -> WorkflowNotFound:
         there = self._all_of(which.agent)
@@ -105,8 +107,7 @@ class WorkflowReader:
         read, name = self._store.read, checked(which.name, "a workflow's name")
         if which.version is not None and not 0 < which.version <= NUMBER_MAX:
             raise self._missing(which)
-        rows = read("get_agent", (which.agent,))
-        flow = (int(rows[0][0]) if rows else 0, name)
+        flow = (first_number(read("get_agent", (which.agent,))), name)
         if which.version is None:
             made, standings = read("newest_workflow", flow), read("newest_workflow_steps", flow)
         else:
@@ -118,8 +119,8 @@ class WorkflowReader:
             sheet = _with_what_waits(self._store, flow, sheet, leases)
         if not sheet.version:
             raise self._missing(which)
-        made_at = made[0][3] if made else self._store.clock.wall_ms()
-        return WorkflowState(flow, sheet, made_at, {row[0]: row[3] for row in standings}, leases)
+        made_at = next((at for *_, at in made), self._store.clock.wall_ms())
+        return WorkflowState(flow, sheet, made_at, {step: at for step, *_, at in standings}, leases)
 
     def plan(self, which: WorkflowRef) -> WorkflowSnapshot:
         """Return a workflow with the arguments and results of its steps."""
@@ -190,7 +191,7 @@ class WorkflowReader:
         if us is not None and stands.holder == us.holder and stands.by == self._agent:
             return f"agent {stands.by!r} in this process", True
         lease = seen.leases.get(stands.holder)
-        if lease is None or not lease.alive() or (us is not None and us.outlasts(lease)):
+        if lease is None or not counts_as_alive(lease, us):
             return "", False
         return f"agent {stands.by!r} in {lease.process}", False
 

@@ -42,6 +42,7 @@ from perdure.run.declarations import Declarations
 from perdure.run.durable import Durable
 from perdure.run.function import signature_of
 from perdure.run.step import describe
+from perdure.store.rows import read_run
 from perdure.values.codec.restored import Restored
 from perdure.values.hints import name_hint
 from perdure.values.limits import WAIT_POLL_SECONDS, WAIT_POLL_SECONDS_MAX
@@ -168,8 +169,9 @@ class WorkflowResume:
         """Return what the completed steps have done, as far as `resume` executed them."""
         store, found = self._engine.store, list[FinishedWork]()
         for step in self._some(lambda plan: [item for item in plan.steps if item.status == StepStatus.COMPLETED]):
-            for row in store.read("get_run", (step.by, step.run)) if step.run else ():
-                found += work_of(events_of(store, row[0], fork=row[11] > 0))
+            run = read_run(store, step.by, step.run) if step.run else None
+            if run is not None:
+                found += work_of(events_of(store, run.stream, fork=run.is_fork))
         return found
 
     # -- choosing -----------------------------------------------------------------------------------------------------
@@ -221,8 +223,8 @@ class WorkflowResume:
         store = self._engine.store
         if not step.run or step.by in ("", self._engine.name):
             return
-        rows = store.read("get_run", (step.by, step.run))
-        kinds = {kind for kind, _ in store.read("entry_counts", (rows[0][0],))} if rows else set()
+        run = read_run(store, step.by, step.run)
+        kinds = {kind for kind, _ in store.read("entry_counts", (run.stream,))} if run is not None else set()
         if kinds.intersection(_EFFECTS):
             raise WrongAgent(
                 f"{step} was started by agent {step.by!r}, whose run {step.run!r} holds its effects",
