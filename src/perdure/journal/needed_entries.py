@@ -180,7 +180,7 @@ class EntryNeeds:
     def _queued(self, record: r.TaskQueued | r.TaskAgain, changes: list[Statement]) -> bool:
         """Whether the queueing of a run may go: the run has ended."""
         rows = self._store.read("get_run", (record.agent, record.run))
-        return bool(rows) and rows[0][3] in (r.RunStatus.FINISHED, r.RunStatus.CANCELLED)
+        return bool(rows) and r.RunStatus(rows[0][3]).over
 
     def _thread(self, record: r.ThreadPut | r.ThreadWrote, changes: list[Statement]) -> bool:
         """Whether a thread checkpoint and its writes may go: it was dropped. The entry that dropped it stays."""

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from perdure import records
-from perdure.errors import InputChanged, NothingToRetry
+from perdure.errors import InputChanged, NothingToRetry, RunDeleted
 from perdure.store.base import Script, Statement, Store
 from perdure.values.hints import for_run
 
@@ -71,6 +71,8 @@ def _queued(
 ) -> records.TaskQueued | None:
     """Return the record, or None if the run exists."""
     wanted = start.queued
+    if any(row[3] == records.RunStatus.ERASED for row in run):
+        raise RunDeleted(f"run {wanted.run!r} was deleted with its conversation")
     known = [row[4] for row in run] + [row[11] for row in task]
     known += [before.digest] if isinstance(before, records.TaskQueued) else []
     if any(digest != wanted.digest for digest in known):

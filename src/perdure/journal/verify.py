@@ -277,7 +277,7 @@ class _StreamInspection:
             sound = sound and at != seq
         if seq in self.sealed_links:
             self.sealed_links[seq] = self.along.links
-        if self.last_kind == r.EntryKind.RUN_FINISHED and row[1] != r.EntryKind.STREAM_COMPACTED:
+        if self.last_kind == r.EntryKind.RUN_FINISHED and row[1] not in r.AFTER_END:
             self.found(FindingKind.ADDED, seq, "it stands after the end of its run")
         self.last_kind = row[1]
         if row[3] is None:

@@ -15,6 +15,7 @@ from perdure.errors import (
     JournalDamaged,
     LeaseLost,
     RunBusy,
+    RunDeleted,
     RunStopped,
     StoreProblem,
     ValueProblem,
@@ -97,6 +98,8 @@ class ClaimRun(UnitOfWork[ClaimedRun]):
         if self._turn is not None:
             raise TurnTaken
         stream, status, digest = rows[0][0], rows[0][3], rows[0][4]
+        if status == r.RunStatus.ERASED:
+            raise RunDeleted(f"run {self._id!r} was deleted with its conversation")
         if self._given and digest != self._digest:
             raise InputChanged(f"run {self._id!r} was started with another input")
         if status == r.RunStatus.FINISHED:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from perdure import records as r
-from perdure.errors import ResultErased, RunNotFinished, RunNotFound, WrongValue
+from perdure.errors import ResultErased, RunDeleted, RunNotFinished, RunNotFound, WrongValue
 from perdure.journal import objects
 from perdure.journal.leases import lease_of
 from perdure.journal.lineage import events_of
@@ -18,7 +18,7 @@ from perdure.run.history import effective
 from perdure.run.ledger import Ledger
 from perdure.run.unstorable import unstorable_calls
 from perdure.run.usage import Savings, Usage, savings_lines, savings_of, usage_lines, usage_of
-from perdure.store.base import Store
+from perdure.store.base import Row, Store
 
 
 class RunSummary(msgspec.Struct, frozen=True):
@@ -106,7 +106,7 @@ def list_runs(store: Store, agent: str | None = None, status: str | None = None)
     """Return every run, the most recently started, resumed or ended first."""
     if status is not None and status not in list(r.RunStatus):
         raise WrongValue(f"status={status!r}: must be one of {', '.join(map(repr, map(str, r.RunStatus)))}")
-    found = [*_queued(store), *(summary_of(store, row) for row in store.read("all_runs"))]
+    found = [*_queued(store), *(summary_of(store, row) for row in listed_rows(store, "all_runs"))]
     found.sort(key=lambda run: run.changed_at, reverse=True)
     return [run for run in found if (agent is None or run.agent == agent) and (status is None or run.status == status)]
 
@@ -131,7 +131,12 @@ def find_queued(store: Store, run_id: str) -> list[RunSummary]:
 
 def children_of(store: Store, stream: int) -> list[RunSummary]:
     """Return the runs that a run opened inside itself, oldest first."""
-    return [summary_of(store, row) for row in store.read("children_of", (stream,))]
+    return [summary_of(store, row) for row in listed_rows(store, "children_of", (stream,))]
+
+
+def listed_rows(store: Store, query: str, values: tuple[Any, ...] = ()) -> list[Row]:
+    """Return the rows of runs without those that were deleted with their conversation."""
+    return [row for row in store.read(query, values) if row[3] != r.RunStatus.ERASED]
 
 
 def require_run(store: Store, agent: str, run_id: str) -> tuple[Any, ...]:
@@ -141,6 +146,8 @@ def require_run(store: Store, agent: str, run_id: str) -> tuple[Any, ...]:
         raise RunNotFound(f"run {run_id!r} is queued, and no worker has started it", hint="see `perdure queues`")
     if not rows:
         raise RunNotFound(f"agent {agent!r} has no run {run_id!r}")
+    if rows[0][3] == r.RunStatus.ERASED:
+        raise RunDeleted(f"run {run_id!r} of agent {agent!r} was deleted with its conversation")
     return rows[0]
 
 
@@ -225,7 +232,7 @@ def summary_of(store: Store, row: tuple[Any, ...]) -> RunSummary:
 def task_of(store: Store, stream: int) -> str:
     """Return the name of the task that a run executes; "" for other runs and forks."""
     for _, kind, _, body, _, _ in store.read("journal_entry", (stream, 1)):
-        record = r.decode(kind, body)
+        record = r.decode(kind, body) if body is not None else None
         return record.task if isinstance(record, r.RunStarted) else ""
     return ""
 

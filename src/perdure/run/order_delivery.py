@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from perdure import records as r
-from perdure.errors import RunBusy, RunFinished, RunNotFound, RunNotPaused
+from perdure.errors import RunBusy, RunDeleted, RunFinished, RunNotFound, RunNotPaused
 from perdure.journal.append import Append, Signer, StreamHead
 from perdure.journal.departures import departure, refuse_departed
 from perdure.journal.leases import Lease, read_lease
@@ -96,6 +96,8 @@ class _GiveOrder(UnitOfWork[OrderResult]):
         lease = yield from read_lease(stream, store.clock.boot_ms(), store.one_host)
         [orders] = yield [Statement("last_order_under", (stream, lease.fence))]
         held, before = self._is_held(stream, lease), _last_order(orders)
+        if status == r.RunStatus.ERASED:
+            raise RunDeleted(f"run {self._which[1]!r} was deleted with its conversation")
         if status == r.RunStatus.CANCELLED:
             before = yield from read_order(stream, rows[0][9])
         if self._changes_anything(status, before, held):

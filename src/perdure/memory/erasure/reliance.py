@@ -11,7 +11,7 @@ from typing import Any
 from perdure import records as r
 from perdure.store.base import Store
 
-OVER = (r.RunStatus.FINISHED, r.RunStatus.CANCELLED)
+OVER = (r.RunStatus.FINISHED, r.RunStatus.CANCELLED, r.RunStatus.ERASED)
 
 
 class RunReliance:

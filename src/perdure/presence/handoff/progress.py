@@ -17,6 +17,7 @@ from perdure.kernel.protocol import Protocol
 from perdure.records import RunWrite, WriteOp
 from perdure.records.orders import RunStatus
 from perdure.run.core import RunCore
+from perdure.run.listing import listed_rows
 from perdure.store.base import Row, Store
 from perdure.values.limits import PROGRESS_ITEMS_MAX
 
@@ -147,9 +148,9 @@ def all_said(store: Store, agent: str, owner: int, runs: Sequence[int] = ()) -> 
 def _statuses(store: Store, agent: str, names: Collection[str]) -> dict[str, str]:
     """Return the recorded statuses of those names that are runs. A crashed run has recorded none."""
     if len(names) > ASKED_ONE_BY_ONE:
-        rows = [row for row in store.read("all_runs") if row[1] == agent]
+        rows = [row for row in listed_rows(store, "all_runs") if row[1] == agent]
     else:
-        rows = [row for name in names for row in store.read("get_run", (agent, name))]
+        rows = [row for name in names for row in listed_rows(store, "get_run", (agent, name))]
     return {row[2]: row[3] for row in rows}
 
 
