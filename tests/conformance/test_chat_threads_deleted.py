@@ -49,7 +49,15 @@ def stored(agent: Agent) -> bytes:
     store = agent._engine.store
     if store.one_host:
         return b"".join(path.read_bytes() for path in Path(store.path).parent.rglob("perdure.db*") if path.is_file())
-    queries = ("all_runs", "all_run_state", "all_agent_state", "all_answers", "all_questions", "all_signals", "all_tasks")
+    queries = (
+        "all_runs",
+        "all_run_state",
+        "all_agent_state",
+        "all_answers",
+        "all_questions",
+        "all_signals",
+        "all_tasks",
+    )
     rows: list[Any] = [row for query in queries for row in store.read(query)]
     for stream, *_ in store.read("all_streams"):
         rows += store.read("journal_of", (stream, 0))

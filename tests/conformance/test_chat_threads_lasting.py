@@ -240,3 +240,44 @@ def test_who_waits_for_a_turn_that_is_killed_finishes_it_first(store_url: str, w
         timer.join()
     assert program.contents() == ["first", "re: first", "second", "re: second"]
     assert world.count("asked first") == 1
+@pytest.mark.parametrize("kind", ["run", "turn"])
+def test_a_context_is_cut_on_replay_as_it_was_recorded(
+    store_url: str, world: World, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another tokenizer, another budget, other rules for cutting: replay decides nothing again."""
+    call = {"role": "assistant", "content": None, "tool_calls": [_call("c1"), _call("c2")]}
+    results = [{"role": "tool", "tool_call_id": one, "content": f"{one} " + "line\n" * 900} for one in ("c1", "c2")]
+    picture = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}
+
+    def talk(dies: bool, budget: int, tokens: Any = None) -> tuple[Any, ...]:
+        agent = agent_at(store_url)
+        block = agent.run("r") if kind == "run" else agent.thread("c").turn("What now?")
+        with block as run:
+            for number in range(30):
+                run.messages.append({"role": "user", "content": f"question {number} " + "word " * 40})
+                run.messages.append({"role": "assistant", "content": f"answer {number}"})
+            for message in (call, *results, picture, {"role": "user", "content": "And now?"}):
+                run.messages.append(message)
+            shown = run.context(budget=budget, tokens=tokens)
+            agent.step(name="model")(lambda messages: world.do("paid"))(shown.messages)
+            if dies:
+                world.do(repr((shown.messages, shown.anthropic(cache=True), shown.text, repr(shown), shown.dropped)))
+                die()
+        return shown.messages, shown.anthropic(cache=True), shown.text, repr(shown), shown.dropped
+
+    if kind == "turn":
+        with agent_at(store_url).thread("c").turn("Before. " + "word " * 100) as turn:
+            turn.reply("Yes. " + "word " * 100)
+    agent_at(store_url).memory.remember("What now? I like the aisle seat.")
+    in_child(lambda: talk(True, 1500))
+    [recorded] = [line for line in world.all() if line != "paid"]
+    agent_at(store_url).memory.remember("What now? I like the window seat.")
+    monkeypatch.setattr("perdure.presence.context.window.FULL", 0.3)
+    monkeypatch.setattr("perdure.presence.context.measure.LINE_CHARACTERS", 20)
+    assert repr(talk(False, 3000, lambda text: len(text))) == recorded
+    assert world.count("paid") == 1
+    in_order(store_url)
+
+
+def _call(ident: str) -> dict[str, Any]:
+    return {"id": ident, "type": "function", "function": {"name": "look", "arguments": "{}"}}

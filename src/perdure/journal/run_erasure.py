@@ -138,9 +138,9 @@ def entries_about(store: Store, row: Row, owner: int, is_task: bool) -> Iterator
             yield from [*alone, Statement("drop_signal", (owner, run_id, name, number))]
     for owner_of, at, where, seq in store.read("events_beside", (stream,)):
         for _, kind, _, body, *_ in store.read("journal_entry", (where, seq)):
-            record = r.decode(kind, body) if body is not None else None
-            if isinstance(record, r.Landed) and all(_is_event_of(stream, one) for one in record.landed):
-                yield from erased_entry(where, seq, body, record)
+            entry = r.decode(kind, body) if body is not None else None
+            if isinstance(entry, r.Landed) and all(_is_event_of(stream, one) for one in entry.landed):
+                yield from erased_entry(where, seq, body, entry)
                 yield Statement("drop_events_of_entry", (owner_of, at, where, seq))
                 yield from _FORGET_REPLAYS
     if is_task:

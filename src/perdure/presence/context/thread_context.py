@@ -95,6 +95,14 @@ def with_earlier(thread: TurnThread, own: Conversation, earliest: int) -> Conver
     return Conversation(messages, pins, compacted)
 
 
+def earlier_message(thread: TurnThread, number: int) -> bytes | None:
+    """Return a message of an earlier turn by its number in the thread; None if that was dropped."""
+    turn, position = divmod(number, PER_TURN)
+    if not thread.index.first <= turn < thread.number:
+        return None
+    return dict(thread.read(turn).messages).get(position)
+
+
 def _number(turn: int, position: int) -> int:
     return turn * PER_TURN + min(position, PER_TURN - 1)
 
