@@ -72,9 +72,7 @@ class ConversationView:
     def _one(self, place: int, stays: bool, index: int) -> tuple[ParsedMessage, int]:
         talk, room, one = self._talk, self.window.sizes[index], self._talk.heard[index]
         if stays or (place >= self.window.mask and one.tokens <= room):
-            message = one.read(talk.load)
-            self._whole_ones[id(message)] = message, one.item.position
-            return message, one.tokens
+            return self._known(one, one.read(talk.load)), one.tokens
         if room < one.masked_tokens:
             return self._noted(one, one.tight(room, talk.load, talk.count), "too long for the budget")
         if place < self.window.mask or room <= one.masked_tokens:
@@ -86,8 +84,14 @@ class ConversationView:
         if one.tokens > short[1]:
             self.dropped.append(DroppedContent(f"message {one.item.position}", why, one.tokens - short[1], one.ref))
         elif short[0] == one.read(self._talk.load):
-            self._whole_ones[id(short[0])] = short[0], one.item.position
+            self._known(one, short[0])
         return short
+
+    def _known(self, one: MeasuredMessage, message: ParsedMessage) -> ParsedMessage:
+        """Note that a message is shown whole. A summary is none: its number is that of the first one it covers."""
+        if one.item.covers is None:
+            self._whole_ones[id(message)] = message, one.item.position
+        return message
 
     def _summary(self) -> tuple[ParsedMessage, DroppedContent, int] | None:
         """Summarize the messages that are no longer shown."""

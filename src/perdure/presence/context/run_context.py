@@ -24,7 +24,13 @@ from perdure.presence.context.layout import ContextLayout, read
 from perdure.presence.context.parse import ParsedMessage, parse_message
 from perdure.presence.context.recorded import as_record, rebuilt
 from perdure.presence.context.sources import pieces_of
-from perdure.presence.context.thread_context import earlier_message, first_turn, thread_of, with_earlier
+from perdure.presence.context.thread_context import (
+    earlier_message,
+    first_turn,
+    summary_in_use,
+    thread_of,
+    with_earlier,
+)
 from perdure.presence.context.turns import RunTalk, Turns
 from perdure.run.conversation import Conversation
 from perdure.run.core import RunCore, view_of
@@ -106,8 +112,9 @@ def _built(run: RunCore, request: ContextQuery) -> Protocol[Context]:
         talk = run.parts.get(RunTalk).talk = Turns(name, request.count, partial(opened, run))
     speech = read_messages(run)
     if thread is not None:
-        earliest = yield Read(first_turn, (thread, request.wanted.budget))
-        speech = yield Read(with_earlier, (thread, speech, earliest))
+        summary = yield Read(summary_in_use, (run, thread))
+        earliest = yield Read(first_turn, (thread, request.wanted.budget, summary))
+        speech = yield Read(with_earlier, (thread, speech, earliest, summary))
     return (yield from _made(run.engine, talk, speech, request))
 
 

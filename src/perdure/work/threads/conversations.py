@@ -27,6 +27,7 @@ REGISTRY = f"{OURS}conversations"
 ERASING = f"{OURS}erasing-threads"
 """The namespace with a key for each thread whose dropped turns are not erased yet: the first one of them."""
 _HEAD = "head"
+_SUMMARY = "summary"
 _QUEUED, _STATE, _FORK = "queued:", "state:", "fork:"
 _SPACE, _IDS = f"{OURS}thread:", f"{OURS}turn-ids:"
 _ROOM = 64
@@ -53,6 +54,8 @@ class ThreadIndex(msgspec.Struct, frozen=True):
     """Of a fork: the thread that the first turns belong to."""
     shared: int = 0
     """Of a fork: how many turns those are."""
+    summary: int = 0
+    """The last turn that has compacted the turns before it; 0 if none has."""
     forks: tuple[str, ...] = ()
     """The threads that begin with turns of this one."""
     queued: tuple[QueuedInput, ...] = ()
@@ -86,6 +89,7 @@ def read_index(engine: Engine, thread: str) -> ThreadIndex:
     return ThreadIndex(
         thread,
         **found.get(_HEAD, {}),
+        summary=found.get(_SUMMARY, 0),
         forks=tuple(key[len(_FORK) :] for key in found if key.startswith(_FORK)),
         queued=tuple(sorted((one for one in queued if not number_of(engine, thread, one.id)), key=_order)),
         state={key[len(_STATE) :]: value for key, value in found.items() if key.startswith(_STATE)},
@@ -145,6 +149,11 @@ def state_write(engine: Engine, thread: str, key: str, value: Any) -> SetKey:
     return _write(engine, thread, _STATE + key, value)
 
 
+def summary_write(engine: Engine, thread: str, number: int) -> SetKey:
+    """Return the write that names the turn which has compacted those before it."""
+    return _write(engine, thread, _SUMMARY, number)
+
+
 def fork_write(engine: Engine, thread: str, to: str) -> SetKey:
     """Return the write that tells a thread that another one begins with its turns."""
     return _write(engine, thread, _FORK + to, True)
@@ -159,7 +168,7 @@ def everything_drop(engine: Engine, index: ThreadIndex) -> list[SetKey]:
     """Return the writes that delete the queue, the state and the ids of the turns of a thread."""
     space, ids = space_of(index.thread), _ids_of(index.thread)
     places = [(REGISTRY, index.thread)]
-    places += [(space, key) for key in _keys_in(engine, space) if key.startswith((_STATE, _QUEUED))]
+    places += [(space, key) for key in _keys_in(engine, space) if key.startswith((_STATE, _QUEUED, _SUMMARY))]
     places += [(ids, key) for key in _keys_in(engine, ids)]
     return [SetKey((engine.stream, *place)) for place in places]
 

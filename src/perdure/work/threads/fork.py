@@ -40,6 +40,8 @@ def fork(engine: Engine, thread: str, at: int | None, to: str) -> Protocol[None]
         asks = conversations.head_write(engine, ThreadIndex(to, number, index.first, thread, number))
         asks += [conversations.state_write(engine, to, key, value) for key, value in shared.items()]
         asks.append(conversations.fork_write(engine, thread, to))
+        if 0 < index.summary <= number:
+            asks.append(conversations.summary_write(engine, to, index.summary))
         try:
             yield from state.commit(engine, asks, [conversations.unchanged(engine, one) for one in (index, there)])
         except VersionConflict:
