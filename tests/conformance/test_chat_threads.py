@@ -218,6 +218,27 @@ def test_a_turn_has_one_reply_or_none(program: Chat) -> None:
     assert [one.result for one in program.thread.turns()] == [None, "one", "from a step"]
 
 
+def test_a_value_is_a_reply_too(store_url: str, world: World) -> None:
+    """It is the result as it is, and a message of the assistant in later contexts, also when the turn was killed."""
+
+    def talk(dies: bool) -> None:
+        with Chat(store_url, world).thread.turn({"to": "NYC"}) as turn:
+            turn.reply({"flight": 7})
+            if dies:
+                die()
+
+    in_child(lambda: talk(True))
+    program = Chat(store_url, world)
+    for value in (7, ["a", "b"], {"role": "assistant", "content": "said"}):
+        with program.thread.turn("next") as turn:
+            turn.reply(value)
+    assert [one.result for one in program.thread.turns()][:3] == [{"flight": 7}, 7, ["a", "b"]]
+    with program.thread.turn("last") as turn:
+        shown = turn.context(layout=["conversation"]).messages
+    assert [one["role"] for one in shown] == ["user", "assistant"] * 4 + ["user"]
+    assert [shown[place]["content"] for place in (0, 1, 3, 7)] == ['{"to": "NYC"}', '{"flight": 7}', "7", "said"]
+
+
 def test_another_reply_on_replay_diverges(program: Chat) -> None:
     with program.thread.turn("hello", id="r") as turn:
         turn.reply("one")

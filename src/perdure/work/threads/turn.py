@@ -6,6 +6,7 @@ that commit fails if the thread has changed since it was read, and then the thre
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 NO_INPUT: Any = object()
 """`thread.turn()`: go on with what there is."""
 REPLY, REPLY_TEXT = "reply", "reply-text"
-"""The keys of the message that is the reply; of a text, the message was made of it."""
+"""The keys of the message that is the reply; with the second one, the message was made of a text or a value."""
 _LIVE = (r.RunStatus.RUNNING, r.RunStatus.WAITING, r.RunStatus.CANCELLING)
 
 
@@ -206,8 +207,15 @@ def _new_turn(
 
 
 def as_message(role: str, given: Any) -> Any:
-    """Return a message: a text becomes one, everything else is one."""
-    return {"role": role, "content": given} if isinstance(given, str) else given
+    """Return a message: a text or another value becomes the content of one."""
+    return given if _is_message(given) else {"role": role, "content": given}
+
+
+def _is_message(given: Any) -> bool:
+    """Whether a value says who speaks: as a dict, or as an object of a provider or a framework."""
+    if isinstance(given, Mapping):
+        return "role" in given or "type" in given
+    return isinstance(getattr(given, "role", getattr(given, "type", None)), str)
 
 
 # -- the last turn ----------------------------------------------------------------------------------------------------
@@ -270,6 +278,6 @@ def reply(run: RunCore, value: Any) -> Protocol[None]:
     """Write the assistant's message, which is the turn's result too. There is one in a turn."""
     if run.view.replied or any(map(_is_reply, waiting_writes(run))):
         raise AlreadyReplied(f"turn {run.id!r} has its reply already")
-    key = REPLY_TEXT if isinstance(value, str) else REPLY
+    key = REPLY if _is_message(value) else REPLY_TEXT
     yield from write(run, r.WriteOp.MESSAGE, key, as_message("assistant", value), "reply")
     set_result(run, value)
