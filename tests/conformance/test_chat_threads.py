@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from perdure import AsyncAgent, RunBusy, RunWaiting
+from perdure import AsyncAgent, InDoubt, RunBusy, RunWaiting
 from perdure.cli.main import main
 from perdure.errors import (
     AlreadyReplied,
@@ -122,6 +122,31 @@ def test_a_turn_in_doubt_keeps_new_messages_in_the_queue(store_url: str, world: 
     assert program.contents()[::2] == ["buy", "second", "third"]
     assert program.thread.pending == []
     assert world.count("paid 5") == 1
+    in_order(program.agent)
+
+
+def test_a_message_behind_an_effect_that_fails_in_doubt_is_queued_too(store_url: str, world: World) -> None:
+    def doomed() -> None:
+        chat = Chat(store_url, world)
+        with chat.thread.turn("buy"):
+            chat.agent.effect(name="pay", in_doubt="fail")(lambda: die())()
+
+    in_child(doomed)
+    program = Chat(store_url, world)
+    pay = program.agent.effect(name="pay", in_doubt="fail")(lambda: "paid")
+
+    @program.agent.turn
+    def chat(turn: Any) -> None:
+        turn.reply(pay() if turn.input == "buy" else "ok")
+
+    with pytest.raises(InDoubt):
+        chat("user", "second", id="second")
+    with pytest.raises(InputChanged):
+        chat("user", "another", id="second")
+    assert [one.input for one in program.thread.pending] == ["second"]
+    program.agent.runs.answer("user#1", done="receipt")
+    assert chat("user", "third") == "ok"
+    assert program.contents() == ["buy", "receipt", "second", "ok", "third", "ok"]
     in_order(program.agent)
 
 

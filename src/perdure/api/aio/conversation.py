@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from perdure.api.aio.base import AsyncFacade
 from perdure.api.aio.run import AsyncRun
 from perdure.api.aio.tasks import AsyncTaskHandle, make_task
-from perdure.errors import RunWaiting, TurnUnfinished, WrongType, WrongValue
+from perdure.errors import InDoubt, RunWaiting, TurnUnfinished, WrongType, WrongValue
 from perdure.kernel.awaitables import is_awaitable
 from perdure.kernel.engine import Engine
 from perdure.kernel.names import named
@@ -244,7 +244,8 @@ class AsyncTurnFunction:
         """Do one turn and return its reply; what is unfinished in the thread is finished first.
 
         A retried request passes the same `id`, and gets the same reply. When the unfinished turn waits for a person,
-        the message is queued durably, and `RunWaiting` is raised.
+        the message is queued durably, and `RunWaiting` is raised; `InDoubt` when an effect with `in_doubt="fail"` has
+        ended that turn.
         """
         request = _request(checked_thread(thread), input, id, wait, "error")
         while True:
@@ -259,7 +260,7 @@ class AsyncTurnFunction:
         while (before := await self._before(request)) is not None:
             try:
                 await self._perform(before)
-            except RunWaiting:
+            except (RunWaiting, InDoubt):
                 await drive_async(self._engine.store, enqueue(self._engine, request))
                 raise
             except Exception:  # recorded as the failure of that turn, which is not in the way of the next one then

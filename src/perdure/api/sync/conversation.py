@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from perdure.api.sync.base import Facade
 from perdure.api.sync.run import Run
 from perdure.api.sync.tasks import TaskHandle, make_task
-from perdure.errors import RunWaiting, TurnUnfinished, WrongType, WrongValue
+from perdure.errors import InDoubt, RunWaiting, TurnUnfinished, WrongType, WrongValue
 from perdure.kernel.engine import Engine
 from perdure.kernel.names import named
 from perdure.kernel.protocol import Protocol, drive_sync, reading
@@ -244,7 +244,8 @@ class TurnFunction:
         """Do one turn and return its reply; what is unfinished in the thread is finished first.
 
         A retried request passes the same `id`, and gets the same reply. When the unfinished turn waits for a person,
-        the message is queued durably, and `RunWaiting` is raised.
+        the message is queued durably, and `RunWaiting` is raised; `InDoubt` when an effect with `in_doubt="fail"` has
+        ended that turn.
         """
         request = _request(checked_thread(thread), input, id, wait, "error")
         while True:
@@ -259,7 +260,7 @@ class TurnFunction:
         while (before := self._before(request)) is not None:
             try:
                 self._perform(before)
-            except RunWaiting:
+            except (RunWaiting, InDoubt):
                 drive_sync(self._engine.store, enqueue(self._engine, request))
                 raise
             except Exception:  # recorded as the failure of that turn, which is not in the way of the next one then

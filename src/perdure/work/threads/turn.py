@@ -13,8 +13,9 @@ import msgspec
 
 from perdure import records as r
 from perdure.data import state
-from perdure.errors import AlreadyReplied, NoTurn, RunBusy, RunExists, TurnUnfinished, VersionConflict
+from perdure.errors import AlreadyReplied, InputChanged, NoTurn, RunBusy, RunExists, TurnUnfinished, VersionConflict
 from perdure.journal import objects
+from perdure.kernel.program_line import shown
 from perdure.kernel.protocol import Pause, Protocol, Read
 from perdure.run.core import RunCore
 from perdure.run.ending import end_run
@@ -50,10 +51,13 @@ class TurnRequest(msgspec.Struct, frozen=True):
     wait: float = 0.0
 
     def is_queued_as(self, queued: QueuedInput) -> bool:
-        """Whether this is the message that waits in the queue."""
-        if self.id is not None:
-            return self.id == queued.id
-        return self.given is not NO_INPUT and codec.digest(self.given) == codec.digest(queued.input)
+        """Whether this is the message that waits in the queue. Raises `InputChanged` if only the id is the same."""
+        if self.given is NO_INPUT:
+            return False
+        same = codec.digest(self.given, "input") == codec.digest(queued.input, "input")
+        if self.id == queued.id and not same:
+            raise InputChanged(f"message {self.id!r} waits as {shown(queued.input)}, not as {shown(self.given)}")
+        return self.id == queued.id if self.id is not None else same
 
 
 class LastTurn(msgspec.Struct, frozen=True):
