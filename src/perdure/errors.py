@@ -30,6 +30,7 @@
     │   ├── RunFinished              PD302  a finished run is replayed read-only
     │   │   └── RunCompacted         PD320  its steps are in an archive
     │   ├── RunNotFound              PD303  no run has that id
+    │   │   └── RunDeleted           PD317  it was deleted with its conversation
     │   ├── RunWaiting               PD304  waits for a person or an event
     │   ├── InputChanged             PD305  the same id with another input
     │   ├── LeaseLost                PD306  another process has taken over the run
@@ -332,6 +333,13 @@ class RunNotFound(RunProblem, LookupError):
 
     code = "PD303"
     hint = "`perdure runs` lists the runs of this store"
+
+
+class RunDeleted(RunNotFound):
+    """The run was deleted with its conversation, or by the rule that limits how long that is kept."""
+
+    code = "PD317"
+    hint = "start another run, or another turn, with a new id"
 
 
 class RunWaiting(RunProblem):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from perdure import AsyncAgent, RunBusy, RunWaiting
+from perdure import AsyncAgent, InDoubt, RunBusy, RunWaiting
 from perdure.cli.main import main
 from perdure.errors import (
     AlreadyReplied,
@@ -125,6 +125,31 @@ def test_a_turn_in_doubt_keeps_new_messages_in_the_queue(store_url: str, world: 
     in_order(program.agent)
 
 
+def test_a_message_behind_an_effect_that_fails_in_doubt_is_queued_too(store_url: str, world: World) -> None:
+    def doomed() -> None:
+        chat = Chat(store_url, world)
+        with chat.thread.turn("buy"):
+            chat.agent.effect(name="pay", in_doubt="fail")(lambda: die())()
+
+    in_child(doomed)
+    program = Chat(store_url, world)
+    pay = program.agent.effect(name="pay", in_doubt="fail")(lambda: "paid")
+
+    @program.agent.turn
+    def chat(turn: Any) -> None:
+        turn.reply(pay() if turn.input == "buy" else "ok")
+
+    with pytest.raises(InDoubt):
+        chat("user", "second", id="second")
+    with pytest.raises(InputChanged):
+        chat("user", "another", id="second")
+    assert [one.input for one in program.thread.pending] == ["second"]
+    program.agent.runs.answer("user#1", done="receipt")
+    assert chat("user", "third") == "ok"
+    assert program.contents() == ["buy", "receipt", "second", "ok", "third", "ok"]
+    in_order(program.agent)
+
+
 def test_a_queued_message_is_opened_without_input(store_url: str, world: World) -> None:
     killed_in_turn(store_url, world, "hello")
     program = Chat(store_url, world)
@@ -216,6 +241,27 @@ def test_a_turn_has_one_reply_or_none(program: Chat) -> None:
         with pytest.raises(AlreadyReplied):
             turn.reply("two")
     assert [one.result for one in program.thread.turns()] == [None, "one", "from a step"]
+
+
+def test_a_value_is_a_reply_too(store_url: str, world: World) -> None:
+    """It is the result as it is, and a message of the assistant in later contexts, also when the turn was killed."""
+
+    def talk(dies: bool) -> None:
+        with Chat(store_url, world).thread.turn({"to": "NYC"}) as turn:
+            turn.reply({"flight": 7})
+            if dies:
+                die()
+
+    in_child(lambda: talk(True))
+    program = Chat(store_url, world)
+    for value in (7, ["a", "b"], {"role": "assistant", "content": "said"}):
+        with program.thread.turn("next") as turn:
+            turn.reply(value)
+    assert [one.result for one in program.thread.turns()][:3] == [{"flight": 7}, 7, ["a", "b"]]
+    with program.thread.turn("last") as turn:
+        shown = turn.context(layout=["conversation"]).messages
+    assert [one["role"] for one in shown] == ["user", "assistant"] * 4 + ["user"]
+    assert [shown[place]["content"] for place in (0, 1, 3, 7)] == ['{"to": "NYC"}', '{"flight": 7}', "7", "said"]
 
 
 def test_another_reply_on_replay_diverges(program: Chat) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import threading
+from collections import Counter
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 
 from perdure import Agent, Done, NotDone
 from perdure.platform.failpoints import CommitMoment, Site
+from tests.budget import IN_SOAK
 
 from .chat import Chat
 from .kit import WallClock, World, agent_at, at_work, die, in_child, in_children, in_order, killed_at, until
@@ -167,21 +169,54 @@ def test_a_context_is_the_same_on_replay_although_a_memory_has_come(store_url: s
     in_order(store_url)
 
 
-def test_opening_a_turn_costs_the_same_in_a_long_thread(program: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Counted in queries and not in seconds, so that a busy machine gives the same verdict."""
-    store, counts = program.agent._engine.store, list[int]()
-    read = type(store).read
+class StoreCounter:
+    """Counts what a store is asked and what it returns, so that a busy machine gives the same verdict."""
 
-    def counted(self: Any, *args: Any) -> Any:
-        counts[-1] += 1
-        return read(self, *args)
+    def __init__(self, store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.counts: Counter[str] = Counter()
+        self._inside = False
+        for name in ("read", "scan", "_statement"):
+            if hasattr(store, name):
+                monkeypatch.setattr(type(store), name, self._counting(getattr(type(store), name)))
 
-    monkeypatch.setattr(type(store), "read", counted)
-    for number in range(30):
-        counts.append(0)
-        with program.thread.turn(f"m{number} " + "word " * 400, id=f"request {number}") as turn:
-            turn.reply(str(len(turn.context(budget=1000).messages)))
-    assert counts[29] == counts[10]
+    def _counting(self, function: Any) -> Any:
+        def counted(store: Any, *args: Any) -> Any:
+            if self._inside:
+                return function(store, *args)
+            self._inside = True
+            try:
+                *given, take = args if callable(args[-1]) else (*args, None)
+                result = function(store, *given, *([lambda rows: take(self._seen(rows))] if take else []))
+            finally:
+                self._inside = False
+            self.counts["queries"] += 1
+            return result if take else self._seen(result)
+
+        return counted
+
+    def _seen(self, rows: Any) -> list[Any]:
+        there = list(rows)
+        self.counts["rows"] += len(there)
+        self.counts["bytes"] += sum(len(one) for row in there for one in row if isinstance(one, str | bytes))
+        return there
+
+
+LONG = 1000 if IN_SOAK else 150
+"""Turns. A cost that grows with the thread is fifteen times as large at the end as at turn 10, at least."""
+
+
+def test_a_turn_with_its_context_costs_the_same_in_a_long_thread(
+    program: Chat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counter, counts = StoreCounter(program.agent._engine.store, monkeypatch), list[Counter[str]]()
+    for number in range(LONG):
+        counter.counts.clear()
+        with program.thread.turn(f"m{number:04} " + "word " * 400, id=f"request {number:04}") as turn:
+            program.thread.state["n"] = number
+            turn.reply(program.ask(turn.context(budget=1000).messages))
+        counts.append(counter.counts.copy())
+    for what in ("queries", "rows", "bytes"):
+        assert 0 < counts[-1][what] <= 1.2 * counts[9][what], what
 
 
 def test_retention_counts_turns_and_deletes_idle_threads(
@@ -240,3 +275,46 @@ def test_who_waits_for_a_turn_that_is_killed_finishes_it_first(store_url: str, w
         timer.join()
     assert program.contents() == ["first", "re: first", "second", "re: second"]
     assert world.count("asked first") == 1
+
+
+@pytest.mark.parametrize("kind", ["run", "turn"])
+def test_a_context_is_cut_on_replay_as_it_was_recorded(
+    store_url: str, world: World, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another tokenizer, another budget, other rules for cutting: replay decides nothing again."""
+    call = {"role": "assistant", "content": None, "tool_calls": [_call("c1"), _call("c2")]}
+    results = [{"role": "tool", "tool_call_id": one, "content": f"{one} " + "line\n" * 900} for one in ("c1", "c2")]
+    picture = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}
+
+    def talk(dies: bool, budget: int, tokens: Any = None) -> tuple[Any, ...]:
+        agent = agent_at(store_url)
+        block = agent.run("r") if kind == "run" else agent.thread("c").turn("What now?")
+        with block as run:
+            for number in range(30):
+                run.messages.append({"role": "user", "content": f"question {number} " + "word " * 40})
+                run.messages.append({"role": "assistant", "content": f"answer {number}"})
+            for message in (call, *results, picture, {"role": "user", "content": "And now?"}):
+                run.messages.append(message)
+            shown = run.context(budget=budget, tokens=tokens)
+            agent.step(name="model")(lambda messages: world.do("paid"))(shown.messages)
+            if dies:
+                world.do(repr((shown.messages, shown.anthropic(cache=True), shown.text, repr(shown), shown.dropped)))
+                die()
+        return shown.messages, shown.anthropic(cache=True), shown.text, repr(shown), shown.dropped
+
+    if kind == "turn":
+        with agent_at(store_url).thread("c").turn("Before. " + "word " * 100) as turn:
+            turn.reply("Yes. " + "word " * 100)
+    agent_at(store_url).memory.remember("What now? I like the aisle seat.")
+    in_child(lambda: talk(True, 1500))
+    [recorded] = [line for line in world.all() if line != "paid"]
+    agent_at(store_url).memory.remember("What now? I like the window seat.")
+    monkeypatch.setattr("perdure.presence.context.window.FULL", 0.3)
+    monkeypatch.setattr("perdure.presence.context.measure.LINE_CHARACTERS", 20)
+    assert repr(talk(False, 3000, lambda text: len(text))) == recorded
+    assert world.count("paid") == 1
+    in_order(store_url)
+
+
+def _call(ident: str) -> dict[str, Any]:
+    return {"id": ident, "type": "function", "function": {"name": "look", "arguments": "{}"}}

@@ -309,6 +309,16 @@ async def converse(cast: Cast) -> None:
     cast.ack("talk")
 
 
+async def delete_a_conversation(cast: Cast) -> None:
+    """A turn of a thread, and the end of all of it."""
+    thread = cast.agent.thread("chat")
+    async with entered(thread.turn(LARGE, id="request")) as turn:
+        await out(turn.reply("forget it"))
+    await out(thread.delete())
+    assert thread.messages == []
+    cast.ack("chat")
+
+
 async def nest(cast: Cast, run: Any) -> None:
     """A run inside the run, with an effect that nobody can check."""
 
@@ -419,6 +429,7 @@ async def journey(cast: Cast) -> None:
         await nest(cast, run)
         await branch(cast)
         await converse(cast)
+        await delete_a_conversation(cast)
         run.result = {"state": sorted(filter(is_certain, run.state)), "messages": len(run.messages), "large": LARGE}
 
 

@@ -108,11 +108,11 @@ class _EntryDescriber:
             return f"state[{shown(write.key)}] deleted"
         if write.op == r.WriteOp.PIN:
             return f"message {write.position} {write.key}ned"
-        if write.op == r.WriteOp.COMPACT and write.key:
+        if write.op == r.WriteOp.COMPACT and write.key.endswith("undo"):
             return "messages no longer compacted"
         value = self._value(write.value)
         if write.op == r.WriteOp.COMPACT:
-            return f"messages before {write.position} compacted: {value}"
+            return f"{'turns' if write.key else 'messages'} before {write.position} compacted: {value}"
         if write.op == r.WriteOp.SET:
             return f"state[{shown(write.key)}] = {value}"
         return f"message {value}" if write.op == r.WriteOp.MESSAGE else f"event {clean(write.key)} {value}"

@@ -145,20 +145,23 @@ class _StreamScan:
         """Add the view data of a run that its remaining entries no longer contain."""
         resumes = require_run_row(self._store, agent, run).resumes
         state = self._store.read("run_state_of", (self._stream,))
-        spent, saved = self._store.read("usage_of", (agent, run)), self._store.read("savings_of", (agent, run))
-        return msgspec.structs.replace(
-            record,
-            resumes=resumes,
-            state=tuple(r.CarriedState(key, value, version, at) for _, key, value, version, at in state),
-            usage=tuple(
-                CarriedUsage(day, r.ModelUsage(model, provider, step, *counts))
-                for _, _, step, model, provider, day, *counts in spent
-            ),
-            savings=tuple(
-                CarriedSavings(day, r.SavedWork(steps, took_us, r.ModelUsage(model, provider, "", *counts)))
-                for _, _, model, provider, day, steps, took_us, *counts in saved
-            ),
-        )
+        usage, savings = carried_costs(self._store, agent, run)
+        carried = tuple(r.CarriedState(key, value, version, at) for _, key, value, version, at in state)
+        return msgspec.structs.replace(record, resumes=resumes, state=carried, usage=usage, savings=savings)
+
+
+def carried_costs(store: Store, agent: str, run: str) -> tuple[tuple[CarriedUsage, ...], tuple[CarriedSavings, ...]]:
+    """Return what a run has spent and saved, for an entry that carries it on."""
+    spent, saved = store.read("usage_of", (agent, run)), store.read("savings_of", (agent, run))
+    usage = (
+        CarriedUsage(day, r.ModelUsage(model, provider, step, *counts))
+        for _, _, step, model, provider, day, *counts in spent
+    )
+    savings = (
+        CarriedSavings(day, r.SavedWork(steps, took_us, r.ModelUsage(model, provider, "", *counts)))
+        for _, _, model, provider, day, steps, took_us, *counts in saved
+    )
+    return tuple(usage), tuple(savings)
 
 
 def _highest(floors: Sequence[r.CompactionFloor]) -> tuple[r.CompactionFloor, ...]:

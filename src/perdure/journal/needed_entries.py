@@ -184,7 +184,7 @@ class EntryNeeds:
     def _queued(self, record: r.TaskQueued | r.TaskAgain, changes: list[Statement]) -> bool:
         """Whether the queueing of a run may go: the run has ended."""
         run = read_run(self._store, record.agent, record.run)
-        return run is not None and run.status in (r.RunStatus.FINISHED, r.RunStatus.CANCELLED)
+        return run is not None and r.RunStatus(run.status).over
 
     def _thread(self, record: r.ThreadPut | r.ThreadWrote, changes: list[Statement]) -> bool:
         """Whether a thread checkpoint and its writes may go: it was dropped. The entry that dropped it stays."""

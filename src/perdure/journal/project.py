@@ -69,16 +69,40 @@ def project_kept(stream: int, seq: int, at: int, record: r.Record) -> Sequence[S
     return [*noted, *_landed(stream, seq, at, record)]
 
 
+def project_anew(stream: int, seq: int, at: int, record: r.Record) -> Sequence[Statement]:
+    """Return the view changes of an entry whose views are empty: on rebuild, or in another store.
+
+    Where an entry was erased, the views already have what is carried on: only its place changes.
+    """
+    if isinstance(record, r.ChangesCarried):
+        return _landed(stream, seq, record.at, record)
+    return project(stream, seq, at, record)
+
+
+def _erased(stream: int, seq: int, at: int, record: r.RunErased) -> list[Statement]:
+    place = (stream, record.agent, record.run, record.parent, record.started_at, at)
+    gone = [
+        Statement("drop_run_state", (stream,)),
+        Statement("drop_questions", (stream, seq)),
+        Statement("drop_task", (stream,)),
+        Statement("drop_task_waits", (stream,)),
+    ]
+    return [Statement("erase_run", place), *gone, *_carried_costs(stream, record)]
+
+
+def _carried_costs(stream: int, record: r.RunErased | r.StreamCompacted) -> list[Statement]:
+    spent = [change for one in record.usage for change in _used(stream, one.day * DAY_MS, (one.usage,))]
+    saved = [change for one in record.savings for change in _saved(stream, one.day, one.saved)]
+    return [Statement("drop_usage", (stream,)), Statement("drop_savings", (stream,)), *spent, *saved]
+
+
 def _stream_compacted(stream: int, seq: int, at: int, record: r.StreamCompacted) -> list[Statement]:
     carried = [
         Statement("restore_run_state", (stream, RUN_STATE, one.key, one.value, one.version, one.at))
         for one in record.state
     ]
     floors = [Statement("raise_state_horizon", (one.owner, one.space, one.revision, one.at)) for one in record.floors]
-    spent = [change for one in record.usage for change in _used(stream, one.day * DAY_MS, (one.usage,))]
-    saved = [change for one in record.savings for change in _saved(stream, one.day, one.saved)]
-    anew = [Statement("drop_usage", (stream,)), Statement("drop_savings", (stream,))]
-    return [Statement("set_resumes", (stream, record.resumes)), *carried, *floors, *anew, *spent, *saved]
+    return [Statement("set_resumes", (stream, record.resumes)), *carried, *floors, *_carried_costs(stream, record)]
 
 
 def _writes(stream: int, seq: int, at: int, writes: Sequence[r.RunWrite]) -> list[Statement]:
@@ -126,7 +150,7 @@ def _wrote(stream: int, seq: int, at: int, record: r.Wrote) -> list[Statement]:
     return changes + _used(stream, at, record.usage)
 
 
-_WritingRecord = r.StepDone | r.EffectDone | r.ItemDone | r.Wrote | r.Landed
+_WritingRecord = r.StepDone | r.EffectDone | r.ItemDone | r.Wrote | r.Landed | r.ChangesCarried
 
 
 def _landed(stream: int, seq: int, at: int, record: _WritingRecord) -> Sequence[Statement]:
@@ -412,6 +436,7 @@ _PROJECTIONS: dict[type[r.Record], Projection] = {
     r.Landed: _landed,
     r.StreamCompacted: _stream_compacted,
     r.Forked: _forked,
+    r.RunErased: _erased,
     r.Undone: _undone,
     **_OF_MEMORIES,
     r.AgentLeft: lambda stream, seq, at, record: [Statement("set_departure", (stream, seq))],

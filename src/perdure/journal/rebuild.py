@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from perdure.errors import JournalDamaged, StoreBusy, StoreUnavailable
-from perdure.journal.project import VIEWS, project, project_kept
+from perdure.journal.project import VIEWS, project_anew, project_kept
 from perdure.journal.stream_reader import PAGE_ENTRIES, ChainWalk, compaction_in, pages, sound_events
 from perdure.platform.failpoints import Site
 from perdure.records import JournalEntry
@@ -200,7 +200,9 @@ def _projected(along: ChainWalk, events: Sequence[JournalEntry]) -> list[Stateme
     return [
         change
         for event in events
-        for change in (project_kept if event.seq <= upto else project)(along.stream, event.seq, event.at, event.record)
+        for change in (project_kept if event.seq <= upto else project_anew)(
+            along.stream, event.seq, event.at, event.record
+        )
     ]
 
 

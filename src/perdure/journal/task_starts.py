@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from perdure import records
-from perdure.errors import InputChanged, NothingToRetry
+from perdure.errors import InputChanged, NothingToRetry, RunDeleted
 from perdure.store.base import Script, Statement, Store
 from perdure.store.rows import RunRow, TaskRow, run_in, task_in
 from perdure.values.hints import for_run
@@ -71,6 +71,8 @@ def _queued(
 ) -> records.TaskQueued | None:
     """Return the record, or None if the run exists."""
     wanted = start.queued
+    if run is not None and run.status == records.RunStatus.ERASED:
+        raise RunDeleted(f"run {wanted.run!r} was deleted with its conversation")
     known = [run.input_digest] if run is not None else []
     known += [one.digest for one in (task, before) if isinstance(one, TaskRow | records.TaskQueued)]
     if any(digest != wanted.digest for digest in known):

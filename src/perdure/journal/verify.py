@@ -279,7 +279,7 @@ class _StreamInspection:
             sound = sound and at != seq
         if seq in self.sealed_links:
             self.sealed_links[seq] = self.along.links
-        if self.last_kind == r.EntryKind.RUN_FINISHED and kind != r.EntryKind.STREAM_COMPACTED:
+        if self.last_kind == r.EntryKind.RUN_FINISHED and kind not in r.AFTER_END:
             self.found(FindingKind.ADDED, seq, "it stands after the end of its run")
         self.last_kind = kind
         if entry.body is None:

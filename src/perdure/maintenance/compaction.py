@@ -12,6 +12,7 @@ from perdure.journal import archive
 from perdure.journal.compaction import Compact, StreamCompactionPlan, StreamMoved, plan
 from perdure.journal.needed_entries import RemovableEvents
 from perdure.journal.stream_reader import all_streams
+from perdure.work.threads.conversations import is_shown_turn
 
 if TYPE_CHECKING:
     from perdure.kernel.engine import Engine
@@ -28,12 +29,19 @@ class CompactableStream(msgspec.Struct, frozen=True):
 
 
 def compactable(engine: Engine, horizon: int) -> list[CompactableStream]:
-    """Return the agent's finished runs older than the horizon, and the streams of its processes."""
+    """Return the agent's finished runs older than the horizon, and the streams of its processes.
+
+    The turns that a thread shows stay whole: a conversation is shortened by `threads.retain`.
+    """
     finished = {int(stream) for (stream,) in engine.store.read("finished_runs", (engine.name, horizon))}
     return [
         CompactableStream(number, kind, name)
         for number, kind, name, at in all_streams(engine.store)
-        if at < horizon and (number in finished or (kind == "process" and writer_of(name) == engine.name))
+        if at < horizon
+        and (
+            (kind == "process" and writer_of(name) == engine.name)
+            or (number in finished and not is_shown_turn(engine, name.removeprefix(f"{engine.name}/")))
+        )
     ]
 
 

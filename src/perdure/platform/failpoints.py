@@ -56,6 +56,7 @@ class Site(StrEnum):
     THREAD = "thread.write"
     MEMORY = "memory.write"
     FORGET = "memory.forget"
+    ERASE = "run.erase"
     REEMBED = "memory.reembed"
     SEAL = "stream.seal"
     COLLECT = "objects.collect"

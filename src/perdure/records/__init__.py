@@ -13,7 +13,19 @@ import msgspec
 
 from perdure.errors import JournalDamaged, StoreTooNew
 from perdure.platform.process import Holder
-from perdure.records import base, compaction, forks, memories, orders, stores, tasks, threads, versions, workflows
+from perdure.records import (
+    base,
+    compaction,
+    erasure,
+    forks,
+    memories,
+    orders,
+    stores,
+    tasks,
+    threads,
+    versions,
+    workflows,
+)
 
 SALT_BYTES = 16
 """An entry's body begins with this many random bytes, so that the digest of an erased body reveals nothing."""
@@ -53,6 +65,7 @@ CarriedState = compaction.CarriedState
 CompactionFloor = compaction.CompactionFloor
 StreamCompacted = compaction.StreamCompacted
 Forked = forks.Forked
+RunErased = erasure.RunErased
 Undone = forks.Undone
 ReplayDiffered = forks.ReplayDiffered
 AgentLeft = stores.AgentLeft
@@ -367,6 +380,13 @@ class Landed(Record, frozen=True):
     landed: tuple[AgentChange, ...]
 
 
+class ChangesCarried(Record, frozen=True):
+    """Agent changes that an erased entry of this run had made at a time: they outlast it."""
+
+    at: int
+    landed: tuple[AgentChange, ...]
+
+
 class Spent(Record, frozen=True):
     """Usage of work that did not land: a failed attempt, a cancelled body, an abandoned item."""
 
@@ -405,6 +425,8 @@ class EntryKind(IntEnum):
     SPENT = 21
     REPLAYED = 22
     REPLAY_DIFFERED = 23
+    RUN_ERASED = 24
+    CHANGES_CARRIED = 25
     WAIT_BEGAN = 40
     WAIT_ENDED = 41
     STREAM_COMPACTED = 50
@@ -448,6 +470,8 @@ CLASS_OF: dict[int, type[Record]] = {
     EntryKind.SPENT: Spent,
     EntryKind.REPLAYED: Replayed,
     EntryKind.REPLAY_DIFFERED: ReplayDiffered,
+    EntryKind.RUN_ERASED: RunErased,
+    EntryKind.CHANGES_CARRIED: ChangesCarried,
     EntryKind.WAIT_BEGAN: WaitBegan,
     EntryKind.WAIT_ENDED: WaitEnded,
     EntryKind.STREAM_COMPACTED: StreamCompacted,
@@ -468,6 +492,10 @@ CLASS_OF: dict[int, type[Record]] = {
 }
 KIND_OF: dict[type[Record], int] = {record: int(kind) for kind, record in CLASS_OF.items()}
 _DECODERS = {kind: msgspec.msgpack.Decoder(record) for kind, record in CLASS_OF.items()}
+
+
+AFTER_END = frozenset({EntryKind.STREAM_COMPACTED, EntryKind.RUN_ERASED, EntryKind.CHANGES_CARRIED})
+"""Entries that may follow the end of a run."""
 
 
 class JournalEntry(msgspec.Struct, frozen=True, gc=False):

@@ -26,11 +26,13 @@ class RunStatus(StrEnum):
     CANCELLING = "cancelling"
     CANCELLED = "cancelled"
     CRASHED = "crashed"
+    ERASED = "erased"
+    """Its conversation was deleted. It is in no list, and nobody can open it."""
 
     @property
     def over(self) -> bool:
         """Whether the run has ended for good."""
-        return self in (RunStatus.FINISHED, RunStatus.CANCELLED)
+        return self in (RunStatus.FINISHED, RunStatus.CANCELLED, RunStatus.ERASED)
 
 
 class Order(StrEnum):

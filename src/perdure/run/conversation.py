@@ -10,6 +10,9 @@ PIN, UNPIN = "pin", "unpin"
 UNDO = "undo"
 """Keys of the writes that pin a message, unpin it, and undo a compaction."""
 
+OF_THREAD, UNDO_OF_THREAD = "thread", "thread-undo"
+"""Keys of the writes by which a turn compacts the turns before it, and undoes that."""
+
 SUMMED_UP = "compact-"
 """Prefix of the id of a summarizing step, followed by the number of the first message that it leaves out."""
 
@@ -50,10 +53,12 @@ class Conversation(msgspec.Struct, frozen=True):
     """Numbers and values, in order."""
     pins: Mapping[int, bool]
     compacted: Sequence[CompactedMessages]
+    earlier: StoredMessage | None = None
+    """In a turn: the summary of the turns that are not among the messages."""
 
     def follows(self, before: Conversation) -> bool:
         """Whether it only adds messages to an earlier one."""
-        if self.pins != before.pins or self.compacted != before.compacted:
+        if (self.pins, self.compacted, self.earlier) != (before.pins, before.compacted, before.earlier):
             return False
         return list(self.messages[: len(before.messages)]) == before.messages
 
@@ -70,8 +75,15 @@ class Conversation(msgspec.Struct, frozen=True):
             for message in self.messages[since:]
             if message[0] not in covered
         ]
-        if last is None or since:
+        if since:
             return spoken
-        first = min(covered)
-        before = [message for message in spoken if message.position < first]
-        return [*before, StoredMessage(first, last.value, covers=(first, max(covered))), *spoken[len(before) :]]
+        if self.earlier is not None:
+            spoken = _inserted(spoken, self.earlier)
+        if last is None:
+            return spoken
+        return _inserted(spoken, StoredMessage(min(covered), last.value, covers=(min(covered), max(covered))))
+
+
+def _inserted(spoken: list[StoredMessage], summary: StoredMessage) -> list[StoredMessage]:
+    before = [message for message in spoken if message.position < summary.position]
+    return [*before, summary, *spoken[len(before) :]]

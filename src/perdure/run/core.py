@@ -20,7 +20,15 @@ from perdure.kernel.protocol import Protocol, Read, Submit
 from perdure.kernel.scope import BegunCall, Frame
 from perdure.platform.failpoints import Site
 from perdure.run import order_handling
-from perdure.run.conversation import PIN, PINNED, UNDO, CompactedMessages, Conversation
+from perdure.run.conversation import (
+    OF_THREAD,
+    PIN,
+    PINNED,
+    UNDO,
+    UNDO_OF_THREAD,
+    CompactedMessages,
+    Conversation,
+)
 from perdure.run.cost import RunAccount
 from perdure.run.function import EXPLICIT, CallOptions, DurableFunction
 from perdure.run.ledger import Ledger, RecordedCall, UndoPoint
@@ -44,7 +52,7 @@ PROCEED: Any = object()
 class RunDataView:
     """`run.state` and `run.messages` as the code sees them: the reduction of the writes it has consumed so far."""
 
-    __slots__ = ("compacted", "messages", "next_position", "pins", "replied", "result", "state", "thread")
+    __slots__ = ("compacted", "messages", "next_position", "pins", "replied", "result", "state", "summary", "thread")
 
     def __init__(self) -> None:
         self.state: dict[str, bytes] = {}
@@ -59,6 +67,8 @@ class RunDataView:
         """Of a turn: whether it has replied. Only the message that is the reply has a key."""
         self.thread: dict[str, bytes] = {}
         """The keys of its thread's state that it has written; an empty value is a deleted key."""
+        self.summary: bytes | None = None
+        """Of a turn: its summary of the turns before it, packed; None if it has neither made nor undone one."""
 
     def apply(self, writes: Iterable[r.RunWrite]) -> None:
         """Apply writes in program order."""
@@ -89,6 +99,9 @@ class RunDataView:
     def _compact(self, write: r.RunWrite) -> None:
         if write.key == UNDO:
             del self.compacted[-1:]
+            return
+        if write.key in (OF_THREAD, UNDO_OF_THREAD):
+            self.summary = write.value
             return
         there = (position for position, _ in self.messages if position < write.position)
         covers = frozenset(position for position in there if not self.pins.get(position))

@@ -15,6 +15,7 @@ from perdure.errors import (
     JournalDamaged,
     LeaseLost,
     RunBusy,
+    RunDeleted,
     RunStopped,
     StoreProblem,
     ValueProblem,
@@ -98,6 +99,8 @@ class ClaimRun(UnitOfWork[ClaimedRun]):
         if self._turn is not None:
             raise TurnTaken
         run = RunRow(*rows[0])
+        if run.status == r.RunStatus.ERASED:
+            raise RunDeleted(f"run {self._id!r} was deleted with its conversation")
         if self._given and run.input_digest != self._digest:
             raise InputChanged(f"run {self._id!r} was started with another input")
         if run.status == r.RunStatus.FINISHED:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
 import msgspec
 
 from perdure import records as r
-from perdure.errors import ResultErased, RunNotFinished, RunNotFound, WrongValue
+from perdure.errors import ResultErased, RunDeleted, RunNotFinished, RunNotFound, WrongValue
 from perdure.journal import objects
 from perdure.journal.leases import lease_of
 from perdure.journal.lineage import events_of
@@ -107,7 +107,7 @@ def list_runs(store: Store, agent: str | None = None, status: str | None = None)
     """Return every run, the most recently started, resumed or ended first."""
     if status is not None and status not in list(r.RunStatus):
         raise WrongValue(f"status={status!r}: must be one of {', '.join(map(repr, map(str, r.RunStatus)))}")
-    found = [*_queued(store), *(summary_of(store, run) for run in read_runs(store))]
+    found = [*_queued(store), *(summary_of(store, run) for run in shown_runs(read_runs(store)))]
     found.sort(key=lambda run: run.changed_at, reverse=True)
     return [run for run in found if (agent is None or run.agent == agent) and (status is None or run.status == status)]
 
@@ -132,12 +132,20 @@ def find_queued(store: Store, run_id: str) -> list[RunSummary]:
 
 def children_of(store: Store, stream: int) -> list[RunSummary]:
     """Return the runs that a run opened inside itself, oldest first."""
-    return [summary_of(store, RunRow(*row)) for row in store.read("children_of", (stream,))]
+    found = (RunRow(*row) for row in store.read("children_of", (stream,)))
+    return [summary_of(store, run) for run in shown_runs(found)]
+
+
+def shown_runs(found: Iterable[RunRow]) -> Iterator[RunRow]:
+    """Leave out the runs that were deleted with their conversation."""
+    return (run for run in found if run.status != r.RunStatus.ERASED)
 
 
 def require_run(store: Store, agent: str, run_id: str) -> RunRow:
     """Return the row of a run, or raise `RunNotFound`."""
     found = read_run(store, agent, run_id)
+    if found is not None and found.status == r.RunStatus.ERASED:
+        raise RunDeleted(f"run {run_id!r} of agent {agent!r} was deleted with its conversation")
     if found is not None:
         return found
     if any((run.agent, run.id) == (agent, run_id) for run in _queued(store)):

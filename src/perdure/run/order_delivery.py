@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from perdure import records as r
-from perdure.errors import RunBusy, RunFinished, RunNotFound, RunNotPaused
+from perdure.errors import RunBusy, RunDeleted, RunFinished, RunNotFound, RunNotPaused
 from perdure.journal.append import Append, Signer, StreamHead
 from perdure.journal.departures import departure, refuse_departed
 from perdure.journal.leases import Lease
@@ -94,6 +94,8 @@ class _GiveOrder(UnitOfWork[OrderResult]):
         if not rows:
             return (yield from self._begin_stopped())
         run = RunRow(*rows[0])
+        if run.status == r.RunStatus.ERASED:
+            raise RunDeleted(f"run {self._which[1]!r} was deleted with its conversation")
         seen = yield from read_run_lease(self._engine.store, self._engine.place.tenancy_if_any, run)
         [orders] = yield [Statement("last_order_under", (run.stream, seen.lease.fence))]
         held, before, status = seen.held, _last_order(orders), r.RunStatus(run.status)

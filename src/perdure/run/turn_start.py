@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from perdure import records as r
+from perdure.errors import StoreBusy
 from perdure.journal.agent_writes import RequireRevision, SetKey, resolved
 from perdure.run.core import RunCore
 from perdure.run.ledger import Ledger
@@ -16,8 +17,11 @@ SNAPSHOT = "thread"
 """The key of the recorded value that holds the thread's state at the start of the turn."""
 
 
-class TurnTaken(Exception):
-    """Another process has started this turn first: look at the thread again."""
+class TurnTaken(StoreBusy):
+    """Somebody else has started this turn first: look at the thread again.
+
+    An error of Perdure, so that only its own commit fails and not those that share a transaction with it.
+    """
 
 
 class TurnStart(msgspec.Struct, frozen=True):

@@ -18,7 +18,7 @@ from perdure.journal.append import Append, StreamHead
 from perdure.journal.artifact_writes import Upload, UploadChunk, UploadLost
 from perdure.journal.documents import IndexedDocument, documents_of
 from perdure.journal.object_gc import collect
-from perdure.journal.project import project, project_kept
+from perdure.journal.project import project, project_anew, project_kept
 from perdure.journal.stream_reader import decoded_compaction
 from perdure.memory.facts import sketch_of
 from perdure.memory.pieces import PUT_WORDS
@@ -351,7 +351,7 @@ class _EntryImporter:
             record, body = changed, body[: r.SALT_BYTES] + msgspec.msgpack.encode(changed)
         self._append(entry, body, chain.body_digest(body))
         kept = self._compaction is not None and entry.seq <= self._compaction.upto
-        self._statements += (project_kept if kept else project)(self._number, entry.seq, entry.at, record)
+        self._statements += (project_kept if kept else project_anew)(self._number, entry.seq, entry.at, record)
 
     def _erase(self, seq: int) -> Script[None]:
         """Erase an entry here that was erased while the agent was away."""

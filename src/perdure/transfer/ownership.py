@@ -121,7 +121,7 @@ class OwnershipCheck:
             raise self._wrong(f"entry {entry.seq} of stream {stream.number} has an invalid link")
         if entry.kind == r.EntryKind.STREAM_COMPACTED:
             self._compaction = entry.body
-        elif self._finished:
+        elif self._finished and entry.kind not in r.AFTER_END:
             raise self._wrong(f"entry {entry.seq} of stream {stream.number} comes after the end of its run")
         self._finished = entry.kind == r.EntryKind.RUN_FINISHED
         if stream.kind == "run" and first and entry.kind not in (r.EntryKind.RUN_STARTED, r.EntryKind.FORKED):

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from perdure.api.aio.base import AsyncFacade
 from perdure.api.aio.run import AsyncRun
 from perdure.api.aio.tasks import AsyncTaskHandle, make_task
-from perdure.errors import RunWaiting, TurnUnfinished, WrongType, WrongValue
+from perdure.errors import InDoubt, RunWaiting, TurnUnfinished, WrongType, WrongValue
 from perdure.kernel.awaitables import is_awaitable
 from perdure.kernel.engine import Engine
 from perdure.kernel.names import named
 from perdure.kernel.protocol import Protocol, drive_async, reading
 from perdure.kernel.protocol import drive_sync as block
+from perdure.run.conversation import SUMMED_UP
 from perdure.run.core import RunCore
+from perdure.run.function import CallOptions
 from perdure.work.tasks.definition import TaskOptions
 from perdure.work.threads import fork as forking
 from perdure.work.threads import history, thread_state
@@ -23,6 +25,9 @@ from perdure.work.threads.conversations import QueuedInput, checked_thread, read
 from perdure.work.threads.history import TurnInfo
 from perdure.work.threads.thread_state import DELETED
 from perdure.work.threads.turn import NO_INPUT, TurnRequest, enqueue, open_turn, reply, turn_before
+
+if TYPE_CHECKING:
+    from perdure.presence.context.compact import Compaction
 
 
 class AsyncTurn(AsyncRun):
@@ -54,6 +59,38 @@ class AsyncTurn(AsyncRun):
         >>> await turn.reply("Booked.")
         """
         await self._do(reply(self._core, value))
+
+    async def compact(self, *, keep: int = 10, summarise: Callable[..., Any] | None = None) -> Compaction:
+        """Replace the older turns of the thread by a summary, in the contexts of this turn and of later ones.
+
+        >>> await turn.compact(keep=20, summarise=ask_for_summary)
+        <Compaction of 120 messages: 48,000 -> 3,100 tokens>
+
+        Whole turns are replaced, as long as at least `keep` messages stay; of a turn with more messages than that, the
+        older ones too. Nothing is lost: `thread.messages` has every message, `agent.open(ref)` reads them, and
+        `turn.uncompact()` shows them again. Pinned messages stay. `summarise(messages)` returns a text and is called
+        as a step. Without it, the summary consists of the first words of each message.
+        """
+        from perdure.presence.context import compact_thread
+
+        planned = await self._do(compact_thread.plan(self._core, keep))
+        if not planned.upto:
+            return await super().compact(keep=keep, summarise=summarise)
+        told = None
+        if summarise is not None:
+            options = CallOptions(id=f"{SUMMED_UP}turn-{planned.upto}")
+            old = await self._do(compact_thread.messages(self._core, planned))
+            told = await self._call(summarise, False, "compact", (), options, (old,), {})
+        done: Compaction = await self._do(compact_thread.record(self._core, planned, told))
+        await super().compact(keep=keep, summarise=summarise)
+        return done
+
+    async def uncompact(self) -> None:
+        """Undo the last compaction: its messages are shown again. Raises `NothingCompacted`."""
+        from perdure.presence.context import compact_thread
+
+        if self._core.view.compacted or not await self._do(compact_thread.uncompact(self._core)):
+            await super().uncompact()
 
 
 class AsyncThread(AsyncFacade):
@@ -207,7 +244,8 @@ class AsyncTurnFunction:
         """Do one turn and return its reply; what is unfinished in the thread is finished first.
 
         A retried request passes the same `id`, and gets the same reply. When the unfinished turn waits for a person,
-        the message is queued durably, and `RunWaiting` is raised.
+        the message is queued durably, and `RunWaiting` is raised; `InDoubt` when an effect with `in_doubt="fail"` has
+        ended that turn.
         """
         request = _request(checked_thread(thread), input, id, wait, "error")
         while True:
@@ -222,7 +260,7 @@ class AsyncTurnFunction:
         while (before := await self._before(request)) is not None:
             try:
                 await self._perform(before)
-            except RunWaiting:
+            except (RunWaiting, InDoubt):
                 await drive_async(self._engine.store, enqueue(self._engine, request))
                 raise
             except Exception:  # recorded as the failure of that turn, which is not in the way of the next one then

@@ -20,7 +20,7 @@ from perdure.journal import archive, objects, trees
 from perdure.journal.objects import PACKED_FIELDS
 from perdure.journal.stream_reader import all_streams, pages
 from perdure.journal.trees.streams import StoredStream
-from perdure.run.conversation import SUMMED_UP
+from perdure.run.conversation import OF_THREAD, SUMMED_UP
 from perdure.run.function import EXPLICIT
 from perdure.store.base import Store
 from perdure.store.rows import read_runs
@@ -193,7 +193,9 @@ class TextSearch:
             if write.op == r.WriteOp.MESSAGE and self.has(write):
                 self._said.setdefault(stream, []).append((seq, write.position))
         for upto, packed, summary in _summed_up(record):
-            covers = any(position < upto for position in self._positions(stream))
+            of_thread = isinstance(summary, r.RunWrite) and summary.key == OF_THREAD
+            where = self._turns_before(stream, upto) if of_thread else self._positions(stream)
+            covers = any(position < upto for position in where)
             if (covers or self._is_begun_in(packed)) and not self.has(summary):
                 yield describe_record(summary) or ("summary", "")
 
@@ -203,6 +205,14 @@ class TextSearch:
         while stream:
             yield from (position for seq, position in self._said.get(stream, ()) if upto is None or seq <= upto)
             stream, upto = self._origins.get(stream, (0, 0))
+
+    def _turns_before(self, stream: int, upto: int) -> Iterator[int]:
+        """Yield the earlier turns of the same thread that have the text."""
+        thread = self._runs.get(stream, "").rpartition("#")[0]
+        for said in self._said:
+            name, _, number = self._runs.get(said, "").rpartition("#")
+            if name == thread and number.isdecimal():
+                yield int(number)
 
     def _is_begun_in(self, packed: bytes) -> bool:
         """Return whether a truncated text is there. The message that it was taken from may be gone."""

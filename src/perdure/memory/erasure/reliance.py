@@ -10,7 +10,7 @@ from perdure import records as r
 from perdure.store.base import Store
 from perdure.store.rows import read_runs
 
-OVER = (r.RunStatus.FINISHED, r.RunStatus.CANCELLED)
+OVER = (r.RunStatus.FINISHED, r.RunStatus.CANCELLED, r.RunStatus.ERASED)
 
 
 class RunReliance:

@@ -133,10 +133,11 @@ def _context(
     changing: str,
     apart: int,
 ) -> Context:
-    said = list(shown.said) if shown is not None else []
+    said, numbers = (list(shown.said), list(shown.numbers)) if shown is not None else ([], [])
     place = shown.place if shown is not None else 0
     if changing:
         said.insert(place, ParsedMessage("user", (TextPart(changing),)))
+        numbers.insert(place, -1)
     sections, dropped = list[ContextSection](), list[DroppedContent]()
     for section in own:
         if section.is_talk and shown is not None:
@@ -153,6 +154,8 @@ def _context(
         tokens=apart + (shown.tokens if shown is not None else 0),
         system=system,
         said=tuple(said),
+        numbers=tuple(numbers),
+        changing=place if changing else -1,
         stable=place if changing else len(said),
         steps=shown.window.steps if shown is not None else 0,
         shape=ANTHROPIC if ANTHROPIC in shapes and OPENAI not in shapes else OPENAI,

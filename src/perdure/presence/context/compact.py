@@ -59,10 +59,15 @@ class CompactionPlan(msgspec.Struct, frozen=True):
 
 def plan(run: RunCore, keep: int, *, raw: bool) -> Protocol[CompactionPlan]:
     """Select the old messages: all but the last, the pinned, and calls whose results are among the last."""
-    if type(keep) is not int or keep < 0:
-        raise WrongValue(f"keep={keep!r}: a number of messages, from 0")
+    checked_keep(keep)
     planned: CompactionPlan = yield Read(_plan, (run, read_messages(run), keep, raw))
     return planned
+
+
+def checked_keep(keep: object) -> None:
+    """Refuse a number of messages that is none."""
+    if type(keep) is not int or keep < 0:
+        raise WrongValue(f"keep={keep!r}: a number of messages, from 0")
 
 
 def _plan(run: RunCore, speech: Conversation, keep: int, raw: bool) -> CompactionPlan:

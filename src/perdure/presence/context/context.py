@@ -83,6 +83,8 @@ class Context:
         tokens: int,
         system: str,
         said: tuple[ParsedMessage, ...],
+        numbers: tuple[int, ...],
+        changing: int,
         stable: int,
         steps: int,
         shape: str,
@@ -103,7 +105,27 @@ class Context:
         self.estimated = estimated
         """Whether token counts are estimates: no tokenizer was given or found."""
         self._said = said
+        self._numbers = numbers
+        self._changing = changing
         self._stable = stable
+
+    @property
+    def numbered(self) -> list[tuple[ParsedMessage, int]]:
+        """The messages after the system message, each with its number in the conversation if it is shown whole.
+
+        Of all others the number is -1.
+        """
+        return list(zip(self._said, self._numbers, strict=True))
+
+    @property
+    def changing(self) -> int:
+        """The place of the message with the sections that change often; -1 if there is none."""
+        return self._changing
+
+    @property
+    def stable_said(self) -> int:
+        """How many of the messages after the system message stay the same until `steps` changes."""
+        return self._stable
 
     @property
     def messages(self) -> list[dict[str, Any]]:

@@ -25,6 +25,9 @@ class ConversationView:
         self.window: ContextWindow = talk.window(room)
         self.dropped: list[DroppedContent] = []
         self.said: tuple[ParsedMessage, ...] = ()
+        self.numbers: tuple[int, ...] = ()
+        """The numbers of the messages that are shown whole; -1 of the others."""
+        self._whole_ones: dict[int, tuple[ParsedMessage, int]] = {}
         self.tokens = 0
         self.place = 0
         """Where changing content is inserted: before the last user message, or at the recent part if that is later."""
@@ -52,6 +55,7 @@ class ConversationView:
             said.append(self._told(*summary))
         self.place = len(said) if here >= len(talk.units) else self.place
         self.said = tuple(said)
+        self.numbers = tuple(self._whole_ones.get(id(one), (one, -1))[1] for one in said)
 
     def _told(self, summary: ParsedMessage, dropped: DroppedContent, tokens: int) -> ParsedMessage:
         self.dropped.append(dropped)
@@ -68,7 +72,7 @@ class ConversationView:
     def _one(self, place: int, stays: bool, index: int) -> tuple[ParsedMessage, int]:
         talk, room, one = self._talk, self.window.sizes[index], self._talk.heard[index]
         if stays or (place >= self.window.mask and one.tokens <= room):
-            return one.read(talk.load), one.tokens
+            return self._known(one, one.read(talk.load)), one.tokens
         if room < one.masked_tokens:
             return self._noted(one, one.tight(room, talk.load, talk.count), "too long for the budget")
         if place < self.window.mask or room <= one.masked_tokens:
@@ -79,7 +83,15 @@ class ConversationView:
     def _noted(self, one: MeasuredMessage, short: tuple[ParsedMessage, int], why: str) -> tuple[ParsedMessage, int]:
         if one.tokens > short[1]:
             self.dropped.append(DroppedContent(f"message {one.item.position}", why, one.tokens - short[1], one.ref))
+        elif short[0] == one.read(self._talk.load):
+            self._known(one, short[0])
         return short
+
+    def _known(self, one: MeasuredMessage, message: ParsedMessage) -> ParsedMessage:
+        """Note that a message is shown whole. A summary is none: its number is that of the first one it covers."""
+        if one.item.covers is None:
+            self._whole_ones[id(message)] = message, one.item.position
+        return message
 
     def _summary(self) -> tuple[ParsedMessage, DroppedContent, int] | None:
         """Summarize the messages that are no longer shown."""

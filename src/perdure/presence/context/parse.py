@@ -157,7 +157,7 @@ def _parts(message: Mapping[str, Any], role: str) -> Iterator[MessagePart]:
         for block in content:
             yield _part(block)
     elif content is not None:
-        yield TextPart(content if isinstance(content, str) else as_json(content))
+        yield TextPart(content if isinstance(content, str) else as_json(_plain(content) or content))
     elif "content" not in message and "tool_calls" not in message and "function_call" not in message:
         yield TextPart(
             as_json({name: value for name, value in message.items() if name not in ("role", "type", PINNED)})

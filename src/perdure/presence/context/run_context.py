@@ -21,8 +21,16 @@ from perdure.presence.context.build import ContextRequest, compose
 from perdure.presence.context.context import Context
 from perdure.presence.context.fill import SectionText
 from perdure.presence.context.layout import ContextLayout, read
+from perdure.presence.context.parse import ParsedMessage, parse_message
+from perdure.presence.context.recorded import as_record, rebuilt
 from perdure.presence.context.sources import pieces_of
-from perdure.presence.context.thread_context import TurnThread, first_turn, thread_of, with_earlier
+from perdure.presence.context.thread_context import (
+    earlier_message,
+    first_turn,
+    summary_in_use,
+    thread_of,
+    with_earlier,
+)
 from perdure.presence.context.turns import RunTalk, Turns
 from perdure.run.conversation import Conversation
 from perdure.run.core import RunCore, view_of
@@ -73,44 +81,56 @@ def asked(
 def context(run: RunCore, request: ContextQuery) -> Protocol[Context]:
     """Build the context of an open run; of a turn, with the turns before it.
 
-    Outside of bodies the ingredients are recorded, so that replay builds the same messages: a step that takes them is
-    found again even if a memory was added since.
+    Outside of bodies the context is recorded, and replay rebuilds the same messages: a step that takes them is found
+    again, whatever was added or changed since.
     """
-    thread = thread_of(run)
-    talk = run.parts.get(RunTalk).talk
-    if talk is None or talk.count != request.count:
-        name = thread.id if thread is not None else run.id
-        talk = run.parts.get(RunTalk).talk = Turns(name, request.count, partial(opened, run))
-    earliest = (yield Read(first_turn, (thread, request.wanted.budget))) if thread is not None else 0
-    speech = yield from _conversation(run, thread, earliest)
-    made = partial(_ingredients, run.engine, talk, speech, request, earliest)
+    made = list[Context]()
     unrecorded = run.finished and run.ledger.recorded_write(frame_of(run).path, r.WriteOp.VALUE, CONTEXT, 0) is None
-    chosen = yield from (made() if unrecorded else recorded_value(run, CONTEXT, made))
-    if chosen["first"] != earliest:
-        speech = yield from _conversation(run, thread, chosen["first"])
-    pieces = [SectionText(*piece) for piece in chosen["pieces"]]
-    shown: Context = yield Read(_composed, (talk, speech, request.wanted, pieces))
-    return shown
+    if unrecorded:
+        return (yield from _built(run, request))
+    recorded = yield from recorded_value(run, CONTEXT, partial(_recorded, run, request, made))
+    if made:
+        return made[0]
+    shown: Context | None = yield Read(_rebuilt, (run, recorded))
+    return shown if shown is not None else (yield from _built(run, request))
 
 
 CONTEXT = "context"
 """The key of the recorded values that say what contexts were made of."""
 
 
-def _conversation(run: RunCore, thread: TurnThread | None, earliest: int) -> Protocol[Conversation]:
-    own = read_messages(run)
-    if thread is None:
-        return own
-    whole: Conversation = yield Read(with_earlier, (thread, own, earliest))
-    return whole
+def _recorded(run: RunCore, request: ContextQuery, made: list[Context]) -> Protocol[dict[str, Any]]:
+    made.append((yield from _built(run, request)))
+    return as_record(made[0])
 
 
-def _ingredients(
-    engine: Engine, talk: Turns, speech: Conversation, request: ContextQuery, earliest: int
-) -> Protocol[dict[str, Any]]:
-    """Return what a context is made of beside the run's own messages."""
-    pieces = yield from _pieces(engine, talk, speech, request)
-    return {"first": earliest, "pieces": [list(msgspec.structs.astuple(piece)) for piece in pieces]}
+def _built(run: RunCore, request: ContextQuery) -> Protocol[Context]:
+    thread = thread_of(run)
+    talk = run.parts.get(RunTalk).talk
+    if talk is None or talk.count != request.count:
+        name = thread.id if thread is not None else run.id
+        talk = run.parts.get(RunTalk).talk = Turns(name, request.count, partial(opened, run))
+    speech = read_messages(run)
+    if thread is not None:
+        summary = yield Read(summary_in_use, (run, thread))
+        earliest = yield Read(first_turn, (thread, request.wanted.budget, summary))
+        speech = yield Read(with_earlier, (thread, speech, earliest, summary))
+    return (yield from _made(run.engine, talk, speech, request))
+
+
+def _rebuilt(run: RunCore, recorded: dict[str, Any]) -> Context | None:
+    """Return the recorded context; None if a message that it has shown whole was erased since."""
+    thread, own = thread_of(run), read_messages(run)
+    speech = own if thread is None else with_earlier(thread, own, thread.number)
+    values = {one.position: one.value for one in speech.shown()}
+
+    def read(number: int) -> ParsedMessage | None:
+        value = values.get(number)
+        if value is None and thread is not None:
+            value = earlier_message(thread, number)
+        return parse_message(opened(run, value)) if value is not None else None
+
+    return rebuilt(recorded, read)
 
 
 def context_of(

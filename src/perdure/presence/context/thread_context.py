@@ -5,13 +5,19 @@ Messages are numbered through the thread, so that a pointer leads to one: turn 1
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from typing import Any
+
 import msgspec
 
+from perdure import records as r
+from perdure.journal import objects
 from perdure.journal.objects import reference
 from perdure.kernel.engine import Engine
-from perdure.run.conversation import CompactedMessages, Conversation
+from perdure.run.conversation import OF_THREAD, UNDO_OF_THREAD, CompactedMessages, Conversation, StoredMessage
 from perdure.run.core import RunCore
 from perdure.run.turn_start import snapshot_in
+from perdure.run.writes import opened, waiting_writes
 from perdure.work.threads.conversations import ThreadIndex, read_index
 from perdure.work.threads.history import TurnMessages, read_turn
 
@@ -60,10 +66,43 @@ def thread_of(run: RunCore) -> TurnThread | None:
     return TurnThread(run.engine, thread, int(number), run.parts.get(EarlierTurns))
 
 
-def first_turn(thread: TurnThread, budget: int) -> int:
+class ThreadSummary(msgspec.Struct, frozen=True):
+    """The summary of the turns before one."""
+
+    upto: int
+    """The first turn that it does not cover."""
+    numbers: tuple[int, int]
+    """The first and the last message number that it covers."""
+    pinned: tuple[int, ...]
+    """The messages among them that stay."""
+    message: dict[str, str]
+
+    def as_record(self) -> list[Any]:
+        return [self.upto, list(self.numbers), list(self.pinned), self.message]
+
+    @classmethod
+    def of(cls, record: Sequence[Any]) -> ThreadSummary:
+        upto, (first, last), pinned, message = record
+        return cls(upto, (first, last), tuple(pinned), message)
+
+
+def summary_in_use(run: RunCore, thread: TurnThread) -> ThreadSummary | None:
+    """Return the summary of older turns that contexts of this turn show."""
+    packed = run.view.summary
+    for write in waiting_writes(run):
+        packed = write.value if write.op == r.WriteOp.COMPACT and write.key in (OF_THREAD, UNDO_OF_THREAD) else packed
+    made_by = thread.index.summary
+    if packed is None and thread.index.first <= made_by < thread.number:
+        packed = thread.read(made_by).summary
+    found = opened(run, packed) if packed else None
+    return ThreadSummary.of(found) if found is not None else None
+
+
+def first_turn(thread: TurnThread, budget: int, summary: ThreadSummary | None) -> int:
     """Return the earliest turn that a context of so many tokens can show: read backwards, to the budget."""
     number, tokens = thread.number, 0
-    while number > thread.index.first and tokens <= budget:
+    floor = max(thread.index.first, summary.upto if summary is not None else 0)
+    while number > floor and tokens <= budget:
         number -= 1
         tokens += sum(map(_tokens, thread.read(number).messages))
     return number
@@ -74,14 +113,12 @@ def _tokens(message: tuple[int, bytes]) -> int:
     return MESSAGE_TOKENS + size // BYTES_PER_TOKEN
 
 
-def with_earlier(thread: TurnThread, own: Conversation, earliest: int) -> Conversation:
-    """Return the conversation of a turn after the turns before it, from the earliest one."""
-    messages: list[tuple[int, bytes]] = []
-    pins: dict[int, bool] = {}
-    if thread.index.first < earliest:  # what the thread begins with, its instructions mostly, stays
-        first = thread.read(thread.index.first)
-        messages += [(_number(first.number, at), value) for at, value in first.messages if at in first.pins]
-        pins |= {_number(first.number, at): True for at in first.pins}
+def with_earlier(
+    thread: TurnThread, own: Conversation, earliest: int, summary: ThreadSummary | None = None
+) -> Conversation:
+    """Return the conversation of a turn after the turns before it, from the earliest one, and a summary of others."""
+    messages = list(_staying(thread, earliest, summary))
+    pins: dict[int, bool] = dict.fromkeys((number for number, _ in messages), True)
     for number in range(earliest, thread.number):
         turn = thread.read(number)
         messages += [(_number(number, at), value) for at, value in turn.messages]
@@ -92,7 +129,36 @@ def with_earlier(thread: TurnThread, own: Conversation, earliest: int) -> Conver
         CompactedMessages(one.value, frozenset(_number(thread.number, at) for at in one.covers))
         for one in own.compacted
     ]
-    return Conversation(messages, pins, compacted)
+    earlier = None
+    if summary is not None:
+        value = objects.pack(thread.engine.store, summary.message, "summary")[0]
+        earlier = StoredMessage(summary.numbers[0], value, covers=summary.numbers)
+    return Conversation(messages, pins, compacted, earlier)
+
+
+def _staying(thread: TurnThread, earliest: int, summary: ThreadSummary | None) -> Iterator[tuple[int, bytes]]:
+    """Yield the pinned messages before the earliest turn: of the first turn, and of those that were compacted."""
+    first = thread.index.first
+    if first < earliest:  # what the thread begins with, its instructions mostly, stays
+        turn = thread.read(first)
+        yield from ((_number(first, at), value) for at, value in turn.messages if at in turn.pins)
+    for number in summary.pinned if summary is not None else ():
+        value = earlier_message(thread, number)
+        if value is not None and first < number // PER_TURN < earliest:
+            yield number, value
+
+
+def earlier_message(thread: TurnThread, number: int) -> bytes | None:
+    """Return a message of an earlier turn by its number in the thread; None if that was dropped."""
+    turn, position = divmod(number, PER_TURN)
+    if not thread.index.first <= turn < thread.number:
+        return None
+    return dict(thread.read(turn).messages).get(position)
+
+
+def first_number(turn: int) -> int:
+    """Return the number of the first message of a turn."""
+    return turn * PER_TURN
 
 
 def _number(turn: int, position: int) -> int:

@@ -17,6 +17,7 @@ from perdure.kernel.protocol import Protocol
 from perdure.records import RunWrite, WriteOp
 from perdure.records.orders import RunStatus
 from perdure.run.core import RunCore
+from perdure.run.listing import shown_runs
 from perdure.store.base import Store
 from perdure.store.rows import EventRow, read_run, read_runs
 from perdure.values.limits import PROGRESS_ITEMS_MAX
@@ -148,8 +149,10 @@ def all_said(store: Store, agent: str, owner: int, runs: Sequence[int] = ()) -> 
 def _statuses(store: Store, agent: str, names: Collection[str]) -> dict[str, str]:
     """Return the recorded statuses of those names that are runs. A crashed run has recorded none."""
     if len(names) > ASKED_ONE_BY_ONE:
-        return {run.id: run.status for run in read_runs(store) if run.agent == agent}
-    return {run.id: run.status for name in names if (run := read_run(store, agent, name)) is not None}
+        found = [run for run in read_runs(store) if run.agent == agent]
+    else:
+        found = [run for name in names if (run := read_run(store, agent, name)) is not None]
+    return {run.id: run.status for run in shown_runs(found)}
 
 
 def _with_older(book: EventReader, rows: Sequence[EventRow], runs: Sequence[int]) -> list[EventRow]:

@@ -43,6 +43,8 @@ TOO_LARGE = (
 )
 WAITED = "another process holds the write lock, so the log was kept; run `perdure gc` later"
 FILE_PIECE_BYTES = 1 << 22
+SEARCHED_MAX = 256
+"""Rewriting a file is quicker than searching it for more texts than this."""
 _numbers = count()
 
 
@@ -92,7 +94,7 @@ def scrub(
 def _scrubbed(connection: apsw.Connection, path: str, texts: Sequence[bytes], seconds: float, *, anew: bool) -> str:
     """Checkpoint and empty the log, then search the file and rewrite it if needed."""
     note = with_write_turn(path, partial(_empty_log, connection, texts, anew), seconds)
-    if note or not (anew or is_in_file(path, texts)):
+    if note or not (anew or len(texts) > SEARCHED_MAX or is_in_file(path, texts)):
         return note
     if os.path.getsize(path) > VACUUM_BYTES_MAX:
         return TOO_LARGE

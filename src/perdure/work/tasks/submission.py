@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from perdure import records as r
-from perdure.errors import ResultErased, RunNotFound, TaskFailed, WaitTimeout
+from perdure.errors import ResultErased, RunDeleted, RunNotFound, TaskFailed, WaitTimeout
 from perdure.journal import objects
 from perdure.journal.departures import refuse_if_gone
 from perdure.journal.project import order_text
@@ -154,6 +154,8 @@ def ended(engine: Engine, run_id: str) -> RunEnd | None:
             f"agent {engine.name!r} has no run {run_id!r}",
             hint="`perdure runs` lists them; a run started in a step or an item exists once that has ended",
         )
+    if run is not None and run.status == r.RunStatus.ERASED:
+        raise RunDeleted(f"run {run_id!r} was deleted with its conversation")
     over = (r.RunStatus.FINISHED, r.RunStatus.FAILED, r.RunStatus.CANCELLED)
     if run is None or run.status not in over or (task is not None and task.state != "dead"):
         refuse_if_gone(store, engine.name)  # if the agent has moved, the run ends in another store

@@ -16,6 +16,7 @@ from perdure.journal import objects
 from perdure.journal.agent_writes import RequireRevision, SetKey
 from perdure.journal.retention_rules import OURS
 from perdure.kernel.names import named
+from perdure.records import StateChange
 from perdure.values.limits import NAME_CHARACTERS_MAX
 
 if TYPE_CHECKING:
@@ -23,8 +24,12 @@ if TYPE_CHECKING:
 
 REGISTRY = f"{OURS}conversations"
 """The namespace with a key for each thread."""
+ERASING = f"{OURS}erasing-threads"
+"""The namespace with a key for each thread whose dropped turns are not erased yet: the first one of them."""
 _HEAD = "head"
-_QUEUED, _STATE = "queued:", "state:"
+_SUMMARY = "summary"
+_QUEUED, _STATE, _FORK = "queued:", "state:", "fork:"
+_SPACE, _IDS = f"{OURS}thread:", f"{OURS}turn-ids:"
 _ROOM = 64
 """Characters that the names of a thread's runs and keys need beside its id."""
 
@@ -49,6 +54,10 @@ class ThreadIndex(msgspec.Struct, frozen=True):
     """Of a fork: the thread that the first turns belong to."""
     shared: int = 0
     """Of a fork: how many turns those are."""
+    summary: int = 0
+    """The last turn that has compacted the turns before it; 0 if none has."""
+    forks: tuple[str, ...] = ()
+    """The threads that begin with turns of this one."""
     queued: tuple[QueuedInput, ...] = ()
     state: dict[str, Any] = {}
     revision: int = 0
@@ -65,7 +74,7 @@ def checked_thread(thread: object) -> str:
 
 def space_of(thread: str) -> str:
     """Return the namespace of a thread's index."""
-    return f"{OURS}thread:{thread}"
+    return _SPACE + thread
 
 
 def read_index(engine: Engine, thread: str) -> ThreadIndex:
@@ -80,6 +89,8 @@ def read_index(engine: Engine, thread: str) -> ThreadIndex:
     return ThreadIndex(
         thread,
         **found.get(_HEAD, {}),
+        summary=found.get(_SUMMARY, 0),
+        forks=tuple(key[len(_FORK) :] for key in found if key.startswith(_FORK)),
         queued=tuple(sorted((one for one in queued if not number_of(engine, thread, one.id)), key=_order)),
         state={key[len(_STATE) :]: value for key, value in found.items() if key.startswith(_STATE)},
         revision=revision,
@@ -100,7 +111,7 @@ def number_of(engine: Engine, thread: str, request: str) -> int:
 
 def _ids_of(thread: str) -> str:
     """A namespace of its own: a thread may have thousands of them, and opening a turn needs one."""
-    return f"{OURS}turn-ids:{thread}"
+    return _IDS + thread
 
 
 def unchanged(engine: Engine, index: ThreadIndex) -> RequireRevision:
@@ -138,16 +149,53 @@ def state_write(engine: Engine, thread: str, key: str, value: Any) -> SetKey:
     return _write(engine, thread, _STATE + key, value)
 
 
+def summary_write(engine: Engine, thread: str, number: int) -> SetKey:
+    """Return the write that names the turn which has compacted those before it."""
+    return _write(engine, thread, _SUMMARY, number)
+
+
+def fork_write(engine: Engine, thread: str, to: str) -> SetKey:
+    """Return the write that tells a thread that another one begins with its turns."""
+    return _write(engine, thread, _FORK + to, True)
+
+
 def state_drop(engine: Engine, thread: str, key: str) -> SetKey:
     """Return the write that deletes a key of the thread's state."""
     return SetKey((engine.stream, space_of(thread), _STATE + key))
 
 
 def everything_drop(engine: Engine, index: ThreadIndex) -> list[SetKey]:
-    """Return the writes that delete the queue and the state of a thread."""
-    keys = [*(_STATE + one for one in index.state), *(_QUEUED + one.id for one in index.queued)]
-    listed = SetKey((engine.stream, REGISTRY, index.thread))
-    return [listed, *(SetKey((engine.stream, space_of(index.thread), key)) for key in keys)]
+    """Return the writes that delete the queue, the state and the ids of the turns of a thread."""
+    space, ids = space_of(index.thread), _ids_of(index.thread)
+    places = [(REGISTRY, index.thread)]
+    places += [(space, key) for key in _keys_in(engine, space) if key.startswith((_STATE, _QUEUED, _SUMMARY))]
+    places += [(ids, key) for key in _keys_in(engine, ids)]
+    return [SetKey((engine.stream, *place)) for place in places]
+
+
+def erasing_write(engine: Engine, thread: str, first: int) -> SetKey:
+    """Return the write that remembers which turns of a thread are dropped and not erased yet."""
+    before = erasing(engine).get(thread, first)
+    return state.ask_set(engine, (engine.stream, ERASING, thread), min(before, first), None, None)
+
+
+def erasing_drop(engine: Engine, thread: str) -> SetKey:
+    """Return the write that tells that all dropped turns of a thread are erased."""
+    return SetKey((engine.stream, ERASING, thread))
+
+
+def erasing(engine: Engine) -> dict[str, int]:
+    """Return the threads with turns that are dropped and not erased yet, and the first of these turns."""
+    if not engine.is_known():
+        return {}
+    now = engine.store.clock.wall_ms()
+    rows = engine.store.read("agent_state_page", (engine.stream, ERASING, now, "", 0, 1 << 60))
+    return {key: objects.unpack(engine.store, value) for key, value, *_ in rows}
+
+
+def is_of_threads(change: StateChange) -> bool:
+    """Whether a change is one of the index of a thread."""
+    return change.space in (REGISTRY, ERASING) or change.space.startswith((_SPACE, _IDS))
 
 
 def _write(engine: Engine, thread: str, key: str, value: Any) -> SetKey:
@@ -156,10 +204,12 @@ def _write(engine: Engine, thread: str, key: str, value: Any) -> SetKey:
 
 def conversations(engine: Engine) -> list[str]:
     """Return the ids of all threads with turns, sorted."""
-    if not engine.is_known():
-        return []
+    return _keys_in(engine, REGISTRY) if engine.is_known() else []
+
+
+def _keys_in(engine: Engine, space: str) -> list[str]:
     now = engine.store.clock.wall_ms()
-    return [key for key, *_ in engine.store.read("agent_state_page", (engine.stream, REGISTRY, now, "", 0, 1 << 60))]
+    return [key for key, *_ in engine.store.read("agent_state_page", (engine.stream, space, now, "", 0, 1 << 60))]
 
 
 def refuse_foreign(engine: Engine, thread: str) -> None:
@@ -170,6 +220,28 @@ def refuse_foreign(engine: Engine, thread: str) -> None:
 
 def run_of(engine: Engine, index: ThreadIndex, number: int) -> str:
     """Return the id of the run that is a turn of a thread; a fork's first turns are runs of its origin."""
+    return f"{owner_of(engine, index, number).thread}#{number}"
+
+
+def owner_of(engine: Engine, index: ThreadIndex, number: int) -> ThreadIndex:
+    """Return the index of the thread that has started a turn: a fork's first turns belong to its origin."""
     while index.origin and number <= index.shared:
         index = read_index(engine, index.origin)
-    return f"{index.thread}#{number}"
+    return index
+
+
+def is_shown(engine: Engine, index: ThreadIndex, number: int) -> bool:
+    """Whether a turn is part of the thread that has started it, or of one of the forks."""
+    if index.first <= number <= index.turns:
+        return True
+    forks = (read_index(engine, fork) for fork in index.forks)
+    return any(number <= fork.shared and is_shown(engine, fork, number) for fork in forks)
+
+
+def is_shown_turn(engine: Engine, run_id: str) -> bool:
+    """Whether a run is a turn that a thread shows."""
+    thread, _, number = run_id.rpartition("#")
+    if not thread or not number.isdecimal():
+        return False
+    index = read_index(engine, thread)
+    return index.shared < int(number) <= index.turns and is_shown(engine, index, int(number))

@@ -46,6 +46,8 @@ class TurnMessages(msgspec.Struct, frozen=True):
     run: str
     messages: tuple[tuple[int, bytes], ...]
     pins: frozenset[int] = frozenset()
+    summary: bytes | None = None
+    """The packed summary of the turns before it, if the turn has made or undone one."""
 
 
 def turns_of(engine: Engine, thread: str) -> list[TurnInfo]:
@@ -89,8 +91,9 @@ def read_turn(engine: Engine, index: ThreadIndex, number: int, *, raw: bool = Fa
     given_up = not view.replied and (over or (number < index.turns and summary.status != r.RunStatus.FINISHED))
     if raw or not given_up:
         said = view.messages if raw else [(one.position, one.value) for one in view.conversation().shown()]
-        return TurnMessages(number, run, tuple(said), frozenset(at for at, pinned in view.pins.items() if pinned))
-    return TurnMessages(number, run, tuple(_kept(engine, events)))
+        pins = frozenset(at for at, pinned in view.pins.items() if pinned)
+        return TurnMessages(number, run, tuple(said), pins, view.summary)
+    return TurnMessages(number, run, tuple(_kept(engine, events)), summary=view.summary)
 
 
 class _DoneEffect(msgspec.Struct, frozen=True):

@@ -16,7 +16,9 @@ from perdure.kernel.protocol import Protocol, Read, drive_sync
 from perdure.store.rows import require_run_row
 from perdure.values.clock import moment
 from perdure.values.durations import Duration, seconds_of
+from perdure.work.threads import conversations
 from perdure.work.threads.conversations import ThreadIndex, read_index, run_of
+from perdure.work.threads.erasure import erase_dropped
 from perdure.work.threads.fork import drop_turns
 from perdure.work.threads.listing import ThreadInfo, listed
 from perdure.work.threads.prune import PointKeys, delete_idle, drop, outnumbered
@@ -114,11 +116,13 @@ def _began(engine: Engine, index: ThreadIndex, number: int) -> int:
 
 
 def apply_retention(engine: Engine, tell: Callable[[str, int, int], None]) -> int:
-    """Drop what the rules do not keep. Returns how many checkpoints were dropped."""
+    """Drop what the rules do not keep, and erase dropped turns. Returns how many checkpoints were dropped."""
     found, gone = list(outdated(engine)), 0
     for number, one in enumerate(found, start=1):
         gone += drive_sync(engine.store, _dropping(engine, one))
         tell("old checkpoints of threads", number, len(found))
+    for thread in conversations.erasing(engine):  # the values and the files are freed by the rest of the collection
+        drive_sync(engine.store, erase_dropped(engine, thread))
     return gone
 
 

@@ -6,14 +6,16 @@ that commit fails if the thread has changed since it was read, and then the thre
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from perdure import records as r
 from perdure.data import state
-from perdure.errors import AlreadyReplied, NoTurn, RunBusy, RunExists, TurnUnfinished, VersionConflict
+from perdure.errors import AlreadyReplied, InputChanged, NoTurn, RunBusy, RunExists, TurnUnfinished, VersionConflict
 from perdure.journal import objects
+from perdure.kernel.program_line import shown
 from perdure.kernel.protocol import Pause, Protocol, Read
 from perdure.run.core import RunCore
 from perdure.run.ending import end_run
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
 NO_INPUT: Any = object()
 """`thread.turn()`: go on with what there is."""
 REPLY, REPLY_TEXT = "reply", "reply-text"
-"""The keys of the message that is the reply; of a text, the message was made of it."""
+"""The keys of the message that is the reply; with the second one, the message was made of a text or a value."""
 _LIVE = (r.RunStatus.RUNNING, r.RunStatus.WAITING, r.RunStatus.CANCELLING)
 
 
@@ -50,10 +52,13 @@ class TurnRequest(msgspec.Struct, frozen=True):
     wait: float = 0.0
 
     def is_queued_as(self, queued: QueuedInput) -> bool:
-        """Whether this is the message that waits in the queue."""
-        if self.id is not None:
-            return self.id == queued.id
-        return self.given is not NO_INPUT and codec.digest(self.given) == codec.digest(queued.input)
+        """Whether this is the message that waits in the queue. Raises `InputChanged` if only the id is the same."""
+        if self.given is NO_INPUT:
+            return False
+        same = codec.digest(self.given, "input") == codec.digest(queued.input, "input")
+        if self.id == queued.id and not same:
+            raise InputChanged(f"message {self.id!r} waits as {shown(queued.input)}, not as {shown(self.given)}")
+        return self.id == queued.id if self.id is not None else same
 
 
 class LastTurn(msgspec.Struct, frozen=True):
@@ -207,8 +212,15 @@ def _new_turn(
 
 
 def as_message(role: str, given: Any) -> Any:
-    """Return a message: a text becomes one, everything else is one."""
-    return {"role": role, "content": given} if isinstance(given, str) else given
+    """Return a message: a text or another value becomes the content of one."""
+    return given if _is_message(given) else {"role": role, "content": given}
+
+
+def _is_message(given: Any) -> bool:
+    """Whether a value says who speaks: as a dict, or as an object of a provider or a framework."""
+    if isinstance(given, Mapping):
+        return "role" in given or "type" in given
+    return isinstance(getattr(given, "role", getattr(given, "type", None)), str)
 
 
 # -- the last turn ----------------------------------------------------------------------------------------------------
@@ -271,6 +283,6 @@ def reply(run: RunCore, value: Any) -> Protocol[None]:
     """Write the assistant's message, which is the turn's result too. There is one in a turn."""
     if run.view.replied or any(map(_is_reply, waiting_writes(run))):
         raise AlreadyReplied(f"turn {run.id!r} has its reply already")
-    key = REPLY_TEXT if isinstance(value, str) else REPLY
+    key = REPLY if _is_message(value) else REPLY_TEXT
     yield from write(run, r.WriteOp.MESSAGE, key, as_message("assistant", value), "reply")
     set_result(run, value)

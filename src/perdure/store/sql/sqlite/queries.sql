@@ -381,11 +381,16 @@ FROM runs WHERE agent = :agent AND id = :id;
 -- name: find_runs(id)
 -- Runs by id alone, for the command line.
 SELECT stream, agent, id, status, input_digest, parent, started_at, changed_at, resumes, outcome, error, forked_from, forked_at
-FROM runs WHERE id = :id ORDER BY agent;
+FROM runs WHERE id = :id AND status <> 'erased' ORDER BY agent;
 
 -- name: runs_with_prefix(beginning, count)
 -- The newest runs whose id starts with a text, for shell completion.
-SELECT id, agent, status FROM runs WHERE substr(id, 1, length(:beginning)) = :beginning ORDER BY changed_at DESC, stream DESC LIMIT :count;
+SELECT id, agent, status FROM runs WHERE substr(id, 1, length(:beginning)) = :beginning AND status <> 'erased' ORDER BY changed_at DESC, stream DESC LIMIT :count;
+
+-- name: run_in(stream)
+-- The run that a stream holds.
+SELECT stream, agent, id, status, input_digest, parent, started_at, changed_at, resumes, outcome, error, forked_from, forked_at
+FROM runs WHERE stream = :stream;
 
 -- name: children_of(stream)
 -- The runs that a run opened inside itself, oldest first.
@@ -787,6 +792,10 @@ ORDER BY arrival DESC, stream DESC, seq DESC, place DESC LIMIT 1;
 -- The arrivals of an entry's events.
 SELECT arrival FROM events WHERE owner = :owner AND at = :at AND stream = :stream AND seq = :seq;
 
+-- name: events_beside(run)
+-- The entries of other streams that have events of a run.
+SELECT DISTINCT owner, at, stream, seq FROM events WHERE run = :run AND run > 0 AND stream <> :run ORDER BY stream, seq;
+
 -- name: drop_events_of_entry(owner, at, stream, seq)
 -- Delete the events of a compacted entry.
 DELETE FROM events WHERE owner = :owner AND at = :at AND stream = :stream AND seq = :seq;
@@ -932,7 +941,7 @@ SELECT seq, about, kind, text, at FROM questions WHERE stream = :stream AND open
 -- name: awaiting_runs()
 -- Runs that wait for the end of another run: moving an agent reports the ones it leaves behind.
 SELECT runs.agent, runs.id, questions.stream, questions.seq FROM questions JOIN runs ON runs.stream = questions.stream
-WHERE questions.open = 1 AND questions.kind = 'run' AND runs.status NOT IN ('finished', 'cancelled')
+WHERE questions.open = 1 AND questions.kind = 'run' AND runs.status NOT IN ('finished', 'cancelled', 'erased')
 ORDER BY runs.agent, runs.id, questions.seq;
 
 -- name: all_questions()
@@ -943,6 +952,14 @@ SELECT stream, seq, about, kind, text, at, open FROM questions ORDER BY stream, 
 -- Projection of Answered. The first answer wins: a second violates the primary key.
 INSERT INTO answers (stream, about, verdict, value, by, at)
 VALUES (:stream, :about, :verdict, :value, :by, :at);
+
+-- name: answers_of(stream)
+-- The answers to a run, with the times of their entries.
+SELECT about, at FROM answers WHERE stream = :stream ORDER BY about;
+
+-- name: signals_of(owner, run)
+-- The signals to a run, with the times of their entries.
+SELECT name, number, at FROM signals WHERE owner = :owner AND run = :run ORDER BY name, number;
 
 -- name: get_answer(stream, about)
 -- The answer to a question.
@@ -1156,7 +1173,7 @@ SELECT :owner, :run, coalesce(runs.stream, 0), :task, :queue, :priority, :key,
         WHEN 'failed' THEN CASE WHEN :requeued_seq >= runs.outcome THEN 0 ELSE 4611686018427387904 END ELSE 4611686018427387904 END,
     0, CASE runs.status WHEN 'failed' THEN runs.outcome ELSE 0 END, :requeued_seq, :input, :digest, :parent, :at
 FROM (SELECT 1) LEFT JOIN runs ON runs.agent = :agent AND runs.id = :run
-WHERE coalesce(runs.status, '') NOT IN ('finished', 'cancelled')
+WHERE coalesce(runs.status, '') NOT IN ('finished', 'cancelled', 'erased')
 ON CONFLICT (owner, run) DO UPDATE SET task = excluded.task, queue = excluded.queue, priority = excluded.priority,
     key = excluded.key, input = excluded.input, digest = excluded.digest, parent = excluded.parent, at = excluded.at,
     requeued_seq = max(requeued_seq, excluded.requeued_seq);
@@ -1182,7 +1199,7 @@ WHERE run = (SELECT id FROM runs WHERE runs.stream = :stream)
 -- Projection of TaskAgain: queue a task that died at or before that entry.
 INSERT INTO tasks (owner, run, stream, task, queue, priority, key, state, ready_at, attempts, failed_seq, requeued_seq, input, digest, parent, at)
 SELECT :owner, :run, 0, '', '', 0, '', 'queued', 0, 0, 0, :after, x'', x'', 0, 0
-WHERE NOT EXISTS (SELECT 1 FROM runs WHERE runs.agent = :agent AND runs.id = :run AND runs.status IN ('finished', 'cancelled'))
+WHERE NOT EXISTS (SELECT 1 FROM runs WHERE runs.agent = :agent AND runs.id = :run AND runs.status IN ('finished', 'cancelled', 'erased'))
 ON CONFLICT (owner, run) DO UPDATE SET requeued_seq = max(requeued_seq, excluded.requeued_seq),
     ready_at = CASE WHEN state = 'dead' AND failed_seq <= excluded.requeued_seq THEN 0 ELSE ready_at END,
     attempts = CASE WHEN state = 'dead' AND failed_seq <= excluded.requeued_seq THEN 0 ELSE attempts END,
@@ -1231,7 +1248,7 @@ UPDATE tasks SET ready_at = 0 WHERE stream = :stream AND stream > 0 AND state = 
 -- name: wake_if_ended(stream, agent, run)
 -- Projection of TaskParked: the other run ended before the run was parked.
 UPDATE tasks SET ready_at = 0 WHERE stream = :stream AND stream > 0 AND state = 'parked'
-  AND EXISTS (SELECT 1 FROM runs WHERE runs.agent = :agent AND runs.id = :run AND status IN ('finished', 'failed', 'cancelled'));
+  AND EXISTS (SELECT 1 FROM runs WHERE runs.agent = :agent AND runs.id = :run AND status IN ('finished', 'failed', 'cancelled', 'erased'));
 
 -- name: get_task(owner, run)
 -- A queued run that has not finished.
@@ -1614,6 +1631,65 @@ DELETE FROM memory_uses WHERE owner = :owner AND id = :id;
 -- name: erase_entry(stream, seq, digest)
 -- Erase the body of an entry. Its digest stays, so that the chain still verifies.
 UPDATE journal SET body = NULL, digest = :digest WHERE id = (:stream << 32) | :seq AND body IS NOT NULL;
+
+-- name: entries_of_kind(kind, since, until)
+-- The entries of a kind in a span of time. Reads the whole journal.
+SELECT id >> 32, id & 4294967295, body FROM journal
+WHERE kind = :kind AND at >= :since AND at <= :until AND body IS NOT NULL ORDER BY id;
+
+-- name: erase_run(stream, agent, id, parent, started_at, at)
+-- Projection of RunErased. On rebuild the run has no row yet, because its first entry was erased.
+INSERT INTO runs (stream, agent, id, status, input_digest, parent, started_at, changed_at, resumes, outcome, error)
+VALUES (:stream, :agent, :id, 'erased', x'', :parent, :started_at, :at, 0, 0, '')
+ON CONFLICT (stream) DO UPDATE SET status = 'erased', input_digest = excluded.input_digest,
+    changed_at = excluded.changed_at, resumes = 0, outcome = 0, error = '';
+
+-- name: drop_run_state(owner)
+-- Projection of RunErased: the state of the run.
+DELETE FROM run_state WHERE owner = :owner;
+
+-- name: drop_answer(stream, about)
+-- The entry of an answer was erased with the run that asked.
+DELETE FROM answers WHERE stream = :stream AND about = :about;
+
+-- name: drop_signal(owner, run, name, number)
+-- The entry of a signal was erased with the run that received it.
+DELETE FROM signals WHERE owner = :owner AND run = :run AND name = :name AND number = :number;
+
+-- name: state_history_in(owner, namespace)
+-- Every change of a namespace, with the entry that has its value.
+SELECT key, revision, version, stream, seq, at FROM state_history
+WHERE owner = :owner AND namespace = :namespace ORDER BY key, revision;
+
+-- name: move_state_history(owner, namespace, key, revision, seq)
+-- Another entry of the same stream carries a change from now on.
+UPDATE state_history SET seq = :seq
+WHERE owner = :owner AND namespace = :namespace AND key = :key AND revision = :revision;
+
+-- name: move_checkpoint(owner, name, version, stream, before, seq)
+-- Another entry of the same stream carries a checkpoint from now on.
+UPDATE checkpoints SET seq = :seq
+WHERE owner = :owner AND name = :name AND version = :version AND stream = :stream AND seq = :before;
+
+-- name: move_artifact(owner, name, version, stream, before, seq)
+-- Another entry of the same stream carries an artifact from now on.
+UPDATE artifacts SET seq = :seq
+WHERE owner = :owner AND name = :name AND version = :version AND stream = :stream AND seq = :before;
+
+-- name: move_event(owner, at, stream, before, place, seq, to_place)
+-- Another entry of the same stream carries an event from now on.
+UPDATE events SET seq = :seq, place = :to_place
+WHERE owner = :owner AND at = :at AND stream = :stream AND seq = :before AND place = :place;
+
+-- name: move_thread_checkpoint(owner, thread, ns, id, stream, before, seq)
+-- Another entry of the same stream carries a checkpoint of a thread from now on.
+UPDATE thread_checkpoints SET seq = :seq
+WHERE owner = :owner AND thread = :thread AND ns = :ns AND id = :id AND stream = :stream AND seq = :before;
+
+-- name: move_thread_writes(owner, thread, ns, id, stream, before, seq)
+-- Another entry of the same stream carries the writes of a task from now on.
+UPDATE thread_writes SET seq = :seq
+WHERE owner = :owner AND thread = :thread AND ns = :ns AND id = :id AND stream = :stream AND seq = :before;
 
 -- name: last_thread_position(owner, thread)
 -- The position of the last message in a thread.
