@@ -672,7 +672,7 @@ class NotAwaited(CallProblem, TypeError):
 
 
 class UnknownAttribute(CallProblem, AttributeError):
-    """There is no attribute of that name, so the assignment would be lost."""
+    """There is no attribute of that name; nothing was done."""
 
     code = "PD417"
 

@@ -114,6 +114,7 @@ def not_storable(kind: type) -> Refusal:
     if advice is None:
         advice = f'register it with @perdure.stored("{_suggested(kind)}")'
         if not has_fields(kind):
+            advice = f"make it a dataclass, store its data (vars(value)), or {advice}"
             advice += ", with __perdure_store__ and __perdure_load__"
     return Refusal(f"{name} cannot be stored; {advice}")
 
