@@ -79,6 +79,19 @@ class Program:
         assert shown is not None
         return shown
 
+    def fails_with(self, error: str) -> bool:
+        """Run it; whether it ends with this error."""
+        told = self.folder / "error.txt"
+
+        def main() -> None:
+            try:
+                self._main(None)
+            except Exception as raised:
+                told.write_text(type(raised).__name__)
+
+        assert in_child(main) == 0
+        return told.exists() and told.read_text() == error
+
     def killed_at(self, site: Site, moment: CommitMoment, nth: int = 1) -> None:
         """Start it and kill it there."""
         assert self.start(failpoints.kill_at(f"{site}:{moment}#{nth}")) is None, f"it never came to {site} {nth}"
