@@ -33,6 +33,9 @@ class StateCopies:
     def __init__(self) -> None:
         self._copies: dict[str, StateCopy] = {}
 
+    def __bool__(self) -> bool:
+        return bool(self._copies)
+
     def add(self, what: str, copy: StateCopy) -> None:
         """Note a copy. The one before it was changed in place if it differs and nothing was written since."""
         before = self._copies.get(what)

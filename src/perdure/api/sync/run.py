@@ -31,7 +31,6 @@ from perdure.run.item import EarlierLoopNames, ItemKey, ItemLoop, earlier_loops
 from perdure.run.lifecycle import open_run
 from perdure.run.order_handling import CleanupScope
 from perdure.run.parallel import AT_ONCE, map_items
-from perdure.run.state_copies import StateCopies
 from perdure.run.wait import NO_DEFAULT
 from perdure.run.writes import get_result, set_result
 from perdure.values.durations import Duration
@@ -92,8 +91,6 @@ class Run(RunContext, RunValues):
                 from perdure.presence.workspace.workspace import run_ended
 
                 self._do(run_ended(core, error))
-            if error is None:
-                core.parts.get(StateCopies).check()
         finally:
             FRAME.set(core.root.parent)
             self._unwatch()
