@@ -107,7 +107,7 @@
     └── RunPaused                    PD314  raised in the block of a run that is paused
 
 `NotDone` is not an error of Perdure: raise it in an effect to report that nothing happened.
-Warnings: `NotDurableWarning`, `ReplayDiffers`, `StoreMovedWarning`.
+Warnings: `NotDurableWarning`, `ReplayDiffers`, `StateNotSaved`, `StoreMovedWarning`.
 """
 
 from __future__ import annotations
@@ -680,7 +680,7 @@ class NotAwaited(CallProblem, TypeError):
 
 
 class UnknownAttribute(CallProblem, AttributeError):
-    """There is no attribute of that name, so the assignment would be lost."""
+    """There is no attribute of that name; nothing was done."""
 
     code = "PD417"
 
@@ -872,6 +872,10 @@ class NotDurableWarning(UserWarning):
 
 class ReplayDiffers(UserWarning):
     """Replayed code reports another event, progress or usage than recorded; the recorded one stays."""
+
+
+class StateNotSaved(UserWarning):
+    """A value of `run.state` or `thread.state` was changed in place, which changes a copy and is not saved."""
 
 
 class StoreMovedWarning(UserWarning):

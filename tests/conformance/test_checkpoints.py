@@ -159,6 +159,20 @@ def test_a_name_that_is_not_there_says_which_are(store_url: str) -> None:
         agent.checkpoint.create("c", {"a": [1, object()]})
 
 
+def test_a_default_stands_for_a_checkpoint_that_is_not_there(store_url: str) -> None:
+    agent = agent_at(store_url)
+    begin = {"page": 0, "next_action": "read page 1"}
+    work = agent.checkpoint.restore("crawl", default=begin)
+    work.page += 1
+    assert (work.page, work.next_action, begin["page"]) == (1, "read page 1", 0)
+    assert agent.checkpoint.restore("crawl", default=None) is None
+    agent.checkpoint.create("crawl", work)
+    assert agent.checkpoint.restore("crawl", default=begin).page == 1
+    assert agent.checkpoint.restore("crawl", version=7, default=begin).page == 0
+    with pytest.raises(CheckpointNotFound):
+        agent.checkpoint.restore("crawl", version=7)
+
+
 def test_they_are_listed_with_labels_and_notes(store_url: str) -> None:
     agent = agent_at(store_url)
     agent.checkpoint.create("a", 1, labels=["good", "tested"], meta={"cost": 1.5})

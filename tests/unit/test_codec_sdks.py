@@ -9,10 +9,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pydantic
 import pytest
 
+from perdure.errors import CorruptValue, NotStorable
 from perdure.values import codec
+from perdure.values.codec.tags import STRUCTURES, ExtensionTag
 
 COMPLETION = {
     "id": "c-1",
@@ -87,9 +90,9 @@ def message() -> Any:
 
 
 def requested() -> Any:
-    """As the client returns it: with the id of the request."""
+    """As the client returns it: with the id of the request, and more in newer versions."""
     made = message()
-    made._request_id = "req-1"
+    made._request_id, made._workspace_id, made._of_a_later_version = "req-1", None, "text"
     return made
 
 
@@ -114,8 +117,26 @@ def test_a_response_comes_back_as_its_class(make: Any) -> None:
     assert back == value
     assert back.model_dump(exclude_unset=True) == value.model_dump(exclude_unset=True)
     assert back.model_fields_set == value.model_fields_set
-    assert getattr(back, "_request_id", None) == getattr(value, "_request_id", None)
+    assert {name: item for name, item in vars(back).items() if name[0] == "_"} == {
+        name: item for name, item in vars(value).items() if name[0] == "_"
+    }
     assert codec.encode(back) == codec.encode(value)
+
+
+@pytest.mark.parametrize("attached", [{"_iter": "x"}, {"__class__": "x"}, {"id": "x"}, {"_note": ["x"]}, ["_note"]])
+def test_a_store_attaches_nothing_that_hides_what_the_class_has(attached: Any) -> None:
+    data = codec.encode(requested())
+    name, version, fields, aside = msgspec.msgpack.decode(data)[1:]
+    forged = [STRUCTURES[ExtensionTag.OBJECT], name, version, fields, {**aside, "attached": attached}]
+    with pytest.raises(CorruptValue):
+        codec.decode(msgspec.msgpack.encode(forged))
+
+
+def test_what_cannot_be_attached_is_refused_at_once() -> None:
+    made = requested()
+    made._client = object()
+    with pytest.raises(NotStorable, match="'_client' is not a field"):
+        codec.encode(made)
 
 
 def test_an_unset_field_takes_no_space() -> None:
@@ -124,7 +145,9 @@ def test_an_unset_field_takes_no_space() -> None:
 
 READ = """
 import json, sys
+from perdure.errors import CorruptValue, NotStorable
 from perdure.values import codec
+from perdure.values.codec.tags import STRUCTURES, ExtensionTag
 back = codec.decode(bytes.fromhex(sys.argv[1]))
 print(json.dumps([type(back).__module__, type(back).__qualname__, back.model_dump(mode="json")], sort_keys=True))
 """

@@ -7,6 +7,7 @@ back, or give the new form a new tag and go on reading the old one.
 from __future__ import annotations
 
 import enum
+from collections import Counter, OrderedDict, defaultdict, deque
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
@@ -109,6 +110,12 @@ TABLE: list[tuple[Any, str]] = [
     ({"\udc80": 1}, "93c7002bc70302edb28001"),
     ({3, 1, "a"}, "94c700290103a161"),
     (frozenset({(1, 2)}), "92c7002a93c700280102"),
+    (deque([1, (2,)], 3), "94c7002ea5646571756503920192c7002802"),
+    (deque(), "94c7002ea56465717565c090"),
+    (OrderedDict(b=1, a=2), "94c7002eab4f72646572656444696374c082a16201a16102"),
+    (Counter({1: 2}), "94c7002ea7436f756e746572c093c7002b0102"),
+    (defaultdict(list, a=[1]), "94c7002eab64656661756c7464696374a46c69737481a1619101"),
+    (defaultdict(None, a=1), "94c7002eab64656661756c7464696374c081a16101"),
     (datetime(2024, 2, 29, 1, 2, 3, 4), "c70c0a99cd07e8021d0102030400c0"),
     (
         datetime(2024, 10, 27, 2, 30, fold=1, tzinfo=ZoneInfo("Europe/Berlin")),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import decimal
 import struct
+from collections import Counter, OrderedDict, defaultdict, deque
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
@@ -17,6 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perdure.errors import NotStorable
 from perdure.values import codec
 
 
@@ -31,8 +33,12 @@ def print_of(value: Any) -> Any:
         return kind, [print_of(item) for item in value]
     if kind in (set, frozenset):
         return kind, sorted(repr(print_of(item)) for item in value)
-    if kind is dict:
+    if kind in (dict, OrderedDict, Counter):
         return kind, [(print_of(key), print_of(item)) for key, item in value.items()]
+    if kind is defaultdict:
+        return kind, value.default_factory, print_of(dict(value))
+    if kind is deque:
+        return kind, value.maxlen, [print_of(item) for item in value]
     if kind is Decimal:
         return kind, value.as_tuple()
     if kind in (datetime, time):
@@ -113,6 +119,10 @@ values = st.recursive(
         st.dictionaries(hashable, inner, max_size=4),
         st.sets(hashable, max_size=4),
         st.frozensets(hashable, max_size=4),
+        st.builds(deque, st.lists(inner, max_size=4), st.sampled_from([None, 4, 9])),
+        st.builds(OrderedDict, st.dictionaries(hashable, inner, max_size=4)),
+        st.builds(Counter, st.dictionaries(texts, st.integers(), max_size=4)),
+        st.builds(defaultdict, st.sampled_from([None, list, int, dict]), st.dictionaries(texts, inner, max_size=4)),
     ),
     max_leaves=12,
 )
@@ -128,6 +138,23 @@ def test_every_value_comes_back_exactly(value: Any) -> None:
     data = codec.encode(value)
     assert same(codec.decode(data), value)
     assert codec.encode(codec.decode(data)) == data
+
+
+def test_an_ordered_dict_keeps_its_own_order() -> None:
+    moved = OrderedDict(a=1, b=2, c=3)
+    moved.move_to_end("a")
+    assert list(codec.decode(codec.encode(moved))) == ["b", "c", "a"]
+
+
+def test_a_cycle_through_a_collection_is_named() -> None:
+    ring: deque[Any] = deque()
+    ring.append({"ring": ring})
+    with pytest.raises(NotStorable, match="circular"):
+        codec.encode(ring)
+    table: defaultdict[str, Any] = defaultdict(dict)
+    table["itself"] = table
+    with pytest.raises(NotStorable, match="circular"):
+        codec.encode(table)
 
 
 @given(plain)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -36,6 +37,16 @@ def changes(store: Store, before: Any, after: Any) -> list[Change]:
 
 def told(store: Store, before: Any, after: Any) -> list[tuple[str, str]]:
     return [(change.path, change.kind) for change in changes(store, before, after)]
+
+
+def test_collections_are_compared_by_their_content(store: Store) -> None:
+    assert told(store, {"d": deque([1, 2], 9)}, {"d": deque([1, 3], 9)}) == [(".d[1]", "changed")]
+    assert told(store, deque([1], 9), deque([1], 8)) == [("", "changed")]
+    assert told(store, Counter(a=1), Counter(a=1, b=2)) == [(".b", "added")]
+    assert told(store, defaultdict(list, a=[1]), defaultdict(list, a=[1, 2])) == [(".a[1]", "added")]
+    assert told(store, defaultdict(int, a=1), {"a": 1}) == [("", "changed")]
+    long = [noise(number, 500) for number in range(300)]
+    assert told(store, deque(long), deque([*long, "one more"])) == [("[300]", "added")]
 
 
 # -- applying -------------------------------------------------------------------------------------------------------

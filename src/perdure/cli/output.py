@@ -11,6 +11,7 @@ import math
 import os
 import sys
 import unicodedata
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -91,7 +92,7 @@ def plain(value: Any) -> Any:
         return value if math.isfinite(value) else repr(value)
     if isinstance(value, Mapping):
         return {key if isinstance(key, str) else repr(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
+    if isinstance(value, list | tuple | set | frozenset | deque):
         return [plain(item) for item in value]
     return str(value) if isinstance(value, str) else repr(value)
 

@@ -60,6 +60,8 @@ def partly(item: bytes, depth: int = 0) -> Any:
     parts = [partly(data, depth + 1) for data in (items if mark is None else items[1:])]
     if head.stride == 2 or mark == ExtensionTag.MAP:
         return dict(zip(parts[::2], parts[1::2], strict=True))
+    if mark == ExtensionTag.COLLECTION:
+        return parts[-1]
     return _PLURAL[mark](parts) if mark in _PLURAL else unknown
 
 

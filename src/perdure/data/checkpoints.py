@@ -24,6 +24,7 @@ from perdure.kernel.scope import WriteBuffer, frame_of, waiting
 from perdure.platform.failpoints import Site
 from perdure.run.core import PROCEED, RunCore
 from perdure.run.replay_difference import keeps_recorded
+from perdure.run.wait import NO_DEFAULT
 from perdure.values import codec
 from perdure.values.clock import Clock, moment
 from perdure.values.codec.restored import Restored
@@ -314,9 +315,14 @@ def retention(engine: Engine) -> list[CheckpointRetention]:
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-def restore(engine: Engine, which: CheckpointRef, version: int | None = None) -> Any:
-    """Return the value of a checkpoint. The keys of a dict are available as attributes too."""
-    value = trees.unpack(engine.store, _found(engine, which, version).value)
+def restore(engine: Engine, which: CheckpointRef, version: int | None = None, default: Any = NO_DEFAULT) -> Any:
+    """Return the value of a checkpoint, or the default. The keys of a dict are available as attributes too."""
+    try:
+        value = trees.unpack(engine.store, _found(engine, which, version).value)
+    except CheckpointNotFound:
+        if default is NO_DEFAULT:
+            raise
+        value = default
     return Restored(value) if type(value) is dict else value
 
 

@@ -51,10 +51,27 @@ class StateVersion(msgspec.Struct, frozen=True):
 # -- asking -----------------------------------------------------------------------------------------------------------
 
 
+def needs_namespace(key: object) -> WrongType:
+    """Return the error for `agent.state[key]`, which `run.state` has and `agent.state` has not."""
+    return WrongType(
+        f"agent.state[{key!r}]: agent.state keeps keys in namespaces",
+        hint="agent.state.get(namespace, key, default) and agent.state.set(namespace, key, value)",
+    )
+
+
+def key_name(key: object) -> str:
+    """Validate a key. `agent.state.get("page", 0)` has a default in its place."""
+    if not isinstance(key, str):
+        raise WrongType(
+            f"a key must be a str, not {key!r}", hint="the namespace comes first: agent.state.get('crawl', 'page', 0)"
+        )
+    return named(key, "a key")
+
+
 def place(engine: Engine, space: str, key: str) -> StateKey:
     """Return where a key lives, and register the agent if the store does not know it yet."""
     engine.ensure_agent()
-    return (engine.stream, named(space, "a namespace"), named(key, "a key"))
+    return (engine.stream, named(space, "a namespace"), key_name(key))
 
 
 def ask_set(
@@ -214,7 +231,7 @@ def read_current(engine: Engine, at: StateKey) -> Protocol[VisibleKey]:
 
 def _live(engine: Engine, space: str, key: str) -> Protocol[VisibleKey]:
     """Read a key in one query, even if the agent is not registered yet. `get` is the most frequent call."""
-    names = named(space, "a namespace"), named(key, "a key")
+    names = named(space, "a namespace"), key_name(key)
     seen: VisibleKey = yield Read(_look_live, (engine, names, waiting(engine.store)))
     return seen
 
@@ -371,7 +388,7 @@ def history(engine: Engine, space: str, key: str) -> list[StateVersion]:
     if not engine.is_known():
         return []
     reader, found = HistoryReader(engine), dict[int, StateVersion]()
-    rows = engine.store.read("state_history_of", (engine.stream, named(space, "a namespace"), named(key, "a key")))
+    rows = engine.store.read("state_history_of", (engine.stream, named(space, "a namespace"), key_name(key)))
     for revision, version, stream, seq, at in rows:
         if version not in found:  # extending the expiry does not make a new version
             change = reader.value(stream, seq, (engine.stream, space, key), revision)

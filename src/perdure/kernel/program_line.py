@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Mapping
 from types import FrameType
+from typing import NamedTuple
 
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _PYTHONS = os.path.dirname(os.path.abspath(os.__file__)) + os.sep  # not sysconfig: it takes milliseconds to import
@@ -14,16 +15,31 @@ _INSTALLED = os.sep + "site-packages" + os.sep
 SHOWN_CHARACTERS_MAX = 300
 
 
-def calling_line() -> str:
-    """Return the calling line of the user's program as `agent.py:41`, or ""."""
+class Place(NamedTuple):
+    """A line of a program."""
+
+    path: str
+    line: int
+
+
+def calling_place() -> Place | None:
+    """Return the line of the user's program that called."""
     frame: FrameType | None = sys._getframe()
     while frame is not None and not _is_the_users(frame.f_code.co_filename):
         frame = frame.f_back
-    if frame is None:
-        return ""
-    path = frame.f_code.co_filename
-    short = os.path.relpath(path) if os.path.isabs(path) else path
-    return f"{path if short.startswith('..') else short}:{frame.f_lineno}"
+    return None if frame is None else Place(frame.f_code.co_filename, frame.f_lineno)
+
+
+def line_of(place: Place) -> str:
+    """Format a line of a program: `agent.py:41`."""
+    short = os.path.relpath(place.path) if os.path.isabs(place.path) else place.path
+    return f"{place.path if short.startswith('..') else short}:{place.line}"
+
+
+def calling_line() -> str:
+    """Return the calling line of the user's program as `agent.py:41`, or ""."""
+    place = calling_place()
+    return "" if place is None else line_of(place)
 
 
 def _is_the_users(path: str) -> bool:

@@ -30,6 +30,7 @@ from perdure.run.order_handling import (
 )
 from perdure.run.parking import Parked
 from perdure.run.recorded_waits import withdrawn
+from perdure.run.state_copies import StateCopies
 from perdure.run.step import describe
 from perdure.run.writes import check_result
 from perdure.store.base import Statement
@@ -67,6 +68,8 @@ def end_run(run: RunCore, error: BaseException | None) -> Protocol[None]:
         unregister(run)
     if instead is not None:
         raise instead
+    if error is None and (copies := run.parts.get(StateCopies)):
+        yield Read(copies.check)
 
 
 def _commit_end(run: RunCore, error: BaseException | None) -> Protocol[None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar, overload
 
 from perdure import records as r
@@ -20,6 +21,7 @@ from perdure.run.core import RunCore
 from perdure.run.ledger import operation_key
 from perdure.run.order_handling import stop_if_ordered
 from perdure.run.replay_difference import keeps_recorded
+from perdure.run.state_copies import handed_out
 from perdure.store.base import check_not_deciding, decide
 from perdure.values import codec
 from perdure.values.attributes import KnownAttributes
@@ -251,10 +253,13 @@ class StateReader(Mapping[str, Any], KnownAttributes):
         self._run = run
 
     def __getitem__(self, key: str) -> Any:
+        return handed_out(self._run, f"run.state[{key!r}]", partial(self._read, key))
+
+    def _read(self, key: str) -> tuple[bytes, Any]:
         packed = read_key(self._run, key)
         if packed is None:
             raise KeyError(key)
-        return opened(self._run, packed)
+        return packed, opened(self._run, packed)
 
     def __contains__(self, key: object) -> bool:
         return isinstance(key, str) and read_key(self._run, key) is not None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from perdure.errors import UnknownAttribute
 from perdure.values.hints import name_hint
 
@@ -24,7 +26,24 @@ class KnownAttributes:
                 raise
             raise self._unknown(name) from None
 
+    if not TYPE_CHECKING:  # for type checkers every attribute would exist
+
+        def __getattr__(self, name: str) -> Any:
+            # Programs that probe for protocols ask for private names: they need no hint. A known attribute that is
+            # missing all the same has its own error, which a second access raises again.
+            if name.startswith("_") or hasattr(type(self), name):
+                return object.__getattribute__(self, name)
+            raise self._unknown(name)
+
     def _unknown(self, name: str) -> UnknownAttribute:
         """Return the error for an attribute that does not exist."""
+        from perdure.values.synonyms import SYNONYMS  # imported only on errors
+
+        known = SYNONYMS.get(type(self).__name__.removeprefix("Async"), {})
+        if name in known:
+            return self._error(name, f"did you mean {known[name]!r}?")
         there = [known for known in dir(type(self)) if not known.startswith("_")]
-        return UnknownAttribute(f"{type(self).__name__} has no attribute {name!r}", hint=name_hint(name, there))
+        return self._error(name, name_hint(name, there))
+
+    def _error(self, name: str, hint: str) -> UnknownAttribute:
+        return UnknownAttribute(f"{type(self).__name__} has no attribute {name!r}", hint=hint)

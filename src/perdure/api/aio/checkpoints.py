@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from perdure.api.aio.base import AsyncFacade
 from perdure.data import checkpoints
@@ -20,6 +20,7 @@ from perdure.data.checkpoints import (
 from perdure.errors import WrongType
 from perdure.journal.trees import Change
 from perdure.kernel.awaitables import plain
+from perdure.run.wait import NO_DEFAULT
 from perdure.values.durations import Duration
 
 R = TypeVar("R")
@@ -32,6 +33,14 @@ class AsyncCheckpoints(AsyncFacade):
     >>> (await agent.checkpoint.restore("analysis-30pct")).next_action
     'read page 31'
     """
+
+    if not TYPE_CHECKING:  # type checkers refuse this by themselves
+
+        def __call__(self, *args: Any, **kwargs: Any) -> Any:
+            raise WrongType(
+                "agent.checkpoint is not a function",
+                hint="agent.checkpoint.create(name, data), or in a run: run.checkpoint(name, data)",
+            )
 
     async def create(
         self,
@@ -67,12 +76,15 @@ class AsyncCheckpoints(AsyncFacade):
         """Return the rules that `retain` has set."""
         return await self._read(lambda: checkpoints.retention(self._engine))
 
-    async def restore(self, name: CheckpointRef, version: int | None = None) -> Any:
+    async def restore(self, name: CheckpointRef, version: int | None = None, *, default: Any = NO_DEFAULT) -> Any:
         """Return a copy of the saved value: the newest version of the name, unless `version` is given.
 
-        The keys of a dict are available as attributes too. Raises `CheckpointNotFound`, which lists the existing names.
+        >>> work = await agent.checkpoint.restore("crawl", default={"page": 0})
+
+        The keys of a dict are available as attributes too. Without `default`, raises `CheckpointNotFound`, which lists
+        the existing names.
         """
-        return await self._read(lambda: checkpoints.restore(self._engine, name, version))
+        return await self._read(lambda: checkpoints.restore(self._engine, name, version, default))
 
     async def list(self, label: str | None = None) -> builtins.list[CheckpointInfo]:
         """Return all checkpoints of this agent, oldest first, or only those with a label."""

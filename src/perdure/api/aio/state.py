@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import AsyncIterator, Callable
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from perdure.api.aio.base import AsyncFacade
 from perdure.data import state, state_history
@@ -32,6 +32,14 @@ class AsyncAgentState(AsyncFacade):
     """
 
     __slots__ = ()
+
+    if not TYPE_CHECKING:  # type checkers refuse these by themselves
+
+        def __getitem__(self, key: Any) -> Any:
+            raise state.needs_namespace(key)
+
+        def __setitem__(self, key: Any, value: Any) -> None:
+            raise state.needs_namespace(key)
 
     async def set(
         self, ns: str, key: str, value: Any, ttl: Duration | None = None, if_version: int | None = None

@@ -6,7 +6,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from perdure.api.sync.base import Facade
 from perdure.data import checkpoints
@@ -21,6 +21,7 @@ from perdure.data.checkpoints import (
 from perdure.errors import WrongType
 from perdure.journal.trees import Change
 from perdure.kernel.awaitables import plain
+from perdure.run.wait import NO_DEFAULT
 from perdure.values.durations import Duration
 
 R = TypeVar("R")
@@ -33,6 +34,14 @@ class Checkpoints(Facade):
     >>> (agent.checkpoint.restore("analysis-30pct")).next_action
     'read page 31'
     """
+
+    if not TYPE_CHECKING:  # type checkers refuse this by themselves
+
+        def __call__(self, *args: Any, **kwargs: Any) -> Any:
+            raise WrongType(
+                "agent.checkpoint is not a function",
+                hint="agent.checkpoint.create(name, data), or in a run: run.checkpoint(name, data)",
+            )
 
     def create(
         self,
@@ -68,12 +77,15 @@ class Checkpoints(Facade):
         """Return the rules that `retain` has set."""
         return self._read(lambda: checkpoints.retention(self._engine))
 
-    def restore(self, name: CheckpointRef, version: int | None = None) -> Any:
+    def restore(self, name: CheckpointRef, version: int | None = None, *, default: Any = NO_DEFAULT) -> Any:
         """Return a copy of the saved value: the newest version of the name, unless `version` is given.
 
-        The keys of a dict are available as attributes too. Raises `CheckpointNotFound`, which lists the existing names.
+        >>> work = agent.checkpoint.restore("crawl", default={"page": 0})
+
+        The keys of a dict are available as attributes too. Without `default`, raises `CheckpointNotFound`, which lists
+        the existing names.
         """
-        return self._read(lambda: checkpoints.restore(self._engine, name, version))
+        return self._read(lambda: checkpoints.restore(self._engine, name, version, default))
 
     def list(self, label: str | None = None) -> builtins.list[CheckpointInfo]:
         """Return all checkpoints of this agent, oldest first, or only those with a label."""

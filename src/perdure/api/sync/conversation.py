@@ -193,7 +193,7 @@ class ThreadState(Mapping[str, Any]):
         return thread_state.read_state(self._engine, self._thread)
 
     def __getitem__(self, key: str) -> Any:
-        return self._all()[key]
+        return thread_state.read_key(self._engine, self._thread, key)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._all())

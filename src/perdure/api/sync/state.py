@@ -6,7 +6,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from perdure.api.sync.base import Facade
 from perdure.data import state, state_history
@@ -33,6 +33,14 @@ class AgentState(Facade):
     """
 
     __slots__ = ()
+
+    if not TYPE_CHECKING:  # type checkers refuse these by themselves
+
+        def __getitem__(self, key: Any) -> Any:
+            raise state.needs_namespace(key)
+
+        def __setitem__(self, key: Any, value: Any) -> None:
+            raise state.needs_namespace(key)
 
     def set(self, ns: str, key: str, value: Any, ttl: Duration | None = None, if_version: int | None = None) -> int:
         """Set a key and return its new version: 1, then 2, and so on.

@@ -201,6 +201,17 @@ class _TreeComparison:
         yield from self._fields(steps, fields, other_fields)
         yield from self._fields(steps, aside, other_aside)
 
+    def _collections(self, steps: ChangePath, a: _Container, b: _Container) -> Iterator[Change]:
+        """Compare deques, Counters and the like: a mark, name, argument and content."""
+        *named, content = self._atoms(a.pieces, [], share=0)[0]
+        *other_named, other_content = self._atoms(b.pieces, [], share=0)[0]
+        one, other = self._container(content), self._container(other_content)
+        # Only elements add a step to the path, which bounds the recursion.
+        if named != other_named or ExtensionTag.COLLECTION in (one.kind, other.kind):
+            yield from self._singles(steps, a, b)
+        else:
+            yield from self.items(steps, content, other_content)
+
     def _fields(self, steps: ChangePath, a: _Atom, b: _Atom) -> Iterator[Change]:
         one, other = self._container(a), self._container(b)
         # Only a dict adds a step to the path, which bounds the recursion.
@@ -267,6 +278,7 @@ _COMPARED: Final[dict[int, _Compare]] = {
     ExtensionTag.FROZENSET: _TreeComparison._sets,
     ExtensionTag.MAP: _TreeComparison._maps,
     ExtensionTag.OBJECT: _TreeComparison._objects,
+    ExtensionTag.COLLECTION: _TreeComparison._collections,
 }
 
 

@@ -9,9 +9,10 @@
 the path to the offending part (`input.flights[3].seat: ...`). A value that occurs twice comes back as two.
 
 *Closed*: the types are None, bool, int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset and
-range; dates, times and zones; UUID, Decimal, Fraction and paths; exceptions; numpy arrays and scalars; plain data
-classes (pydantic models, dataclasses, attrs classes, Structs, Enums, NamedTuples); and classes that you register with
-`stored`. A stored class name is only a key: reading imports nothing and runs no code of the class.
+range; deque, OrderedDict, Counter and defaultdict; dates, times and zones; UUID, Decimal, Fraction and paths;
+exceptions; numpy arrays and scalars; plain data classes (pydantic models, dataclasses, attrs classes, Structs, Enums,
+NamedTuples); and classes that you register with `stored`. A stored class name is only a key: reading imports nothing
+and runs no code of the class.
 
 *Canonical*: the same value gives the same bytes in every process. Sets are sorted by their encoding; dicts keep their
 order. Only bytes that `encode` writes are read.

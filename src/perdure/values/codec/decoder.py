@@ -20,7 +20,7 @@ from msgspec.msgpack import Ext
 
 from perdure.errors import CorruptValue, UnknownType, ValueProblem, ValueTooLarge
 from perdure.values import limits
-from perdure.values.codec import arrays, dates, exceptions, leaves, registry
+from perdure.values.codec import arrays, dates, exceptions, leaves, registry, standard_collections
 from perdure.values.codec.encoder import check_collisions
 from perdure.values.codec.fields import fit
 from perdure.values.codec.refusals import Refusal, type_name
@@ -192,6 +192,12 @@ def _load_map(node: list[Any], depth: int) -> dict[Any, Any]:
     return dict(zip(keys, values, strict=True))
 
 
+def _load_collection(node: list[Any], depth: int) -> Any:
+    if len(node) != 4:
+        raise CorruptValue("a stored collection is not in the form that Perdure writes")
+    return standard_collections.rebuilt(*_load_list(node, 1, depth)[1:])
+
+
 def _check_distinct(keys: list[Any]) -> None:
     try:
         check_collisions(keys)
@@ -333,4 +339,5 @@ _STRUCTURES: Final[dict[int, Callable[[list[Any], int], Any]]] = {
     ExtensionTag.MAP: _load_map,
     ExtensionTag.OBJECT: _load_object,
     ExtensionTag.ERROR: _load_error,
+    ExtensionTag.COLLECTION: _load_collection,
 }

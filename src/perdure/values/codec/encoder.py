@@ -15,7 +15,7 @@ from msgspec.msgpack import Ext
 
 from perdure.errors import ValueTooLarge
 from perdure.values import limits
-from perdure.values.codec import arrays, dates, exceptions, leaves, registry
+from perdure.values.codec import arrays, dates, exceptions, leaves, registry, standard_collections
 from perdure.values.codec.fields import Shape
 from perdure.values.codec.refusals import Refusal, TooDeep, key_step, not_storable, type_name
 from perdure.values.codec.restored import Restored
@@ -221,6 +221,16 @@ class ValueWalk:
             raise
         return out
 
+    def _collection(self, value: Any, depth: int) -> list[Any]:
+        self._spend(0, depth)  # the content is a container of its own
+        name, argument = standard_collections.NAMES[type(value)], standard_collections.argument_of(value)
+        content: Any
+        if isinstance(value, dict):
+            content = self._fields(value, dict(value), depth + 1)  # msgspec would miss the order of an OrderedDict
+        else:
+            content = self._elements(value, depth + 1, [])
+        return [STRUCTURES[ExtensionTag.COLLECTION], name, argument, content]
+
     def _other(self, value: Any, depth: int) -> Any:
         entry = registry.entry_to_store(type(value))
         if entry is not None and entry.shape is not None:
@@ -291,6 +301,7 @@ _CONTAINERS: Final = cast(
         Restored: ValueWalk._dict,
         set: ValueWalk._set,
         frozenset: ValueWalk._set,
+        **dict.fromkeys(standard_collections.NAMES, ValueWalk._collection),
     },
 )
 

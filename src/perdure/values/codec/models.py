@@ -17,8 +17,6 @@ def is_model(cls: type) -> bool:
     return pydantic is not None and pydantic.BaseModel in cls.__mro__
 
 
-_REQUEST_ID: Final = "_request_id"
-
 MODEL_SLOTS: Final = ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
 """The attributes that hold all data of a model."""
 
@@ -89,7 +87,8 @@ def _model(cls: Any, fields: Any, given: set[str], extra: Any, private: Any) -> 
 class SdkModel(PydanticModel):
     """Responses of the OpenAI and Anthropic SDKs, which build them without validation: required fields may be missing.
 
-    Unset fields that are None by default are left out: a response has many. The SDKs add `_request_id` to a response.
+    Unset fields that are None by default are left out: a response has many. To the response of a request the SDKs
+    attach private texts such as `_request_id`, more of them with every version.
     """
 
     def names(self, cls: Any) -> None:  # type: ignore[override]
@@ -97,7 +96,9 @@ class SdkModel(PydanticModel):
 
     def take(self, value: Any) -> dict[str, Any]:
         declared, given = type(value).__pydantic_fields__, value.__pydantic_fields_set__
-        lost = value.__dict__.keys() - declared.keys() - {_REQUEST_ID} | (value.__pydantic_private__ or {}).keys()
+        cls, items = type(value), value.__dict__.items()
+        lost = {name for name, item in items if name not in declared and not _is_attached(cls, name, item)}
+        lost |= (value.__pydantic_private__ or {}).keys()
         if lost:
             raise Refusal(f"the attribute {min(lost)!r} is not a field of {type_name(type(value))} and would be lost")
         kept = {
@@ -109,21 +110,30 @@ class SdkModel(PydanticModel):
 
     def extra_data(self, value: Any) -> dict[str, Any]:
         unset = frozenset(name for name in self.take(value) if name not in value.__pydantic_fields_set__)
-        parts = {"unset": unset, "request_id": value.__dict__.get(_REQUEST_ID)}
+        attached = {name: item for name, item in value.__dict__.items() if _is_attached(type(value), name, item)}
+        parts = {"unset": unset, "attached": attached}
         return {name: part for name, part in parts.items() if part}
 
     def make(self, cls: Any, fields: dict[str, Any], aside: dict[str, Any]) -> Any:
-        unset, request = aside.get("unset", frozenset()), aside.get("request_id", "")
-        if aside.keys() - {"unset", "request_id"} or type(unset) is not frozenset or type(request) is not str:
+        unset, attached = aside.get("unset", frozenset()), aside.get("attached", {})
+        if aside.keys() - {"unset", "attached"} or type(unset) is not frozenset or not _are_attached(cls, attached):
             raise CorruptValue(f"the stored data besides the fields of {type_name(cls)} is invalid")
         declared = cls.__pydantic_fields__
         extra = {name: item for name, item in fields.items() if name not in declared}
         if extra and not self.accepts(cls):
             raise UnknownType(f"{type_name(cls)} was stored with {min(extra)!r}, which it no longer has")
-        found = {
-            name: fields.get(name) for name, field in declared.items() if name in fields or field.default is None
-        } | ({_REQUEST_ID: request} if request else {})
-        return _model(cls, found, fields.keys() - unset, extra if self.accepts(cls) else None, None)
+        found = {name: fields.get(name) for name, field in declared.items() if name in fields or field.default is None}
+        return _model(cls, found | attached, fields.keys() - unset, extra if self.accepts(cls) else None, None)
+
+
+def _is_attached(cls: type, name: str, item: Any) -> bool:
+    """Whether this can be what an SDK attaches: a text under a private name that hides nothing of the class."""
+    private = name.startswith("_") and not name.startswith("__") and not hasattr(cls, name)
+    return private and (item is None or type(item) is str)
+
+
+def _are_attached(cls: type, stored: Any) -> bool:
+    return type(stored) is dict and all(_is_attached(cls, name, item) for name, item in stored.items())
 
 
 class PlainModel(PydanticModel):

@@ -85,10 +85,6 @@ _ADVICE: Final = {
     "builtins.module": "store data, not code",
     "builtins.type": "store data, not code",
     "builtins.ellipsis": "use None",
-    "collections.OrderedDict": "convert it to a dict, which also keeps its order",
-    "collections.defaultdict": "convert it to a dict: its factory is code",
-    "collections.Counter": "convert it to a dict",
-    "collections.deque": "convert it to a list",
     "collections.ChainMap": "convert it to a dict",
     "array.array": "convert it to a list, bytes or a numpy array",
     "types.SimpleNamespace": "use vars(value), or a dataclass with @perdure.stored",
@@ -114,6 +110,7 @@ def not_storable(kind: type) -> Refusal:
     if advice is None:
         advice = f'register it with @perdure.stored("{_suggested(kind)}")'
         if not has_fields(kind):
+            advice = f"make it a dataclass, store its data (vars(value)), or {advice}"
             advice += ", with __perdure_store__ and __perdure_load__"
     return Refusal(f"{name} cannot be stored; {advice}")
 

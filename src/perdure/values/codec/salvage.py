@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Any, Final
@@ -9,6 +10,7 @@ from typing import Any, Final
 from perdure.values.codec.exceptions import shown
 from perdure.values.codec.refusals import has_fields, type_name
 from perdure.values.codec.shapes import shape_of
+from perdure.values.codec.standard_collections import NAMES
 
 _ELEMENTS_MAX: Final = 10_000
 _CHARACTERS_MAX: Final = 200_000
@@ -39,9 +41,9 @@ class _Salvage:
             return value
         if kind is str:
             return self._text(value)
-        if kind in (list, tuple, set, frozenset):
+        if kind in (list, tuple, set, frozenset, deque):
             return self._list(value, depth)
-        if kind is dict:
+        if kind is dict or (kind in NAMES and isinstance(value, dict)):
             return self._dict(value, depth)
         fields = _fields(value)
         if fields is None:

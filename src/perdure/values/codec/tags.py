@@ -49,6 +49,7 @@ class ExtensionTag(IntEnum):
     MAP = 43  # a dict with other keys than str: key, value, key, value, ...
     OBJECT = 44  # name, version, {field: value} and, for pydantic, what is not a field
     ERROR = 45  # name, version, text, [args], {attribute: value}
+    COLLECTION = 46  # name, argument or nil, content: see standard_collections.py
 
 
 STRUCTURES: Final = {int(tag): Ext(int(tag), b"") for tag in ExtensionTag if tag >= ExtensionTag.TUPLE}

@@ -14,6 +14,7 @@ from perdure.kernel.protocol import Protocol, Read
 from perdure.kernel.scope import current, frame_of
 from perdure.platform.failpoints import Site
 from perdure.run.core import RunCore, core_of
+from perdure.run.state_copies import handed_out
 from perdure.run.turn_start import snapshot_in
 from perdure.run.writes import opened, waiting_writes
 from perdure.store.rows import require_run_row
@@ -45,14 +46,28 @@ def read_state(engine: Engine, thread: str) -> dict[str, Any]:
     if run is None:
         return read_index(engine, thread).state
     seen: dict[str, Any] = run.unpack(snapshot_in(run.ledger) or b"")
-    written = dict(run.view.thread)
-    written |= {one.key: one.value for one in waiting_writes(run) if one.op == r.WriteOp.THREAD}
-    for key, packed in written.items():
+    for key, packed in _written(run).items():
         if packed:
             seen[key] = opened(run, packed)
         else:
             seen.pop(key, None)
     return seen
+
+
+def read_key(engine: Engine, thread: str, key: str) -> Any:
+    """Return one value. A turn notices when the code changes its copy and does not write it back."""
+    run = turn_here(engine, thread)
+    if run is None:
+        return read_state(engine, thread)[key]
+    return handed_out(
+        run, f"thread.state[{key!r}]", lambda: (_written(run).get(key, b""), read_state(engine, thread)[key])
+    )
+
+
+def _written(run: RunCore) -> dict[str, bytes]:
+    """Return what the turn has written to the state of its thread; empty bytes for what it has deleted."""
+    waiting = {one.key: one.value for one in waiting_writes(run) if one.op == r.WriteOp.THREAD}
+    return {**run.view.thread, **waiting}
 
 
 def write_state(engine: Engine, thread: str, key: str, value: Any) -> Protocol[None]:

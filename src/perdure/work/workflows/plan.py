@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from perdure.errors import WrongType
 from perdure.records import StepStatus
 
 
@@ -36,6 +37,12 @@ class WorkflowStep(msgspec.Struct, frozen=True):
         if field not in self.__struct_fields__:
             raise KeyError(field)
         return getattr(self, field)
+
+    def __setitem__(self, field: str, value: Any) -> None:
+        raise WrongType(
+            f"step {self.step} is a copy: its {field} cannot be set here",
+            hint=f"change the workflow: workflow.complete({self.step!r}), or start, fail, block, skip, reset",
+        )
 
     @property
     def done(self) -> bool:

@@ -1,7 +1,7 @@
 """A loop over items: each is done once, and what it writes lands with it or not at all.
 
 Kill it at any moment and start it again: it continues with the customers who have no letter, even if the list has
-grown meanwhile: `python 04_each_items.py 25` starts it again with five more.
+grown meanwhile: `python each_item.py 25` starts it again with five more.
 
 Once it has finished, it prints its result and sends nothing more: later customers need a run with a new id. To see it
 all again: rm -r newsletter.db* outbox.txt

@@ -1,8 +1,8 @@
 """An effect in doubt, which only a person can settle.
 
-    python 03_in_doubt.py           the power fails right after the payment, before it is recorded
-    python 03_in_doubt.py           the run waits: was it paid? It does not guess, and does not pay again
-    python 03_in_doubt.py paid      somebody has looked at the bank account, and says so; or: not-paid
+    python in_doubt.py           the power fails right after the payment, before it is recorded
+    python in_doubt.py           the run waits: was it paid? It does not guess, and does not pay again
+    python in_doubt.py paid      somebody has looked at the bank account, and says so; or: not-paid
 
 On the command line: perdure show invoice-7 --store accountant.db, perdure answer invoice-7 --done '"paid"' ...
 

@@ -1,6 +1,6 @@
 """Reports by workers: queued durably, done by whoever is there. Kill it, and start it again.
 
-With workers of their own: `python 10_workers.py` in one terminal, `perdure worker 10_workers.py` in others.
+With workers of their own: `python workers.py` in one terminal, `perdure worker workers.py` in others.
 """
 
 from __future__ import annotations
