@@ -33,6 +33,8 @@ class AsyncCheckpoints(AsyncFacade):
     'read page 31'
     """
 
+    __slots__ = ()
+
     async def create(
         self,
         name: str,

@@ -161,6 +161,8 @@ class AsyncQueues(AsyncFacade):
     >>> await agent.queues.pause("mail")
     """
 
+    __slots__ = ()
+
     async def set(
         self,
         name: str,

@@ -34,6 +34,8 @@ class Checkpoints(Facade):
     'read page 31'
     """
 
+    __slots__ = ()
+
     def create(
         self,
         name: str,

@@ -155,6 +155,8 @@ class Queues(Facade):
     >>> agent.queues.pause("mail")
     """
 
+    __slots__ = ()
+
     def set(
         self,
         name: str,
