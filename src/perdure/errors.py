@@ -144,6 +144,8 @@ class NotStorable(ValueProblem, TypeError):
     """The value cannot be stored."""
 
     code = "PD101"
+    undeclared: type | None = None
+    """The data class that `Agent(types=[...])` would have to declare, if only that is missing."""
 
 
 class CorruptValue(ValueProblem, ValueError):
@@ -158,6 +160,8 @@ class UnknownType(ValueProblem, LookupError):
 
     code = "PD103"
     hint = "import the module that registers it with @perdure.stored, or register an upcaster"
+    unknown: str = ""
+    """The stored name of the class, if no class of the program has it."""
 
 
 class ValueTooLarge(ValueProblem, ValueError):

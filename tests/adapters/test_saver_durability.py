@@ -8,6 +8,7 @@ from typing import Any, TypedDict
 
 import pytest
 from langgraph.graph import START, StateGraph
+from pydantic import BaseModel
 
 from perdure.adapters.langgraph import PerdureSaver, PerdureStore
 from perdure.errors import NotDurableWarning
@@ -52,6 +53,31 @@ def test_a_kill_in_the_second_node_loses_nothing_of_what_the_guide_shows(store_u
     graph = graph_of(PerdureSaver(store_url))
     assert graph.get_state(CONFIG).values == {"n": 1} and graph.get_state(CONFIG).next == ("second",)
     assert graph.invoke(None, CONFIG, durability="sync") == {"n": 2}
+
+
+def graph_with_a_class_of_its_own(saver: PerdureSaver, second: Any = lambda state: {"trip": None}) -> Any:
+    class Trip(BaseModel):
+        n: int
+
+    builder = StateGraph(dict)
+    builder.add_node("first", lambda state: Trip(n=1))
+    builder.add_node("second", second)
+    builder.add_edge(START, "first")
+    builder.add_edge("first", "second")
+    return builder.compile(checkpointer=saver), Trip
+
+
+def test_values_may_have_a_class_that_a_function_defines(store_url: str) -> None:
+    """LangGraph's savers take it too. The process that resumes has built the graph, and with it the class."""
+
+    def program() -> None:
+        graph, _ = graph_with_a_class_of_its_own(PerdureSaver(store_url), second=lambda trip: die())
+        graph.invoke({}, CONFIG, durability="sync")
+
+    in_child(program)
+    graph, Trip = graph_with_a_class_of_its_own(PerdureSaver(store_url), second=lambda trip: Trip(n=trip.n + 1))
+    assert graph.invoke(None, CONFIG, durability="sync") == Trip(n=2)
+    assert type(graph.get_state(CONFIG).values) is Trip
 
 
 def test_every_page_and_example_shows_the_safe_choice() -> None:

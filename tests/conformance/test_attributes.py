@@ -40,6 +40,29 @@ def test_an_agent_refuses_unknown_attributes(file_url: str, name: str) -> None:
         setattr(agent_at(file_url), name, 1)
 
 
+def parts_of(agent: Any) -> list[Any]:
+    thread = agent.thread("ann")
+    whole = [agent.memory, agent.events, agent.workflows, agent.queues, agent.artifacts, agent.threads, agent.runs]
+    return [thread, thread.state, *whole, agent.checkpoint]
+
+
+@pytest.mark.parametrize("kind", [Agent, AsyncAgent])
+def test_every_part_of_an_agent_refuses_unknown_attributes(file_url: str, kind: type[Agent]) -> None:
+    agent = kind("a", store=file_url)
+    for part in parts_of(agent):
+        with pytest.raises(AttributeError, match="has no attribute 'nmae'"):
+            part.nmae = 5
+
+
+def test_a_thread_names_what_was_meant(file_url: str) -> None:
+    thread: Any = agent_at(file_url).thread("ann")
+    with pytest.raises(PerdureError, match="Thread has no attribute 'stat' .did you mean 'state'"):
+        thread.stat = 5
+    with pytest.raises(PerdureError, match=r"thread\.state\['city'\] = \.\.\."):
+        thread.state.city = "NYC"
+    assert dict(thread.state) == {}
+
+
 def test_what_cannot_be_set_says_so_as_python_does(file_url: str) -> None:
     with agent_at(file_url).run("r") as run, pytest.raises(AttributeError, match="finished"):
         run.finished = True  # type: ignore[misc]

@@ -27,6 +27,7 @@ CALLS: dict[str, Callable[[Agent], Any]] = {
     "if_version of set": lambda agent: agent.state.set("ns", "k", 1, if_version="x"),  # type: ignore[arg-type]
     "if_version of delete": lambda agent: agent.state.delete("ns", "k", if_version="x"),  # type: ignore[arg-type]
     "id of a run": lambda agent: agent.run(5),  # type: ignore[arg-type]
+    "id of a task's run": lambda agent: agent.task(lambda order: order).start(7),  # type: ignore[arg-type]
 }
 
 
@@ -35,6 +36,23 @@ def test_a_wrong_type_is_refused_at_the_call(store_url: str, call: Callable[[Age
     with pytest.raises(TypeError, match="must be") as caught:
         call(agent_at(store_url))
     assert isinstance(caught.value, PerdureError)
+
+
+IN_A_RUN: dict[str, Callable[[Any], Any]] = {
+    "items=5: int cannot be looped over .for a number of times": lambda run: list(run.each(5)),
+    "7 is not a function": lambda run: run.step(7),
+    "8 is not a function": lambda run: run.map(8, [1]),
+    "max_workers='2' must be an int": lambda run: run.executor(max_workers="2"),
+}
+
+
+@pytest.mark.parametrize("told", IN_A_RUN)
+def test_a_wrong_type_in_a_run_is_refused_and_the_run_goes_on(file_url: str, told: str) -> None:
+    with agent_at(file_url).run("r") as run:
+        with pytest.raises(TypeError, match=told) as caught:
+            IN_A_RUN[told](run)
+        assert isinstance(caught.value, PerdureError)
+        run.result = "went on"
 
 
 def test_a_transaction_refuses_a_version_that_is_none(store_url: str) -> None:

@@ -17,6 +17,7 @@ import msgspec
 import pydantic
 import pydantic.dataclasses
 import pytest
+import typing_extensions
 
 from perdure.errors import NotStorable, UnknownType
 from perdure.values import codec
@@ -216,6 +217,24 @@ def _stored(name: str, fields: dict[str, Any]) -> bytes:
     data = codec.encode(Flight.Leg("", 0))
     old = codec.encode(f"{__name__}:Flight.Leg")
     return data[: data.index(old)] + codec.encode(name) + b"\x01" + codec.encode(fields)
+
+
+@typing_extensions.deprecated("use another")
+class OldTrip(pydantic.BaseModel):
+    city: str
+
+
+with pytest.deprecated_call():
+
+    class NewTrip(OldTrip):
+        """As the state of LangGraph's prebuilt agents, whose base is deprecated."""
+
+
+def test_a_deprecated_class_is_stored_although_the_mark_gives_it_a_new() -> None:
+    with pytest.deprecated_call():
+        old = OldTrip(city="Oslo")
+    for value in (old, NewTrip(city="Oslo")):
+        assert codec.decode(codec.encode(value)) == value
 
 
 def test_a_local_class_is_refused_unless_it_is_declared() -> None:

@@ -24,6 +24,7 @@ from perdure.records import (
     tasks,
     threads,
     versions,
+    waits,
     workflows,
 )
 
@@ -70,6 +71,12 @@ Undone = forks.Undone
 ReplayDiffered = forks.ReplayDiffered
 AgentLeft = stores.AgentLeft
 AgentArrived = stores.AgentArrived
+CallIdentity = waits.CallIdentity
+QuestionAsked = waits.QuestionAsked
+QuestionClosed = waits.QuestionClosed
+Answered = waits.Answered
+WaitBegan = waits.WaitBegan
+WaitEnded = waits.WaitEnded
 
 
 class WriteOp(IntEnum):
@@ -170,15 +177,6 @@ AgentChange = (
 
 LANDED_PLACE = 1 << 20
 """Events are addressed by their place in an entry: writes count from 0, agent changes from here."""
-
-
-class CallIdentity(Record, frozen=True):
-    """Identifies a call of a function in a scope; compared on resume."""
-
-    scope: str
-    name: str
-    ident: bytes
-    nth: int
 
 
 class AgentCreated(Record, frozen=True):
@@ -326,52 +324,6 @@ class Wrote(Record, frozen=True):
     usage: tuple[ModelUsage, ...] = ()
     instead: int = 0
     """With `on_change="rerun"`: which operation of its scope, kind and key this replaces, from 1; 0 for a new one."""
-
-
-class QuestionAsked(Record, frozen=True):
-    about: int  # the entry that let the body start
-    kind: str
-    text: str
-
-
-class QuestionClosed(Record, frozen=True):
-    question: int
-    verdict: str
-
-
-class Answered(Record, frozen=True):
-    """An answer, in the stream of the answering process: the run may be open elsewhere."""
-
-    stream: int
-    about: int
-    verdict: str
-    value: bytes
-    by: str
-
-
-class WaitBegan(Record, frozen=True):
-    """The run waits for a person, an event or a time. Recorded once, however often the run is resumed."""
-
-    call: CallIdentity
-    since: int
-    kind: str
-    """`ask`, `approve`, `event` or `sleep`."""
-    text: str
-    until: int = 0
-    """When the wait ends by itself, in milliseconds since 1970; 0 means never."""
-    choices: bytes = b""
-    """The packed list of allowed answers, if they are limited."""
-
-
-class WaitEnded(Record, frozen=True):
-    wait: int
-    """The entry that began the wait."""
-    how: str
-    """`answer`, `event`, `time` (of a sleep), `timeout`, or `refused` (invalid answer)."""
-    value: bytes = b""
-    by: str = ""
-    number: int = 0
-    """The number of the received event."""
 
 
 class Landed(Record, frozen=True):

@@ -9,6 +9,7 @@ from typing import ParamSpec, TypeVar
 
 from perdure.kernel.bodies import joined
 from perdure.kernel.scope import FRAME
+from perdure.values.numbers import whole_number
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -16,6 +17,11 @@ R = TypeVar("R")
 
 class RunExecutor(ThreadPoolExecutor):
     """A thread pool that propagates the run's context."""
+
+    def __init__(self, max_workers: int | None = None) -> None:
+        if max_workers is not None:
+            whole_number("max_workers", max_workers, 1)
+        super().__init__(max_workers)
 
     def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
         """Submit a call with the run's context.

@@ -81,6 +81,8 @@ def _one_of(name: str, value: object, allowed: tuple[object, ...]) -> None:
 
 def signature_of(function: Callable[..., Any]) -> inspect.Signature:
     """Return the signature of a function, or one that accepts anything."""
+    if not callable(function):
+        raise WrongType(f"{function!r} is not a function", hint="pass the function itself, and its arguments after it")
     try:
         return inspect.signature(function)
     except ValueError:

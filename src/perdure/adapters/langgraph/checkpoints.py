@@ -19,10 +19,12 @@ from langgraph.checkpoint.base import (
 )
 from langgraph.checkpoint.serde.types import ERROR, TASKS
 
-from perdure.adapters.langgraph.serializers import CodecForm, SerdeForm, with_hint
-from perdure.errors import NotStorable, WrongType, WrongValue
+from perdure.adapters.langgraph import known_types
+from perdure.adapters.langgraph.serializers import CodecForm, SerdeForm
+from perdure.errors import WrongType, WrongValue
 from perdure.kernel.engine import Engine
 from perdure.kernel.protocol import Protocol
+from perdure.records.threads import ThreadChannel, ThreadWrite
 from perdure.work.threads import read, write
 from perdure.work.threads.read import PendingWrite, StoredCheckpoint
 from perdure.work.threads.write import TaskWrite
@@ -72,10 +74,7 @@ class SaverCheckpoints:
             since=tuple(name for name in told.get(_COUNTERS) or () if name not in values),
             on_head=self._refuses and (thread, ns, parent or "") not in self._chosen,
         )
-        try:
-            yield from write.put(self._engine, wanted)
-        except NotStorable as error:
-            raise with_hint(error) from error
+        yield from known_types.storing(lambda: write.put(self._engine, wanted))
         return config_at(config["configurable"]["thread_id"], ns, wanted.id)
 
     def put_writes(
@@ -89,10 +88,7 @@ class SaverCheckpoints:
             TaskWrite(WRITES_IDX_MAP.get(channel, number), channel, self._form.dump(_error_as_text(channel, value)))
             for number, (channel, value) in enumerate(writes)
         ]
-        try:
-            yield from write.write(self._engine, (thread, ns, point), task, path, made)
-        except NotStorable as error:
-            raise with_hint(error) from error
+        yield from known_types.storing(lambda: write.write(self._engine, (thread, ns, point), task, path, made))
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -156,7 +152,7 @@ class SaverCheckpoints:
     def _tuple(self, point: StoredCheckpoint) -> CheckpointTuple:
         put = point.put
         head = self._opened(put.heading, put.form)
-        values = {channel.name: self._form.load(read.value_of(self._engine, channel)) for channel in put.channels}
+        values = {channel.name: self._value(channel) for channel in put.channels}
         checkpoint: Any = {**head, "id": put.id, "channel_values": values}
         if head.get("v", 0) < 4 and put.parent:
             self._bring_sends(checkpoint, put.thread, put.ns, put.parent)
@@ -178,13 +174,13 @@ class SaverCheckpoints:
             versions[TASKS] = max(versions.values()) if versions else self._next_version(None, None)
 
     def _opened(self, packed: bytes, form: str) -> Any:
-        return self._form.load(read.opened(self._engine, packed, form))
+        return self._form.load(known_types.reading(lambda: read.opened(self._engine, packed, form)))
+
+    def _value(self, record: ThreadChannel | ThreadWrite) -> Any:
+        return self._form.load(known_types.reading(lambda: read.value_of(self._engine, record)))
 
     def _pending(self, written: Sequence[PendingWrite]) -> list[tuple[str, str, Any]]:
-        return [
-            (pending.task, pending.write.channel, self._form.load(read.value_of(self._engine, pending.write)))
-            for pending in written
-        ]
+        return [(pending.task, pending.write.channel, self._value(pending.write)) for pending in written]
 
     def deltas(self, config: RunnableConfig, channels: Sequence[str]) -> dict[str, DeltaChannelHistory]:
         """Return the writes to channels up to a checkpoint, since the last checkpoint with their full value."""
@@ -225,14 +221,14 @@ class SaverCheckpoints:
                 found[channel]["writes"].append((task, channel, value))
             for item in one.put.channels:
                 if item.name in remaining:
-                    found[item.name]["seed"] = self._form.load(read.value_of(self._engine, item))
+                    found[item.name]["seed"] = self._value(item)
                     remaining.discard(item.name)
             if not remaining:
                 return
 
     def _some(self, written: Sequence[PendingWrite], channels: set[str]) -> list[tuple[str, str, Any]]:
         return [
-            (pending.write.channel, pending.task, self._form.load(read.value_of(self._engine, pending.write)))
+            (pending.write.channel, pending.task, self._value(pending.write))
             for pending in written
             if pending.write.channel in channels
         ]

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterable
-from typing import Any
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, TypeVar
 
 from langgraph import types
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
-from perdure.errors import NotStorable, WrongType
+from perdure.errors import NotStorable, UnknownType, WrongType
+from perdure.kernel.protocol import Protocol
 from perdure.values.codec import registry
-from perdure.values.codec.class_names import class_name
+from perdure.values.codec.class_names import class_name, find_local_class
 from perdure.values.codec.fields import Shape
 from perdure.values.codec.shapes import shape_of
 
+T = TypeVar("T")
+
+_ALLOW = "or declare the class: PerdureSaver(..., allow=[TheClass])"
 _PARTS = (types.Interrupt, types.Command, types.Overwrite, types.TimeoutPolicy, _DeltaSnapshot)
 
 
@@ -66,4 +70,35 @@ def allow_named(names: Collection[tuple[str, ...]]) -> None:
                 continue  # it has no fields that we know, so its values are refused when they occur
 
 
-__all__ = ["allow", "allow_named", "learn"]
+def storing(write: Callable[[], Protocol[T]]) -> Protocol[T]:
+    """Run a write. Declares data classes that it needs and that no module has: those of a function.
+
+    LangGraph's savers store the state of such a class too, and a graph exists before its threads are read.
+    """
+    declared = set[type]()
+    while True:
+        try:
+            return (yield from write())
+        except NotStorable as error:
+            cls = error.undeclared
+            if cls is None or cls in declared or "<locals>" not in cls.__qualname__:
+                raise NotStorable(error.message, hint=_ALLOW) from error
+            declared.add(cls)
+            registry.declare(cls)
+
+
+def reading(read: Callable[[], T]) -> T:
+    """Run a read. Declares data classes that it needs and that a function of this process has defined."""
+    declared = set[str]()
+    while True:
+        try:
+            return read()
+        except UnknownType as error:
+            cls = find_local_class(error.unknown)
+            if cls is None or error.unknown in declared:
+                raise
+            declared.add(error.unknown)
+            registry.declare(cls)
+
+
+__all__ = ["allow", "allow_named", "learn", "reading", "storing"]

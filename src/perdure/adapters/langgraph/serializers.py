@@ -7,7 +7,7 @@ from typing import Any
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
-from perdure.errors import CorruptValue, NotStorable, UnknownType
+from perdure.errors import CorruptValue, UnknownType
 from perdure.values import codec
 from perdure.work.threads.write import ForeignValue
 
@@ -72,8 +72,3 @@ class CodecSerializer:
         if data[0] != OWN:
             raise UnknownType(f"these bytes have the format {data[0]!r}, not Perdure's")
         return codec.decode(data[1])
-
-
-def with_hint(error: NotStorable) -> NotStorable:
-    """Add a hint for LangGraph users to an error."""
-    return NotStorable(error.message, hint="or declare the class: PerdureSaver(..., allow=[TheClass])")

@@ -29,6 +29,8 @@ class AsyncArtifacts(AsyncFacade):
     call returns.
     """
 
+    __slots__ = ()
+
     async def save(self, name: str, data: Any, *, note: str = "", labels: Iterable[str] = ()) -> int:
         """Save data under a name and return its version: 1, then 2, and so on. Older versions stay.
 
@@ -104,6 +106,8 @@ class AsyncArtifacts(AsyncFacade):
 class AsyncArtifactWriter(AsyncFacade):
     """A version being written, returned by `agent.artifacts.writer`."""
 
+    __slots__ = ("_over", "_saving", "version")
+
     def __init__(self, engine: Engine, saving: ArtifactWrite) -> None:
         super().__init__(engine)
         self._saving = saving
@@ -137,6 +141,8 @@ class AsyncArtifactWriter(AsyncFacade):
 # unasync: async-only
 class AsyncArtifactReader(AsyncFacade):
     """A version being read, returned by `agent.artifacts.open`. It opens with `async with` or the first read."""
+
+    __slots__ = ("_file", "_which")
 
     def __init__(self, engine: Engine, name: str, version: int | None) -> None:
         super().__init__(engine)

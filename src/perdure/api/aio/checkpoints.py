@@ -34,6 +34,8 @@ class AsyncCheckpoints(AsyncFacade):
     'read page 31'
     """
 
+    __slots__ = ()
+
     if not TYPE_CHECKING:  # type checkers refuse this by themselves
 
         def __call__(self, *args: Any, **kwargs: Any) -> Any:

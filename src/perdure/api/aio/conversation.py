@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from perdure.api.aio.base import AsyncFacade
 from perdure.api.aio.run import AsyncRun
 from perdure.api.aio.tasks import AsyncTaskHandle, make_task
-from perdure.errors import InDoubt, RunWaiting, TurnUnfinished, WrongType, WrongValue
+from perdure.errors import InDoubt, RunWaiting, TurnUnfinished, UnknownAttribute, WrongType, WrongValue
 from perdure.kernel.awaitables import is_awaitable
 from perdure.kernel.engine import Engine
 from perdure.kernel.names import named
@@ -18,6 +18,7 @@ from perdure.kernel.protocol import drive_sync as block
 from perdure.run.conversation import SUMMED_UP
 from perdure.run.core import RunCore
 from perdure.run.function import CallOptions
+from perdure.values.attributes import KnownAttributes
 from perdure.work.tasks.definition import TaskOptions
 from perdure.work.threads import fork as forking
 from perdure.work.threads import history, thread_state
@@ -101,6 +102,8 @@ class AsyncThread(AsyncFacade):
     ...     await turn.reply(await ask((await turn.context(budget=8000)).messages))
     """
 
+    __slots__ = ("id",)
+
     def __init__(self, engine: Engine, id: str) -> None:
         super().__init__(engine)
         self.id = checked_thread(id)
@@ -179,15 +182,22 @@ class AsyncThread(AsyncFacade):
         return f"<{type(self).__name__} {self.id!r} of {self._engine.name!r}>"
 
 
-class AsyncThreadState(Mapping[str, Any]):
+class AsyncThreadState(KnownAttributes, Mapping[str, Any]):
     """`thread.state`: a mapping. Setting is durable when it returns; in a turn it is recorded.
 
     >>> thread.state["city"] = "NYC"
     """
 
+    __slots__ = ("_engine", "_thread")
+
     def __init__(self, engine: Engine, thread: str) -> None:
         self._engine = engine
         self._thread = thread
+
+    def _unknown(self, name: str) -> UnknownAttribute:
+        return UnknownAttribute(
+            f"thread.state has no attribute {name!r}", hint=f"set a key: thread.state[{name!r}] = ..."
+        )
 
     def _all(self) -> dict[str, Any]:
         return thread_state.read_state(self._engine, self._thread)

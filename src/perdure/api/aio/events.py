@@ -31,6 +31,8 @@ class AsyncEvents(AsyncFacade):
     disk when the call returns. In run code that is replayed, use `run.event`: a resumed run does not repeat it.
     """
 
+    __slots__ = ()
+
     @overload
     def kind(self, name: AnyType, /) -> AnyType: ...
 

@@ -43,6 +43,8 @@ class AsyncMemories(AsyncFacade):
     Outside of them it is on disk when the call returns.
     """
 
+    __slots__ = ()
+
     async def remember(
         self,
         text: str,

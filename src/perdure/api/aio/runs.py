@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 class AsyncRuns(AsyncFacade):
     """`agent.runs`: inspect and control the runs of this agent."""
 
+    __slots__ = ()
+
     async def get(self, id: str, *, at: int | str | None = None) -> listing.RunInfo:
         """Return a run in full: status, input, result, state, messages, effects in doubt.
 

@@ -154,6 +154,8 @@ class AsyncAgentState(AsyncFacade):
 class AsyncStateAt(AsyncFacade):
     """The state as it was, returned by `agent.state.at`."""
 
+    __slots__ = ("_when",)
+
     def __init__(self, engine: Engine, when: StateTime) -> None:
         super().__init__(engine)
         self._when = when
@@ -169,6 +171,8 @@ class AsyncStateAt(AsyncFacade):
 
 class AsyncStateTransaction(AsyncFacade):
     """A transaction over several keys, returned by `agent.state.transaction`."""
+
+    __slots__ = ("_asks", "_open", "_seen", "_whole")
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)

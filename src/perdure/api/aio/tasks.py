@@ -83,16 +83,16 @@ class AsyncTask(Generic[P, R]):
         Starting the same id with the same arguments again is a no-op; other arguments raise `InputChanged`. Inside a
         step the run is queued with the step. Inside a run, the start is a step of its own and the new run is a child.
         """
+        wanted = checked_name(id, "a run's id")  # first: whoever forgets it learns that, and not what is missing then
         given = self.definition.arguments(args, kwargs)
-        wanted = checked_name(id, "a run's id")
         protocol = submission.start(self._engine, self.definition, self._options, wanted, given, awaits=ASYNC)
         await drive_async(self._engine.store, protocol)
         return AsyncTaskHandle(self, wanted)
 
     async def run(self, id: str, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Execute a run here and return its result. After a crash the same call continues it. Waits block."""
-        given = self.definition.arguments(args, kwargs)
         run_id, task = checked_name(id, "a run's id"), self.definition.name
+        given = self.definition.arguments(args, kwargs)
         run = AsyncRun(self._engine, run_id, given, wait=None, on_change="error", parallel=False, task=task)
         async with run:
             if not run.finished:
@@ -160,6 +160,8 @@ class AsyncQueues(AsyncFacade):
     >>> await agent.queues.set("mail", concurrency=4, per_key=1, rate="10/s")
     >>> await agent.queues.pause("mail")
     """
+
+    __slots__ = ()
 
     async def set(
         self,

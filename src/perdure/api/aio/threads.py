@@ -25,6 +25,8 @@ class AsyncThreads(AsyncFacade):
     {'messages': [...]}
     """
 
+    __slots__ = ()
+
     async def list(self) -> builtins.list[ThreadInfo]:
         """Return all threads, sorted by id, without reading their state."""
         return await self._read(lambda: listing.listed(self._engine))

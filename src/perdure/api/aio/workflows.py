@@ -28,6 +28,8 @@ class AsyncWorkflows(AsyncFacade):
     >>> step = await wf.next_incomplete_step()
     """
 
+    __slots__ = ()
+
     async def create(self, name: str, steps: Iterable[StepInput]) -> AsyncWorkflow:
         """Create a workflow. Called again with the same steps, it returns the existing one with its progress.
 
@@ -57,6 +59,8 @@ class AsyncWorkflows(AsyncFacade):
 
 class AsyncWorkflow(AsyncFacade):
     """A workflow. Every access reads its current state."""
+
+    __slots__ = ("_which", "name")
 
     def __init__(self, engine: Engine, which: WorkflowRef) -> None:
         super().__init__(engine)

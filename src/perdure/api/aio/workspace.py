@@ -41,6 +41,8 @@ class AsyncWorkspace(AsyncFacade):
     changes are merged.
     """
 
+    __slots__ = ("_home",)
+
     def __init__(self, engine: Engine, home: WorkspaceFolder) -> None:
         super().__init__(engine)
         self._home = home

@@ -30,6 +30,8 @@ class Artifacts(Facade):
     call returns.
     """
 
+    __slots__ = ()
+
     def save(self, name: str, data: Any, *, note: str = "", labels: Iterable[str] = ()) -> int:
         """Save data under a name and return its version: 1, then 2, and so on. Older versions stay.
 
@@ -84,6 +86,8 @@ class Artifacts(Facade):
 
 class ArtifactWriter(Facade):
     """A version being written, returned by `agent.artifacts.writer`."""
+
+    __slots__ = ("_over", "_saving", "version")
 
     def __init__(self, engine: Engine, saving: ArtifactWrite) -> None:
         super().__init__(engine)

@@ -35,6 +35,8 @@ class Checkpoints(Facade):
     'read page 31'
     """
 
+    __slots__ = ()
+
     if not TYPE_CHECKING:  # type checkers refuse this by themselves
 
         def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -32,6 +32,8 @@ class Events(Facade):
     disk when the call returns. In run code that is replayed, use `run.event`: a resumed run does not repeat it.
     """
 
+    __slots__ = ()
+
     @overload
     def kind(self, name: AnyType, /) -> AnyType: ...
 

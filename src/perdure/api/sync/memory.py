@@ -43,6 +43,8 @@ class Memories(Facade):
     Outside of them it is on disk when the call returns.
     """
 
+    __slots__ = ()
+
     def remember(
         self,
         text: str,

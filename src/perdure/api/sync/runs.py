@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 class Runs(Facade):
     """`agent.runs`: inspect and control the runs of this agent."""
 
+    __slots__ = ()
+
     def get(self, id: str, *, at: int | str | None = None) -> listing.RunInfo:
         """Return a run in full: status, input, result, state, messages, effects in doubt.
 

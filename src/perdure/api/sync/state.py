@@ -151,6 +151,8 @@ class AgentState(Facade):
 class StateAt(Facade):
     """The state as it was, returned by `agent.state.at`."""
 
+    __slots__ = ("_when",)
+
     def __init__(self, engine: Engine, when: StateTime) -> None:
         super().__init__(engine)
         self._when = when
@@ -166,6 +168,8 @@ class StateAt(Facade):
 
 class StateTransaction(Facade):
     """A transaction over several keys, returned by `agent.state.transaction`."""
+
+    __slots__ = ("_asks", "_open", "_seen", "_whole")
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)

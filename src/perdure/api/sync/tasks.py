@@ -84,16 +84,16 @@ class Task(Generic[P, R]):
         Starting the same id with the same arguments again is a no-op; other arguments raise `InputChanged`. Inside a
         step the run is queued with the step. Inside a run, the start is a step of its own and the new run is a child.
         """
+        wanted = checked_name(id, "a run's id")  # first: whoever forgets it learns that, and not what is missing then
         given = self.definition.arguments(args, kwargs)
-        wanted = checked_name(id, "a run's id")
         protocol = submission.start(self._engine, self.definition, self._options, wanted, given, awaits=ASYNC)
         drive_sync(self._engine.store, protocol)
         return TaskHandle(self, wanted)
 
     def run(self, id: str, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Execute a run here and return its result. After a crash the same call continues it. Waits block."""
-        given = self.definition.arguments(args, kwargs)
         run_id, task = checked_name(id, "a run's id"), self.definition.name
+        given = self.definition.arguments(args, kwargs)
         run = Run(self._engine, run_id, given, wait=None, on_change="error", parallel=False, task=task)
         with run:
             if not run.finished:
@@ -154,6 +154,8 @@ class Queues(Facade):
     >>> agent.queues.set("mail", concurrency=4, per_key=1, rate="10/s")
     >>> agent.queues.pause("mail")
     """
+
+    __slots__ = ()
 
     def set(
         self,

@@ -26,6 +26,8 @@ class Threads(Facade):
     {'messages': [...]}
     """
 
+    __slots__ = ()
+
     def list(self) -> builtins.list[ThreadInfo]:
         """Return all threads, sorted by id, without reading their state."""
         return self._read(lambda: listing.listed(self._engine))

@@ -29,6 +29,8 @@ class Workflows(Facade):
     >>> step = wf.next_incomplete_step()
     """
 
+    __slots__ = ()
+
     def create(self, name: str, steps: Iterable[StepInput]) -> Workflow:
         """Create a workflow. Called again with the same steps, it returns the existing one with its progress.
 
@@ -58,6 +60,8 @@ class Workflows(Facade):
 
 class Workflow(Facade):
     """A workflow. Every access reads its current state."""
+
+    __slots__ = ("_which", "name")
 
     def __init__(self, engine: Engine, which: WorkflowRef) -> None:
         super().__init__(engine)

@@ -67,3 +67,19 @@ def _parametrized(generic: type, qualified: str) -> type:
     """Return the form of a generic model that the program has made, such as `Page[Flight]`; else the generic class."""
     made = [cls for cls in _subclasses(generic) if _qualified(cls) == qualified]
     return made[-1] if made else generic
+
+
+def find_local_class(name: str) -> type | None:
+    """Return the newest class of that name which a function of the program has defined.
+
+    No module has such a class, so this searches all classes of the process: some milliseconds.
+    """
+    if "<locals>" not in name:
+        return None
+    found, seen, left = None, set[int](), [object]
+    while left:
+        derived = [cls for cls in _subclasses(left.pop()) if id(cls) not in seen]
+        seen.update(map(id, derived))  # not the classes: their metaclass may have a __hash__
+        left += derived
+        found = next((cls for cls in reversed(derived) if class_name(cls) == name), found)
+    return found

@@ -250,7 +250,7 @@ def _load_object(node: list[Any], depth: int) -> Any:
     if entry is None or entry.shape is None:
         if _PLAINLY.get():
             return {"class": name, **fields}
-        raise UnknownType(f"no class with the stored name {name!r} is known here", hint=_unknown_hint(name))
+        raise _unknown_class(name)
     shape = entry.shape
     if rest and not (rest[0] and shape.has_aside):
         raise CorruptValue(f"the stored {name!r} has more parts than {type_name(entry.cls)} accepts")
@@ -260,6 +260,12 @@ def _load_object(node: list[Any], depth: int) -> Any:
     if type(value) is not entry.cls:
         raise UnknownType(f"the stored {name!r} decodes to {type_name(type(value))}, not {type_name(entry.cls)}")
     return value
+
+
+def _unknown_class(name: str) -> UnknownType:
+    error = UnknownType(f"no class with the stored name {name!r} is known here", hint=_unknown_hint(name))
+    error.unknown = name
+    return error
 
 
 def _unknown_hint(name: str) -> str:

@@ -10,7 +10,7 @@ import abc
 import enum
 import sys
 from collections.abc import Iterator, Mapping
-from types import GetSetDescriptorType, MemberDescriptorType
+from types import FunctionType, GetSetDescriptorType, MemberDescriptorType
 from typing import Any, Final, Generic, Protocol
 
 import msgspec
@@ -104,12 +104,19 @@ def _check_base(base: type) -> None:
     own = namespace_of(base)
     if "__del__" in own:
         raise Refusal("it has its own __del__")
-    if "__new__" in own and not ("_fields" in own and tuple in base.__bases__):
+    if "__new__" in own and not ("_fields" in own and tuple in base.__bases__) and not _is_deprecation(own["__new__"]):
         raise Refusal("it has its own __new__")
     if "__setattr__" in own and not _is_generated(own):
         raise Refusal("it has its own __setattr__")
     if "__init__" in own and not any(mark in own for mark in _MARKS):
         raise Refusal(f"its base {base.__qualname__} has its own __init__ and is no data class")
+
+
+def _is_deprecation(new: object) -> bool:
+    """Return whether `@deprecated` wrote the `__new__` of a class. It only warns, and is never called here."""
+    writers = [vars(sys.modules[name]) for name in ("typing_extensions", "warnings") if name in sys.modules]
+    made = new.__func__ if type(new) is staticmethod else None
+    return type(made) is FunctionType and any(made.__globals__ is writer for writer in writers)
 
 
 def _is_generated(own: Mapping[str, Any]) -> bool:

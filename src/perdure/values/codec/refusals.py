@@ -15,10 +15,11 @@ _STEPS_SHOWN_MAX: Final = 24
 class Refusal(Exception):
     """Collects the path on its way up through the walk. `encode` turns it into an error."""
 
-    def __init__(self, reason: str, error: type[ValueProblem] = NotStorable) -> None:
+    def __init__(self, reason: str, error: type[ValueProblem] = NotStorable, *, undeclared: type | None = None) -> None:
         super().__init__(reason)
         self.reason = reason
         self.error = error
+        self.undeclared = undeclared
         self.trail: list[tuple[Any, str]] = []
 
     def at(self, container: Any, step: str) -> None:
@@ -27,7 +28,10 @@ class Refusal(Exception):
 
     def to_error(self, path: str) -> ValueProblem:
         """Return the error to raise, with the whole path."""
-        return self.error(f"{path}{_shown(self.trail)}: {self.reason}")
+        error = self.error(f"{path}{_shown(self.trail)}: {self.reason}")
+        if isinstance(error, NotStorable):
+            error.undeclared = self.undeclared
+        return error
 
 
 class TooDeep(Refusal):

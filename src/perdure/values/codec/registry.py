@@ -199,7 +199,8 @@ def entry_to_store(cls: type) -> RegisteredClass | None:
     if found is None or (found is not cls and "<locals>" in entry.name):
         raise Refusal(
             f"{type_name(cls)} cannot be stored: its module does not have it under this name, so nobody could read it "
-            "again; move it to the top level of the module, or declare it with Agent(types=[...])"
+            "again; move it to the top level of the module, or declare it with Agent(types=[...])",
+            undeclared=cls,
         )
     _remember(entry)
     return entry
