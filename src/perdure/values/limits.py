@@ -193,6 +193,9 @@ VECTOR_DIMENSIONS_MAX = 8192
 RECALL_ALL = 2000
 """Up to this many chunks, recall compares all with the question; beyond, only likely ones."""
 
+RECALL_CACHED = 8000
+"""Parsed chunks that a process keeps per agent; they take about 20 MB."""
+
 RECALL_EXACT = 4000
 """Up to this many chunks that pass a filter are listed; beyond, the filter is applied to the best hits."""
 

@@ -39,6 +39,17 @@ def packed(numbers: Iterable[Any], dims: int) -> bytes:
     return struct.pack(f"<{dims}f", *(value / length if length else 0.0 for value in values))
 
 
+def packed_rows(rows: Any) -> list[bytes]:
+    """Pack the rows of a numpy array, each normalized to length 1."""
+    import numpy
+
+    wide = numpy.asarray(rows, dtype="<f8")
+    length = numpy.sqrt((wide * wide).sum(axis=1, keepdims=True))
+    if not numpy.isfinite(length).all():
+        raise WrongValue("a vector contains numbers that are not finite")
+    return [row.tobytes() for row in (wide / numpy.where(length == 0, 1, length)).astype("<f4")]
+
+
 def product(one: bytes, other: bytes) -> float:
     """Return the similarity of two vectors."""
     return math.fsum(map(mul, _numbers(one), _numbers(other)))

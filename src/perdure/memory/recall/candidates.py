@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from perdure.memory.pieces import arranged, nearer
+from perdure.memory.pieces import arranged, nearer, parsed
 from perdure.memory.recall import ranking
 from perdure.memory.recall.draw import (
     CandidateQuery,
@@ -25,8 +25,9 @@ from perdure.memory.recall.draw import (
     UnfilteredCandidates,
 )
 from perdure.memory.recall.embedders import Embedder, read
-from perdure.memory.recall.lexical import AFTER, BEFORE, IndexStatistics, RecallQuestion
+from perdure.memory.recall.lexical import AFTER, BEFORE, IndexStatistics, RecallQuestion, TermIndex
 from perdure.memory.recall.nearest import StoreComparison, VectorComparison, compared, in_store_of
+from perdure.memory.recall.piece_cache import cache_of
 from perdure.memory.recall.statistics import is_stale, known
 from perdure.values.limits import RECALL_ALL, RECALL_EXACT, RECALL_WIDE
 
@@ -52,6 +53,8 @@ class RecallCandidates(msgspec.Struct, frozen=True):
     scope: IndexStatistics
     sure: bool = True
     """Whether all of them are known to pass the filter. Otherwise the chosen ones must be checked."""
+    terms: TermIndex | None = None
+    """The index of these pieces, which are in order then; otherwise ranking makes one."""
 
 
 class IndexSearch:
@@ -114,13 +117,12 @@ class IndexSearch:
         return compared(self._engine, embedder.id, vector)
 
     def _all(self, ids: Sequence[int], embedder: Embedder | None) -> RecallCandidates:
-        rows = self._engine.store.read("chunks_among", (_json(ids),))
-        made = arranged(rows, None)
-        scope = IndexStatistics.of(made.pieces)
-        beside = self._beside(embedder, scope)
-        if beside is not None:
-            made = nearer(made, beside.of(made.ids))
-        return RecallCandidates(made.pieces, made.memories, scope)
+        *filters, _, past = self._filters  # without the time of the question
+        made = cache_of(self._engine).among(self._engine.store, (*filters, past), ids)
+        beside = self._beside(embedder, made.scope)
+        there = made.arranged
+        pieces = there.pieces if beside is None else nearer(there, beside.of(there.ids))
+        return RecallCandidates(pieces, there.memories, made.scope, terms=made.terms)
 
     def _around(
         self, scope: IndexStatistics, wanted: CandidateQuery, spots: Mapping[int, PiecePosition], *, sure: bool
@@ -135,7 +137,7 @@ class IndexSearch:
         else:
             rows = store.read(name, where)
             near = beside.of([row[0] for row in rows]) if beside is not None else {}
-        made = arranged(rows, self._asked.wanted, near)
+        made = arranged([parsed(row, self._asked.wanted) for row in rows], near)
         return RecallCandidates(made.pieces, made.memories, scope, sure)
 
     def _words(self, scope: IndexStatistics, most: int) -> Iterator[tuple[str, int]]:

@@ -11,8 +11,9 @@ for each word piece; a text is their mean. `LocalEmbedder` runs the small networ
 from __future__ import annotations
 
 import functools
+import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,10 @@ LONGEST = 256
 
 _FREQUENT = 1e-4
 """The frequency from which on a word piece counts as frequent."""
+
+_ASCII_WORD = re.compile(r"[a-z0-9]+|[^a-z0-9\s]")
+_CONTROL = {code: None for code in (*range(32), 127) if not chr(code).isspace()}
+"""Control characters do not separate words."""
 
 _UNKNOWN, _FIRST, _LAST = "[UNK]", "[CLS]", "[SEP]"
 
@@ -195,11 +200,15 @@ def _says(count: int) -> Floats:
     return (_FREQUENT / (_FREQUENT + share)).astype(np.float32)
 
 
-def _basic(text: str) -> Iterator[str]:
+def _basic(text: str) -> Iterable[str]:
     """Split text into words and punctuation, in lower case and without accents; each Chinese character is a word."""
-    plain = text.lower()
-    if not plain.isascii():
-        plain = "".join(c for c in unicodedata.normalize("NFD", plain) if unicodedata.category(c) != "Mn")
+    if text.isascii():
+        return _ASCII_WORD.findall(text.lower().translate(_CONTROL))
+    return _beyond_ascii(text.lower())
+
+
+def _beyond_ascii(plain: str) -> Iterator[str]:
+    plain = "".join(c for c in unicodedata.normalize("NFD", plain) if unicodedata.category(c) != "Mn")
     if not plain.isprintable():
         plain = "".join(c for c in plain if c.isspace() or unicodedata.category(c)[0] != "C")
     for chunk in plain.split():
