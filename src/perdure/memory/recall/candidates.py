@@ -90,15 +90,21 @@ class IndexSearch:
             return [], True  # the store answers this together with the rest
         if not self._narrow and known(self._engine).total > RECALL_ALL:
             return [], True
-        ids = self._listed(RECALL_EXACT if self._narrow else RECALL_ALL)
+        ids = self._listed(self._most if self._narrow else RECALL_ALL)
         return ids, len(ids) > RECALL_ALL
+
+    @property
+    def _most(self) -> int:
+        """How many pieces that pass the filter are listed at most. Those of one user or subject have an index."""
+        about, _, user, *_ = self._filters
+        return RECALL_WIDE if about or user else RECALL_EXACT
 
     def _draw(self, wanted: CandidateQuery, few: Sequence[int], *, sure: bool) -> CandidateSource:
         if not sure:
             return UnfilteredCandidates(wanted)
         if self._narrow and isinstance(wanted.beside, StoreComparison):
             return StoreCandidates(wanted, wanted.beside, RECALL_ALL, RECALL_WIDE)
-        return ListedCandidates(wanted, few) if self._narrow and len(few) <= RECALL_EXACT else CheckedCandidates(wanted)
+        return ListedCandidates(wanted, few) if self._narrow and len(few) <= self._most else CheckedCandidates(wanted)
 
     def _listed(self, most: int) -> list[int]:
         """Return the pieces that pass the filter, at most `most` + 1 of them."""

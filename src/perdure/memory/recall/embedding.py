@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float32]
 
-TABLE = "minilm.npz"
+TABLE, STEMS = "minilm.npz", "minilm_stems.npz"
 LONGEST = 256
 """The maximum number of word pieces that the network reads; it was trained with no more."""
 
@@ -83,23 +83,31 @@ class StaticEmbedder:
         names = self._terms
         return tuple((names[n], float(near[n])) for n in best[np.argsort(-near[best])].tolist())
 
+    def forms_by_term(self) -> dict[str, list[int]]:
+        """Return the whole words of the table, grouped by `terms.stem`. `STEMS` has the same, for a quick start."""
+        found: dict[str, list[int]] = {}
+        for word, number in self._pieces.whole():
+            found.setdefault(stem(word), []).append(number)
+        return found
+
     @lazy
     def _terms(self) -> list[str]:
         return list(self._by_term[0])
 
     @lazy
     def _by_term(self) -> tuple[dict[str, int], Floats]:
-        """The whole words of the table, grouped by `terms.stem`: the mean of their forms."""
+        """The terms of the table, and for each the mean of its forms."""
         import numpy as np
 
-        known: dict[str, int] = {}
-        whole = self._pieces.whole()
-        of = np.array([known.setdefault(stem(word), len(known)) for word, _ in whole])
-        order = np.argsort(of, kind="stable")  # groups the forms of a term, to sum them up at once
-        rows = np.array([number for _, number in whole])[order]
-        first = np.searchsorted(of[order], np.arange(len(known)))
+        with resources.files(__package__).joinpath(STEMS).open("rb") as file, np.load(file) as kept:
+            names, sizes, rows = kept["terms"].tobytes().decode().split("\n"), kept["sizes"].astype(int), kept["rows"]
         forms = self._rows[rows].astype(np.float32) * self._scale[rows, None]
-        return known, unit(np.add.reduceat(forms, first))  # a sum has the direction of the mean
+        first = np.cumsum(sizes) - sizes
+        sums = forms[first]
+        for further in range(1, int(sizes.max())):
+            there = np.flatnonzero(sizes > further)
+            sums[there] += forms[first[there] + further]
+        return {name: at for at, name in enumerate(names)}, unit(sums)  # a sum has the direction of the mean
 
 
 class LocalEmbedder:
@@ -185,7 +193,7 @@ def unit(vectors: Floats) -> Floats:
     import numpy as np
 
     length = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return (vectors / np.where(length == 0, 1, length)).astype(np.float32)
+    return (vectors / np.where(length == 0, 1, length)).astype(np.float32, copy=False)
 
 
 def _says(count: int) -> Floats:
