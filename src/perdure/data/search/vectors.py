@@ -196,7 +196,7 @@ class NumpyVectorTable:
 
 
 class VectorSketches:
-    """The signs of vectors in two bases, as bits: near vectors differ in few. Comparing bits takes a tenth of the time."""
+    """The signs of vectors in two bases, as bits: near vectors differ in few, which is found in a tenth of the time."""
 
     def __init__(self, numpy: Any, middle: Any) -> None:
         self._numpy = numpy

