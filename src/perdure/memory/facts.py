@@ -29,6 +29,7 @@ from perdure.memory.recall.terms import terms, words
 from perdure.records.memories import TRUSTED
 from perdure.values import codec
 from perdure.values.clock import moment
+from perdure.values.lazy import lazy
 from perdure.values.limits import CONTRADICTIONS_MAX
 
 ALIKE_SHARE = 1 / 3
@@ -67,19 +68,26 @@ class FactJudge:
     """Compares a new memory with similar ones."""
 
     def __init__(self, wish: MemoryRequest, kept: r.MemoryKept) -> None:
-        self._sense = sense_of(wish.text)
-        self._topic = frozenset(terms(wish.about))
         self._narrow = bool(_NARROW.search(wish.about))
         self._wish = wish
         self._kept = kept
 
+    @lazy
+    def _sense(self) -> TextMeaning:
+        """What the new memory says. Parsed on first use: events are compared with nothing."""
+        return sense_of(self._wish.text)
+
+    @lazy
+    def _topic(self) -> frozenset[str]:
+        return frozenset(terms(self._wish.about))
+
     def __call__(self, near: Sequence[SimilarMemory]) -> MemoryVerdict:
         """Return the memory that the new one repeats; if there is none, those that it may contradict."""
-        about, sketch, mine, against = self._kept.about, self._kept.sketch, self._sense.terms, list[str]()
+        about, sketch, against = self._kept.about, self._kept.sketch, list[str]()
         for one in near:
             # Large texts are not read inside a commit: for them, only the sketches are compared.
             sense = _sense_in(one.text) if about else None
-            shared = len(mine & sense.terms) if sense is not None else 0
+            shared = len(self._sense.terms & sense.terms) if sense is not None else 0
             if one.sketch == sketch:
                 if self._ends(one):
                     return MemoryVerdict(None, tuple(against), one)
@@ -129,6 +137,11 @@ class FactJudge:
 def _sense_in(text: bytes) -> TextMeaning | None:
     """Parse a stored text unless it is large. Cached: every new memory is compared with the newest of its subject."""
     return sense_of(codec.decode(text[1:])) if not reference(text) else None
+
+
+def drop_cached_senses() -> None:
+    """Forget the texts that this process has parsed: one of them may have been erased."""
+    _sense_in.cache_clear()
 
 
 def _day(ms: int) -> date:

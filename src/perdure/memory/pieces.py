@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from operator import itemgetter
+from typing import NamedTuple
 
 import msgspec
 
@@ -103,6 +104,28 @@ def unindexed(owner: int, ids: Iterable[str]) -> list[Statement]:
     return [Statement(name, (owner, which)) for which in ids for name in _DROPS]
 
 
+class ParsedPiece(NamedTuple):
+    """A row of the index with its terms counted. It never changes: a piece is only written and erased."""
+
+    id: int
+    memory: str
+    part: int
+    thread: str
+    place: int
+    length: int
+    asks: float
+    day: date
+    told: tuple[DateSpan, ...]
+    counts: Mapping[str, int]
+
+
+def parsed(row: Row, wanted: frozenset[str] | None = None) -> ParsedPiece:
+    """Parse a row, with all terms or the wanted ones."""
+    piece_id, memory, part, thread, place, length, asks, day, told, terms, *_ = row
+    said, counts = _told(told) if len(told) > 1 else (), _counts(terms, wanted)
+    return ParsedPiece(piece_id, memory, part, thread, place, length, asks / 1000, _day(day), said, counts)
+
+
 class ArrangedPieces(msgspec.Struct, frozen=True):
     """Pieces ready for ranking, in the order of their threads."""
 
@@ -113,10 +136,8 @@ class ArrangedPieces(msgspec.Struct, frozen=True):
     """The ids of the memories, by their numbers in the pieces."""
 
 
-def arranged(
-    rows: Sequence[Row], wanted: frozenset[str] | None, near: Mapping[int, float] | None = None
-) -> ArrangedPieces:
-    """Build pieces from rows, with all terms or the wanted ones, and with their similarity if it is known.
+def arranged(rows: Iterable[ParsedPiece], near: Mapping[int, float] | None = None) -> ArrangedPieces:
+    """Put pieces in order, with their similarity if it is known.
 
     Parts of one memory follow each other, and so do memories at consecutive places.
     """
@@ -124,28 +145,22 @@ def arranged(
     middle = _middle(near)
     made, ids, numbers = list[MemoryPiece](), list[int](), dict[str, int]()
     thread, place, before = 0, 0, ("", "", 0)
-    for row in sorted(rows, key=_in_order):
-        piece_id, memory, _, where, at, length, asks, day, told, terms, *_ = row
+    for piece_id, memory, _, where, at, length, asks, day, told, counts in sorted(rows, key=_in_order):
         if where != before[1] or not made:
             thread, place = thread + 1, 0
         else:
             place += 1 if memory == before[0] else max(at - before[2], 1)
-        number, counts = numbers.setdefault(memory, len(numbers)), _counts(terms, wanted)
-        said = _told(told) if len(told) > 1 else ()
-        made.append(
-            MemoryPiece(number, place, thread, counts, length, asks / 1000, _day(day), said, near.get(piece_id, middle))
-        )
+        number = numbers.setdefault(memory, len(numbers))
+        made.append(MemoryPiece(number, place, thread, counts, length, asks, day, told, near.get(piece_id, middle)))
         ids.append(piece_id)
         before = (memory, where, at)
     return ArrangedPieces(made, ids, list(numbers))
 
 
-def nearer(made: ArrangedPieces, near: Mapping[int, float]) -> ArrangedPieces:
-    """Add similarities that are only known now."""
+def nearer(made: ArrangedPieces, near: Mapping[int, float]) -> list[MemoryPiece]:
+    """Return the pieces with similarities that are only known now."""
     middle, pairs = _middle(near), zip(made.pieces, made.ids, strict=True)
-    return msgspec.structs.replace(
-        made, pieces=[msgspec.structs.replace(piece, likeness=near.get(piece_id, middle)) for piece, piece_id in pairs]
-    )
+    return [msgspec.structs.replace(piece, likeness=near.get(piece_id, middle)) for piece, piece_id in pairs]
 
 
 def _middle(near: Mapping[int, float]) -> float:
@@ -164,8 +179,9 @@ def _counts(terms: str, wanted: frozenset[str] | None) -> dict[str, int]:
         cut = [*filter(wanted.__contains__, cut)]
     counts = dict.fromkeys(cut, 1)
     if len(counts) < len(cut):
-        for term in counts:
-            counts[term] = cut.count(term)
+        counts = dict.fromkeys(cut, 0)
+        for term in cut:
+            counts[term] += 1
     return counts
 
 

@@ -193,11 +193,14 @@ VECTOR_DIMENSIONS_MAX = 8192
 RECALL_ALL = 2000
 """Up to this many chunks, recall compares all with the question; beyond, only likely ones."""
 
+RECALL_CACHED = 8000
+"""Parsed chunks that a process keeps per agent; they take about 20 MB."""
+
 RECALL_EXACT = 4000
 """Up to this many chunks that pass a filter are listed; beyond, the filter is applied to the best hits."""
 
 RECALL_WIDE = 20_000
-"""The limit of RECALL_EXACT on a server, which lists and compares in one query."""
+"""The limit instead of RECALL_EXACT for one user or subject, and on a server, which lists and compares in one query."""
 
 RECALL_WORDS = 30
 RECALL_MEANING = 15

@@ -6,6 +6,7 @@ from tests.mutations.edit import Edit
 from tests.mutations.mutant import mutant
 
 MANY = "conformance/test_recall.py::"
+CACHE = "conformance/test_recall_cache.py::"
 PURE = "unit/test_recall.py::"
 
 MUTANTS = (
@@ -47,5 +48,26 @@ MUTANTS = (
         "perdure.memory.recall.candidates:IndexSearch._around",
         ('"chunks_in_ranges" if sure else "all_chunks_in_ranges"', '"all_chunks_in_ranges"'),
         Edit("perdure.memory.recall.candidates:IndexSearch._around", "*(self._filters if sure else ())", "*()"),
+    ),
+    mutant(
+        "what-was-forgotten-stays-parsed",
+        "the words of a forgotten memory stay in the process that forgot it",
+        CACHE + "test_forgetting_drops_what_this_process_keeps_of_the_text[sqlite]",
+        "perdure.memory.erasure.forget:_erased",
+        ("drop_cached(engine)", "pass"),
+    ),
+    mutant(
+        "a-list-is-taken-for-the-last-one",
+        "what another process has remembered or forgotten is not seen until the process ends",
+        CACHE + "test_what_another_process_remembers_and_forgets_is_seen_at_once[sqlite]",
+        "perdure.memory.recall.piece_cache:PieceCache.among",
+        ("before is not None and before.ids == listed", "before is not None"),
+    ),
+    mutant(
+        "new-vectors-have-no-sketch",
+        "among many memories, the newest are not found by their meaning",
+        "unit/test_vector_table.py::test_sketches_find_what_comparing_every_vector_finds",
+        "perdure.data.search.vectors:NumpyVectorTable.extend",
+        ("if self._sketches is not None:\n    self._sketches.put(first, self._rows[first:self._count])", "pass"),
     ),
 )

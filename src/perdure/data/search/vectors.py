@@ -24,6 +24,17 @@ from perdure.values.locks import rlock
 VectorKey = tuple[str, str]
 """Namespace and key."""
 
+SKETCHES_FROM = 20_000
+"""From this number of rows on, sketches are made; fewer vectors are compared one by one."""
+SKETCHED_ROWS, SKETCHED_SHARE = 2000, 50
+"""How many vectors are compared exactly after the sketches: so many, and one in fifty."""
+SKETCHED_MAX = 100
+"""For more results than this, all vectors are compared."""
+HALF_FROM = 200_000
+"""From this number of rows on, numbers are kept in half precision."""
+_ASKED_BEFORE = 2
+_JOINED = 4096
+
 VectorScores = dict[tuple[str, str, int], float]
 """Namespace, key and version, with the similarity: 1 means equal, 0 unrelated."""
 
@@ -37,6 +48,17 @@ def packed(numbers: Iterable[Any], dims: int) -> bytes:
     if not math.isfinite(length):
         raise WrongValue("a vector contains numbers that are not finite")
     return struct.pack(f"<{dims}f", *(value / length if length else 0.0 for value in values))
+
+
+def packed_rows(rows: Any) -> list[bytes]:
+    """Pack the rows of a numpy array, each normalized to length 1."""
+    import numpy
+
+    wide = numpy.asarray(rows, dtype="<f8")
+    length = numpy.sqrt((wide * wide).sum(axis=1, keepdims=True))
+    if not numpy.isfinite(length).all():
+        raise WrongValue("a vector contains numbers that are not finite")
+    return [row.tobytes() for row in (wide / numpy.where(length == 0, 1, length)).astype("<f4")]
 
 
 def product(one: bytes, other: bytes) -> float:
@@ -54,8 +76,14 @@ class VectorTable(Protocol):
     def put(self, row: int, vector: bytes) -> None:
         """Set a row, or append the next one."""
 
-    def products(self, vector: bytes) -> Sequence[float]:
-        """Return the similarity of every row."""
+    def extend(self, vectors: Sequence[bytes]) -> None:
+        """Append rows."""
+
+    def products(self, vector: bytes, rows: Sequence[int] | None = None) -> Any:
+        """Return the similarity of every row, or of some."""
+
+    def nearest(self, vector: bytes, count: int) -> list[int]:
+        """Return the rows with the largest products, best first."""
 
     def best(self, products: Any, rows: list[int] | None, count: int) -> Iterable[int]:
         """Return the rows with the largest products, among some or all, in any order."""
@@ -70,9 +98,16 @@ class PlainVectorTable:
     def put(self, row: int, vector: bytes) -> None:
         self._rows[row : row + 1] = [_numbers(vector)]
 
-    def products(self, vector: bytes) -> list[float]:
+    def extend(self, vectors: Sequence[bytes]) -> None:
+        self._rows += map(_numbers, vectors)
+
+    def products(self, vector: bytes, rows: Sequence[int] | None = None) -> list[float]:
         wanted = _numbers(vector)
-        return [sum(map(mul, row, wanted)) for row in self._rows]
+        return [sum(map(mul, row, wanted)) for row in (self._rows if rows is None else [self._rows[at] for at in rows])]
+
+    def nearest(self, vector: bytes, count: int) -> list[int]:
+        products = self.products(vector)
+        return sorted(self.best(products, None, count), key=lambda row: -products[row])
 
     def best(self, products: Any, rows: list[int] | None, count: int) -> Iterable[int]:
         import heapq
@@ -81,25 +116,52 @@ class PlainVectorTable:
 
 
 class NumpyVectorTable:
-    """A table with numpy."""
+    """A table with numpy. Among very many rows, it compares the vectors of the most similar sketches only."""
 
     def __init__(self, numpy: Any) -> None:
         self._numpy = numpy
         self._rows = numpy.zeros((0, 0), dtype="<f4")
         self._count = 0
+        self._sketches: VectorSketches | None = None
+        self._asked = 0
 
     def put(self, row: int, vector: bytes) -> None:
-        if row >= len(self._rows):
-            grown = self._numpy.zeros((max(256, 2 * len(self._rows)), len(vector) // 4), dtype="<f4")
-            grown[: self._count] = self._rows[: self._count] if self._count else 0
-            self._rows = grown
+        self._make_room(row + 1, len(vector) // 4)
         self._rows[row] = self._numpy.frombuffer(vector, dtype="<f4")
         self._count = max(self._count, row + 1)
+        if self._sketches is not None:
+            self._sketches.put(row, self._rows[row : row + 1])
 
-    def products(self, vector: bytes) -> Any:
+    def extend(self, vectors: Sequence[bytes]) -> None:
+        if not vectors:
+            return
+        first, size = self._count, len(vectors[0]) // 4
+        self._make_room(first + len(vectors), size)
+        for start in range(0, len(vectors), _JOINED):
+            part = b"".join(vectors[start : start + _JOINED])
+            given = self._numpy.frombuffer(part, dtype="<f4").reshape(-1, size)
+            self._rows[first + start : first + start + len(given)] = given
+        self._count = first + len(vectors)
+        if self._sketches is not None:
+            self._sketches.put(first, self._rows[first : self._count])
+
+    def products(self, vector: bytes, rows: Sequence[int] | None = None) -> Any:
         if not self._count:
             return self._numpy.zeros(0, dtype="<f4")
-        return self._rows[: self._count] @ self._numpy.frombuffer(vector, dtype="<f4")
+        there = self._rows[: self._count] if rows is None else self._rows[self._numpy.asarray(rows, dtype=int)]
+        return there.astype("<f4", copy=False) @ self._numpy.frombuffer(vector, dtype="<f4")
+
+    def nearest(self, vector: bytes, count: int) -> list[int]:
+        numpy, sketches = self._numpy, self._sketched()
+        if sketches is None or count > SKETCHED_MAX:
+            products = self.products(vector)
+            rows = numpy.asarray(list(self.best(products, None, count)), dtype=int)
+            products = products[rows]
+        else:
+            rows = sketches.similar(numpy.frombuffer(vector, dtype="<f4"), self._count)
+            products = self.products(vector, rows)
+        found: list[int] = rows[numpy.argsort(-products, kind="stable")[:count]].tolist()
+        return found
 
     def best(self, products: Any, rows: list[int] | None, count: int) -> Iterable[int]:
         numpy = self._numpy
@@ -111,6 +173,64 @@ class NumpyVectorTable:
             best = numpy.arange(len(looked_at))
         found: list[int] = (best if chosen is None else chosen[best]).tolist()
         return found
+
+    def _make_room(self, count: int, size: int) -> None:
+        if count <= len(self._rows):
+            return
+        room = max(256, count + count // 4 if self._count else count)
+        # Half precision for very many: the products differ from the fifth digit on.
+        grown = self._numpy.zeros((room, size), dtype="<f4" if count < HALF_FROM else "<f2")
+        if self._count:
+            grown[: self._count] = self._rows[: self._count]
+        self._rows = grown
+
+    def _sketched(self) -> VectorSketches | None:
+        """Return the sketches, made when a process asks more than a few questions; of very many, at once."""
+        self._asked += 1
+        soon = self._asked > _ASKED_BEFORE or self._count >= HALF_FROM
+        if self._sketches is None and self._count >= SKETCHES_FROM and soon:
+            sketches = VectorSketches(self._numpy, self._rows[: self._count : 10].astype("<f4").mean(axis=0))
+            sketches.put(0, self._rows[: self._count])
+            self._sketches = sketches
+        return self._sketches
+
+
+class VectorSketches:
+    """The signs of vectors in two bases, as bits: near vectors differ in few, which is found in a tenth of the time."""
+
+    def __init__(self, numpy: Any, middle: Any) -> None:
+        self._numpy = numpy
+        self._middle = middle
+        turned, _ = numpy.linalg.qr(numpy.random.default_rng(1).standard_normal((len(middle), len(middle))))
+        self._turned = turned.astype("<f4")
+        self._words = numpy.zeros((-(-2 * len(middle) // 64), 0), dtype="<u8")
+
+    def put(self, first: int, vectors: Any) -> None:
+        """Set the sketches of rows from the first on."""
+        numpy, last = self._numpy, first + len(vectors)
+        if last > self._words.shape[1]:
+            grown = numpy.zeros((len(self._words), max(last, 5 * self._words.shape[1] // 4)), dtype="<u8")
+            grown[:, : self._words.shape[1]] = self._words
+            self._words = grown
+        for start in range(0, len(vectors), _JOINED):
+            part = self._words_of(vectors[start : start + _JOINED])
+            self._words[:, first + start : first + start + part.shape[1]] = part
+
+    def similar(self, vector: Any, count: int) -> Any:
+        """Return the rows whose sketches differ least from that of a vector: some thousand, and a share of all."""
+        numpy = self._numpy
+        differences = numpy.zeros(count, dtype="<u2")
+        for row, word in zip(self._words, self._words_of(vector[None])[:, 0], strict=True):
+            differences += numpy.bitwise_count(row[:count] ^ word)
+        at_most = numpy.bincount(differences).cumsum().searchsorted(SKETCHED_ROWS + count // SKETCHED_SHARE)
+        return numpy.flatnonzero(differences <= at_most)
+
+    def _words_of(self, vectors: Any) -> Any:
+        numpy, near = self._numpy, vectors.astype("<f4", copy=False) - self._middle
+        bits = numpy.packbits(numpy.concatenate([near, near @ self._turned], axis=1) > 0, axis=1)
+        wide = numpy.zeros((len(bits), 8 * len(self._words)), dtype="u1")
+        wide[:, : bits.shape[1]] = bits
+        return wide.view("<u8").T
 
 
 class _VectorRow(msgspec.Struct):

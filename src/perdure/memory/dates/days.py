@@ -77,6 +77,8 @@ class DateMention(msgspec.Struct, frozen=True):
 def hits(text: str, today: date) -> list[DateMention]:
     """Return the days that a text names, in order."""
     there, free, found = set(_WORD.findall(text.casefold())), text, list[DateMention]()
+    if _NEEDED.isdisjoint(there):
+        return found
     for needs, pattern, reader in _RULES:
         if needs.isdisjoint(there):
             continue
@@ -421,3 +423,6 @@ _RULES: tuple[tuple[frozenset[str], str, _DateReader], ...] = (
     (*_rule(_FIGURES, _year), _whole_year),
 )
 """From the most to the least specific."""
+
+_NEEDED = frozenset[str]().union(*(needs for needs, _, _ in _RULES))
+"""A text with none of these names no day."""

@@ -29,9 +29,11 @@ from perdure.memory.arguments import SEARCHED_MIN, ForgetSelection
 from perdure.memory.erasure.erase import OtherCopies, elsewhere, struck
 from perdure.memory.erasure.find import SNAPSHOT, TextOccurrence, TextSearch, distinct
 from perdure.memory.erasure.remnants import RemnantSearch, remnants_of
+from perdure.memory.facts import drop_cached_senses
 from perdure.memory.lifecycle.usage import recalled_by
 from perdure.memory.read import by_id, listed, marks_between
 from perdure.memory.recall import vector_index
+from perdure.memory.recall.piece_cache import drop_cached
 from perdure.memory.results import Memory, MemoryQuery
 from perdure.memory.visible import discard_pending
 from perdure.platform.failpoints import Site
@@ -198,6 +200,8 @@ def _erased(engine: Engine, plan: _ErasurePlan) -> Protocol[Sequence[bytes]]:
     unit = yield from commit_to_process_stream(engine, partial(_EraseMemories, engine, plan))
     for which in plan.ids:
         recalled_by(engine).pop(which, None)
+    drop_cached(engine)
+    drop_cached_senses()
     return unit.gone
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from perdure.memory.pieces import arranged, nearer
+from perdure.memory.pieces import arranged, nearer, parsed
 from perdure.memory.recall import ranking
 from perdure.memory.recall.draw import (
     CandidateQuery,
@@ -25,8 +25,9 @@ from perdure.memory.recall.draw import (
     UnfilteredCandidates,
 )
 from perdure.memory.recall.embedders import Embedder, read
-from perdure.memory.recall.lexical import AFTER, BEFORE, IndexStatistics, RecallQuestion
+from perdure.memory.recall.lexical import AFTER, BEFORE, IndexStatistics, RecallQuestion, TermIndex
 from perdure.memory.recall.nearest import StoreComparison, VectorComparison, compared, in_store_of
+from perdure.memory.recall.piece_cache import cache_of
 from perdure.memory.recall.statistics import is_stale, known
 from perdure.values.limits import RECALL_ALL, RECALL_EXACT, RECALL_WIDE
 
@@ -52,6 +53,8 @@ class RecallCandidates(msgspec.Struct, frozen=True):
     scope: IndexStatistics
     sure: bool = True
     """Whether all of them are known to pass the filter. Otherwise the chosen ones must be checked."""
+    terms: TermIndex | None = None
+    """The index of these pieces, which are in order then; otherwise ranking makes one."""
 
 
 class IndexSearch:
@@ -87,15 +90,21 @@ class IndexSearch:
             return [], True  # the store answers this together with the rest
         if not self._narrow and known(self._engine).total > RECALL_ALL:
             return [], True
-        ids = self._listed(RECALL_EXACT if self._narrow else RECALL_ALL)
+        ids = self._listed(self._most if self._narrow else RECALL_ALL)
         return ids, len(ids) > RECALL_ALL
+
+    @property
+    def _most(self) -> int:
+        """How many pieces that pass the filter are listed at most. Those of one user or subject have an index."""
+        about, _, user, *_ = self._filters
+        return RECALL_WIDE if about or user else RECALL_EXACT
 
     def _draw(self, wanted: CandidateQuery, few: Sequence[int], *, sure: bool) -> CandidateSource:
         if not sure:
             return UnfilteredCandidates(wanted)
         if self._narrow and isinstance(wanted.beside, StoreComparison):
             return StoreCandidates(wanted, wanted.beside, RECALL_ALL, RECALL_WIDE)
-        return ListedCandidates(wanted, few) if self._narrow and len(few) <= RECALL_EXACT else CheckedCandidates(wanted)
+        return ListedCandidates(wanted, few) if self._narrow and len(few) <= self._most else CheckedCandidates(wanted)
 
     def _listed(self, most: int) -> list[int]:
         """Return the pieces that pass the filter, at most `most` + 1 of them."""
@@ -114,13 +123,12 @@ class IndexSearch:
         return compared(self._engine, embedder.id, vector)
 
     def _all(self, ids: Sequence[int], embedder: Embedder | None) -> RecallCandidates:
-        rows = self._engine.store.read("chunks_among", (_json(ids),))
-        made = arranged(rows, None)
-        scope = IndexStatistics.of(made.pieces)
-        beside = self._beside(embedder, scope)
-        if beside is not None:
-            made = nearer(made, beside.of(made.ids))
-        return RecallCandidates(made.pieces, made.memories, scope)
+        *filters, _, past = self._filters  # without the time of the question
+        made = cache_of(self._engine).among(self._engine.store, (*filters, past), ids)
+        beside = self._beside(embedder, made.scope)
+        there = made.arranged
+        pieces = there.pieces if beside is None else nearer(there, beside.of(there.ids))
+        return RecallCandidates(pieces, there.memories, made.scope, terms=made.terms)
 
     def _around(
         self, scope: IndexStatistics, wanted: CandidateQuery, spots: Mapping[int, PiecePosition], *, sure: bool
@@ -135,7 +143,7 @@ class IndexSearch:
         else:
             rows = store.read(name, where)
             near = beside.of([row[0] for row in rows]) if beside is not None else {}
-        made = arranged(rows, self._asked.wanted, near)
+        made = arranged([parsed(row, self._asked.wanted) for row in rows], near)
         return RecallCandidates(made.pieces, made.memories, scope, sure)
 
     def _words(self, scope: IndexStatistics, most: int) -> Iterator[tuple[str, int]]:

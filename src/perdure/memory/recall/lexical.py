@@ -6,7 +6,7 @@ term are visited. With numpy, all pieces are computed at once, which is faster f
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import date
@@ -69,6 +69,33 @@ class MemoryPiece(msgspec.Struct, frozen=True, gc=False):
     """The cosine similarity with the question, if there is an embedder."""
 
 
+class TermIndex:
+    """Where each term of some pieces is, and how often."""
+
+    def __init__(self, pieces: Sequence[MemoryPiece], wanted: frozenset[str] | None = None) -> None:
+        places: dict[str, dict[int, int]] = defaultdict(dict)
+        for at, piece in enumerate(pieces):
+            counts = piece.counts
+            # `keys() & wanted` would iterate over all wanted terms
+            for term in counts if wanted is None else wanted.intersection(counts):
+                places[term][at] = counts[term]
+        self.places: Mapping[str, Mapping[int, int]] = dict(places)
+        """For each term, the positions of the pieces that have it, with its count."""
+        self._arrays: dict[str, tuple[Any, Any]] = {}
+
+    def arrays(self, term: str, numpy: Any) -> tuple[Any, Any]:
+        """Return the positions and the counts of a term as arrays."""
+        found = self._arrays.get(term)
+        if found is None:
+            places = self.places[term]
+            found = (
+                numpy.fromiter(places, dtype=int, count=len(places)),
+                numpy.fromiter(places.values(), dtype=int, count=len(places)),
+            )
+            self._arrays[term] = found
+        return found
+
+
 class IndexStatistics(msgspec.Struct, frozen=True):
     """Statistics of all pieces that are searched, used to compute rarity."""
 
@@ -77,9 +104,9 @@ class IndexStatistics(msgspec.Struct, frozen=True):
     having: Mapping[str, int]
 
     @staticmethod
-    def of(pieces: Sequence[MemoryPiece]) -> IndexStatistics:
-        """Compute the statistics from the pieces themselves."""
-        having = Counter(term for piece in pieces for term in piece.counts)
+    def of(pieces: Sequence[MemoryPiece], terms: TermIndex | None = None) -> IndexStatistics:
+        """Compute the statistics from the pieces themselves, and from the index of all their terms if there is one."""
+        having = {term: len(places) for term, places in (terms or TermIndex(pieces)).places.items()}
         return IndexStatistics(len(pieces), sum(piece.length for piece in pieces) / max(len(pieces), 1), having)
 
     def common(self, term: str) -> bool:
@@ -121,26 +148,33 @@ class TermScores(Protocol):
         """Return the explanation of a chosen piece."""
 
 
-def board_of(asked: RecallQuestion, pieces: Sequence[MemoryPiece], scope: IndexStatistics) -> TermScores:
-    """Return the term scores, with numpy if it is installed."""
+def board_of(
+    asked: RecallQuestion, pieces: Sequence[MemoryPiece], scope: IndexStatistics, terms: TermIndex | None = None
+) -> TermScores:
+    """Return the term scores, with numpy if it is installed. `terms` is the index of these pieces, if there is one."""
     numpy: Any = None
     with suppress(ImportError):
         import numpy
-    return PlainTermScores(asked, pieces, scope) if numpy is None else NumpyTermScores(asked, pieces, scope, numpy)
+    if numpy is None:
+        return PlainTermScores(asked, pieces, scope, terms)
+    return NumpyTermScores(asked, pieces, scope, numpy, terms)
 
 
 class _TermPositions:
     """The common part: the positions of each term."""
 
-    def __init__(self, asked: RecallQuestion, pieces: Sequence[MemoryPiece], scope: IndexStatistics) -> None:
+    def __init__(
+        self,
+        asked: RecallQuestion,
+        pieces: Sequence[MemoryPiece],
+        scope: IndexStatistics,
+        terms: TermIndex | None = None,
+    ) -> None:
         self.pieces = pieces
         self._asked = asked
         self._scope = scope
-        wanted = asked.wanted
-        self._places: dict[str, list[int]] = {}
-        for at, piece in enumerate(pieces):
-            for term in wanted.intersection(piece.counts):  # `keys() & wanted` would iterate over all wanted terms
-                self._places.setdefault(term, []).append(at)
+        self._terms = terms or TermIndex(pieces, asked.wanted)
+        self._places = self._terms.places
         self._sources = {term: list(self._sources_of(term)) for term in asked.terms}
 
     def _sources_of(self, term: str) -> Iterator[tuple[str, float]]:
@@ -172,8 +206,14 @@ class _TermPositions:
 class PlainTermScores(_TermPositions):
     """Term scores without numpy."""
 
-    def __init__(self, asked: RecallQuestion, pieces: Sequence[MemoryPiece], scope: IndexStatistics) -> None:
-        super().__init__(asked, pieces, scope)
+    def __init__(
+        self,
+        asked: RecallQuestion,
+        pieces: Sequence[MemoryPiece],
+        scope: IndexStatistics,
+        terms: TermIndex | None = None,
+    ) -> None:
+        super().__init__(asked, pieces, scope, terms)
         self._reached: dict[int, list[tuple[int, float]]] = {}
         self._own = {term: self._own_of(term) for term in asked.terms}
         self._best = {term: self._best_of(term) for term in asked.terms}
@@ -195,10 +235,8 @@ class PlainTermScores(_TermPositions):
         """Return the score of each piece from a term itself, or from its stand-ins."""
         own: dict[int, float] = {}
         for other, worth in self._sources[term]:
-            for at in self._places[other]:
-                piece = self.pieces[at]
-                times = piece.counts[other]
-                value = worth * times / (times + length_normalization(piece.length, self._scope.mean))
+            for at, times in self._places[other].items():
+                value = worth * times / (times + length_normalization(self.pieces[at].length, self._scope.mean))
                 if value > own.get(at, 0.0):
                     own[at] = value
         return own
@@ -228,9 +266,14 @@ class NumpyTermScores(_TermPositions):
     """Term scores with numpy: a row for each term, a column for each piece."""
 
     def __init__(
-        self, asked: RecallQuestion, pieces: Sequence[MemoryPiece], scope: IndexStatistics, numpy: Any
+        self,
+        asked: RecallQuestion,
+        pieces: Sequence[MemoryPiece],
+        scope: IndexStatistics,
+        numpy: Any,
+        terms: TermIndex | None = None,
     ) -> None:
-        super().__init__(asked, pieces, scope)
+        super().__init__(asked, pieces, scope, terms)
         self._numpy = numpy
         self._asks = numpy.array([piece.asks for piece in pieces])
         self._length = numpy.array([piece.length for piece in pieces], dtype=int)
@@ -255,18 +298,18 @@ class NumpyTermScores(_TermPositions):
     def _own_of_all(self) -> Any:
         numpy = self._numpy
         own = numpy.zeros((len(self._asked.terms), len(self.pieces)))
-        rows, places, worths, times = list[int](), list[int](), list[float](), list[int]()
-        for row, term in enumerate(self._asked.terms):
-            for other, worth in self._sources[term]:
-                there = self._places[other]
-                rows += [row] * len(there)
-                worths += [worth] * len(there)
-                places += there
-                times += [self.pieces[at].counts[other] for at in there]
-        if rows:
-            size, often = length_normalization(self._length, self._scope.mean), numpy.array(times)
-            value = numpy.array(worths) * often / (often + size[places])
-            numpy.maximum.at(own, (rows, places), value)
+        found = [
+            (row, worth, *self._terms.arrays(other, numpy))
+            for row, term in enumerate(self._asked.terms)
+            for other, worth in self._sources[term]
+        ]
+        if found:
+            rows, worths, there, times = zip(*found, strict=True)
+            many = [len(places) for places in there]
+            places, often = numpy.concatenate(there), numpy.concatenate(times)
+            size = length_normalization(self._length, self._scope.mean)
+            value = numpy.repeat(worths, many) * often / (often + size[places])
+            numpy.maximum.at(own, (numpy.repeat(rows, many), places), value)
         return own
 
     def _best_of_all(self) -> Any:

@@ -1,13 +1,14 @@
 """Compares a question with the vectors of memories, in this process or in the store.
 
 In a file store the vectors are blobs. This process keeps a table of them in memory and updates it with what is new.
-Every vector is compared, so results are exact under any filter. It takes ten milliseconds for 100,000 vectors, faster
-than any index for SQLite. A server with pgvector compares them itself.
+Under a filter every vector that passes is compared. Without one, up to 20,000 are; among more, sketches choose some
+thousand, which are compared exactly (`data/search/vectors.py`). A server with pgvector compares them itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -77,61 +78,64 @@ class VectorMatrix:
         """Compare a question with the current vectors."""
         with self._lock:
             self._catch_up(store)
-            return _MatrixComparison(self, self._table.products(vector), len(vector))
+        return _MatrixComparison(self, vector)
 
-    def best(self, products: Any, count: int, among: Sequence[int] | None) -> list[int]:
-        """Return the pieces with the largest products."""
+    def best(self, vector: Floats, count: int, among: Sequence[int] | None) -> list[int]:
+        """Return the nearest pieces, best first."""
         with self._lock:
-            rows = None if among is None else [self._rows[piece_id] for piece_id in among if piece_id in self._rows]
-            chosen = [
-                piece_id for piece_id in self._table.best(products, rows, count) if self._pieces[piece_id] != _GONE
-            ]
-            return [self._pieces[piece_id] for piece_id in sorted(chosen, key=lambda row: -products[row])]
+            if among is None:
+                chosen = self._table.nearest(vector, count)
+            else:
+                rows = [self._rows[piece_id] for piece_id in among if piece_id in self._rows]
+                products = self._table.products(vector, rows)
+                best = sorted(self._table.best(products, None, count), key=lambda at: -products[at])
+                chosen = [rows[at] for at in best]
+            return [self._pieces[row] for row in chosen if self._pieces[row] != _GONE]
 
-    def of(self, products: Any, ids: Sequence[int]) -> dict[int, float]:
+    def of(self, vector: Floats, ids: Sequence[int]) -> dict[int, float]:
         """Return the similarity of some pieces."""
-        rows = [(piece_id, self._rows.get(piece_id, -1)) for piece_id in ids]
-        return {piece_id: float(products[row]) for piece_id, row in rows if 0 <= row < len(products)}
+        with self._lock:
+            there = [(piece_id, self._rows[piece_id]) for piece_id in ids if piece_id in self._rows]
+            products = self._table.products(vector, [row for _, row in there])
+        values = products if isinstance(products, list) else products.tolist()
+        return {piece_id: value for (piece_id, _), value in zip(there, values, strict=True)}
 
-    def gone(self, products: Any, ids: Iterable[int], size: int) -> None:
-        """Remove pieces that no longer exist from this and later comparisons."""
+    def gone(self, ids: Iterable[int], size: int) -> None:
+        """Remove pieces that no longer exist."""
         with self._lock:
             for piece_id in ids:
                 row = self._rows.get(piece_id)
                 if row is not None and self._pieces[row] != _GONE:
                     self._pieces[row] = _GONE
                     self._table.put(row, bytes(size))
-                    products[row] = -1.0
 
     def _catch_up(self, store: Store) -> None:
         # Rows written between the two reads are read now, and again the next time.
         [(now,)] = store.read("vectors_now")
         if now != self._since or not store.one_host:
-            for piece, vector in store.read("vectors_since", (*self._which, self._since)):
-                row = self._rows.setdefault(piece, len(self._rows))
-                if row == len(self._pieces):
-                    self._pieces.append(piece)
-                    self._table.put(row, vector)
+            new = [row for row in store.read("vectors_since", (*self._which, self._since)) if row[0] not in self._rows]
+            self._rows.update(zip((piece for piece, _ in new), count(len(self._pieces)), strict=False))
+            self._pieces += [piece for piece, _ in new]
+            self._table.extend([vector for _, vector in new])
         self._since = now
 
 
 class _MatrixComparison:
-    def __init__(self, matrix: VectorMatrix, products: Any, size: int) -> None:
+    def __init__(self, matrix: VectorMatrix, vector: Floats) -> None:
         self._matrix = matrix
-        self._products = products
-        self._size = size
+        self._vector = vector
 
     def best(self, count: int, among: Sequence[int] | None = None) -> list[int]:
-        return self._matrix.best(self._products, count, among)
+        return self._matrix.best(self._vector, count, among)
 
     def asked(self, count: int) -> tuple[list[int], Statement]:
         return where(self.best(count))
 
     def of(self, ids: Sequence[int]) -> dict[int, float]:
-        return self._matrix.of(self._products, ids)
+        return self._matrix.of(self._vector, ids)
 
     def gone(self, ids: Iterable[int]) -> None:
-        self._matrix.gone(self._products, ids, self._size)
+        self._matrix.gone(ids, len(self._vector))
 
 
 class StoreComparison:

@@ -14,7 +14,7 @@ import msgspec
 
 from perdure.data.search.vectors import product
 from perdure.journal.memory_writes import SaveMemory
-from perdure.memory.pieces import arranged
+from perdure.memory.pieces import arranged, parsed
 from perdure.memory.recall import ranking
 from perdure.memory.recall.candidates import RecallCandidates
 from perdure.memory.recall.embedders import Embedder, read
@@ -107,7 +107,7 @@ class BufferedMemories:
         left = [piece for piece in found.pieces if found.memories[piece.memory] not in self.over]
         puts = self._puts()
         rows = [(n, *put.args[1:]) for n, put in enumerate(row for row in puts if row.name == "put_chunk")]
-        new = arranged(rows, None)
+        new = arranged(map(parsed, rows))
         stored = [_PieceAddress(*rows[n][1:5]) for n in new.ids]
         near = _nearness(puts, ranking.embedding_query(asked, found.scope), embedder)
         middle = sum(piece.likeness for piece in left) / max(len(left), 1)

@@ -26,12 +26,12 @@ from __future__ import annotations
 import functools
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
 
 from perdure.memory.dates.times import asked as times_asked
 from perdure.memory.dates.times import closeness, mentioned_times
-from perdure.memory.recall.lexical import IndexStatistics, MemoryPiece, RecallMatch, RecallQuestion, board_of
+from perdure.memory.recall.lexical import IndexStatistics, MemoryPiece, RecallMatch, RecallQuestion, TermIndex, board_of
 from perdure.memory.recall.terms import asking, terms
 from perdure.memory.recall.terms import pieces as cut
 
@@ -114,10 +114,16 @@ def embedding_query(asked: RecallQuestion, scope: IndexStatistics) -> str:
 
 
 def rank(
-    asked: RecallQuestion, among: Iterable[MemoryPiece], scope: IndexStatistics, k: int, *, meaning: float = MEANING
+    asked: RecallQuestion,
+    among: Sequence[MemoryPiece],
+    scope: IndexStatistics,
+    k: int,
+    *,
+    meaning: float = MEANING,
+    terms: TermIndex | None = None,
 ) -> list[RecallMatch]:
-    """Return the k memories that best match a question, best first."""
-    board = board_of(asked, sorted(among, key=_in_order), scope)
+    """Return the k memories that best match a question, best first. If `terms` is given, the pieces are in order."""
+    board = board_of(asked, sorted(among, key=_in_order) if terms is None else among, scope, terms)
     best: dict[int, tuple[float, int]] = {}
     for at, (piece, words) in enumerate(zip(board.pieces, board.by_words(), strict=True)):
         score = words + meaning * piece.likeness

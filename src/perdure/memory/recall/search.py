@@ -17,7 +17,7 @@ from perdure.memory.recall.confidence import confidence, middle_of
 from perdure.memory.recall.embedders import table
 from perdure.memory.recall.lexical import RecallMatch, RecallQuestion
 from perdure.memory.recall.pending import BufferedMemories, CachingEmbedder
-from perdure.memory.recall.terms import stem, words
+from perdure.memory.recall.terms import last_forms, stem, words
 from perdure.memory.results import Memory, MemoryQuery, Recalled, RecallReason
 from perdure.memory.visible import asked_for, chained
 from perdure.values.clock import moment
@@ -95,9 +95,8 @@ def _there(
 
 
 def _chosen(found: RecallCandidates, asked: RecallQuestion, k: int, weight: float) -> list[ChosenMemory]:
-    return [
-        (found.memories[hit.memory], hit) for hit in ranking.rank(asked, found.pieces, found.scope, k, meaning=weight)
-    ]
+    hits = ranking.rank(asked, found.pieces, found.scope, k, meaning=weight, terms=found.terms)
+    return [(found.memories[hit.memory], hit) for hit in hits]
 
 
 def _narrow(query: MemoryQuery) -> bool:
@@ -127,7 +126,7 @@ def _by_stem(said: str) -> dict[str, str]:
 
 def _why(hit: RecallMatch, asked: Mapping[str, str], text: str) -> RecallReason:
     """Explain a match in the original words, not in stems."""
-    has = _by_stem(text) if hit.alike else {}
+    has = last_forms(text, {other for _, other in hit.alike}) if hit.alike else {}
     alike = tuple(f"{asked.get(term, term)} ~ {has.get(other, other)}" for term, other in hit.alike)
     own, lent = (tuple(asked.get(term, term) for term in terms) for terms in (hit.own, hit.lent))
     return RecallReason(own, lent, round(hit.time, 4), round(hit.meaning, 4), alike=alike)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from perdure.values.limits import WORD_CHARACTERS_MAX
@@ -80,25 +80,45 @@ _NOUN_ENDINGS = (
 _WORD = re.compile(
     r"[\w\u064b-\u065f\u0670\u0900-\u0963\u0966-\u0dff\u0e00-\u0e4e\u0e50-\u0eff\u1000-\u1049\u1780-\u17d3]+"
 )
-_POSSESSIVE = re.compile(r"['’](?:s\b|(?!\w))|(?<=\w)['’](?=\w)")
+_POSSESSIVE = re.compile(r"['’](?:s\b|(?!\w)|(?<=\w['’])(?=\w))")  # begins with the quote, which is quickly found
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _UNSPACED = re.compile(f"[{UNSPACED}\uac00-\ud7af]+")
 """Hangul too: it has spaces, but not between a word and its endings."""
 
+_ASKS = ("?", "？", "؟")
 _LARGE = re.compile(r"(?<=[a-z,;] )[A-Z][a-z]+\b|^[A-Z][a-z]+(?=:)")
 _SENTENCE = re.compile(r".+?(?:[.!?。！？…]+[\"'”’)\]]*(?=\s|$)|[。！？]|\n|$)", re.DOTALL)
 
 
 def words(text: str) -> list[str]:
     """Return every word in lower case and without accents, in order."""
-    found = _WORD.findall(_POSSESSIVE.sub("", plain(text)))
-    return [word[:WORD_CHARACTERS_MAX] for whole in found for word in _split(whole)]
+    short = WORD_CHARACTERS_MAX
+    return [word for whole in _wholes(text) for word in (_short_words if len(whole) <= short else _split_words)(whole)]
 
 
 def terms(text: str) -> list[str]:
     """Return the terms of a memory or question: words without stop words and endings."""
-    found = [stem(word) for word in words(text) if word not in _STOP]
+    short = WORD_CHARACTERS_MAX
+    found = [term for whole in _wholes(text) for term in (_short_terms if len(whole) <= short else _split_terms)(whole)]
     return found + [stem(word) for word in _names(text)]
+
+
+def last_forms(text: str, stems: Collection[str]) -> dict[str, str]:
+    """Return for each stem the last word of a text that has it."""
+    found: dict[str, str] = {}
+    for whole in dict.fromkeys(reversed(_wholes(text))):
+        for word in reversed(_split_words(whole) if len(whole) > WORD_CHARACTERS_MAX else _short_words(whole)):
+            if stem(word) in stems:
+                found.setdefault(stem(word), word)
+        if len(found) == len(stems):
+            break
+    return found
+
+
+def drop_cached_words() -> None:
+    """Forget the words that this process has seen: one of them may be what is being erased."""
+    for cached in (_short_words, _short_terms, stem):
+        cached.cache_clear()
 
 
 def is_small(word: str) -> bool:
@@ -112,11 +132,13 @@ def asking(text: str) -> float:
     Only short questions count. "My first sprint ends on the 29th and I have two more to plan, can you help me?" says a
     lot.
     """
+    if not any(mark in text for mark in _ASKS):
+        return 0.0
     total = within = 0
     for sentence in sentences(text):
         count = sentence.count(" ") + 1
         total += count
-        if count <= QUESTION_WORDS and sentence.rstrip("\"'”’)]").endswith(("?", "？", "؟")):
+        if count <= QUESTION_WORDS and sentence.rstrip("\"'”’)]").endswith(_ASKS):
             within += count
     return within / total if total else 0.0
 
@@ -188,6 +210,25 @@ def _without_verb_ending(word: str) -> str:
             doubled = len(rest) > 3 and rest[-1] == rest[-2] and rest[-1] not in "lsz"
             return rest[:-1] if doubled else rest
     return word
+
+
+def _wholes(text: str) -> list[str]:
+    """Return the runs of letters and digits, without possessive endings."""
+    bare = plain(text)
+    return _WORD.findall(_POSSESSIVE.sub("", bare) if "'" in bare or "’" in bare else bare)
+
+
+def _split_words(whole: str) -> tuple[str, ...]:
+    return tuple(word[:WORD_CHARACTERS_MAX] for word in _split(whole))
+
+
+def _split_terms(whole: str) -> tuple[str, ...]:
+    return tuple(stem(word) for word in _split_words(whole) if word not in _STOP)
+
+
+# Words repeat, so most of a text was split before. Long runs are not kept: they are few, and would fill the memory.
+_short_words = functools.lru_cache(maxsize=65536)(_split_words)
+_short_terms = functools.lru_cache(maxsize=65536)(_split_terms)
 
 
 def _split(whole: str) -> Iterator[str]:

@@ -1680,7 +1680,7 @@ VALUES (:owner, :id, :what, :other, :stream, :seq, :at, :valid, :source, :trust)
 ON CONFLICT (owner, id, what, other, stream, seq) DO NOTHING;
 
 -- name: settle_memory(owner, id)
--- Apply a memory's relations to its row, in whatever order they were projected.
+-- Apply a memory's relations to its row, in whatever order they were projected. A new one mostly has none.
 UPDATE memories SET
     ended = coalesce((SELECT min(at) FROM memory_relations AS k WHERE k.owner = :owner AND k.id = :id
         AND (k.what = 'withdrawn' OR (k.what = 'superseded' AND NOT EXISTS (SELECT 1 FROM memory_relations AS w
@@ -1692,7 +1692,8 @@ UPDATE memories SET
     times = 1 + (SELECT count(*) FROM memory_relations AS k WHERE k.owner = :owner AND k.id = :id AND k.what = 'again'
         AND NOT EXISTS (SELECT 1 FROM memory_relations AS w
             WHERE w.owner = :owner AND w.id = k.other AND w.what = 'withdrawn'))
-WHERE owner = :owner AND id = :id;
+WHERE owner = :owner AND id = :id AND (ended <> 0 OR replaced <> 0 OR times <> 1
+    OR EXISTS (SELECT 1 FROM memory_relations AS k WHERE k.owner = :owner AND k.id = :id));
 
 -- name: count_memory(owner, id, again)
 -- Projection of MemorySeen: count one repeat, unless withdrawn. `settle_memory` counts for memories projected later.

@@ -1596,7 +1596,7 @@ VALUES (:owner, :id, :what, :other, :stream, :seq, :at, :valid, :source, :trust)
 ON CONFLICT (owner, id, what, other, stream, seq) DO NOTHING;
 
 -- name: settle_memory(owner, id)
--- Apply a memory's relations to its row, in whatever order they were projected.
+-- Apply a memory's relations to its row, in whatever order they were projected. A new one mostly has none.
 UPDATE memories SET
     ended = coalesce((SELECT min(at) FROM memory_relations AS k WHERE k.owner = :owner AND k.id = :id
         AND (k.what = 'withdrawn' OR (k.what = 'superseded' AND NOT EXISTS (SELECT 1 FROM memory_relations AS w
@@ -1608,7 +1608,8 @@ UPDATE memories SET
     times = 1 + (SELECT count(*) FROM memory_relations AS k WHERE k.owner = :owner AND k.id = :id AND k.what = 'again'
         AND NOT EXISTS (SELECT 1 FROM memory_relations AS w
             WHERE w.owner = :owner AND w.id = k.other AND w.what = 'withdrawn'))
-WHERE owner = :owner AND id = :id;
+WHERE owner = :owner AND id = :id AND (ended <> 0 OR replaced <> 0 OR times <> 1
+    OR EXISTS (SELECT 1 FROM memory_relations AS k WHERE k.owner = :owner AND k.id = :id));
 
 -- name: count_memory(owner, id, again)
 -- Projection of MemorySeen: count one repeat, unless withdrawn. `settle_memory` counts for memories projected later.
@@ -1880,11 +1881,11 @@ SELECT substr(term, length(:owner) + 3), doc FROM chunk_terms WHERE term >= 'k' 
 -- name: matching_chunks(owner, about, kind, person, source, run, min_trust, since, until, tags, all, known, moment, past, count)
 -- Chunks whose memories pass a filter. Filters on one user or subject use their index.
 SELECT p.id FROM (
-    SELECT * FROM memories WHERE owner = :owner AND :person = '' AND :about = ''
+    SELECT owner, id, kind, about, person, source, run, tags, trust, valid_from, valid_to, recorded, expires, ended, replaced FROM memories WHERE owner = :owner AND :person = '' AND :about = ''
     UNION ALL
-    SELECT * FROM memories WHERE owner = :owner AND person = :person AND person <> '' AND :about = ''
+    SELECT owner, id, kind, about, person, source, run, tags, trust, valid_from, valid_to, recorded, expires, ended, replaced FROM memories WHERE owner = :owner AND person = :person AND person <> '' AND :about = ''
     UNION ALL
-    SELECT * FROM memories WHERE owner = :owner AND about = :about AND about <> '') AS m
+    SELECT owner, id, kind, about, person, source, run, tags, trust, valid_from, valid_to, recorded, expires, ended, replaced FROM memories WHERE owner = :owner AND about = :about AND about <> '') AS m
 CROSS JOIN chunks AS p ON p.owner = m.owner AND p.memory = m.id
 WHERE (:kind = '' OR m.kind = :kind) AND (:about = '' OR m.about = :about) AND (:person = '' OR m.person = :person)
   AND (:source = '' OR m.source = :source) AND (:run = '' OR m.run = :run) AND m.trust >= :min_trust

@@ -601,5 +601,6 @@ CREATE TABLE chunk_vectors (
 -- Vectors since a cursor.
 CREATE INDEX chunk_vectors_since ON chunk_vectors (owner, embedder, number);
 
--- Memories of one user: a filter on one user reads no others.
-CREATE INDEX memories_of_person ON memories (owner, person) WHERE person <> '';
+-- Memories of one user. With every column that a filter can ask for, because the rows themselves are far apart in the file.
+CREATE INDEX memories_of_person ON memories (owner, person, kind, source, run, trust, valid_from, valid_to, recorded, expires,
+    ended, replaced, about, tags, id) WHERE person <> '';
