@@ -15,13 +15,14 @@ MYPY_PATHS := src/perdure tools $(wildcard bench)
 # Where it is set, every process that the tests start compiles all of Perdure anew, which takes most of its time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test check bench soak clean
+.PHONY: help demo test check format bench soak clean
 .NOTPARALLEL:
 
 help:
 	@echo "make demo    an agent is killed with SIGKILL and goes on: watch it"
 	@echo "make test    the whole test suite"
 	@echo "make check   style, formatting, types, generated code"
+	@echo "make format  format the code, and repair what ruff can repair"
 	@echo "make bench   speed and size beside a bare commit"
 	@echo "make soak    the long crash tests, for as long as they take"
 	@echo "make clean   remove .venv and everything else that make made"
@@ -45,6 +46,10 @@ ifndef CI # where `make test` comes next, and runs them too
 	@echo "tidy"
 	@.venv/bin/python -m pytest -q tests/tidy
 endif
+
+format: .venv/.test
+	@.venv/bin/ruff check --quiet --fix .
+	@.venv/bin/ruff format --quiet .
 
 bench: .venv/.test
 	@.venv/bin/python -m bench $(ARGS)

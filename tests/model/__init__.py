@@ -1,6 +1,6 @@
 """The semantics as a program: what a store must do, computed in memory.
 
-`Model` is semantics.md, sections 1-7, for runs, steps, effects, items and leases, with no I/O and nothing of
+`Model` is docs/about/semantics.md, sections 1-7, for runs, steps, effects, items and leases, with no I/O and nothing of
 Perdure but its errors and limits. Hypothesis makes a story (`strategies.stories`), the model plays it, a
 runner plays it on a real store, and both must tell the same.
 

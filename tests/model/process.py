@@ -1,4 +1,4 @@
-"""One attempt: a process that has the run open and interprets a program, rule by rule of semantics.md.
+"""One attempt: a process that has the run open and interprets a program, rule by rule of docs/about/semantics.md.
 
 The code of the process is a generator that yields each point at which something may befall it, so that a
 crash is `close()`, an interrupt is `throw()`, and a stopped process is a generator that nobody asks for

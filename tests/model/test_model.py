@@ -1,4 +1,4 @@
-"""Steps, effects and matching in the model against sections 1 to 4 of semantics.md, row by row."""
+"""Steps, effects and matching in the model against sections 1 to 4 of docs/about/semantics.md, row by row."""
 
 from __future__ import annotations
 

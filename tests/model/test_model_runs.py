@@ -1,4 +1,4 @@
-"""Items, runs and leases in the model against sections 5 to 7 of semantics.md, row by row."""
+"""Items, runs and leases in the model against sections 5 to 7 of docs/about/semantics.md, row by row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must be true of every story: the guarantees of design.md, asked of the model by Hypothesis."""
+"""What must be true of every story: the guarantees of docs/about/guarantees.md, asked of the model by Hypothesis."""
 
 from __future__ import annotations
 

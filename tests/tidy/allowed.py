@@ -34,7 +34,7 @@ BROAD_EXCEPTS = {
     ),
     ("src/perdure/run/step.py", "_execute"): "the body is the user's code: whatever it raises is an outcome",
     ("src/perdure/run/effect.py", "_execute"): "the body is the user's code: what it raises is judged",
-    ("src/perdure/run/doubt.py", "ask_check"): "a check that raises counts as Unknown: semantics, section 3",
+    ("src/perdure/run/doubt.py", "ask_check"): "a check that raises counts as Unknown: docs/about/semantics.md, 3",
     ("src/perdure/testing/crashtest/zygote.py", "_run"): (
         "the user's program: shown and told by the exit code, as an interpreter does it"
     ),

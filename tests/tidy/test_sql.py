@@ -40,6 +40,12 @@ def test_statements_for_many_rows_are_those_for_one() -> None:
     }
 
 
+def test_statements_of_a_backup_are_named_and_explained() -> None:
+    copies = sql_rules.statements_of(SQL / "sqlite_copy")
+    assert copies
+    expect_none(sql_rules.badly_named(copies))
+
+
 FILTER = re.compile(r"\(:kind = '' OR .*? :since > :moment\)\)\)\)\)")
 """Which memories pass: SQL is never built, so that every statement that asks for it has a copy."""
 

@@ -1,4 +1,4 @@
-"""The counts of the design's section 6 in every build: what no noise can blur. Times are for `make bench`.
+"""The counts of docs/about/performance.md in every build: what no noise can blur. Times are for `make bench`.
 
 Counted in child processes, outside of SQLite and Perdure.
 """

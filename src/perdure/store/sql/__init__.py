@@ -2,7 +2,7 @@
 
 A statement begins with `-- name: put_meta(key, value)` and a line that says why it exists. Arguments are bound by
 position in the order of the header; the text names them. A statement that a dialect does not need has no text there.
-`postgres_many` has variants of some statements for many rows.
+`postgres_many` has variants of some statements for many rows, `sqlite_copy` the inserts of a backup.
 """
 
 from __future__ import annotations
