@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from perdure import Agent, RunBusy, RunWaiting
-from perdure.errors import RunDeleted, RunNotFound, TurnUnfinished
+from perdure.errors import RunDeleted, RunNotFound, ThreadNotFound, TurnUnfinished
 from perdure.journal import rebuild
 from perdure.platform.failpoints import CommitMoment, Site
 
@@ -118,6 +118,18 @@ def test_a_turn_that_a_rule_has_erased_is_not_done_again(program: Chat) -> None:
     assert [one.number for one in program.thread.turns()] == [3, 4]
     assert dict(program.thread.state) == {"n": 3}
     assert stored(program.agent).count(b"m1 The gold") == 0
+    in_order(program.agent)
+
+
+def test_the_list_of_threads_deletes_and_shortens_conversations_too(program: Chat) -> None:
+    for number in range(4):
+        program.chat("user", f"m{number}")
+    assert program.agent.threads.prune("user", keep_last=2) == 2
+    assert program.contents() == ["m2", "re: m2", "m3", "re: m3"]
+    with pytest.raises(ThreadNotFound, match="turns"):
+        program.agent.threads.state("user")
+    assert program.agent.threads.delete("user") == 2
+    assert b"re: m" not in stored(program.agent)
     in_order(program.agent)
 
 

@@ -17,7 +17,7 @@ from perdure.work.threads.retention import ThreadRetention
 
 
 class AsyncThreads(AsyncFacade):
-    """`agent.threads`: conversations that a framework has saved with this agent, readable without the framework.
+    """`agent.threads`: all conversations of this agent, those of `agent.thread` and those that a framework has saved.
 
     >>> for thread in await agent.threads.list():
     ...     print(thread.id, thread.checkpoints, thread.at)
@@ -54,19 +54,22 @@ class AsyncThreads(AsyncFacade):
         return await self._read(lambda: listing.diff(self._engine, thread, a, b, ns))
 
     async def delete(self, thread: str) -> int:
-        """Delete a thread and return how many checkpoints it had. Late writes do not revive it."""
-        return await self._do(pruning.delete(self._engine, thread))
+        """Delete a thread and return how many checkpoints or turns it had. Late writes do not revive it.
+
+        The turns of `agent.thread` are erased, as by `agent.thread(id).delete()`.
+        """
+        return await self._do(retaining.delete(self._engine, thread))
 
     async def copy(self, source: str, target: str) -> int:
         """Copy a thread to another one and return how many checkpoints were copied. They share every value."""
         return await self._do(pruning.copy(self._engine, source, target))
 
     async def prune(self, thread: str, *, keep_last: int | None = None, keep_for: Duration | None = None) -> int:
-        """Drop older checkpoints of a thread and return how many. The newest of each namespace stays.
+        """Drop older checkpoints or turns of a thread and return how many. The newest of each namespace stays.
 
         >>> await agent.threads.prune("trip-42", keep_last=10, keep_for="30d")
         """
-        return await self._do(pruning.prune(self._engine, thread, read_keep(keep_last, keep_for)))
+        return await self._do(retaining.shorten(self._engine, thread, read_keep(keep_last, keep_for)))
 
     async def retain(
         self,
@@ -78,9 +81,9 @@ class AsyncThreads(AsyncFacade):
     ) -> None:
         """Set what `gc` keeps of threads whose id matches a pattern. Without any limit, everything is kept.
 
-        `gc` keeps the last `keep_last` checkpoints of each namespace and those younger than `keep_for`. A thread
-        without writes for `idle_for` is deleted. A rule for an exact id wins over patterns, and a longer pattern over a
-        shorter one.
+        `gc` keeps the last `keep_last` checkpoints of each namespace and those younger than `keep_for`; of
+        `agent.thread`, turns. A thread without writes for `idle_for` is deleted. A rule for an exact id wins over
+        patterns, and a longer pattern over a shorter one.
 
         >>> await agent.threads.retain(keep_last=20, idle_for="90d")
         """

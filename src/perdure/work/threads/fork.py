@@ -51,7 +51,12 @@ def fork(engine: Engine, thread: str, at: int | None, to: str) -> Protocol[None]
 
 def delete(engine: Engine, thread: str) -> Protocol[int]:
     """Delete a thread, and erase its turns, its state and its queue. Returns how many turns it had."""
-    count = yield from drop_turns(engine, thread, None)
+    return (yield from shorten(engine, thread, None))
+
+
+def shorten(engine: Engine, thread: str, first: int | None) -> Protocol[int]:
+    """Drop the turns of a thread before one, or all of them, and erase them. Returns how many."""
+    count = yield from drop_turns(engine, thread, first)
     gone = yield from erase_dropped(engine, thread)
     yield from scrub(engine, gone)
     return count

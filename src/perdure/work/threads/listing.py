@@ -177,6 +177,9 @@ def missing(engine: Engine, thread: str, at: str | None = None) -> ThreadNotFoun
         return ThreadNotFound(
             f"thread {thread!r} has no checkpoint {at!r}", hint=f"the newest checkpoints are {', '.join(ids)}"
         )
+    if thread in conversations(engine):
+        hint = "agent.thread(id) reads it: .messages, .state, .turns()"
+        return ThreadNotFound(f"thread {thread!r} has turns, and no checkpoints", hint=hint)
     names = [info.id for info in listed(engine)]
     text = f"agent {engine.name!r} has no thread {thread!r}"
     return ThreadNotFound(text, hint=name_hint(thread, names, "`perdure threads` lists the threads"))

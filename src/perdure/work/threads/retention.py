@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,7 +16,8 @@ from perdure.kernel.protocol import Protocol, Read, drive_sync
 from perdure.store.rows import require_run_row
 from perdure.values.clock import moment
 from perdure.values.durations import Duration, seconds_of
-from perdure.work.threads import conversations
+from perdure.work.threads import conversations, prune
+from perdure.work.threads import fork as forking
 from perdure.work.threads.conversations import ThreadIndex, read_index, run_of
 from perdure.work.threads.erasure import erase_dropped
 from perdure.work.threads.fork import drop_turns
@@ -90,7 +91,7 @@ def outdated(engine: Engine) -> Iterator[OutdatedThread]:
 
 def _outdated(engine: Engine, thread: ThreadInfo, keep: RetentionRule) -> OutdatedThread:
     if thread.framework == "perdure":
-        return _outdated_turns(engine, thread, keep)
+        return _outdated_turns(engine, thread.id, keep, thread.at)
     since = engine.store.clock.wall_ms() - keep.idle
     if keep.idle and thread.at <= moment(since):
         return OutdatedThread(engine.stream, thread.id, thread.checkpoints, since=since)
@@ -98,21 +99,43 @@ def _outdated(engine: Engine, thread: ThreadInfo, keep: RetentionRule) -> Outdat
     return OutdatedThread(engine.stream, thread.id, len(points), points)
 
 
-def _outdated_turns(engine: Engine, thread: ThreadInfo, keep: RetentionRule) -> OutdatedThread:
+def _outdated_turns(
+    engine: Engine, thread: str, keep: RetentionRule, written: datetime | None = None
+) -> OutdatedThread:
     """Rules count turns: the newest so many stay, and those that began late enough."""
-    now, index = engine.store.clock.wall_ms(), read_index(engine, thread.id)
-    if keep.idle and thread.at <= moment(now - keep.idle):
-        return OutdatedThread(engine.stream, thread.id, thread.turns, first=index.turns + 1)
+    now, index = engine.store.clock.wall_ms(), read_index(engine, thread)
+    if keep.idle and written is not None and written <= moment(now - keep.idle):
+        return OutdatedThread(engine.stream, thread, index.turns - index.first + 1, first=index.turns + 1)
     if not keep.last and not keep.milliseconds:
-        return OutdatedThread(engine.stream, thread.id, 0, first=index.first)
+        return OutdatedThread(engine.stream, thread, 0, first=index.first)
     first = index.turns - keep.last + 1 if keep.last else index.turns
     while keep.milliseconds and first > index.first and _began(engine, index, first - 1) > now - keep.milliseconds:
         first -= 1
-    return OutdatedThread(engine.stream, thread.id, max(0, first - index.first), first=first)
+    return OutdatedThread(engine.stream, thread, max(0, first - index.first), first=first)
 
 
 def _began(engine: Engine, index: ThreadIndex, number: int) -> int:
     return require_run_row(engine.store, engine.name, run_of(engine, index, number)).started_at
+
+
+def delete(engine: Engine, thread: str) -> Protocol[int]:
+    """Delete a thread, whoever continues it. Returns how many turns or checkpoints it had."""
+    if (yield Read(_has_turns, (engine, thread))):
+        return (yield from forking.delete(engine, thread))
+    return (yield from prune.delete(engine, thread))
+
+
+def shorten(engine: Engine, thread: str, keep: RetentionRule) -> Protocol[int]:
+    """Drop what a rule does not keep of a thread, whoever continues it. Returns how many turns or checkpoints."""
+    if not (yield Read(_has_turns, (engine, thread))):
+        return (yield from prune.prune(engine, thread, keep))
+    found: OutdatedThread = yield Read(_outdated_turns, (engine, thread, keep))
+    return (yield from forking.shorten(engine, thread, found.first)) if found.count else 0
+
+
+def _has_turns(engine: Engine, thread: str) -> bool:
+    index = read_index(engine, thread)
+    return index.turns >= index.first
 
 
 def apply_retention(engine: Engine, tell: Callable[[str, int, int], None]) -> int:
