@@ -253,7 +253,7 @@ class Process(Owner):
     def _perform_program(self, run: RunCore) -> Steps:
         for number, operation in enumerate(self.history.programs[run.id]):
             if operation.effect:
-                call = EffectCall(run.root, BOOK, operation.options, (number,), {})
+                call = EffectCall(run, run.root, BOOK, operation.options, (number,), {})
                 yield from self.drive(call_effect(call))
             else:
                 yield from self.drive(call_step(run.root, SEARCH, operation.options, (number,), {}))

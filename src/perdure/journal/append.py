@@ -87,7 +87,10 @@ class Append(UnitOfWork[int]):
     def bring(self, records: Sequence[Record]) -> None:
         """Set the records to append, each salted and encoded."""
         salt = self._clock.salt
-        self._bodies = [(record, salt() + _ENCODE(record)) for record in records]
+        if len(records) == 1:  # nearly always
+            self._bodies = [(records[0], salt() + _ENCODE(records[0]))]
+        else:
+            self._bodies = [(record, salt() + _ENCODE(record)) for record in records]
 
     def script(self) -> Script[int]:
         """Append, project to the views, and seal when due. Returns the number of the last entry."""
@@ -159,7 +162,7 @@ class _JointAppend(UnitOfWork[list[int]]):
 
 
 def _proof(head: StreamHead, seq: int, link: bytes) -> CommitProof | None:
-    return CommitProof(Statement("chain_at", (head.stream, seq)), [(link,)]) if seq > head.seq else None
+    return CommitProof(head.stream, seq, link) if seq > head.seq else None
 
 
 def _seal(head: StreamHead, seq: int, link: bytes, streams: int, signer: Signer) -> Statement:

@@ -89,13 +89,13 @@ class EffectBodies:
             watch_executors(loop)
         return BodyWork(self, frame.intent, loop)
 
-    def call(self, frame: Frame, call: Callable[[], R]) -> R:
+    def call(self, frame: Frame, call: Callable[..., R], args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
         """Call a body in this thread, and record whether its context was copied."""
         trace = BodyTrace(frame.intent)
         mark, token = weakref.ref(trace), TRACE.set(trace)
         del trace
         try:
-            return call()
+            return call(*args, **kwargs)
         finally:
             TRACE.reset(token)
             if mark() is not None:

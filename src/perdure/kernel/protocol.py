@@ -183,7 +183,7 @@ def _call_effect(request: Invoke) -> Any:
     bodies = request.frame.run.bodies
     work = bodies.begin(request.frame)
     try:
-        return bodies.call(request.frame, lambda: request.call(*request.args, **request.kwargs))
+        return bodies.call(request.frame, request.call, request.args, request.kwargs)
     finally:
         work.end()
 
@@ -212,7 +212,7 @@ def _start_body(request: Invoke, tell: Callable[[], object]) -> list[ProtocolOut
 
     def body() -> None:
         FRAME.set(frame)
-        outcome.append(_outcome_of(call if work is None else lambda: bodies.call(frame, call)))
+        outcome.append(_outcome_of(call if work is None else lambda: bodies.call(frame, call, (), {})))
         if work is not None:
             work.end()
         tell()

@@ -92,24 +92,25 @@ class CommitMoment(StrEnum):
 
 
 FailpointHook = Callable[[Site, CommitMoment], None]
-_hook: FailpointHook | None = None
+hook: FailpointHook | None = None
+"""The armed hook. A commit tests it before it calls `reach`, which nearly always has nothing to do."""
 
 
 def reach(site: Site, moment: CommitMoment) -> None:
     """Call the armed hook, if any."""
-    if _hook is not None:
-        _hook(site, moment)
+    if hook is not None:
+        hook(site, moment)
 
 
 def armed() -> bool:
     """Whether a hook is armed."""
-    return _hook is not None
+    return hook is not None
 
 
-def arm(hook: FailpointHook | None) -> None:
-    """Call `hook` at every failpoint from now on; None disarms."""
-    global _hook
-    _hook = hook
+def arm(wanted: FailpointHook | None) -> None:
+    """Call `wanted` at every failpoint from now on; None disarms."""
+    global hook
+    hook = wanted
 
 
 RaceHook = Callable[[RaceWindow], None]
@@ -131,7 +132,7 @@ def set_visitor(visitor: RaceHook | None) -> None:
 def arm_from_environment() -> None:
     """Arm what `PERDURE_FAILPOINT` names; stores call this when they open."""
     wanted = os.environ.get("PERDURE_FAILPOINT")
-    if wanted and _hook is None:
+    if wanted and hook is None:
         arm(kill_at(wanted))
 
 
@@ -142,11 +143,11 @@ def kill_at(place: str) -> FailpointHook:
     wanted = (Site(site), CommitMoment(moment))
     left = int(count or 1)
 
-    def hook(at: Site, when: CommitMoment) -> None:
+    def kill(at: Site, when: CommitMoment) -> None:
         nonlocal left
         if (at, when) == wanted:
             left -= 1
             if left == 0:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-    return hook
+    return kill

@@ -207,7 +207,8 @@ class RunCore:
         """Whether an order may be pending. Checked at every boundary, without reading the store."""
         if self.head.ordered != self.heard or self.order is not None:
             return True
-        return self.outer is not None and self.outer.has_orders
+        outer = self.root.parent
+        return outer is not None and core_of(outer).has_orders
 
     @property
     def cleans_up(self) -> bool:
@@ -279,7 +280,9 @@ class RunCore:
         if self.rehearsed or self.account.has_notes:
             return None
         self.check_open()
-        return self._append(site, (entry,), objects)
+        head = self.head
+        signer = self.engine.signer if head.seq - head.sealed >= SEAL_EVENTS else None
+        return Submit(Append(site, head, (entry,), self.clock, objects, (), signer))
 
     def _append(
         self,

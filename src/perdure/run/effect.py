@@ -34,6 +34,9 @@ from perdure.run.step import describe, pause_before_retry, raised_again, used_in
 from perdure.store.base import Statement
 from perdure.values.hints import for_run
 
+_INTENT, _OUTCOME = Site.EFFECT_INTENT, Site.EFFECT_OUTCOME
+"""Looked up once: before Python 3.12 a member of an enum costs as much as a call."""
+
 _NOTHING = (NotDone, NotAwaited)
 """Exceptions by which a body says that nothing happened."""
 
@@ -113,10 +116,10 @@ def _settle_and_execute(
         check_budgets(run)
         recorded, intent, objects = _intent_of(effect, call, arguments)
         try:
-            if (plain := run.plain_commit(Site.EFFECT_INTENT, intent, objects)) is not None:
+            if (plain := run.plain_commit(_INTENT, intent, objects)) is not None:
                 recorded.seq = recorded.begun = yield plain
             else:
-                recorded.seq = recorded.begun = yield from run.commit(Site.EFFECT_INTENT, intent, objects=objects)
+                recorded.seq = recorded.begun = yield from run.commit(_INTENT, intent, objects=objects)
         except StoreProblem:
             run.ledger.untrack(recorded)
             raise
@@ -204,7 +207,7 @@ def _execute(effect: EffectCall, call: r.CallIdentity, recorded: RecordedCall) -
                 run.account.record_lost(used_in(body, call.name))
                 return (yield from _result_is_lost(effect, recorded, error))
             done, made = outcome_of(recorded, packed, objects, "body", body.buffer, took_us)
-            plain = None if body.buffer.asks else run.plain_commit(Site.EFFECT_OUTCOME, done, made)
+            plain = None if body.buffer.asks else run.plain_commit(_OUTCOME, done, made)
             if plain is None:
                 yield from commit_outcome(effect, recorded, done, made, body.buffer)
             else:

@@ -12,7 +12,7 @@ from perdure.errors import PerdureError
 from perdure.kernel.protocol import Protocol
 from perdure.kernel.scope import Frame, WriteBuffer
 from perdure.platform.failpoints import Site
-from perdure.run.core import RunCore, core_of
+from perdure.run.core import RunCore
 from perdure.run.cost import check_budgets
 from perdure.run.function import CallOptions, DurableFunction
 from perdure.run.ledger import RecordedCall
@@ -23,15 +23,12 @@ from perdure.store.base import Statement
 class EffectCall(msgspec.Struct, frozen=True):
     """One call of an effect in a run."""
 
+    run: RunCore
     frame: Frame
     function: DurableFunction
     options: CallOptions
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-
-    @property
-    def run(self) -> RunCore:
-        return core_of(self.frame)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -34,6 +34,9 @@ from perdure.store.base import Statement, holds
 from perdure.values.codec.salvage import salvage
 from perdure.values.limits import ORDER_LOOK_SECONDS, RETRY_BACKOFF_SECONDS_MAX
 
+_DONE = Site.STEP_DONE
+"""Looked up once: before Python 3.12 a member of an enum costs as much as a call."""
+
 _NO_RESULT: Any = object()
 """What a body has returned that has not returned."""
 
@@ -160,12 +163,12 @@ def _execute(
             # The step's completion: after this commit, the result and all writes of the body are durable.
             usage = buffer.used(call.name) if buffer.usage else ()
             done, made = r.StepDone(call, since, took_us, packed, writes, (), usage), (*objects, *buffer.objects)
-            plain = None if buffer.asks else run.plain_commit(Site.STEP_DONE, done, made)
+            plain = None if buffer.asks else run.plain_commit(_DONE, done, made)
             try:
                 if plain is not None:
                     yield plain
                 else:
-                    yield from run.commit(Site.STEP_DONE, done, objects=made, asks=buffer.asks)
+                    yield from run.commit(_DONE, done, objects=made, asks=buffer.asks)
             except REFUSED as error:
                 run.account.record_lost(usage)
                 yield from _give_up(run, call, since, error, packed, objects)  # the result was paid for, so it is kept

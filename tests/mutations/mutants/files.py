@@ -6,6 +6,7 @@ from tests.mutations.mutant import mutant
 
 FILES = "crash/test_files.py::"
 MARK = "unit/test_store_mark.py::"
+PRESENCE = "unit/test_store_presence.py::"
 
 MUTANTS = (
     mutant(
@@ -14,6 +15,13 @@ MUTANTS = (
         FILES + "test_nothing_is_lost_when_the_log_is_taken_from_a_process",
         "perdure.store.sqlite.watch:StoreWatch.after_commit",
         ("sight = self._presence.check_files()", "sight = PresenceState.SAME"),
+    ),
+    mutant(
+        "folder-not-looked-at",
+        "what is acknowledged after somebody has exchanged the folder of a store is lost",
+        PRESENCE + "test_files_that_are_gone_are_noticed",
+        "perdure.store.sqlite.presence:OpenStoreFiles.check_files",
+        ("names != self._names or not self._settled", "not self._settled"),
     ),
     mutant(
         "locks-can-be-dropped",

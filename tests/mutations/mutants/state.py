@@ -59,8 +59,8 @@ MUTANTS = (
         LANDING + "test_it_lands_with_the_step_or_not_at_all",
         "perdure.run.step:_execute",
         (
-            "run.commit(Site.STEP_DONE, done, objects=made, asks=buffer.asks)",
-            "run.commit(Site.STEP_DONE, done, objects=made)",
+            "run.commit(_DONE, done, objects=made, asks=buffer.asks)",
+            "run.commit(_DONE, done, objects=made)",
         ),
     ),
     mutant(

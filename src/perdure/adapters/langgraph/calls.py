@@ -238,7 +238,7 @@ def _perform(run: RunCore, call: GraphCall, body: Callable[..., Any]) -> Protoco
     if not call.policy.effect:
         return (yield from call_step(run.root, definition, options, (), {**call.arguments, "perdure_key": ""}))
     try:
-        return (yield from call_effect(EffectCall(run.root, definition, options, (), call.arguments)))
+        return (yield from call_effect(EffectCall(run, run.root, definition, options, (), call.arguments)))
     except InDoubt as error:
         if any(one.final for one in run.ledger.by_intent.values()):
             raise EffectGivenUp(error.message) from error

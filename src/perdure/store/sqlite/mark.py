@@ -139,31 +139,31 @@ class DurabilityMark:
         self._process = this_process()
         self._store = identity[:8]
         self._boot = blake2b(self._process.boot.encode(), digest_size=8).digest()
-        self._synced = synced
+        self._prefix = (self._store, adoptions, self._boot, synced)
+        """The first fields of each line."""
         self._fd: int | None = None
         self._written = MARK_BYTES_MAX
         """Bytes written since the last check of its size, which is unknown at first."""
 
     def write(self, entries: Sequence[MarkEntry]) -> None:
         """Append the entries of a commit. On a full disk the line is skipped: the commit itself has landed."""
+        # Encoded as a `MarkedCommit`; tuples are faster to build, and fields at the end have defaults.
         if len(entries) == 1:  # nearly always
             stream, seq, kind, _, _, link, _ = entries[0]
-            heads: Sequence[object] = ((stream, seq, seq, link[:LINK_BYTES]),)
-            intents, names = self._details(entries) if kind in _TOLD else ((), ())
+            told = self._details(entries) if kind in _TOLD else ()
+            body = _ENCODE((*self._prefix, ((stream, seq, seq, link[:LINK_BYTES]),), *told))
         else:
-            heads = _heads_of(entries)
-            intents, names = self._details(entry for entry in entries if entry[2] in _TOLD)
-        more = len(intents) > INTENTS_MAX
-        # Encoded as a `MarkedCommit`; tuples are faster to build.
-        of = (self._store, self.adoptions, self._boot, self._synced)
-        body = _ENCODE((*of, heads, intents[:INTENTS_MAX], names, more))
+            told = self._details([entry for entry in entries if entry[2] in _TOLD])
+            body = _ENCODE((*self._prefix, _heads_of(entries), *told))
         try:
             self._append(_framed(body))
         except OSError:
             self._written = MARK_BYTES_MAX  # check the size before the next line
 
-    def _details(self, entries: Iterable[MarkEntry]) -> tuple[tuple[MarkedIntent, ...], tuple[tuple[int, str], ...]]:
-        intents, names = [], []
+    def _details(self, entries: Iterable[MarkEntry]) -> tuple[object, ...]:
+        """Return the last fields of a `MarkedCommit`: intents, names, and whether there are more intents."""
+        intents: list[MarkedIntent] = []
+        names: list[tuple[int, str]] = []
         for stream, seq, kind, at, body, _, _ in entries:
             record = decode(kind, body)
             if isinstance(record, EffectIntended):
@@ -173,7 +173,7 @@ class DurabilityMark:
                 intents.append(MarkedIntent(stream, seq, LostIntent(b"", "", "", self._process, 0, at, record.intent)))
             elif isinstance(record, RunStarted | Forked):
                 names.append((stream, f"{record.agent}/{record.run}"))
-        return tuple(intents), tuple(names)
+        return intents[:INTENTS_MAX], names, len(intents) > INTENTS_MAX
 
     def _append(self, line: bytes) -> None:
         if self._fd is None:

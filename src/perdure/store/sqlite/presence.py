@@ -63,10 +63,14 @@ class PresenceState(IntEnum):
     """The database or its log is missing, or another file has its name."""
 
 
+_SAME = PresenceState.SAME
+
+
 class OpenStoreFiles:
     """The database and its log as this process opened them."""
 
     __slots__ = (
+        "_descriptor",
         "_device",
         "_file",
         "_folder",
@@ -80,39 +84,40 @@ class OpenStoreFiles:
         "path",
     )
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, descriptor: int | None) -> None:
         self.path, self.log, self.index = path, path + "-wal", path + "-shm"
+        self._descriptor: int | str = path if descriptor is None else descriptor
+        """What is asked for the database's time: a descriptor, if there is one, saves the walk along the path."""
         file, log = os.stat(self.path), os.stat(self.log)
         self._device, self._file, self._log = file.st_dev, file.st_ino, log.st_ino
         self._index = _number(self.index)
         self._written = file.st_mtime_ns
         self._folder = os.path.dirname(path) or "."
         self._names = (0, 0, 0)
-        """The folder and the time of its last change, as of the last check of the log."""
+        """The folder and the time of its last change, as of the last check of both names."""
         self._settled = False
         """Whether that change is old enough for any later one to show."""
 
     def check_files(self) -> PresenceState:
-        """Check the files after a commit with two calls of `stat`.
+        """Check the files after a commit with two calls of `stat`: of the folder, and of the open database.
 
-        Neither is for the log: from Linux 6.13 on, reading a file's times makes its next sync write a new time.
-        Renaming or removing the log changes the folder's time, which commits do not.
+        Renaming, removing or replacing a file changes the folder's time, which commits do not. Only then both names
+        are looked up. The log's time is never read: from Linux 6.13 on, that makes its next sync write a new time.
         """
         try:
-            file, folder = os.stat(self.path), os.stat(self._folder)
+            folder = os.stat(self._folder)
             names = (folder.st_mtime_ns, folder.st_ino, folder.st_dev)
             if names != self._names or not self._settled:
                 self._names, self._settled = names, _is_settled(folder.st_mtime_ns)
-                if os.stat(self.log).st_ino != self._log:
+                if _number(self.path) != (self._device, self._file) or os.stat(self.log).st_ino != self._log:
                     return PresenceState.GONE
+            written = os.stat(self._descriptor).st_mtime_ns
         except OSError:
             return PresenceState.GONE
-        if file.st_ino != self._file or file.st_dev != self._device:
-            return PresenceState.GONE
-        if file.st_mtime_ns != self._written:
-            self._written = file.st_mtime_ns
+        if written != self._written:
+            self._written = written
             return PresenceState.WRITTEN
-        return PresenceState.SAME
+        return _SAME
 
     def lost(self) -> str:
         """Describe what has happened to the files."""

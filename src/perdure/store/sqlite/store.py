@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import apsw
 
 from perdure.errors import PerdureError, StorageFull, StoreBusy, StoreFenced, StoreUnavailable
+from perdure.platform import failpoints
 from perdure.platform.failpoints import CommitMoment, reach
 from perdure.records.stores import LostEntries
 from perdure.store import sql
@@ -201,8 +202,17 @@ class SqliteStore(SqliteReaders):
 
     def _execute(self, batch: CommitBatch) -> None:
         """Commit a batch in one transaction; a unit that fails is rolled back alone."""
+        turnstile = self._turnstile
         try:
-            self._locked(self._commit, batch)
+            if turnstile is None:
+                outside_fork(self._alone, self._commit, batch)
+                return
+            if not turnstile.enter(LOCK_SECONDS_MAX):
+                raise StoreBusy
+            try:
+                outside_fork(self._commit, batch)
+            finally:
+                turnstile.leave()
         except DRIVER_ERRORS as error:
             raise translated(error, self.path, self._fence) from error
 
@@ -233,13 +243,15 @@ class SqliteStore(SqliteReaders):
         self._begin()
         committing = False
         try:
-            reach(batch[0].unit.site, CommitMoment.BEGUN)
+            if failpoints.hook is not None:
+                reach(batch[0].unit.site, CommitMoment.BEGUN)
             for ticket in batch:
                 self._run(ticket, alone)
             if writer.total_changes() == changes or (alone and batch[0].error is not None):
                 execute("ROLLBACK")  # nothing changed: a commit would still cost a sync
             else:
-                reach(batch[0].unit.site, CommitMoment.WRITTEN)
+                if failpoints.hook is not None:
+                    reach(batch[0].unit.site, CommitMoment.WRITTEN)
                 committing = True
                 execute("COMMIT")
             return committing

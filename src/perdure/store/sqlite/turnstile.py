@@ -7,9 +7,11 @@ contended wait therefore runs in a thread that can be abandoned.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import threading
+from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
+
+_TAKE_NOW = LOCK_EX | LOCK_NB
 
 
 class Turnstile:
@@ -25,14 +27,14 @@ class Turnstile:
     def enter(self, seconds: float) -> bool:
         """Wait for the turn; False on timeout."""
         try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            flock(self._fd, _TAKE_NOW)
         except BlockingIOError:
             return self._queue_up(seconds)
         return True
 
     def leave(self) -> None:
         """Pass the turn to the next process."""
-        fcntl.flock(self._fd, fcntl.LOCK_UN)
+        flock(self._fd, LOCK_UN)
 
     def close(self) -> None:
         """Close the lock file. Calling it twice is fine."""
@@ -58,12 +60,12 @@ class Turnstile:
         given_up = False
 
         def wait() -> None:
-            fcntl.flock(fd, fcntl.LOCK_EX)
+            flock(fd, LOCK_EX)
             with verdict:
                 turn.set()
                 if given_up:
                     # Unlock explicitly: a forked child may have a copy of the descriptor.
-                    fcntl.flock(fd, fcntl.LOCK_UN)
+                    flock(fd, LOCK_UN)
                     self._left.discard(fd)
                     os.close(fd)
 

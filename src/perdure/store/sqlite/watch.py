@@ -36,6 +36,7 @@ from perdure.store.sqlite.presence import (
     is_settled,
 )
 
+_GONE = PresenceState.GONE
 FreshReader = Callable[[], AbstractContextManager[ReadQuery]]
 
 ADOPTIONS = "adoptions"
@@ -140,13 +141,14 @@ class StoreWatch:
     def after_commit(self, writer: apsw.Connection, entries: Sequence[MarkEntry], fresh: FreshReader) -> bool:
         """Check the files and write the mark before a commit is acknowledged; True if the store must be reopened."""
         sight = self._presence.check_files()
-        if sight is PresenceState.GONE:
-            self._save(writer)
-        elif sight is PresenceState.WRITTEN:
-            self._compare(fresh)
+        if sight:
+            if sight is PresenceState.GONE:
+                self._save(writer)
+            else:
+                self._compare(fresh)
         if entries:
             self.mark.write(entries)
-        return sight is PresenceState.GONE
+        return sight is _GONE
 
     def _save(self, writer: apsw.Connection) -> None:
         """Checkpoint a log that was removed, if no other process uses the database."""
@@ -208,7 +210,6 @@ class StoreWatch:
 
     def renew(self) -> None:
         """Watch the files of a reopened store, which may be others."""
-        self._presence = OpenStoreFiles(self._path)
         self._guard = guard(self._path)
         try:
             if self._guard is not None:
@@ -216,6 +217,7 @@ class StoreWatch:
         except OSError as error:
             self.release()
             raise _no_space(self._path) from error
+        self._presence = OpenStoreFiles(self._path, self._file)
         self._backfilled = self._see_backfilled()
 
 
