@@ -20,15 +20,7 @@ from perdure.kernel.protocol import Protocol, Read, Submit
 from perdure.kernel.scope import BegunCall, Frame
 from perdure.platform.failpoints import Site
 from perdure.run import order_handling
-from perdure.run.conversation import (
-    OF_THREAD,
-    PIN,
-    PINNED,
-    UNDO,
-    UNDO_OF_THREAD,
-    CompactedMessages,
-    Conversation,
-)
+from perdure.run.conversation import OF_THREAD, PIN, PINNED, UNDO, UNDO_OF_THREAD, CompactedMessages, Conversation
 from perdure.run.cost import RunAccount
 from perdure.run.function import EXPLICIT, CallOptions, DurableFunction
 from perdure.run.ledger import Ledger, RecordedCall, UndoPoint

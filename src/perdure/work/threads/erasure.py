@@ -161,7 +161,7 @@ def _is_transient(engine: Engine, change: r.AgentChange) -> bool:
     if not isinstance(change, r.StateChange) or not conversations.is_of_threads(change):
         return False
     rows = engine.store.read("get_agent_state", (change.owner, change.space, change.key))
-    return not rows or rows[0][1] != change.version
+    return all(version != change.version for _, version, *_ in rows)
 
 
 def _left_in_index(engine: Engine, index: ThreadIndex, gone: ErasedContent) -> list[Statement]:
@@ -169,7 +169,7 @@ def _left_in_index(engine: Engine, index: ThreadIndex, gone: ErasedContent) -> l
     store, until = engine.store, _first_shown(engine, index)
     rows = store.read("state_history_in", (engine.stream, conversations.space_of(index.thread)))
     statements: list[Statement] = []
-    for stream, seq in dict.fromkeys((row[3], row[4]) for row in rows if not until or row[5] < until):
+    for stream, seq in dict.fromkeys((stream, seq) for *_, stream, seq, at in rows if not until or at < until):
         for _, kind, _, body, *_ in store.read("journal_entry", (stream, seq)):
             record = r.decode(kind, body) if body is not None else None
             if isinstance(record, r.Landed) and all(_is_transient(engine, one) for one in record.landed):
