@@ -142,20 +142,14 @@ def _execute(
             try:
                 result = yield Invoke(function.call, args, kwargs, body, options.timeout, stops=True)
                 packed, objects = run.pack(result, f"{function.name}()")
-            except Exception as error:  # user code may raise anything, and all of it is an outcome
+            except BaseException as error:  # cancelled or interrupted: only its cost is recorded
                 run.account.record_lost(used_in(body, call.name))
-                if run.leaving and isinstance(error, Abandoned):
-                    raise  # the run cut it off, so it has no outcome of its own
                 attempts += 1
-                if result is not _NO_RESULT or attempts > options.retries or _is_ours(error):
-                    yield from _record_failure(run, call, since, error, result, options)
+                if not isinstance(error, Exception):
                     raise
-                run.under_way.discard(body)
-                yield from pause_before_retry(run, call, attempts, options.backoff, error)
+                if not (yield from _tries_again(body, call, since, options, attempts, error, result)):
+                    raise
                 continue
-            except BaseException:  # cancelled or interrupted: only its cost is recorded
-                run.account.record_lost(used_in(body, call.name))
-                raise
             buffer = body.buffer
             assert buffer is not None
             writes = buffer.landing() if buffer.writes else ()
@@ -185,6 +179,27 @@ def _execute(
             raise
         finally:
             run.under_way.discard(body)
+
+
+def _tries_again(
+    body: Frame,
+    call: r.CallIdentity,
+    since: int,
+    options: CallOptions,
+    attempts: int,
+    error: Exception,
+    result: Any,
+) -> Protocol[bool]:
+    """Record what the user's code raised, and return whether the body runs again."""
+    run = core_of(body)
+    if run.leaving and isinstance(error, Abandoned):
+        return False  # the run cut it off, so it has no outcome of its own
+    if result is not _NO_RESULT or attempts > options.retries or _is_ours(error):
+        yield from _record_failure(run, call, since, error, result, options)
+        return False
+    run.under_way.discard(body)
+    yield from pause_before_retry(run, call, attempts, options.backoff, error)
+    return True
 
 
 def used_in(body: Frame, name: str) -> tuple[r.ModelUsage, ...]:

@@ -74,7 +74,7 @@ MUTANTS = (
         "paid-again-for-nothing",
         "a step whose result cannot be stored is tried and paid for again and again",
         "conformance/test_nesting.py::test_a_result_that_cannot_be_stored_is_not_paid_for_again",
-        "perdure.run.step:_execute",
+        "perdure.run.step:_tries_again",
         ("result is not _NO_RESULT or attempts > options.retries or _is_ours(error)", "attempts > options.retries"),
     ),
     mutant(
