@@ -47,7 +47,7 @@ class ReplayCheckReport(msgspec.Struct):
 @click.argument("target")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.option("--run", "ids", multiple=True, metavar="ID", help="Only this run; repeatable.")
-@click.option("--status", type=click.Choice([status.value for status in RunStatus]), help="Only runs in this status.")
+@click.option("--status", type=click.Choice(RunStatus.listed()), help="Only runs in this status.")
 @click.option(
     "--last",
     type=click.IntRange(min=0),

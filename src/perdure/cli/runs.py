@@ -43,7 +43,7 @@ class ListedRun(msgspec.Struct, frozen=True):
 
 
 @click.command()
-@click.option("--status", type=click.Choice([status.value for status in RunStatus]), help="Only runs in this status.")
+@click.option("--status", type=click.Choice(RunStatus.listed()), help="Only runs in this status.")
 @agent_option
 @click.option("--limit", type=click.IntRange(min=0), default=RUNS_SHOWN, show_default=True, help="How many; 0: all.")
 @common

@@ -29,6 +29,11 @@ class RunStatus(StrEnum):
     ERASED = "erased"
     """Its conversation was deleted. It is in no list, and nobody can open it."""
 
+    @classmethod
+    def listed(cls) -> list[str]:
+        """The statuses of runs that lists show."""
+        return [one.value for one in cls if one != cls.ERASED]
+
     @property
     def over(self) -> bool:
         """Whether the run has ended for good."""

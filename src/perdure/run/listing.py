@@ -105,8 +105,8 @@ class RunInfo(msgspec.Struct, frozen=True):
 
 def list_runs(store: Store, agent: str | None = None, status: str | None = None) -> list[RunSummary]:
     """Return every run, the most recently started, resumed or ended first."""
-    if status is not None and status not in list(r.RunStatus):
-        raise WrongValue(f"status={status!r}: must be one of {', '.join(map(repr, map(str, r.RunStatus)))}")
+    if status is not None and status not in r.RunStatus.listed():
+        raise WrongValue(f"status={status!r}: must be one of {', '.join(map(repr, r.RunStatus.listed()))}")
     found = [*_queued(store), *(summary_of(store, run) for run in shown_runs(read_runs(store)))]
     found.sort(key=lambda run: run.changed_at, reverse=True)
     return [run for run in found if (agent is None or run.agent == agent) and (status is None or run.status == status)]

@@ -7,6 +7,9 @@ from tests.mutations.mutant import mutant
 DIFFERS = "conformance/test_replay_differs.py::"
 CHAT = "conformance/test_chat_threads.py::"
 LASTING = "conformance/test_chat_threads_lasting.py::"
+DELETED = "conformance/test_chat_threads_deleted.py::"
+COMPACTED = "conformance/test_chat_threads_compacted.py::"
+AT_ONCE = "conformance/test_chat_threads_at_once.py::"
 
 MUTANTS = (
     mutant(
@@ -71,6 +74,55 @@ MUTANTS = (
         CHAT + "test_threads_of_langgraph_are_foreign",
         "perdure.work.threads.conversations:refuse_foreign",
         ("engine.is_known()", "False"),
+    ),
+    mutant(
+        "a-deleted-turn-keeps-its-content",
+        "the entries of a deleted conversation keep their bodies",
+        DELETED + "test_a_deleted_conversation_is_in_no_file",
+        "perdure.work.threads.fork:shorten",
+        ("yield from erase_dropped(engine, thread)", "ErasedContent('')"),
+    ),
+    mutant(
+        "state-goes-with-the-turn",
+        "what a deleted turn wrote to its agent is gone after a rebuild",
+        DELETED + "test_what_the_agent_learned_outlasts_the_conversation",
+        "perdure.journal.project:project_anew",
+        ("isinstance(record, r.ChangesCarried)", "False"),
+    ),
+    mutant(
+        "a-fork-loses-its-beginning",
+        "deleting a thread erases turns that a fork shows",
+        DELETED + "test_a_fork_keeps_the_turns_that_it_shares",
+        "perdure.work.threads.conversations:is_shown",
+        ("any(number <= fork.shared and is_shown(engine, fork, number) for fork in forks)", "False"),
+    ),
+    mutant(
+        "compaction-takes-conversations",
+        "old turns of a thread are archived, and their messages vanish from it",
+        DELETED + "test_compaction_leaves_the_turns_that_a_thread_shows",
+        "perdure.work.threads.conversations:is_shown_turn",
+        ("not thread or not number.isdecimal()", "True"),
+    ),
+    mutant(
+        "a-context-is-cut-again",
+        "replay cuts a context anew, and the model is paid again",
+        LASTING + "test_a_context_is_cut_on_replay_as_it_was_recorded",
+        "perdure.presence.context.run_context:context",
+        ("shown is not None", "False"),
+    ),
+    mutant(
+        "a-summary-is-lost-in-later-turns",
+        "a context of a later turn does not show the summary of older ones",
+        COMPACTED + "test_a_summary_is_shown_however_long_ago_it_was_made",
+        "perdure.presence.context.thread_context:summary_in_use",
+        ("packed is None", "False"),
+    ),
+    mutant(
+        "a-turn-taken-fails-its-neighbours",
+        "a request that comes second rolls back the commits of others",
+        AT_ONCE + "test_requests_in_threads_are_a_turn_each",
+        "perdure.run.lifecycle:ClaimRun.script",
+        ("TurnTaken", "RuntimeError"),
     ),
     mutant(
         "a-turn-sees-later-state",

@@ -20,7 +20,7 @@ from perdure.presence.context.thread_context import PER_TURN
 _PARTS = (TextPart, ToolCallPart, ToolResultPart, OpaquePart)
 """The order is the stored format."""
 
-ReadMessage = Callable[[int], ParsedMessage | None]
+NumberedReader = Callable[[int], ParsedMessage | None]
 """Reads a message by its number; None if it was erased."""
 
 
@@ -49,7 +49,7 @@ def _is_unique(number: int) -> bool:
     return number >= 0 and number % PER_TURN != PER_TURN - 1
 
 
-def rebuilt(record: dict[str, Any], read: ReadMessage) -> Context | None:
+def rebuilt(record: dict[str, Any], read: NumberedReader) -> Context | None:
     """Return the recorded context; None if one of its messages was erased since."""
     said = [read(one) if isinstance(one, int) else _unpacked(one) for one in record["said"]]
     whole = [one for one in said if one is not None]
