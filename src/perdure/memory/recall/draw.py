@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import date
+from itertools import islice
 from typing import Any, Protocol
 
 import msgspec
@@ -104,19 +105,19 @@ class ListedCandidates:
         self._among = among
 
     def places(self, store: Store) -> dict[int, PiecePosition]:
-        wanted, allowed, ids = self._wanted, set(self._among), list[int]()
+        wanted, ids = self._wanted, list[int]()
         if wanted.words:
-            hits = (
-                piece_id
-                for (piece_id,) in store.read("chunks_with_words", (wanted.words, EVERY))
-                if piece_id in allowed
-            )
-            ids += [piece_id for piece_id, _ in zip(hits, range(wanted.by_words), strict=False)]
+            ids += store.scan("chunks_with_words", (wanted.words, EVERY), self._first_by_words)
         if wanted.beside is not None:
             ids += wanted.beside.best(RECALL_MEANING, self._among)
         where = Statement("positions_of_chunks", (_json(ids),))
         [(self.newest,)], *found = store.read_all([_NOW, where, *wanted.of_days()])
         return _spots(found)
+
+    def _first_by_words(self, rows: Iterable[Row]) -> list[int]:
+        """Take the best that pass, and leave the rest unread."""
+        allowed = set(self._among)
+        return list(islice((piece_id for (piece_id,) in rows if piece_id in allowed), self._wanted.by_words))
 
 
 class CheckedCandidates:

@@ -86,7 +86,7 @@ class VectorMatrix:
             if among is None:
                 chosen = self._table.nearest(vector, count)
             else:
-                rows = [self._rows[piece_id] for piece_id in among if piece_id in self._rows]
+                rows = [row for row in map(self._rows.get, among) if row is not None]
                 products = self._table.products(vector, rows)
                 best = sorted(self._table.best(products, None, count), key=lambda at: -products[at])
                 chosen = [rows[at] for at in best]
