@@ -167,6 +167,10 @@ def checkpoints(lab: Lab) -> Iterator[Row]:
     )
     per, note = measured["us_per_element"], "the median of the second half"
     yield Row("checkpoints", "time beyond a bare commit, per element", per, "µs", at_most(5), False, note)
+    apart = lab.measure("checkpoints", count=count, names=count)
+    what = "the same, each under a name of its own"
+    yield Row("checkpoints", what, apart["us_per_element"], "µs", at_most(3, 5), False, note)
+    yield Row("checkpoints", f"{what}: bytes in the file", apart["bytes"], "B", at_most(3 * 1024 * 1024), not lab.quick)
     yield Row("checkpoints", "restore of any of them", measured["restore_ms"], "ms", note="on average")
 
 

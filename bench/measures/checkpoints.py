@@ -10,23 +10,24 @@ from typing import Any
 from ..workload import an_agent, bare_commit, text
 
 
-def checkpoints(folder: Path, count: int) -> dict[str, Any]:
-    """So many checkpoints, 1 KB of text more each; then one key of 5,000, an edit and an insert."""
+def checkpoints(folder: Path, count: int, names: int = 1) -> dict[str, Any]:
+    """Save a conversation that grows by 1 KB of text each time, under so many names in turn; then restore some."""
     commit = bare_commit(folder)
     beyond, messages = [], list[str]()
     with an_agent(folder) as agent:
         for number in range(count):
             messages.append(text(number))
             begun = perf_counter()
-            agent.checkpoint.create("conversation", messages)
+            agent.checkpoint.create(f"c{number % names}", messages)
             took = perf_counter() - begun
             begun = perf_counter()
             commit(number)
             beyond.append((took - (perf_counter() - begun)) / len(messages))
         begun = perf_counter()
-        for version in range(1, count, max(count // 20, 1)):
-            agent.checkpoint.restore("conversation", version)
-        restored = (perf_counter() - begun) / len(range(1, count, max(count // 20, 1)))
+        some = range(0, count, max(count // 20, 1))
+        for number in some:
+            agent.checkpoint.restore(f"c{number % names}", number // names + 1)
+        restored = (perf_counter() - begun) / len(some)
     return {
         "bytes": (folder / "perdure.db").stat().st_size,
         "us_per_element": median(beyond[count // 2 :]) * 1e6,

@@ -12,6 +12,7 @@ import pytest
 from perdure import AsyncAgent
 from perdure.errors import CheckpointNotFound, NotStorable
 from perdure.journal.object_gc import collect
+from perdure.journal.trees.split import TreeBuilder
 from perdure.platform.failpoints import CommitMoment, Site
 
 from .kit import Behind, agent_at, die, in_child, in_order, killed_at
@@ -354,6 +355,44 @@ def test_a_growing_conversation_is_stored_once(store_url: str) -> None:
     assert agent.checkpoint.restore("conversation", 50) == messages[:50]
 
 
+def test_a_conversation_is_stored_once_under_any_name(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Saving under a new name looks at the new message only, as saving again under the same name does."""
+    put, hashed = TreeBuilder.put, list[bytes]()
+    monkeypatch.setattr(TreeBuilder, "put", lambda split, data: hashed.append(put(split, data)) or hashed[-1])
+    agent, messages = agent_at(store_url), list[dict[str, str]]()
+    for number in range(100):
+        messages.append({"role": "user", "content": noise(number)})
+        hashed.clear()
+        agent.checkpoint.create(f"c{number}", messages)
+        assert len(hashed) < 20
+    assert stored_bytes(agent) < 300_000
+    messages[3]["content"] = "edited in place"
+    agent.checkpoint.create("edited", messages)
+    assert agent.checkpoint.restore("edited") == messages
+    assert len(agent.checkpoint.restore("c50")) == 51
+    in_order(store_url)
+
+
+def test_another_name_does_not_rely_on_what_was_deleted_elsewhere(store_url: str) -> None:
+    agent = agent_at(store_url)
+    value = [noise(number) for number in range(50)]
+    agent.checkpoint.create("d", [noise(number) for number in range(100, 120)])
+    agent.checkpoint.create("c", value)
+
+    def elsewhere() -> None:
+        other = agent_at(store_url)
+        assert other.checkpoint.delete("c") == 1
+        assert collect(other._engine.store).bytes > 0
+
+    assert in_child(elsewhere) == 0
+    value.append("more")
+    assert agent.checkpoint.create("d", value) == 2
+    other = agent_at(store_url)
+    assert other.checkpoint.restore("d") == value
+    other.close()
+    in_order(store_url)
+
+
 def test_a_small_change_adds_little(store_url: str) -> None:
     agent = agent_at(store_url)
     table = {f"key-{number}": noise(number, 100) for number in range(5000)}
@@ -405,7 +444,7 @@ def test_checkpoints_of_one_millisecond_are_listed_in_the_order_that_they_were_m
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_list_that_grows_and_shrinks_while_its_past_is_collected(store_url: str, seed: int) -> None:
-    """The next version relies on the last one, and on nothing before it: that may be gone."""
+    """The next checkpoint relies on the last version of some name, and on nothing before it: that may be gone."""
     chance, agent = random.Random(seed), agent_at(store_url)
     items: list[Any] = []
     for number in range(60):
@@ -419,12 +458,15 @@ def test_a_list_that_grows_and_shrinks_while_its_past_is_collected(store_url: st
             items[chance.randrange(len(items))] = {"at": number, "text": chance.randbytes(700).hex()}
         else:
             items.insert(0, number)
-        agent.checkpoint.create("list", items, keep_last=1)
+        name = f"list-{chance.randrange(3)}"
+        agent.checkpoint.create(name, items, keep_last=1)
+        if number % 4 == 0:
+            agent.checkpoint.delete(f"list-{(int(name[-1]) + 1) % 3}")
         if number % 3 == 0:
             agent.gc()
             collect(agent._engine.store)
         other = agent_at(store_url)
-        assert other.checkpoint.restore("list") == items
+        assert other.checkpoint.restore(name) == items
         other.close()
     in_order(store_url)
 

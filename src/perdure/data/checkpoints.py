@@ -183,17 +183,19 @@ def _promised(mark: SaveCheckpoint, wanted: CheckpointRequest) -> _BufferedCheck
 
 
 def _make(engine: Engine, wanted: CheckpointRequest, commit: CommitWrites) -> Protocol[int]:
-    """Commit a checkpoint without what the previous version already stores. Returns its version."""
+    """Commit a checkpoint without what an earlier one already stores. Returns its version."""
     rule = (yield Read(_new_rule, (engine, wanted))) if wanted.keep is not None else []
+    cache = engine.session.get(CheckpointCache)
     while True:
-        mark, written = yield Read(_mark, (engine, engine.session.get(CheckpointCache).known(wanted.name), wanted))
+        base = yield Read(cache.base_of, (wanted.name, wanted.data))
+        mark, written = yield Read(_mark, (engine, base, wanted))
         try:
             landed = yield from commit([mark, *rule])
         except BaseVersionGone:
-            engine.session.get(CheckpointCache).forget(wanted.name)
+            cache.forget(base.name)
             continue
         [made] = [landing for landing in landed if isinstance(landing, r.CheckpointMade)]
-        engine.session.get(CheckpointCache).remember(wanted.name, made.version, written)
+        cache.remember(wanted.name, made.version, written)
         return made.version
 
 
@@ -205,10 +207,10 @@ def _mark(
     tree, memo = _packed(engine, wanted, known)
     noted, also = objects.pack(engine.store, meta, "meta") if meta is not None else (b"", ())
     made = (*tree.objects, *also)
-    mark = SaveCheckpoint(
-        engine.stream, name, tree.packed, made, wanted.labels, noted, relies_on=before.version, keep=wanted.keep
-    )
-    return mark, WrittenCheckpoint(0, before.ids if memo is not None and memo is before.memo else tree.ids, memo)
+    base = (before.version, before.name)
+    mark = SaveCheckpoint(engine.stream, name, tree.packed, made, wanted.labels, noted, *base, keep=wanted.keep)
+    ids = before.ids if memo is not None and memo is before.memo else tree.ids
+    return mark, WrittenCheckpoint(name, 0, ids, memo)
 
 
 def _packed(
@@ -216,7 +218,7 @@ def _packed(
 ) -> tuple[trees.ObjectTree, trees.TreeMemo | None]:
     """Return the tree of the value, and for a list the memo that the next version is compared with."""
     path, before = f"checkpoint {wanted.name!r}", known or NEVER
-    if known is None or (known.version and known.memo is None):
+    if known is None:
         return trees.pack(engine.store, wanted.data, path, before.ids), None
     tree, memo = trees.pack_again(engine.store, wanted.data, path, before.ids, before.memo)
     # For a list that has only grown, just the new objects were examined. The memo knows the others. Older objects are

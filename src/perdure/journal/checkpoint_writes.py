@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -12,6 +13,8 @@ from perdure.journal.retention_rules import SPACE, RetentionRule, keep_of, polic
 from perdure.journal.trees import TreeMemo
 from perdure.store.base import Rows, Script, Statement, Store
 from perdure.store.rows import first_number
+from perdure.values import locks
+from perdure.values.codec import fingerprints
 from perdure.values.limits import KEEP_LAST_DROPS_MAX
 
 
@@ -26,6 +29,8 @@ class SaveCheckpoint(msgspec.Struct, frozen=True):
     meta: bytes = b""
     relies_on: int = 0
     """The version whose objects are reused: it must still exist."""
+    base: str = ""
+    """The name of that version, which may be another."""
     drops: tuple[int, ...] = ()
     keep: RetentionRule | None = None
     """Retention of this name; None means the agent's rules."""
@@ -34,21 +39,28 @@ class SaveCheckpoint(msgspec.Struct, frozen=True):
     def place(self) -> tuple[int, str]:
         return (self.owner, self.name)
 
+    @property
+    def base_place(self) -> tuple[int, str]:
+        return (self.owner, self.base or self.name)
+
 
 MEMO_BYTES_MAX = 4 * 1024 * 1024
 MEMOS_MAX = 4
+NAMES_MAX, IDS_MAX = 256, 1 << 18
+"""How many names, and ids of objects in all, are remembered."""
 
 
 class WrittenCheckpoint(msgspec.Struct, frozen=True):
     """The last checkpoint of a name that this process saved: the next one reuses its objects."""
 
+    name: str
     version: int
     ids: frozenset[bytes]
     memo: TreeMemo | None = None
     """For a list: the tree to compare with the next version, usually a longer list."""
 
 
-NEVER = WrittenCheckpoint(0, frozenset())
+NEVER = WrittenCheckpoint("", 0, frozenset())
 
 
 class CheckpointCache:
@@ -56,28 +68,59 @@ class CheckpointCache:
 
     def __init__(self) -> None:
         self._last: dict[str, WrittenCheckpoint] = {}
+        """By name, newest last."""
+        self._ids = 0
         self._lists: list[str] = []
         """Names with a memo, newest last; limited, because a memo takes twice the memory of its value."""
+        self._lock = locks.lock()
 
-    def known(self, name: str) -> WrittenCheckpoint:
-        """The last version that this process saved, or NEVER."""
-        return self._last.get(name) or NEVER
+    def base_of(self, name: str, value: Any) -> WrittenCheckpoint:
+        """Return the saved checkpoint that has most in common with a value, whatever its name, or NEVER.
+
+        For a list, that is the longest one that it seems to continue. Otherwise the last version of the same name, or
+        the newest checkpoint of all: it is only a guess that saves writes.
+        """
+        with self._lock:
+            known = [self._last[other] for other in self._lists] if type(value) is list else []
+            mine = self._last.get(name) or next(reversed(self._last.values()), NEVER)
+        fitting = [written for written in known if _may_continue(value, written.memo)]
+        return max(fitting, key=_length, default=mine)
 
     def remember(self, name: str, version: int, written: WrittenCheckpoint) -> None:
         """Record `written` as the last version of the name."""
         memo = written.memo
         kept = memo if memo is not None and memo.keys and memo.size <= MEMO_BYTES_MAX else None
-        self._last[name] = WrittenCheckpoint(version, written.ids, kept)
-        others = [item for item in self._lists if item != name]
-        self._lists = [*others, name] if kept is not None else others
-        if len(self._lists) > MEMOS_MAX:
-            oldest = self._lists.pop(0)
-            if oldest in self._last:
+        with self._lock:
+            self._forget(name)
+            self._last[name] = WrittenCheckpoint(name, version, written.ids, kept)
+            self._ids += len(written.ids)
+            if kept is not None:
+                self._lists.append(name)
+            if len(self._lists) > MEMOS_MAX:
+                oldest = self._lists.pop(0)
                 self._last[oldest] = msgspec.structs.replace(self._last[oldest], memo=None)
+            while len(self._last) > 1 and (len(self._last) > NAMES_MAX or self._ids > IDS_MAX):
+                self._forget(next(iter(self._last)))
 
     def forget(self, name: str) -> None:
         """Drop a name whose last version may be deleted."""
-        self._last.pop(name, None)
+        with self._lock:
+            self._forget(name)
+
+    def _forget(self, name: str) -> None:
+        written = self._last.pop(name, None)
+        if written is not None:
+            self._ids -= len(written.ids)
+        if name in self._lists:
+            self._lists.remove(name)
+
+
+def _may_continue(value: list[Any], memo: TreeMemo | None) -> bool:
+    return memo is not None and fingerprints.may_begin_with(value, memo.keys, memo.count)
+
+
+def _length(written: WrittenCheckpoint) -> int:
+    return written.memo.count if written.memo is not None else 0
 
 
 class BaseVersionGone(StoreBusy):
@@ -89,11 +132,14 @@ def decided_marks(
 ) -> Script[tuple[list[records.AgentChange], list[Statement]]]:
     """Number the versions under the locks of their names; return the changes and the objects they need."""
     now = store.clock.wall_ms()
-    places = sorted({mark.place for mark in marks})
+    places = sorted({place for mark in marks for place in (mark.place, mark.base_place)})
     # Deletions take the same lock, so the base version stays until this commit.
     rows = yield [
         *(Statement("lock_namespace", (owner, f"checkpoint {name}")) for owner, name in places),
-        *(Statement("checkpoint_base", (*mark.place, mark.relies_on, SPACE, now)) for mark in marks),
+        *(
+            Statement("checkpoint_base", (*mark.place, mark.base_place[1], mark.relies_on, SPACE, now))
+            for mark in marks
+        ),
     ]
     before = list(zip(marks, rows[len(places) :], strict=True))
     last = {mark.place: first_number(found) for mark, found in before}

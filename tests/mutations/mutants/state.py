@@ -198,6 +198,20 @@ MUTANTS = (
         ("mark.relies_on and not any(base for _, base, *_ in found[:1])", "False"),
     ),
     mutant(
+        "a-checkpoint-relies-on-another-name",
+        "a checkpoint that continues one of another name is acknowledged, and half of it was collected",
+        CHECKPOINTS + "test_another_name_does_not_rely_on_what_was_deleted_elsewhere",
+        "perdure.journal.checkpoint_writes:SaveCheckpoint.base_place",
+        ("self.base or self.name", "self.name"),
+    ),
+    mutant(
+        "a-memo-belongs-to-a-name",
+        "each checkpoint of a growing conversation under a new name costs as much as all of it",
+        CHECKPOINTS + "test_a_conversation_is_stored_once_under_any_name",
+        "perdure.journal.checkpoint_writes:CheckpointCache.base_of",
+        ("max(fitting, key=_length, default=mine)", "self._last.get(name, NEVER)"),
+    ),
+    mutant(
         "a-checkpoint-is-made-again",
         "a resumed run makes its checkpoints a second time",
         CHECKPOINTS + "test_in_a_run_it_is_made_once",

@@ -40,6 +40,14 @@ def begins_with(value: list[Any], keys: tuple[bytes, ...], count: int) -> bool:
     return all(_key(value[start : min(start + _SOME, count)]) == key for start, key in zip(starts, keys, strict=True))
 
 
+def may_begin_with(value: list[Any], keys: tuple[bytes, ...], count: int) -> bool:
+    """Return False if the list certainly does not begin with these elements. Looks at the first and last of them."""
+    if len(value) < count or not keys:
+        return False
+    last = (len(keys) - 1) * _SOME
+    return _key(value[last:count]) == keys[-1] and _key(value[: min(_SOME, count)]) == keys[0]
+
+
 def _key(some: list[Any]) -> bytes:
     try:
         return marshal.dumps(some, _VERSION)

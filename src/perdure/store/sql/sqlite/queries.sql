@@ -569,10 +569,10 @@ UPDATE checkpoints SET stream = 0, seq = 0, at = 0 WHERE owner = :owner AND name
 -- Nothing in the journal mentions this checkpoint any more.
 DELETE FROM checkpoints WHERE owner = :owner AND name = :name AND version = :version;
 
--- name: checkpoint_base(owner, name, relied, rules, now)
+-- name: checkpoint_base(owner, name, base, relied, rules, now)
 -- Before a new version: the last number, whether its base version exists, and the agent's retention rules.
 SELECT (SELECT coalesce(max(version), 0) FROM checkpoints WHERE owner = :owner AND name = :name),
-    EXISTS (SELECT 1 FROM checkpoints WHERE owner = :owner AND name = :name AND version = :relied AND dropped = 0),
+    EXISTS (SELECT 1 FROM checkpoints WHERE owner = :owner AND name = :base AND version = :relied AND dropped = 0),
     rule.key, rule.value
 FROM (SELECT 1) AS always LEFT JOIN agent_state AS rule ON rule.owner = :owner AND rule.namespace = :rules
     AND length(rule.value) > 0 AND (rule.expires = 0 OR rule.expires > :now);
