@@ -357,7 +357,7 @@ def test_an_origin_must_be_the_one_and_the_move_must_hold(store_url: str, tmp_pa
     agent.export(tmp_path / "y", move=True)
     Agent("other", store=tmp_path / "other.db").state.set("a", "b", 1)
     wrong: list[tuple[str, Any, Any, str]] = [
-        ("copy", store_url, ValueError, "a copy replaces nobody"),
+        ("copy", store_url, ValueError, "a copy does not replace its original"),
         ("y", tmp_path / "other.db", StoreUnavailable, "is not the store"),
         ("y", tmp_path / "nowhere.db", StoreUnavailable, "there is no store"),
         ("x", store_url, AgentExists, "has continued in"),

@@ -343,4 +343,4 @@ def test_a_store_of_a_development_version_is_refused_and_left_as_it_is(
     for arguments in (["runs"], ["migrate", "--check"], ["migrate"]):
         code, said = told(capsys, *arguments, "--store", store_url)
         assert (code, said["error"]["code"]) == (2, "PD201")
-        assert "make a new store with `perdure init`" in said["error"]["hint"]
+        assert "create a new store with `perdure init`" in said["error"]["hint"]

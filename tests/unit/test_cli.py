@@ -324,7 +324,7 @@ def test_a_narrow_terminal_gets_cards_instead_of_a_table(path: Path) -> None:
 
 def test_a_folder_is_no_store(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["runs", "--store", str(path.parent)]) == 2
-    assert capsys.readouterr().err.endswith(f"is a folder, but a store is a file\nhint: give --store {path}\n")
+    assert capsys.readouterr().err.endswith(f"is a folder; a store is a file\nhint: give --store {path}\n")
     assert main(["doctor", "--store", str(path.parent)]) == 1
 
 

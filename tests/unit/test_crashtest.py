@@ -318,7 +318,7 @@ def test_a_place_that_is_not_passed_is_not_survived(folder: Path, crashtest: Cra
         crashtest("clean_asks.py", only=["effect.outcome:before#3"])
     report = crashtest("clean_asks.py", only=["after:20s"])
     assert [trial.reached for trial in report.trials] == [False]
-    assert "1 of these tries came too late (it had ended, or took another path): their ok says little" in report.notes
+    assert "1 tries came too late (it had ended, or took another path): their ok says little" in report.notes
 
 
 def test_places_are_spread_evenly_and_every_kind_comes_first() -> None:

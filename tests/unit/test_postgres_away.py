@@ -1,4 +1,4 @@
-"""A server that is away: who waits for it is told so, can be interrupted, and does not wait twice."""
+"""A server that is unreachable: who waits for it is told so, can be interrupted, and does not wait twice."""
 
 from __future__ import annotations
 
@@ -69,14 +69,14 @@ def test_a_signal_ends_who_waits_for_a_server(cluster: Cluster, code: str, numbe
         cluster.kill()
         process.stdin.write("\n")
         process.stdin.flush()
-        assert "is away: " in process.stderr.readline()
+        assert "is unreachable: " in process.stderr.readline()
         process.send_signal(number)
         rest = process.communicate()[1]
     finally:
         process.kill()
         process.wait()
     assert process.returncode != 0
-    assert "is away: " not in rest  # said once, however often it was tried
+    assert "is unreachable: " not in rest  # said once, however often it was tried
     cluster.start()
     agent = Agent("a", store=url)
     with agent.run("r") as run:
@@ -140,9 +140,9 @@ def test_a_server_that_goes_and_comes_back_is_told_once_each(
         logger.removeHandler(ear)
     assert [store.read("get_meta", (f"k{n}",)) for n in range(3)] == [[(b"v",)]] * 3
     away, back = [record.getMessage() for record in caplog.records if record.name == "perdure"]
-    assert "is away: " in away
-    assert "trying again for" in away
-    assert "is back" in back
+    assert "is unreachable: " in away
+    assert "retrying for" in away
+    assert "is reachable again" in back
     store.close()
 
 
@@ -159,10 +159,10 @@ def test_a_session_that_was_ended_is_no_server_that_is_away(cluster: Cluster, ca
 def test_the_end_of_a_run_does_not_wait_in_full_again(cluster: Cluster) -> None:
     url = cluster.url("away", reconnect_seconds="1.5")
     agent = Agent("a", store=url)
-    with pytest.raises(StoreUnavailable, match="away for 1 s"), agent.run("r") as run:
+    with pytest.raises(StoreUnavailable, match="unreachable for 1 s"), agent.run("r") as run:
         run.step(lambda: 1, name="one")
         cluster.kill()
-        with pytest.raises(StoreUnavailable, match=r"away for 1\.5 s"):
+        with pytest.raises(StoreUnavailable, match=r"unreachable for 1\.5 s"):
             run.step(lambda: 2, name="two")
     cluster.start()
     with agent.run("r") as run:

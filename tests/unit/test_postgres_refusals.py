@@ -33,7 +33,7 @@ def refusal(url: str) -> StoreUnavailable:
 @pytest.mark.parametrize("user", ["worker:WRONG", "worker", "nobody"])
 def test_wrong_credentials_are_told_as_such(cluster: Cluster, user: str) -> None:
     error = refusal(cluster.url(tcp=True, user=user))
-    assert "does not let this user in" in str(error)
+    assert "refused the login" in str(error)
     assert "~/.pgpass" in str(error.hint)
     assert "WRONG" not in f"{error} {error.hint} {error.__cause__}"
 
@@ -46,7 +46,7 @@ def test_a_missing_database_is_told_with_the_command_that_makes_it(cluster: Clus
 def test_a_role_that_may_not_make_the_store_is_told_who_does(cluster: Cluster) -> None:
     error = refusal(cluster.url("fleet", user="worker"))
     assert "there is no store in schema fleet of " in str(error)
-    assert "this role may not make one" in str(error)
+    assert "this role may not create one" in str(error)
     assert "perdure init" in str(error.hint)
 
 

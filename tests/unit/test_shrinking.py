@@ -28,7 +28,7 @@ def test_a_large_file_becomes_smaller_when_somebody_asks_for_it(
     report = agent.gc()
     assert report.bytes_after == os.path.getsize(path) >= report.bytes_before
     [note] = report.notes
-    assert note.startswith("0.2 MB of the file are empty, and are used again; `perdure gc --vacuum`")
+    assert note.startswith("0.2 MB of the file are free and will be reused; `perdure gc --vacuum`")
     report = agent.gc(vacuum=True)
     assert (report.notes, report.bytes_after < report.bytes_before - 150_000) == ((), True)
     with closing(apsw.Connection(path)) as now:

@@ -198,7 +198,7 @@ def test_a_search_is_prepared_once_whatever_is_bound() -> None:
 
 def test_a_setting_that_sqlite_ignores_is_noticed() -> None:
     connection = apsw.Connection(":memory:")
-    with pytest.raises(StoreUnavailable, match="would not set journal_mode to wal"):
+    with pytest.raises(StoreUnavailable, match="refused to set journal_mode to wal"):
         sqlite_file._pragma(connection, "journal_mode", "wal")
     connection.close()
 
@@ -278,7 +278,7 @@ def test_a_store_of_a_later_version_is_refused(path: Path) -> None:
 
 def test_a_path_through_a_file_is_told(path: Path) -> None:
     path.write_text("in the way")
-    with pytest.raises(StoreUnavailable, match="there is no folder"):
+    with pytest.raises(StoreUnavailable, match="does not exist"):
         open_store(f"sqlite:///{path}/perdure.db")
 
 

@@ -30,23 +30,23 @@ REFUSED = {
     "sqlite://x.db": "three slashes",
     "SQLite:///x.db": "sqlite:///path",
     "sqlite:///": "three slashes",
-    "sqlite:///x.db?mode=ro": "leave out the ?",
-    "x.db?mode=ro": "leave out the ?",
+    "sqlite:///x.db?mode=ro": "remove the ?",
+    "x.db?mode=ro": "remove the ?",
     ":memory:?cache=shared": ":memory:",
     ":memory": ":memory:",
     "http://host/x": "use a file",
     "https://host/x": "use a file",
     "http:host": "use a file",
-    "C:\\x.db": "a path of this system",
-    "c:/x.db": "a path of this system",
-    "": "leave store out",
-    " ": "leave store out",
-    "\n": "leave store out",
+    "C:\\x.db": "a POSIX path",
+    "c:/x.db": "a POSIX path",
+    "": "omit store=",
+    " ": "omit store=",
+    "\n": "omit store=",
     "x.db\n": "strip()",
     " x.db": "strip()",
     "x\x1b.db": "strip()",
     "x\0.db": "",
-    "x\udcff.db": "rename it",
+    "x\udcff.db": "rename the file",
     "x/": "x/perdure.db",
     "sqlite:///x/": "x/perdure.db",
 }
@@ -125,14 +125,14 @@ def test_the_home_folder_is_expanded_and_no_variable() -> None:
     assert locate("~/x.db") == "sqlite:///~/x.db"
     open_store(locate("~/x.db")).close()
     assert (Path.home() / "x.db").exists()
-    with pytest.raises(StoreUnavailable, match="there is no folder") as refusal:
+    with pytest.raises(StoreUnavailable, match="does not exist") as refusal:
         open_store(locate("$HOME/x.db"))
     assert "not expanded" in refusal.value.hint
 
 
 @pytest.mark.parametrize("text", ["new/x.db", "sqlite:///new/x.db", "new/deep/x.db"])
 def test_a_folder_that_is_not_there_is_not_made(text: str, here: Path) -> None:
-    with pytest.raises(StoreUnavailable, match="there is no folder .*/new") as refusal:
+    with pytest.raises(StoreUnavailable, match="the folder .*/new.* does not exist") as refusal:
         Agent("a", store=text).runs.list()
     assert "perdure init --store" in refusal.value.hint
     assert list(here.iterdir()) == []
@@ -152,7 +152,7 @@ def test_the_default_folder_is_made() -> None:
 
 def test_a_folder_is_no_store(here: Path) -> None:
     (here / "x").mkdir()
-    with pytest.raises(StoreUnavailable, match="is a folder, but a store is a file") as refusal:
+    with pytest.raises(StoreUnavailable, match="is a folder; a store is a file") as refusal:
         Agent("a", store="x").runs.list()
     assert "x/perdure.db" in refusal.value.hint
 

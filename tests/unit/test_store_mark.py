@@ -213,7 +213,7 @@ def test_a_file_with_two_names_is_refused(path: Path, tmp_path: Path) -> None:
     work(path, "first")
     os.link(path, tmp_path / "same.db")
     for name in (path, tmp_path / "same.db"):
-        with pytest.raises(StoreUnavailable, match="2 names"):
+        with pytest.raises(StoreUnavailable, match="2 hard links"):
             opened(name)
     os.unlink(tmp_path / "same.db")
     with closing(Agent("clerk", store=path)) as agent, agent.run("second") as run:
@@ -275,7 +275,7 @@ def test_no_new_store_is_made_beside_the_mark_of_one_that_is_gone(tmp_path: Path
     with Agent("tester", store=path) as agent:
         agent.state.set("a", "b", 1)
     path.unlink()
-    with pytest.raises(StoreUnavailable, match="is gone, and .*-mark says that work in it was acknowledged"):
+    with pytest.raises(StoreUnavailable, match="is missing, but .*-mark records acknowledged commits"):
         Agent("tester", store=path).state.get("a", "b")
     assert not path.exists()
     (tmp_path / "s.db-mark").unlink()

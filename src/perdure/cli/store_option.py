@@ -74,7 +74,7 @@ def path_of(url: str | None) -> str:
     if os.path.isdir(path):
         inside = [os.path.join(path, name) for name in (f"{FOLDER_NAME}/{DATABASE_NAME}", DATABASE_NAME)]
         there = next(filter(os.path.exists, inside), os.path.join(path, DATABASE_NAME))
-        raise StoreUnavailable(f"{path} is a folder, but a store is a file", hint=f"give --store {shlex.quote(there)}")
+        raise StoreUnavailable(f"{path} is a folder; a store is a file", hint=f"give --store {shlex.quote(there)}")
     if not os.path.exists(path) or os.path.getsize(path) == 0:
         raise StoreUnavailable(
             f"there is no store at {path}",

@@ -61,7 +61,9 @@ class StoreProgress(msgspec.Struct, frozen=True):
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
-@click.option("--restarts", type=click.IntRange(min=0), default=0, help="Give up after so many. Default: never.")
+@click.option(
+    "--restarts", type=click.IntRange(min=0), default=0, help="Maximum number of restarts. Default: unlimited."
+)
 @click.option(
     "--same-place",
     type=click.IntRange(min=1),

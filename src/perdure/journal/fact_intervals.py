@@ -152,7 +152,7 @@ class SupersessionChains:
         return link.thing == _thing(kept) and link.id not in self._void
 
     def _following(self, over: Collection[str]) -> dict[str, None]:
-        """Memories that supersede one of these, or begin when one of these ends."""
+        """Return the memories that supersede one of `over`, or begin when one of them ends."""
         found: dict[str, None] = {}
         for which in over:
             found.update(self._after[which])

@@ -182,7 +182,7 @@ class LeaseKeeper:
 
 
 def _heartbeat_loop(tenancy: weakref.ref[LeaseKeeper], stop: threading.Event) -> None:
-    """Renew until stopped, or until nobody refers to the keeper any more."""
+    """Renew until stopped, or until the keeper is garbage-collected."""
     beat_at = time.monotonic() + HEARTBEAT_SECONDS
     while not stop.wait(min(HEARTBEAT_SECONDS, ORDER_LOOK_SECONDS)):
         holder = tenancy()

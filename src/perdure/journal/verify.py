@@ -393,7 +393,7 @@ class _StreamInspection:
                 FindingKind.UNSIGNED, last, "it was compacted before the agent moved in, and its key did not come along"
             )
         elif self.compacted_at > last_sealed:
-            self.found(FindingKind.SEAL, self.compacted_at, "entries were compacted, and nobody has signed that")
+            self.found(FindingKind.SEAL, self.compacted_at, "entries were compacted without a signature")
         elif self.last_kind in ENDS and last_sealed < last:
             which = "no entry" if not last_sealed else f"nothing after entry {last_sealed}"
             self.found(FindingKind.UNSIGNED, last, f"{which} is signed: the agent's key was not there")

@@ -47,7 +47,7 @@ class Order(StrEnum):
     PAUSE = "pause"
     RESUME = "resume"
     RETRY = "retry"
-    """Only of a run that nobody has open: it is never given to a holder."""
+    """Only for a run that no process has open: a holder never receives it."""
 
 
 class OrderGiven(Record, frozen=True, tag=65):
@@ -80,7 +80,7 @@ class RunPaused(Record, frozen=True):
 
 
 class RunReleased(Record, frozen=True):
-    """A paused run may be opened again, or a failed one is to be tried again."""
+    """Allow a paused run to be opened again, or a failed one to be retried."""
 
     reason: str
     by: str

@@ -62,7 +62,7 @@ class Unknown(Exception):
 
 
 class DoubtVerdict(msgspec.Struct, frozen=True):
-    """What is known about an effect in doubt. If it is neither done nor absent, nothing is known."""
+    """The known facts about an effect in doubt. If it is neither done nor absent, its outcome is unknown."""
 
     done: bool = False
     absent: bool = False

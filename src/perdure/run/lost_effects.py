@@ -18,7 +18,7 @@ RECORD, KEY = "record", "key"
 
 
 class LostRunEntries:
-    """What is known about the lost entries of a run."""
+    """The known facts about the lost entries of a run."""
 
     def __init__(self) -> None:
         self._intents: dict[bytes, LostIntent] = {}

@@ -21,7 +21,7 @@ HINT = (
 def keeps_recorded(
     run: RunCore, what: str, recorded: Any, value: Any, *, telemetry: bool = False, line: str = ""
 ) -> bool:
-    """Handle a value that differs from the recorded one. Returns False if the new one is to be recorded.
+    """Handle a value that differs from the recorded one. Returns False if the new one must be recorded.
 
     `telemetry` (events, progress, usage) only warns, except in strict mode and on finished runs.
     """

@@ -25,7 +25,7 @@ class TurnTaken(StoreBusy):
 
 
 class TurnStart(msgspec.Struct, frozen=True):
-    """A turn that is to be started."""
+    """A turn to start."""
 
     message: bytes
     """The user's message, packed."""

@@ -18,7 +18,7 @@ def unstorable_calls(ledger: Ledger) -> list[RecordedCall]:
 
 
 def release(ledger: Ledger, event: r.JournalEntry, record: r.RunReleased) -> None:
-    """Let them run again, if somebody has said so."""
+    """Let them run again, if a person has asked for it."""
     if record.retry:
         for recorded in unstorable_calls(ledger):
             ledger.causes.add(recorded.failed)

@@ -109,4 +109,4 @@ def _server() -> ModuleType:
 
 def _warn_about_memory() -> None:
     if "pytest" not in sys.modules and "unittest" not in sys.modules:
-        warnings.warn("sqlite://:memory: forgets everything when the process ends", NotDurableWarning, stacklevel=4)
+        warnings.warn("sqlite://:memory: loses its data when the process ends", NotDurableWarning, stacklevel=4)

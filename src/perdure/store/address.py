@@ -49,8 +49,8 @@ def _must_be_ours(folder: str) -> None:
     owner = os.lstat(folder).st_uid
     if owner != us and not (us == 0 and sudo == str(owner)):
         raise StoreUnavailable(
-            f"{folder} belongs to another user ({owner}), and was found without being named; nothing was opened",
-            hint=f"if you trust it, name it: store='{os.path.join(folder, DATABASE_NAME)}', or PERDURE_URL",
+            f"{folder} belongs to another user ({owner}), and no argument or variable named it; nothing was opened",
+            hint=f"if you trust it, name it explicitly: store='{os.path.join(folder, DATABASE_NAME)}', or PERDURE_URL",
         )
 
 
@@ -66,11 +66,11 @@ def sqlite_path(url: str) -> str:
     """
     scheme, _, rest = url.partition("://")
     if scheme != "sqlite":
-        _refuse(f"{scheme}:// is not a store that this version of Perdure knows", _advice(scheme))
+        _refuse(f"{scheme}:// is not a kind of store that this version supports", _advice(scheme))
     if rest in (MEMORY, f"/{MEMORY}"):
         return MEMORY
     if not rest.startswith("/") or len(rest) < 2:
-        _refuse(f"{url} names no file", "write sqlite:///path with three slashes")
+        _refuse(f"{url} does not name a file", "write sqlite:///path with three slashes")
     return os.path.abspath(os.path.expanduser(rest[1:]))
 
 
@@ -98,7 +98,7 @@ def _url_of(given: object) -> str:
         if isinstance(path, str):
             return _of_path(path)
         given = path
-    raise StoreTypeInvalid(f"store={type(given).__name__}: a store is named by a str or a path")
+    raise StoreTypeInvalid(f"store={type(given).__name__}: pass a str or a path")
 
 
 def _of_path(path: str) -> str:
@@ -112,9 +112,9 @@ def _of_path(path: str) -> str:
 def _of_text(text: str) -> str:
     _refuse_unkept(text)
     if not text.strip():
-        _refuse("an empty text names no store", "leave store out for the default, or name a file")
+        _refuse("the store name is empty", "omit store= for the default store, or pass a file name")
     if text != text.strip() or _CONTROL.search(text):
-        _refuse("the text that names the store has white space around it or a control character in it", "strip() it")
+        _refuse("the store name has surrounding white space or a control character", "strip() it")
     if "://" not in text:
         return _of_plain_path(text)
     scheme, _, rest = text.partition("://")
@@ -123,7 +123,7 @@ def _of_text(text: str) -> str:
         _refuse_parameters(rest[1:])
         _refuse_folder(rest[1:])
     elif scheme.lower() in ("sqlite", "file", "http", "https", *SCHEMES) and scheme not in SCHEMES:
-        _refuse(f"{scheme}:// is not a store that this version of Perdure knows", _advice(scheme))
+        _refuse(f"{scheme}:// is not a kind of store that this version supports", _advice(scheme))
     return text
 
 
@@ -131,15 +131,15 @@ def _of_plain_path(text: str) -> str:
     if text == MEMORY:
         return f"sqlite://{MEMORY}"
     if text.startswith(":"):
-        _refuse(f"{text} names no file", f"write {MEMORY} for a store in memory, ./{text} for a file")
+        _refuse(f"{text} does not name a file", f"write {MEMORY} for a store in memory, ./{text} for a file")
     if scheme := _SCHEME.match(text):
         if text[scheme.end() :].startswith("/"):
             _refuse_one_slash(scheme[1])
         _refuse(f"{scheme[1]}: without slashes is neither a URL nor a path", _advice(scheme[1]))
     if _DRIVE.match(text):
-        _refuse(f"{text} is a path of Windows, where Perdure does not run", "give a path of this system")
+        _refuse(f"{text} is a Windows path; Perdure does not run on Windows", "pass a POSIX path")
     if _CREDENTIALS.match(text) or _CONNINFO.match(text):
-        _refuse("the name of the store looks like the address of a server", "write postgresql://user@host/database")
+        _refuse("the store name looks like a server address", "write postgresql://user@host/database")
     _refuse_parameters(text)
     _refuse_folder(text)
     return f"sqlite:///{text}"
@@ -147,11 +147,11 @@ def _of_plain_path(text: str) -> str:
 
 def _refuse_unkept(text: str) -> None:
     if "\0" in text:
-        _refuse("the name of the store has a NUL character in it", "")
+        _refuse("the store name contains a NUL character", "")
     try:
         text.encode()
     except UnicodeEncodeError:
-        _refuse(f"{text!a} is not UTF-8, and SQLite opens no such file", "rename it, or a folder above it")
+        _refuse(f"{text!a} is not UTF-8; SQLite cannot open such a file", "rename the file or folder")
 
 
 def _refuse_one_slash(scheme: str) -> NoReturn:
@@ -166,12 +166,12 @@ def _refuse_parameters(text: str) -> None:
     path = os.path.abspath(os.path.expanduser(text))
     folder = os.path.dirname(path)
     if _PARAMETER.search(text) and not (os.path.exists(path) or ("?" in folder and os.path.isdir(folder))):
-        _refuse(f"{text}: the name of a file takes no parameters", "leave out the ? and what follows it")
+        _refuse(f"{text}: a file name takes no parameters", "remove the ? and everything after it")
 
 
 def _refuse_folder(text: str) -> None:
     if text.endswith("/"):
-        _refuse(f"{text} names a folder, and a store is a file", f"write {text}{DATABASE_NAME}")
+        _refuse(f"{text} is a folder; a store is a file", f"write {text}{DATABASE_NAME}")
 
 
 def _advice(scheme: str) -> str:
@@ -180,7 +180,7 @@ def _advice(scheme: str) -> str:
     if known in SCHEMES:
         return "write postgresql://user@host/database"
     if known in ("http", "https"):
-        return "a store is reached over no such address: use a file, or postgresql://user@host/database"
+        return "this address cannot be a store: use a file, or postgresql://user@host/database"
     if known in ("sqlite", "file"):
         return "write sqlite:///path with three slashes, or the path alone"
     return f"use sqlite:///path or postgresql://...; a file of that name is ./{scheme}:..."

@@ -268,7 +268,7 @@ class Store(ABC):
         `token` is that of `scrub_note`. Scrubs that other processes left behind are done too. A server removes deleted
         rows with its own VACUUM.
         """
-        return "the server keeps what was removed until its next VACUUM, which it does by itself"
+        return "the server frees removed rows at its next automatic VACUUM"
 
     def finish_scrub(self) -> None:
         """Do the scrubs that dead processes left behind, unless other processes prevent it."""

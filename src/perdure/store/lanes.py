@@ -113,7 +113,7 @@ class CommitLanes:
         finally:
             for one in group:
                 # Only if this thread was interrupted. Its commit may have landed, so do not retry.
-                one.settle(error=StoreBusy("the thread that committed for this one was interrupted"))
+                one.settle(error=StoreBusy("the thread that committed on behalf of this one was interrupted"))
             lane.gate.leave()
 
     def _join(self, ticket: LaneTicket) -> _Lane:

@@ -58,8 +58,8 @@ class StoreVersions(msgspec.Struct, frozen=True):
 def unpublished(shown: str) -> StoreUnavailable:
     """Return the error for a store that was made before the first release."""
     return StoreUnavailable(
-        f"{shown} was made by a development version of Perdure, before the first release. It was left as it is",
-        hint="make a new store with `perdure init`; read the old one with the commit that made it",
+        f"{shown} was made by a development version of Perdure, before the first release. It was not changed",
+        hint="create a new store with `perdure init`; read the old one with the version that created it",
     )
 
 

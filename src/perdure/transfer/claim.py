@@ -26,7 +26,7 @@ _PAGE = 100
 def claim(engine: Engine, file: VerifiedExport, url: str) -> None:
     """Record in the store that the agent has left that it continues in the store of `engine`."""
     if not file.header.move:
-        raise WrongValue("origin= is for an agent that has moved: a copy replaces nobody")
+        raise WrongValue("origin= is for an agent that has moved: a copy does not replace its original")
     with closing(Engine(file.agent, store=url)) as origin:
         path = file_of(origin.url)
         if path is not None and not os.path.exists(path):

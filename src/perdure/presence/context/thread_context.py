@@ -22,7 +22,7 @@ from perdure.work.threads.conversations import ThreadIndex, read_index
 from perdure.work.threads.history import TurnMessages, read_turn
 
 PER_TURN = 10_000
-"""So many numbers has each turn; of more messages in one turn, the last ones share a number."""
+"""The numbers reserved for the messages of each turn. In a longer turn, the last messages share a number."""
 MESSAGE_TOKENS = 4
 BYTES_PER_TOKEN = 4
 LARGE_BYTES = 16_384
@@ -99,7 +99,7 @@ def summary_in_use(run: RunCore, thread: TurnThread) -> ThreadSummary | None:
 
 
 def first_turn(thread: TurnThread, budget: int, summary: ThreadSummary | None) -> int:
-    """Return the earliest turn that a context of so many tokens can show: read backwards, to the budget."""
+    """Return the earliest turn that fits into the token budget, read backwards."""
     number, tokens = thread.number, 0
     floor = max(thread.index.first, summary.upto if summary is not None else 0)
     while number > floor and tokens <= budget:

@@ -215,7 +215,7 @@ class _HandoffPage:
             return []
         over = self._run.status.over
         lines = self._heading("In doubt when it ended" if over else "In doubt: settle this first")
-        lines.append("Nobody knows whether these happened. Find out; do not simply do them again.")
+        lines.append("The outcome of these is unknown. Find out; do not simply repeat them.")
         for effect in self._handoff.in_doubt:
             which = f" --key {shlex.quote(effect.key)}" if len(self._handoff.in_doubt) > 1 else ""
             command = f"perdure answer {shlex.quote(self._run.id)}{which}{self._options()}"

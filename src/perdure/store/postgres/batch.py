@@ -1,6 +1,6 @@
 """Merges many statements of one kind into one with arrays: the overhead per statement exceeds its work.
 
-Only commits of many keys have so many. The merging is invisible to callers: each statement gets its rows.
+Only commits of many keys have that many statements. The merging is invisible to callers: each statement gets its rows.
 """
 
 from __future__ import annotations

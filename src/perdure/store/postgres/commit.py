@@ -115,8 +115,8 @@ class OutagePatience:
         if unwanted:
             text = f"interrupted while {shown} was away: {why}"
         else:
-            text = f"{shown} has been away for {self._seconds:g} s: {why}"
-        return StoreUnavailable(text, hint="nothing that was acknowledged is lost; start again when the server is back")
+            text = f"{shown} has been unreachable for {self._seconds:g} s: {why}"
+        return StoreUnavailable(text, hint="no acknowledged commit is lost; restart when the server is reachable")
 
 
 class PostgresCommit(Generic[T]):

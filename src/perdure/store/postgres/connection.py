@@ -152,7 +152,7 @@ class PipelineConnection:
         while connection.flush():
             # The server may send before it accepts more.
             if not ready(connection.socket, select.POLLIN | select.POLLOUT, until):
-                raise ConnectionCut("the server takes nothing any more")
+                raise ConnectionCut("the server no longer accepts data")
             connection.consume_input()
 
     def _receive(self, until: float) -> list[pq.abc.PGresult]:

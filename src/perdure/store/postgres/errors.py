@@ -75,13 +75,15 @@ def translated(error: ServerError, shown: str) -> PerdureError:
         return StorageFull(f"{shown}: {error}")
     if state in ("57014", "55P03"):
         return StoreBusy(
-            f"{shown} did not do it in time: {error}", hint="look for long transactions in pg_stat_activity"
+            f"{shown} did not answer in time: {error}", hint="check pg_stat_activity for long transactions"
         )
     if state.startswith(_FORBIDDEN):
         return StoreUnavailable(f"{shown}: {error}", hint="compare the grants with docs/operations/postgres.md")
     if state.startswith(_REFUSED):
         return RowRefused(f"{shown} refused a row: {error} (SQLSTATE {state})")
-    return StoreUnavailable(f"{shown} cannot be used: {error} (SQLSTATE {state})", hint="`perdure doctor` looks closer")
+    return StoreUnavailable(
+        f"{shown} cannot be used: {error} (SQLSTATE {state})", hint="run `perdure doctor` for details"
+    )
 
 
 _HOPEFUL = ("starting up", "shutting down", "recovery", "closed the connection", "too many clients", "not accept")
@@ -93,7 +95,7 @@ _CREDENTIALS = (
     "not permitted to log in",
     "FATAL: role ",
 )
-_CREDENTIALS_HINT = "the server is there: look at the user in the URL, and at the password (URL, PGPASSWORD, ~/.pgpass)"
+_CREDENTIALS_HINT = "the server is reachable: check the user in the URL and the password (URL, PGPASSWORD, ~/.pgpass)"
 _NO_DATABASE = re.compile(r'database "(.+)" does not exist')
 _HOPELESS = ("authentication", "does not exist", "no pg_hba.conf", "translate host name", "password", "invalid")
 
@@ -111,13 +113,13 @@ def is_permanent(error: ConnectionCut) -> bool:
 def refused(text: str, shown: str) -> StoreProblem:
     """Return the error for a failed connection attempt."""
     if any(word in text for word in _CREDENTIALS):
-        return StoreUnavailable(f"{shown} does not let this user in: {text}", hint=_CREDENTIALS_HINT)
+        return StoreUnavailable(f"{shown} refused the login: {text}", hint=_CREDENTIALS_HINT)
     if missing := _NO_DATABASE.search(text):
         return StoreUnavailable(
             f"{shown} has no such database: {text}",
-            hint=f"make it: `createdb --template=template0 --encoding=UTF8 {missing[1]}`, or look at the URL",
+            hint=f"create it with `createdb --template=template0 --encoding=UTF8 {missing[1]}`, or correct the URL",
         )
-    return StoreUnavailable(f"{shown} cannot be reached: {text}", hint="look at the URL, the server and the network")
+    return StoreUnavailable(f"{shown} cannot be reached: {text}", hint="check the URL, the server and the network")
 
 
 def one_line(text: str) -> str:

@@ -35,7 +35,7 @@ class ServerAbsence:
         with self._lock:
             first, self._since = self._since is None, self._since or time.monotonic()
         if first:
-            logger.warning("%s is away: %s; trying again for %.0f s", self._shown, why, seconds)
+            logger.warning("%s is unreachable: %s; retrying for %.0f s", self._shown, why, seconds)
 
     def given_up(self, lane: int) -> None:
         """Note that a call gave up or was cancelled. Lane 0 belongs to no run."""
@@ -51,4 +51,4 @@ class ServerAbsence:
         with self._lock:
             since, self._since, self._gave_up = self._since, None, {}
         if since is not None:
-            logger.warning("%s is back after %.1f s", self._shown, time.monotonic() - since)
+            logger.warning("%s is reachable again after %.1f s", self._shown, time.monotonic() - since)

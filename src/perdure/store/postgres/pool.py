@@ -91,7 +91,7 @@ class ConnectionPool:
         if not self._gate.enter(time.monotonic() + LOCK_SECONDS_MAX):
             raise StoreBusy(
                 f"all {self.place.pool_size} connections were in use for {LOCK_SECONDS_MAX:g} s",
-                hint="give pool_size= in the URL of the store a larger number",
+                hint="increase pool_size= in the store URL",
             )
         try:
             return self._idle.pop()
@@ -179,7 +179,7 @@ class ConnectionPool:
                     raise ConnectionCut(_words(connection))
                 wanted = select.POLLIN if status == pq.PollingStatus.READING else select.POLLOUT
                 if not ready(connection.socket, wanted, until):
-                    raise ConnectionCut(f"the server did not let us in within {seconds:g} s")
+                    raise ConnectionCut(f"the server did not complete the login within {seconds:g} s")
             return connection
         except BaseException:
             self._drop(connection)

@@ -95,7 +95,7 @@ def prepared(link: PipelineConnection, place: ServerAddress, create: bool) -> St
         reach(Site.STORE_CREATE, CommitMoment.AFTER)
         facts = _facts(link, place)
     if facts is None:
-        raise StoreUnavailable(f"{place.shown} has lost what was made in it just now")
+        raise StoreUnavailable(f"{place.shown} no longer has the schema that was just created")
     StoreVersions(facts.version, facts.oldest, len(history), ()).refuse_newer()
     moved, stale = _talk(link, place, [Statement("moved_arrivals"), Statement("get_meta", ("stale",))])[-2:]
     if moved.rows:
@@ -120,19 +120,19 @@ def found(link: PipelineConnection, place: ServerAddress) -> StoreFacts:
 def _no_store(place: ServerAddress) -> StoreUnavailable:
     return StoreUnavailable(
         f"there is no store in schema {place.schema} of {place.shown.partition('?')[0]}",
-        hint="make one with `perdure init --store URL`, or say which one with --store",
+        hint="create one with `perdure init --store URL`, or name another with --store",
     )
 
 
 def _not_the_owner(place: ServerAddress, facts: StoreFacts | None) -> StoreUnavailable:
     where = f"schema {place.schema} of {place.shown.partition('?')[0]}"
     if facts is None:
-        problem, command = f"there is no store in {where}, and this role may not make one", "init"
+        problem, command = f"there is no store in {where}, and this role may not create one", "init"
     else:
         known = len(sql.migrations("postgres"))
-        problem = f"the store in {where} has schema {facts.version}, and this role may not bring it forward to {known}"
+        problem = f"the store in {where} has schema {facts.version}, and this role may not migrate it to {known}"
         command = "migrate"
-    return StoreUnavailable(problem, hint=f"let the owner run `perdure {command} --store URL`")
+    return StoreUnavailable(problem, hint=f"ask the owner to run `perdure {command} --store URL`")
 
 
 def server(link: PipelineConnection, place: ServerAddress) -> ServerInfo:
@@ -147,11 +147,11 @@ def _facts(link: PipelineConnection, place: ServerAddress) -> StoreFacts | None:
     present, old, encoding, durable = answer.rows[0]
     if encoding != "UTF8":
         raise StoreUnavailable(
-            f"{place.shown} has the encoding {encoding}", hint="make a database with ENCODING 'UTF8'"
+            f"{place.shown} has the encoding {encoding}", hint="create a database with ENCODING 'UTF8'"
         )
     if not durable:
         warnings.warn(
-            f"{place.shown} runs with fsync or full_page_writes off: it loses data when the power fails",
+            f"{place.shown} runs with fsync or full_page_writes off, so a power failure loses data",
             NotDurableWarning,
             stacklevel=2,
         )
@@ -163,7 +163,7 @@ def _facts(link: PipelineConnection, place: ServerAddress) -> StoreFacts | None:
     values = [answer.rows for answer in answers[-len(_KEYS) :]]
     if not all(values):
         raise StoreUnavailable(
-            f"schema {place.schema} of {place.shown} belongs to another program, or has lost its facts",
+            f"schema {place.schema} of {place.shown} belongs to another program, or its metadata is missing",
             hint="choose another schema=",
         )
     version, oldest, secret, identity = (rows[0][0] for rows in values)

@@ -96,7 +96,7 @@ def without_password(url: str) -> str:
 
 def unreadable(shown: str) -> StoreUnavailable:
     """Return the error for an invalid URL. It repeats no parser message, which might quote the password."""
-    return StoreUnavailable(f"{shown} cannot be read as the URL of a store", hint=ENCODE_HINT)
+    return StoreUnavailable(f"{shown} is not a valid store URL", hint=ENCODE_HINT)
 
 
 def _apart(url: str) -> tuple[str, str, str]:

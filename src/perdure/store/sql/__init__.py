@@ -86,5 +86,5 @@ def oldest(dialect: str) -> int:
     A migration that only adds keeps the number, so that programs of the previous version keep working.
     """
     found = re.match(r"-- oldest: (\d+)\n", migrations(dialect)[-1])
-    assert found is not None, "a migration begins by saying which programs can live with it"
+    assert found is not None, "a migration must start with the oldest schema version that can still use it"
     return int(found[1])

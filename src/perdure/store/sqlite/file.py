@@ -147,7 +147,7 @@ def schema_of(path: str) -> int:
             harden(connection)
             connection.set_busy_timeout(BUSY_MILLISECONDS)
             if retry_busy(lambda: _number(connection, "application_id")) != APPLICATION_ID:
-                raise StoreUnavailable(f"{path} is no store of Perdure", hint="say which one with --store")
+                raise StoreUnavailable(f"{path} is not a Perdure store", hint="name the store with --store")
             refuse_unpublished(connection, path)
             return _number(connection, "user_version")
         finally:
@@ -197,7 +197,7 @@ def prepare_file(path: str, *, own_folder: bool = True) -> None:
             os.close(file)
     except OSError as error:
         raise StoreUnavailable(
-            f"{path} cannot be opened: {error.strerror}", hint="give a path that can be written, store='sqlite:///...'"
+            f"{path} cannot be opened: {error.strerror}", hint="pass a writable path: store='sqlite:///...'"
         ) from error
     if first.strip(b"\0") and first != MAGIC:  # all zeros: a power cut at creation, which SQLite repairs
         raise StoreUnavailable(f"{path} is not a database", hint="choose another file")
@@ -207,12 +207,12 @@ def refuse_place(path: str, *, own_folder: bool) -> None:
     """Refuse a path in a missing folder, or of something that is not a regular file."""
     folder = os.path.dirname(path)
     if not own_folder and not os.path.isdir(folder):
-        asked = f"`perdure init --store {shlex.quote(path)}` makes it"
+        asked = f"`perdure init --store {shlex.quote(path)}` creates it"
         literal = "variables like $HOME are not expanded, ~ is; " if "$" in path else ""
-        raise StoreUnavailable(f"there is no folder {folder} for a store", hint=f"{literal}make it, or {asked}")
+        raise StoreUnavailable(f"the folder {folder} does not exist", hint=f"{literal}create it, or {asked}")
     if os.path.isdir(path):
         there = os.path.join(path, DATABASE_NAME)
-        raise StoreUnavailable(f"{path} is a folder, but a store is a file", hint=f"give {shlex.quote(there)}")
+        raise StoreUnavailable(f"{path} is a folder; a store is a file", hint=f"give {shlex.quote(there)}")
     if os.path.exists(path) and not os.path.isfile(path):
         raise StoreUnavailable(f"{path} is not a regular file", hint="choose another file")
 
@@ -222,7 +222,7 @@ def refuse_unsafe_place(path: str) -> None:
     kind = file_system_of(os.path.dirname(path))
     if kind in NETWORK_FILE_SYSTEMS:
         raise StoreUnavailable(
-            f"{path} is on a network file system ({kind}), where SQLite's locks do not hold",
+            f"{path} is on a network file system ({kind}), where SQLite's file locks are unreliable",
             hint="use a local disk, or postgresql:// for many machines",
         )
 
@@ -272,7 +272,7 @@ def translated(error: Exception, path: str, on_io_error: Callable[[StoreFenced],
     if isinstance(error, apsw.InterruptError):
         return too_much(path)
     if isinstance(error, _UNUSABLE):
-        hint = "`perdure doctor` looks closer; restore from a backup if it is damaged"
+        hint = "run `perdure doctor` for details; restore from a backup if it is damaged"
         return StoreUnavailable(f"{path} cannot be used: {error}", hint=hint)
     raise error
 
@@ -293,7 +293,7 @@ def _pragma(connection: apsw.Connection, name: str, value: str | int, said: str 
     connection.pragma(name, said or value)
     found = connection.pragma(name)
     if found != value:
-        raise StoreUnavailable(f"SQLite would not set {name} to {value} (it is {found})")
+        raise StoreUnavailable(f"SQLite refused to set {name} to {value} (it is {found})")
 
 
 def _number(connection: apsw.Connection, name: str) -> int:

@@ -81,7 +81,7 @@ def connected(path: str, vfs: str | None = None, flags: int = _READ_WRITE_CREATE
     """Open a connection that forks take care of; close it with `disconnect`. Call from inside."""
     if _torn:
         raise StoreForked(
-            "this process was forked in the middle of a commit, so that it cannot use a file",
+            "this process was forked during a commit and cannot use the store file",
             hint='fork outside of commits, or start processes with the method "spawn"',
         )
     connection = apsw.Connection(path, flags=flags, vfs=vfs)

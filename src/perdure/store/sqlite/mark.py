@@ -342,7 +342,7 @@ def describe_loss(path: str, found: Sequence[LostEntries]) -> str:
     """Describe the missing entries for people."""
     told = "; ".join(map(lost_in_words, found[:TOLD_MAX]))
     more = f"; and of {len(found) - TOLD_MAX} more" if len(found) > TOLD_MAX else ""
-    return f"{path} was put back to an earlier state. It has lost entries that were acknowledged: {told}{more}"
+    return f"{path} was restored to an earlier state. These acknowledged entries are missing: {told}{more}"
 
 
 def lost_in_words(one: LostEntries) -> str:
@@ -353,5 +353,5 @@ def lost_in_words(one: LostEntries) -> str:
     effects = ", ".join(f"{intent.name} with key {intent.key}" for intent in begun[:TOLD_MAX])
     if len(begun) > TOLD_MAX:
         effects += f" and {len(begun) - TOLD_MAX} more effects"
-    unknown = "" if lost.complete else "; which effects began in them is not known"
-    return f"{which} of {one.name or f'stream {one.stream}'}{f' (begun: {effects})' if effects else ''}{unknown}"
+    unknown = "" if lost.complete else "; the effects that started in them are unknown"
+    return f"{which} of {one.name or f'stream {one.stream}'}{f' (started: {effects})' if effects else ''}{unknown}"

@@ -124,8 +124,8 @@ class OpenStoreFiles:
         if (file := _number(self.path)) is None:
             return "the database file was removed"
         if file != (self._device, self._file):
-            return "another file has taken the place of the database"
-        return "its log was removed" if _number(self.log) is None else "another file has taken the place of its log"
+            return "the database file was replaced"
+        return "its write-ahead log was removed" if _number(self.log) is None else "its write-ahead log was replaced"
 
     def can_be_saved(self, *, guarded: bool) -> bool:
         """Whether this process may still checkpoint its log: the database is the same, and there is no other log.

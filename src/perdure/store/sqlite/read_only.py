@@ -39,7 +39,7 @@ class ReadOnlyMode:
         """The file name or URI for SQLite."""
         self.flags = flags
         self.note = f"{path} is read-only here" + (
-            ": its log holds newer commits, so that a copy of both is read" if folder else ""
+            ": its log has newer commits, so a copy of both files is read" if folder else ""
         )
         # A forked child must not remove the copy that its parent reads.
         self._remove = weakref.finalize(self, _remove, folder, os.getpid())
@@ -95,9 +95,9 @@ def _copied(path: str) -> ReadOnlyMode:
     free = shutil.disk_usage(tempfile.gettempdir()).free
     if size > min(READ_ONLY_COPY_BYTES_MAX, free // 2):
         raise StoreReadOnly(
-            f"{path} is read-only here, and its log holds commits that the file does not have: "
+            f"{path} is read-only here, and its log has newer commits than the file: "
             f"reading needs a copy of both, and {size / 1e9:,.1f} GB are too much for {tempfile.gettempdir()}",
-            hint=f"copy {path} and {path}-wal to a folder that can be written, and give --store that copy",
+            hint=f"copy {path} and {path}-wal to a writable folder, and pass the copy to --store",
         )
     folder = tempfile.mkdtemp(prefix="perdure-")
     try:

@@ -43,7 +43,7 @@ def harden(connection: apsw.Connection) -> None:
     """Disable everything that lets a file run code, without reading the file."""
     for option, value in SETTINGS:
         if connection.config(option, value) != value:
-            raise StoreTampered(f"SQLite would not set option {option} to {value}", hint="install a current apsw")
+            raise StoreTampered(f"SQLite refused to set option {option} to {value}", hint="install a current apsw")
     connection.pragma("cell_size_check", 1)
 
 
@@ -130,7 +130,7 @@ def _refused(connection: apsw.Connection, path: str, differences: list[str]) -> 
     _leave_log(connection)
     more = len(differences) - SHOWN_MAX
     shown = ", ".join(differences[:SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
-    return StoreTampered(f"{path} is not as Perdure made it: it has {shown}. Nothing in it was run or changed")
+    return StoreTampered(f"{path} has a schema that Perdure did not create: {shown}. Nothing in it was run or changed")
 
 
 def _leave_log(connection: apsw.Connection) -> None:

@@ -154,7 +154,7 @@ class SqliteStore(SqliteReaders):
     def _refuse_old(self) -> None:
         """Refuse a read-only store of an older version, which cannot be migrated."""
         if self._reading is not None:
-            raise self._reading.refused(", and has to be brought forward to this version first")
+            raise self._reading.refused(", and must be migrated to this version first")
 
     def shrink(self, *, whole: bool = False) -> str:
         if self._reading is not None:
@@ -402,7 +402,7 @@ class SqliteStore(SqliteReaders):
         with self._watch_lock, self._connecting:
             if not self._take_readers() or open_elsewhere(self._writer.filename, self._opened):
                 raise StoreFenced(
-                    f"the log of {self.path} was removed; all that was committed is saved, but the file is in use here",
+                    f"the log of {self.path} was removed; every commit is saved, but this process must reopen the file",
                     hint="close the agent and open it again",
                 )
             disconnect(*self._opened)
@@ -414,9 +414,7 @@ class SqliteStore(SqliteReaders):
                 self._by_writer("get_meta", ("identity",))  # opens the log
                 watch.renew()
             except (apsw.Error, OSError) as error:
-                raise StoreFenced(
-                    f"{self.path} cannot be opened anew: {error}; all that was committed is in it"
-                ) from error
+                raise StoreFenced(f"{self.path} cannot be reopened: {error}; it contains every commit") from error
 
     def _abandon(self) -> None:
         """In a forked child, where `fork_safety` has handled the connections."""

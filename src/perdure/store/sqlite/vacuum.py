@@ -30,7 +30,7 @@ LOG_MILLISECONDS = 1000
 BREATH_OPERATIONS = 100_000
 """Virtual machine steps after which SQLite calls back into Python, which handles Ctrl-C."""
 
-FULL = "there is no space to rewrite the file"
+FULL = "not enough disk space to rewrite the file"
 IN_USE = "a process is reading the store, so its log was kept; forget again, or run `perdure gc` later"
 
 
@@ -50,12 +50,12 @@ def shrink(store: Store, path: str, durability: str, *, whole: bool, owed: bool)
             note = with_write_turn(path, partial(truncate_log, connection, anew))
         finally:
             disconnect(connection)
-    told = f"{empty / 1e6:,.1f} MB of the file are empty, and are used again; "
+    told = f"{empty / 1e6:,.1f} MB of the file are free and will be reused; "
     if note == FULL:
-        return f"{told}there is no space to rewrite the other {left / 1e6:,.1f} MB", False
+        return f"{told}not enough disk space to rewrite the other {left / 1e6:,.1f} MB", False
     if worth_it and not anew:
-        told += f"`perdure gc --vacuum` gives them back, and writes the other {left / 1e6:,.1f} MB anew, while "
-        return f"{told}nobody else can write", False
+        told += f"`perdure gc --vacuum` frees them and rewrites the other {left / 1e6:,.1f} MB; meanwhile "
+        return f"{told}no other process can write", False
     return "", anew and not note
 
 

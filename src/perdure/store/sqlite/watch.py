@@ -57,8 +57,8 @@ def _refuse_links(path: str) -> None:
         return
     if links > 1:
         raise StoreUnavailable(
-            f"{path} has {links} names (hard links), and a log under each of them could hold half of the store",
-            hint=f"remove the others (`find . -samefile {shlex.quote(path)}` names them), or use a copy of the file",
+            f"{path} has {links} hard links; each name would get its own write-ahead log, with only part of the data",
+            hint=f"remove the others (`find . -samefile {shlex.quote(path)}` lists them), or use a copy of the file",
         )
 
 
@@ -67,8 +67,8 @@ def refuse_lost_database(path: str) -> None:
     if not (os.path.exists(path) and os.path.getsize(path)) and is_marked(path):
         name = shlex.quote(path)
         raise StoreUnavailable(
-            f"{path} is gone, and {path}{SUFFIX} says that work in it was acknowledged; nothing was made",
-            hint=f"put the file back (from a backup: then run `perdure adopt`), or begin anew with `rm {name}-*`",
+            f"{path} is missing, but {path}{SUFFIX} records acknowledged commits; no new store was created",
+            hint=f"restore it (from a backup: then run `perdure adopt`), or start over with `rm {name}-*`",
         )
 
 
@@ -89,7 +89,9 @@ def _refuse_full_disk(path: str) -> None:
 
 
 def _no_space(path: str) -> StorageFull:
-    return StorageFull(f"no space is left to open {path}", hint="free some space and try again; nothing was changed")
+    return StorageFull(
+        f"not enough disk space to open {path}", hint="free some space and try again; nothing was changed"
+    )
 
 
 class StoreWatch:
@@ -155,12 +157,12 @@ class StoreWatch:
         lost = self._presence.lost()
         if not self._may_save():
             raise StoreFenced(
-                f"{self._path}: {lost} while this process had it open, so that nobody would find the last commit; it "
+                f"{self._path}: {lost} while this process had it open, so the last commit would be lost; it "
                 "was not acknowledged",
-                hint="stop every program that uses the store, put the right files back (`perdure verify` looks at "
+                hint="stop every program that uses the store, restore the right files (`perdure verify` checks "
                 "them), and start again",
             )
-        unsaved = StoreFenced(f"{self._path}: {lost} while this process had it open, and could not be saved")
+        unsaved = StoreFenced(f"{self._path}: {lost} while this process had it open; the data could not be saved")
         try:
             [(busy, frames, moved)] = writer.execute("PRAGMA wal_checkpoint(FULL)").fetchall()
         except apsw.Error as error:
@@ -180,7 +182,7 @@ class StoreWatch:
         raise StoreFenced(
             f"{self._path}: another database was copied over it while this process had it open; the last commit was "
             "not acknowledged",
-            hint="stop every program that uses the store, put the right files back (`perdure verify` looks at them), "
+            hint="stop every program that uses the store, restore the right files (`perdure verify` checks them), "
             "and start again",
         )
 

@@ -70,9 +70,9 @@ class StatementBounds(threading.local):
 def too_much(path: str) -> StoreTampered:
     """Return the error for a file with endless content."""
     return StoreTampered(
-        f"{path}: one query found more than a file of this size can hold, and was stopped: its pages refer to each "
-        "other in circles. Nothing was changed",
-        hint="`perdure verify` says which pages; restore the store from a backup",
+        f"{path}: one query returned more than a file of this size can hold and was stopped: pages refer to each "
+        "other in a cycle. Nothing was changed",
+        hint="`perdure verify` lists the pages; restore the store from a backup",
     )
 
 

@@ -16,7 +16,7 @@ LEASE_MS = 600
 """Lease duration of a program that will be paused: it must expire soon."""
 
 HEART_SECONDS = 0.002
-"""The interval of a heartbeat that is to be interrupted."""
+"""The interval of a heartbeat that the test interrupts."""
 
 
 class CrashtestProblem(PerdureError):
@@ -26,7 +26,7 @@ class CrashtestProblem(PerdureError):
 
 
 class Disturbance(StrEnum):
-    """What is done to a program at a place; the first part of a place's name, except for kills."""
+    """The disturbance at a place. Its name is the first part of the place's name, except for kills."""
 
     KILL = "kill"
     """SIGKILL."""
@@ -47,13 +47,13 @@ class Disturbance(StrEnum):
 
 
 def manner_of(place: str) -> Disturbance:
-    """Return what is done at a place."""
+    """Return the disturbance at a place."""
     first = place.partition(":")[0]
     return Disturbance(first) if first in [manner.value for manner in Disturbance] else Disturbance.KILL
 
 
 def where_of(place: str) -> str:
-    """Return the place without what is done there."""
+    """Return the place without its disturbance."""
     manner = manner_of(place)
     return place if manner in (Disturbance.KILL, Disturbance.RAISE) else place.removeprefix(f"{manner}:")
 

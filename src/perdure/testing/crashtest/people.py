@@ -37,7 +37,7 @@ class ScriptedAnswers(msgspec.Struct, frozen=True):
         return bool(self.answers or self.events)
 
     def hint(self, waits: Sequence[str]) -> str:
-        """Return a hint for a program that waits for somebody."""
+        """Return a hint for a program that waits for a person."""
         if not waits:
             return ""
         if ": event " in waits[0]:

@@ -91,7 +91,7 @@ class CrashPoint(msgspec.Struct, frozen=True):
 
     @property
     def manner(self) -> Disturbance:
-        """What is done there."""
+        """The disturbance at this place."""
         return manner_of(self.name)
 
     def description(self) -> str:

@@ -178,9 +178,7 @@ class _CrashTest:
         found: list[str] = []
         found += about_asked(self._asked, self._learned.sources) if self._asked else ()
         if missed := sum(not trial.reached for trial in self._trials):
-            found.append(
-                f"{missed} of these tries came too late (it had ended, or took another path): their ok says little"
-            )
+            found.append(f"{missed} tries came too late (it had ended, or took another path): their ok says little")
         killed = sum(
             len(t.places) == 1 and t.places[0].manner in (Disturbance.KILL, Disturbance.RAISE) for t in self._trials
         )

@@ -10,7 +10,7 @@ from perdure.kernel.awaitables import is_async, is_awaitable
 
 
 async def called(call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What it returns."""
+    """Call the function of a task and return its result."""
     result = call(*args, **kwargs) if is_async(call) else await asyncio.to_thread(call, *args, **kwargs)
     while is_awaitable(result):
         result = await result

@@ -31,7 +31,7 @@ _SUMMARY = "summary"
 _QUEUED, _STATE, _FORK = "queued:", "state:", "fork:"
 _SPACE, _IDS = f"{OURS}thread:", f"{OURS}turn-ids:"
 _ROOM = 64
-"""Characters that the names of a thread's runs and keys need beside its id."""
+"""Characters that the names of a thread's runs and keys add to its id."""
 
 
 class QueuedInput(msgspec.Struct, frozen=True):

@@ -102,7 +102,7 @@ def _outdated(engine: Engine, thread: ThreadInfo, keep: RetentionRule) -> Outdat
 def _outdated_turns(
     engine: Engine, thread: str, keep: RetentionRule, written: datetime | None = None
 ) -> OutdatedThread:
-    """Rules count turns: the newest so many stay, and those that began late enough."""
+    """Apply a rule that counts turns: the newest `keep_last` turns stay, and those that began recently enough."""
     now, index = engine.store.clock.wall_ms(), read_index(engine, thread)
     if keep.idle and written is not None and written <= moment(now - keep.idle):
         return OutdatedThread(engine.stream, thread, index.turns - index.first + 1, first=index.turns + 1)

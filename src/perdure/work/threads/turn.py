@@ -85,7 +85,7 @@ class LastTurn(msgspec.Struct, frozen=True):
 
 
 class _PlannedTurn(msgspec.Struct, frozen=True):
-    """The run that is to be opened."""
+    """The run to open."""
 
     run: str
     given: Any = None
