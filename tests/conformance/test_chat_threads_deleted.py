@@ -140,7 +140,7 @@ def test_a_fork_keeps_the_turns_that_it_shares(program: Chat) -> None:
     third = other.fork(at=1, to="third")
     program.thread.delete()
     assert [one["content"] for one in other.messages] == ["m0", "re: m0", "m1", "re: m1"]
-    assert b"m2" not in stored(program.agent)
+    assert b"re: m2" not in stored(program.agent)
     other.delete()
     assert [one["content"] for one in third.messages] == ["m0", "re: m0"]
     assert b"re: m1" not in stored(program.agent)
@@ -243,6 +243,23 @@ def test_compaction_leaves_the_turns_that_a_thread_shows(program: Chat, clock: W
     program.agent.gc(compact_before="1h")
     assert program.contents() == ["hello", "re: hello"]
     assert program.agent.runs.get("plain#1").archive
+    in_order(program.agent)
+
+
+def test_a_compacted_run_of_a_turn_is_erased_too(program: Chat, clock: WallClock, tmp_path: Path) -> None:
+    with program.thread.turn("hello") as turn:
+        with program.agent.run("nested") as run:
+            run.state["secret"] = SECRET
+            for number in range(20):
+                run.messages.append({"role": "user", "content": f"{number} {SECRET}"})
+            run.result = SECRET
+        turn.reply("ok")
+    clock.advance(86_400)
+    program.agent.gc(compact_before="1h", archive=tmp_path / "archive")
+    assert program.agent.runs.get("nested").archive
+    in_order(program.agent)
+    program.thread.delete()
+    assert SECRET.encode() not in stored(program.agent)
     in_order(program.agent)
 
 

@@ -12,7 +12,7 @@ from perdure.journal import archive
 from perdure.journal.compaction import Compact, StreamCompactionPlan, StreamMoved, plan
 from perdure.journal.needed_entries import RemovableEvents
 from perdure.journal.stream_reader import all_streams
-from perdure.work.threads.conversations import is_shown_turn
+from perdure.work.threads.conversations import ThreadIndex, is_shown_turn
 
 if TYPE_CHECKING:
     from perdure.kernel.engine import Engine
@@ -34,13 +34,14 @@ def compactable(engine: Engine, horizon: int) -> list[CompactableStream]:
     The turns that a thread shows stay whole: a conversation is shortened by `threads.retain`.
     """
     finished = {int(stream) for (stream,) in engine.store.read("finished_runs", (engine.name, horizon))}
+    known: dict[str, ThreadIndex] = {}
     return [
         CompactableStream(number, kind, name)
         for number, kind, name, at in all_streams(engine.store)
         if at < horizon
         and (
             (kind == "process" and writer_of(name) == engine.name)
-            or (number in finished and not is_shown_turn(engine, name.removeprefix(f"{engine.name}/")))
+            or (number in finished and not is_shown_turn(engine, name.removeprefix(f"{engine.name}/"), known))
         )
     ]
 

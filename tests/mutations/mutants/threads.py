@@ -79,8 +79,8 @@ MUTANTS = (
         "a-deleted-turn-keeps-its-content",
         "the entries of a deleted conversation keep their bodies",
         DELETED + "test_a_deleted_conversation_is_in_no_file",
-        "perdure.work.threads.fork:shorten",
-        ("yield from erase_dropped(engine, thread)", "ErasedContent('')"),
+        "perdure.work.threads.erasure:_erase_run",
+        ("run.status == r.RunStatus.ERASED", "True"),
     ),
     mutant(
         "state-goes-with-the-turn",
@@ -90,7 +90,7 @@ MUTANTS = (
         ("isinstance(record, r.ChangesCarried)", "False"),
     ),
     mutant(
-        "a-fork-loses-its-beginning",
+        "a-fork-of-a-thread-loses-its-turns",
         "deleting a thread erases turns that a fork shows",
         DELETED + "test_a_fork_keeps_the_turns_that_it_shares",
         "perdure.work.threads.conversations:is_shown",

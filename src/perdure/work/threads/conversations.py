@@ -238,10 +238,10 @@ def is_shown(engine: Engine, index: ThreadIndex, number: int) -> bool:
     return any(number <= fork.shared and is_shown(engine, fork, number) for fork in forks)
 
 
-def is_shown_turn(engine: Engine, run_id: str) -> bool:
-    """Whether a run is a turn that a thread shows."""
+def is_shown_turn(engine: Engine, run_id: str, known: dict[str, ThreadIndex]) -> bool:
+    """Whether a run is a turn that a thread shows. `known` keeps what was read for other turns of the thread."""
     thread, _, number = run_id.rpartition("#")
     if not thread or not number.isdecimal():
         return False
-    index = read_index(engine, thread)
+    index = known[thread] = known.get(thread) or read_index(engine, thread)
     return index.shared < int(number) <= index.turns and is_shown(engine, index, int(number))

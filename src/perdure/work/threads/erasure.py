@@ -136,6 +136,8 @@ def _plan(engine: Engine, row: RunRow, token: str) -> RunErasurePlan | None:
             return None
     told = (REASON, current_user())
     planned = run_erasure.plan(store, row, lambda change: _is_transient(engine, change), engine.stream, told)
+    if planned.compaction is not None and engine.signer is None:
+        return None  # only the owner of the key compacts
     beside = run_erasure.entries_about(store, row, engine.stream, bool(task_of(store, run.stream)))
     note = engine.store.scrub_note(token)
     return msgspec.structs.replace(planned, statements=(*planned.statements, *beside, *note))
