@@ -12,6 +12,20 @@ CHECKPOINTS = "conformance/test_checkpoints.py::"
 
 MUTANTS = (
     mutant(
+        "a-copy-is-changed-in-silence",
+        "run.state['seen'].append(x) is lost, and nobody is told",
+        "conformance/test_state_copies.py::test_a_change_of_a_copy_is_told",
+        "perdure.run.ending:end_run",
+        ("yield Read(copies.check)", "pass"),
+    ),
+    mutant(
+        "a-write-counts-as-a-changed-copy",
+        "who writes his copy back is warned that it is lost",
+        "conformance/test_state_copies.py::test_what_is_written_back_read_or_not_a_number_is_quiet",
+        "perdure.run.state_copies:StateCopies.check",
+        ("packed == copy.packed", "True"),
+    ),
+    mutant(
         "version-of-any-type",
         "if_version='x' looks like a conflict that a retry would end",
         "conformance/test_wrong_arguments.py::test_a_wrong_type_is_refused_at_the_call",

@@ -12,6 +12,27 @@ UNSTORABLE = "conformance/test_unstorable_results.py::"
 
 MUTANTS = (
     mutant(
+        "a-response-with-a-private-text-is-refused",
+        "an answer that was paid for is refused because the SDK attaches a new private text",
+        "unit/test_codec_sdks.py::test_a_response_comes_back_as_its_class",
+        "perdure.values.codec.models:_is_attached",
+        ('name.startswith("_")', 'name == "_request_id"'),
+    ),
+    mutant(
+        "a-store-hides-methods-of-a-response",
+        "a hostile store puts a text in the place of a method",
+        "unit/test_codec_sdks.py::test_a_store_attaches_nothing_that_hides_what_the_class_has",
+        "perdure.values.codec.models:_is_attached",
+        ("not hasattr(cls, name)", "True"),
+    ),
+    mutant(
+        "any-factory-of-a-defaultdict",
+        "the factory of a defaultdict, which is code, is dropped without a word",
+        "unit/test_codec_refusals.py::test_each_refusal_says_what_to_do",
+        "perdure.values.codec.standard_collections:argument_of",
+        ("raise Refusal(...)", "return None"),
+    ),
+    mutant(
         "stored-name-builds-any-class",
         "a hostile store makes Perdure build an object whose class runs code",
         TEMPTING + "test_a_class_that_is_not_plain_data_is_neither_built_nor_run",
