@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -155,6 +156,27 @@ def test_a_child_that_goes_on_is_new_work_of_its_parent(store_url: str) -> None:
         assert in_child(program) != 0
     saved = agent_at(store_url).savings()
     assert {name: totals.steps for name, totals in saved.by_run.items()} == {"parent": 2, "child": 2}
+
+
+def test_a_finished_task_is_credited_to_the_run_that_resumes_past_it(store_url: str) -> None:
+    """Its function is not called again, so nothing replays its steps one by one."""
+
+    def program(last: Callable[[], Any]) -> None:
+        agent = agent_at(store_url)
+
+        @agent.task
+        def child() -> None:
+            agent_step = agent.step(lambda n: n, name="inside")
+            agent_step(1)
+            agent_step(2)
+
+        with agent.run("parent") as run:
+            child.run("kid")
+            run.step(last, name="last")
+
+    assert in_child(lambda: program(die)) != 0
+    program(lambda: 1)
+    assert {name: totals.steps for name, totals in agent_at(store_url).savings().by_run.items()} == {"parent": 2}
 
 
 def test_a_finished_child_is_credited_to_the_parent_that_resumes_past_it(store_url: str) -> None:

@@ -95,7 +95,9 @@ class AsyncTask(Generic[P, R]):
         given = self.definition.arguments(args, kwargs)
         run = AsyncRun(self._engine, run_id, given, wait=None, on_change="error", parallel=False, task=task)
         async with run:
-            if not run.finished:
+            if run.finished:
+                run._core.account.credit_whole()
+            else:
                 await self._call(run)
             result: R = run.result
         return result

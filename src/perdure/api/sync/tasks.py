@@ -96,7 +96,9 @@ class Task(Generic[P, R]):
         given = self.definition.arguments(args, kwargs)
         run = Run(self._engine, run_id, given, wait=None, on_change="error", parallel=False, task=task)
         with run:
-            if not run.finished:
+            if run.finished:
+                run._core.account.credit_whole()
+            else:
                 self._call(run)
             result: R = run.result
         return result
