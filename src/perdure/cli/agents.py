@@ -9,7 +9,7 @@ import click
 from perdure.cli.output import CommandOutput, clean, when
 from perdure.cli.store_option import common, existing_store
 from perdure.journal.departures import describe_departure
-from perdure.run.listing import list_runs
+from perdure.run.listing import run_counts
 
 
 @click.command()
@@ -18,7 +18,9 @@ def agents(url: str | None, as_json: bool) -> int:
     """List the agents of a store, with their runs."""
     out = CommandOutput(as_json)
     with existing_store(url) as store:
-        counts = Counter((run.agent, run.status.over) for run in list_runs(store))
+        counts = Counter[tuple[str, bool]]()
+        for (agent, status), count in run_counts(store).items():
+            counts[agent, status.over] += count
         found = [
             {
                 "name": name,

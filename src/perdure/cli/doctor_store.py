@@ -19,7 +19,7 @@ from perdure.journal.leases import LEASE_MS
 from perdure.kernel.engine import home_of
 from perdure.platform.process import Holder, proven_dead, this_process
 from perdure.records import RunStatus
-from perdure.run.listing import RunSummary, list_runs
+from perdure.run.listing import RunSummary, list_runs, run_counts
 from perdure.store import (
     DATABASE_NAME,
     FOLDER_NAME,
@@ -117,9 +117,10 @@ def forgotten(store: Store, options: str) -> Iterator[CheckResult]:
 
 def runs(store: Store, options: str) -> Iterator[CheckResult]:
     """Check for runs that no process continues. `options` is appended to printed commands."""
-    found, left_by = list_runs(store), {name for name, *_, gone in store.read("all_agents") if gone}
-    going_on = [run for run in found if not run.status.over and run.agent not in left_by]
-    left = going_on[:LOOKED_AT_MAX]
+    counts, left_by = run_counts(store), {name for name, *_, gone in store.read("all_agents") if gone}
+    here = sorted({agent for agent, status in counts if not status.over} - left_by)
+    found = [run for agent in here for run in list_runs(store, agent, limit=LOOKED_AT_MAX, unfinished=True)]
+    left = sorted(found, key=lambda run: run.changed_at, reverse=True)[:LOOKED_AT_MAX]
     now, rows = store.clock.wall_ms(), [row_of(store, run) for run in left]
     kinds = {
         f"--status {RunStatus.CRASHED}": [
@@ -146,8 +147,8 @@ def runs(store: Store, options: str) -> Iterator[CheckResult]:
         if len(checks) > LISTED_MAX:
             text = f"{len(checks) - LISTED_MAX} more like these"
             yield CheckResult(checks[0].level, "runs", text, f"perdure runs {which} --limit 0{options}")
-    over = sum(run.status.over for run in found)
-    yield CheckResult(CheckLevel.OK, "runs", f"{counted(len(found), 'run')}, {over} of them over")
+    over = sum(count for (_, status), count in counts.items() if status.over)
+    yield CheckResult(CheckLevel.OK, "runs", f"{counted(counts.total(), 'run')}, {over} of them over")
 
 
 def _show(run: RunSummary, options: str) -> str:
@@ -201,7 +202,7 @@ def _silent(row: ListedRun, now: int, options: str) -> CheckResult:
 def clocks(store: Store) -> Iterator[CheckResult]:
     """Compare this host's clock, which sleeps and timeouts use, with the newest entry and the server."""
     now, fix = store.clock.wall_ms(), "timedatectl status; sudo timedatectl set-ntp true"
-    newest = max((run.changed_at for run in list_runs(store)[:1]), default=0)
+    newest = max((run.changed_at for run in list_runs(store, limit=1)), default=0)
     if newest - now > CLOCKS_APART_MS:
         behind = f"{(newest - now) // 1000} s behind the newest entry"
         text = f"this host's clock is {behind}: it was set back, or another host's clock is ahead"

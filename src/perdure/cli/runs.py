@@ -16,7 +16,7 @@ from perdure.journal.departures import describe_departure
 from perdure.journal.lineage import events_of
 from perdure.journal.stream_reader import compaction_in
 from perdure.records import KIND_OF, EntryKind, RunStatus
-from perdure.run.listing import RunSummary, get_run, list_runs
+from perdure.run.listing import RunSummary, get_run, list_runs, run_counts
 from perdure.store.rows import first_number, read_entry
 from perdure.values.hints import did_you_mean
 
@@ -54,8 +54,9 @@ def runs(status: str | None, agent: str | None, limit: int, url: str | None, as_
     """
     out = CommandOutput(as_json)
     with existing_store(url) as store:
-        found = list_runs(store, agent, status)
-        rows = [row_of(store, run) for run in (found[:limit] if limit else found)]
+        found = list_runs(store, agent, status, limit=limit or None)
+        more = _count(store, agent, status) - len(found) if limit and len(found) == limit and not as_json else 0
+        rows = [row_of(store, run) for run in found]
         now = store.clock.wall_ms()
         maybe = "" if found or agent is None else did_you_mean(agent, [name for name, *_ in store.read("all_agents")])
     if as_json:
@@ -65,9 +66,16 @@ def runs(status: str | None, agent: str | None, limit: int, url: str | None, as_
         out.line("no runs" if status is None and agent is None else f"no such runs{maybe and f'; {clean(maybe)}'}")
         return 0
     out.table(("RUN", "AGENT", "STATUS", "DONE", "LAST ENTRY", "WAITS FOR"), [_as_cells(row, now) for row in rows])
-    if len(found) > len(rows):
-        out.line(f"{len(found) - len(rows)} more; --limit 0 shows all")
+    if more > 0:
+        out.line(f"{more} more; --limit 0 shows all")
     return 0
+
+
+def _count(store: Store, agent: str | None, status: str | None) -> int:
+    if status in (RunStatus.RUNNING, RunStatus.CRASHED):  # told apart only by their holders
+        return len(list_runs(store, agent, status))
+    counts = run_counts(store).items()
+    return sum(count for (name, one), count in counts if agent in (None, name) and status in (None, one))
 
 
 def row_of(store: Store, run: RunSummary) -> ListedRun:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,8 +19,10 @@ from perdure.run.history import effective
 from perdure.run.ledger import Ledger
 from perdure.run.unstorable import unstorable_calls
 from perdure.run.usage import Savings, Usage, savings_lines, savings_of, usage_lines, usage_of
-from perdure.store.base import Store
-from perdure.store.rows import RunRow, read_entry, read_run, read_runs
+from perdure.store.base import Statement, Store
+from perdure.store.rows import RunRow, read_entry, read_run
+
+_EVERY = (1 << 31) - 1
 
 
 class RunSummary(msgspec.Struct, frozen=True):
@@ -103,13 +106,43 @@ class RunInfo(msgspec.Struct, frozen=True):
         return self.summary.error
 
 
-def list_runs(store: Store, agent: str | None = None, status: str | None = None) -> list[RunSummary]:
-    """Return every run, the most recently started, resumed or ended first."""
+def list_runs(
+    store: Store,
+    agent: str | None = None,
+    status: str | None = None,
+    *,
+    limit: int | None = None,
+    unfinished: bool = False,
+) -> list[RunSummary]:
+    """Return runs, the most recently started, resumed or ended first: all of them, or the first `limit`."""
     if status is not None and status not in r.RunStatus.listed():
         raise WrongValue(f"status={status!r}: must be one of {', '.join(map(repr, r.RunStatus.listed()))}")
-    found = [*_queued(store), *(summary_of(store, run) for run in shown_runs(read_runs(store)))]
+    listed = map(r.RunStatus, r.RunStatus.listed())
+    wanted = [one for one in listed if status in (None, one) and not (unfinished and one.over)]
+    found = [run for run in _queued(store) if agent in (None, run.agent)] if r.RunStatus.QUEUED in wanted else []
+    found += [run for run in _stored(store, agent, wanted, limit) if run.status in wanted]
     found.sort(key=lambda run: run.changed_at, reverse=True)
-    return [run for run in found if (agent is None or run.agent == agent) and (status is None or run.status == status)]
+    return found[:limit]
+
+
+def _stored(store: Store, agent: str | None, wanted: Sequence[r.RunStatus], limit: int | None) -> list[RunSummary]:
+    """Return the newest runs by their stored status. A crashed run is stored as running."""
+    statuses = {r.RunStatus.RUNNING if one == r.RunStatus.CRASHED else one for one in wanted} - {r.RunStatus.QUEUED}
+    apart = {r.RunStatus.RUNNING, r.RunStatus.CRASHED}  # if only one of them is wanted, the others have to be left out
+    count = _EVERY if limit is None or len(apart.intersection(wanted)) == 1 else limit
+    agents = [agent] if agent is not None else [name for (name,) in store.read("agents_with_runs")]
+    looks = [Statement("runs_in_status", (name, one.value, count)) for name in agents for one in sorted(statuses)]
+    runs = [RunRow(*row) for rows in store.read_all(looks) for row in rows]
+    runs.sort(key=lambda run: (run.changed_at, run.stream), reverse=True)
+    return [summary_of(store, run) for run in runs[:count]]
+
+
+def run_counts(store: Store) -> Counter[tuple[str, r.RunStatus]]:
+    """Count runs by agent and status. Crashed runs count as running: only their holders tell them apart."""
+    counts = Counter({(agent, r.RunStatus(status)): int(count) for agent, status, count in store.read("run_counts")})
+    counts = Counter({which: count for which, count in counts.items() if which[1] in r.RunStatus.listed()})
+    counts.update((run.agent, run.status) for run in _queued(store))
+    return counts
 
 
 def _queued(store: Store) -> list[RunSummary]:

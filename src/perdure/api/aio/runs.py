@@ -41,9 +41,9 @@ class AsyncRuns(AsyncFacade):
             return await self._read(partial(run_at, self._engine.store, self._engine.name, id, at))
         return await self._read(lambda: listing.get_run(self._engine.store, self._engine.name, id))
 
-    async def list(self, status: str | None = None) -> builtins.list[listing.RunSummary]:
-        """Return the runs of this agent, or those with one status, most recently active first."""
-        return await self._read(lambda: listing.list_runs(self._engine.store, self._engine.name, status))
+    async def list(self, status: str | None = None, *, limit: int | None = None) -> builtins.list[listing.RunSummary]:
+        """Return the runs of this agent, or those with one status, most recently active first; at most `limit`."""
+        return await self._read(lambda: listing.list_runs(self._engine.store, self._engine.name, status, limit=limit))
 
     async def result(self, id: str) -> Any:
         """Return the result of a finished run, without replaying it."""

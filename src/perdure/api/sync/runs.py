@@ -42,9 +42,9 @@ class Runs(Facade):
             return self._read(partial(run_at, self._engine.store, self._engine.name, id, at))
         return self._read(lambda: listing.get_run(self._engine.store, self._engine.name, id))
 
-    def list(self, status: str | None = None) -> builtins.list[listing.RunSummary]:
-        """Return the runs of this agent, or those with one status, most recently active first."""
-        return self._read(lambda: listing.list_runs(self._engine.store, self._engine.name, status))
+    def list(self, status: str | None = None, *, limit: int | None = None) -> builtins.list[listing.RunSummary]:
+        """Return the runs of this agent, or those with one status, most recently active first; at most `limit`."""
+        return self._read(lambda: listing.list_runs(self._engine.store, self._engine.name, status, limit=limit))
 
     def result(self, id: str) -> Any:
         """Return the result of a finished run, without replaying it."""

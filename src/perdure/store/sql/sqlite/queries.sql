@@ -397,6 +397,23 @@ FROM runs WHERE stream = :stream;
 SELECT stream, agent, id, status, input_digest, parent, started_at, changed_at, resumes, outcome, error, forked_from, forked_at
 FROM runs WHERE parent = :stream AND parent <> 0 ORDER BY stream;
 
+-- name: runs_in_status(agent, status, count)
+-- The newest runs of an agent in a status.
+SELECT stream, agent, id, status, input_digest, parent, started_at, changed_at, resumes, outcome, error, forked_from, forked_at
+FROM runs WHERE agent = :agent AND status = :status ORDER BY changed_at DESC, stream DESC LIMIT :count;
+
+-- name: agents_with_runs()
+-- The agents that have runs, each found by one step in an index.
+WITH RECURSIVE named (agent) AS (
+    SELECT min(agent) FROM runs
+    UNION ALL
+    SELECT (SELECT min(runs.agent) FROM runs WHERE runs.agent > named.agent) FROM named WHERE named.agent IS NOT NULL)
+SELECT agent FROM named WHERE agent IS NOT NULL;
+
+-- name: run_counts()
+-- How many runs of each agent are in each status.
+SELECT agent, status, count(*) FROM runs GROUP BY agent, status;
+
 -- name: all_runs()
 -- All runs, newest first.
 SELECT stream, agent, id, status, input_digest, parent, started_at, changed_at, resumes, outcome, error, forked_from, forked_at

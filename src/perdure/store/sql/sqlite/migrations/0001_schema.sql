@@ -250,6 +250,9 @@ CREATE TABLE savings (
     PRIMARY KEY (stream, model, provider, day)
 ) STRICT, WITHOUT ROWID;
 
+-- The newest runs of an agent in a status: lists and counts read no others.
+CREATE INDEX runs_in_status ON runs (agent, status, changed_at, stream);
+
 -- The child runs of a run, for its budget.
 CREATE INDEX runs_by_parent ON runs (parent) WHERE parent <> 0;
 
