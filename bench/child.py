@@ -8,7 +8,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from .measures import artifacts, chain, checkpoints, concurrent, context, counts, events, flat, resume, state, values
+from .measures import (
+    artifacts,
+    chain,
+    checkpoints,
+    concurrent,
+    context,
+    counts,
+    events,
+    flat,
+    many_runs,
+    resume,
+    state,
+    values,
+)
 
 MEASURES: dict[str, Callable[..., dict[str, Any]]] = {
     "counts": counts.single_operations,
@@ -24,6 +37,7 @@ MEASURES: dict[str, Callable[..., dict[str, Any]]] = {
     "many_sets": state.many_sets,
     "checkpoints": checkpoints.checkpoints,
     "flat": flat.flat,
+    "many_runs": many_runs.many_runs,
     "events": events.events,
     "artifacts": artifacts.artifacts,
     "context": context.context,

@@ -193,6 +193,16 @@ def _flat(store: str, measured: dict[str, Any], keys: int) -> Iterator[Row]:
     yield Row("flat", f"{store}: keys per second on the way there", measured["sets_per_second"])
 
 
+def many_runs(lab: Lab) -> Iterator[Row]:
+    """Lists and counts among a million runs."""
+    count = 20_000 if lab.quick else 1_000_000
+    measured = lab.measure("many_runs", runs=count)
+    whats = {"list": "the newest 50", "filter": "50 of one status", "count": "counts", "doctor": "1,000 unfinished"}
+    for key, what in whats.items():
+        note = "processor time"
+        yield Row("runs", f"SQLite, {count:,} runs: {what}", measured[key], "ms", at_most(200), False, note)
+
+
 def events(lab: Lab) -> Iterator[Row]:
     """`agent.events` in the open, with few events in the store and with many."""
     few, many = (3000, 30_000) if lab.quick else (10_000, 200_000)
@@ -288,6 +298,7 @@ SECTIONS: dict[str, Section] = {
     "state": state,
     "checkpoints": checkpoints,
     "flat": flat,
+    "runs": many_runs,
     "events": events,
     "artifacts": artifacts,
     "conversation": conversation,

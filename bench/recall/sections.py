@@ -43,6 +43,7 @@ def _rows(lab: Lab) -> Iterator[Row]:
     yield from _quality(lab)
     yield from _chat(lab)
     yield from _speed(lab)
+    yield from _nearest(lab)
 
 
 def _quality(lab: Lab) -> Iterator[Row]:
@@ -100,6 +101,19 @@ def _speed(lab: Lab) -> Iterator[Row]:
         return
     lab.say(f"{count:,} memories on PostgreSQL")
     yield from _of("PostgreSQL", url, count)
+
+
+def _nearest(lab: Lab) -> Iterator[Row]:
+    """A million vectors: what sketches find of what comparing all of them finds."""
+    count = 50_000 if lab.quick else 1_000_000
+    lab.say(f"{count:,} vectors")
+    command = [sys.executable, "-m", "bench.recall.vectors", "--count", str(count)]
+    found = msgspec.json.decode(run(command, clean_environment(), seconds=SECONDS_MAX).splitlines()[-1])
+    said = f"{count:,} vectors in a process"
+    yield Row("recall", f"{said}: share of the ten nearest", found["recall"], "", at_least(0.99))
+    note = f"processor time; {found['exact']:.0f} ms for comparing all"
+    yield Row("recall", f"{said}: the ten nearest, p50", found["nearest"], "ms", at_most(200.0), False, note)
+    yield Row("recall", f"{said}: memory", found["megabytes"], "MB")
 
 
 def _of(name: str, url: str, count: int) -> Iterator[Row]:
