@@ -115,11 +115,10 @@ def list_runs(
     unfinished: bool = False,
 ) -> list[RunSummary]:
     """Return runs, the most recently started, resumed or ended first: all of them, or the first `limit`."""
-    listed = r.RunStatus.listed()
-    if status is not None and status not in listed:
-        raise WrongValue(f"status={status!r}: must be one of {', '.join(map(repr, listed))}")
-    wanted = [r.RunStatus(one) for one in listed if status in (None, one)]
-    wanted = [one for one in wanted if not (unfinished and one.over)]
+    if status is not None and status not in r.RunStatus.listed():
+        raise WrongValue(f"status={status!r}: must be one of {', '.join(map(repr, r.RunStatus.listed()))}")
+    listed = map(r.RunStatus, r.RunStatus.listed())
+    wanted = [one for one in listed if status in (None, one) and not (unfinished and one.over)]
     found = [run for run in _queued(store) if agent in (None, run.agent)] if r.RunStatus.QUEUED in wanted else []
     found += [run for run in _stored(store, agent, wanted, limit) if run.status in wanted]
     found.sort(key=lambda run: run.changed_at, reverse=True)
@@ -133,16 +132,15 @@ def _stored(store: Store, agent: str | None, wanted: Sequence[r.RunStatus], limi
     count = _EVERY if limit is None or len(apart.intersection(wanted)) == 1 else limit
     agents = [agent] if agent is not None else [name for (name,) in store.read("agents_with_runs")]
     looks = [Statement("runs_in_status", (name, one.value, count)) for name in agents for one in sorted(statuses)]
-    runs = [RunRow(*row) for found in store.read_all(looks) for row in found]
+    runs = [RunRow(*row) for rows in store.read_all(looks) for row in rows]
     runs.sort(key=lambda run: (run.changed_at, run.stream), reverse=True)
     return [summary_of(store, run) for run in runs[:count]]
 
 
 def run_counts(store: Store) -> Counter[tuple[str, r.RunStatus]]:
     """Count runs by agent and status. Crashed runs count as running: only their holders tell them apart."""
-    found = store.read("run_counts")
-    counts = Counter({(agent, r.RunStatus(status)): int(count) for agent, status, count in found})
-    counts = Counter({key: count for key, count in counts.items() if key[1] != r.RunStatus.ERASED})
+    counts = Counter({(agent, r.RunStatus(status)): int(count) for agent, status, count in store.read("run_counts")})
+    counts = Counter({which: count for which, count in counts.items() if which[1] in r.RunStatus.listed()})
     counts.update((run.agent, run.status) for run in _queued(store))
     return counts
 

@@ -14,7 +14,7 @@ from perdure.store.base import Row, Store
 
 
 class RunRow(msgspec.Struct, frozen=True, gc=False):
-    """A run: `get_run`, `find_runs`, `children_of`, `all_runs`."""
+    """A run: `get_run`, `find_runs`, `children_of`, `runs_in_status`, `all_runs`."""
 
     stream: int
     agent: str
