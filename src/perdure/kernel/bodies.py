@@ -10,7 +10,6 @@ Tracked: the function or coroutine itself, asyncio tasks that carry its context,
 from __future__ import annotations
 
 import gc
-import logging
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator
@@ -23,12 +22,12 @@ from perdure.errors import Abandoned
 from perdure.kernel.awaitables import is_async
 from perdure.kernel.scope import FRAME, Frame
 from perdure.values import locks
+from perdure.values.log import warn
 
 if TYPE_CHECKING:
     import asyncio
     from concurrent.futures import Executor, Future
 
-logger = logging.getLogger("perdure")
 
 R = TypeVar("R")
 
@@ -223,7 +222,7 @@ def watch_executors(loop: asyncio.AbstractEventLoop) -> None:
     try:
         loop.run_in_executor = run_in_executor  # type: ignore[method-assign, assignment]
     except AttributeError:
-        logger.warning("cannot track executor calls of %r: threads that outlive an effect stay unnoticed", loop)
+        warn("cannot track executor calls of %r: threads that outlive an effect stay unnoticed", loop)
 
 
 class _CountedCall:

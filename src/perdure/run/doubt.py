@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -23,8 +22,7 @@ from perdure.run.outcome import EffectCall, begin_again, record_done, record_fai
 from perdure.run.parking import LOOK_SECONDS
 from perdure.values.hints import for_run
 from perdure.values.limits import WAIT_POLL_SECONDS
-
-logger = logging.getLogger("perdure")
+from perdure.values.log import warn
 
 CHECK_AGAIN_SECONDS = 0.5
 CHECK_AGAIN_SECONDS_MAX = 30.0
@@ -86,7 +84,7 @@ def ask_check(effect: EffectCall, recorded: RecordedCall, believable: bool) -> P
         answer = yield Invoke(check, effect.args, kwargs, effect.frame.body("effect"), effect.options.timeout)
     except Exception as error:  # a failing check proves nothing, whatever it raises
         if not isinstance(error, NotDone):
-            logger.warning("the check of %s raised %r: counted as unknown", effect.function.name, error)
+            warn("the check of %s raised %r: counted as unknown", effect.function.name, error)
             return NOTHING_KNOWN
         answer = error
     if isinstance(answer, Done):
@@ -240,7 +238,7 @@ def _ask_a_person(
         text = f"{asked} (its key was lost)" if recorded.keyless else f"{asked} (key {recorded.key})"
         question = yield from run.commit(Site.QUESTION, r.QuestionAsked(recorded.begun, "in_doubt", text))
         run.ledger.questions[recorded.begun] = question
-    logger.warning("run %s waits: %s. Answer with: %s --done RESULT | --retry | --fail", run.id, why, answer)
+    warn("run %s waits: %s. Answer with: %s --done RESULT | --retry | --fail", run.id, why, answer)
     began = run.clock.boot_ms()
     check_every, check_at = CHECK_AGAIN_SECONDS, began + CHECK_AGAIN_SECONDS * 1000
     may_be_answered = run.store.watch(run.head.stream)

@@ -6,7 +6,6 @@ to the run, or the clock.
 
 from __future__ import annotations
 
-import logging
 import shlex
 from collections.abc import Callable, Sequence, Set
 from datetime import UTC, datetime
@@ -30,8 +29,7 @@ from perdure.store.base import Statement
 from perdure.values import codec
 from perdure.values.durations import Duration, seconds_of
 from perdure.values.limits import ORDER_LOOK_SECONDS, WAIT_POLL_SECONDS
-
-logger = logging.getLogger("perdure")
+from perdure.values.log import warn
 
 SLEEP_POLL_SECONDS = 1.0
 """How often a sleeping run reads the clock, which may be set meanwhile."""
@@ -235,7 +233,7 @@ def _is_acceptable(value: Any, fits: Callable[[Any], Any]) -> bool:
     try:
         fits(value)
     except ValueError as error:
-        logger.warning("an answer was refused, and the question is asked again: %s", error)
+        warn("an answer was refused, and the question is asked again: %s", error)
         return False
     return True
 

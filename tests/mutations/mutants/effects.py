@@ -146,8 +146,8 @@ MUTANTS = (
         OF_EFFECTS + "test_a_check_that_does_not_know_leaves_it_to_the_policy",
         "perdure.run.doubt:ask_check",
         (
-            "logger.warning(..., ..., ...)\nreturn NOTHING_KNOWN",
-            "logger.warning(..., ..., ...)\nreturn Verdict(absent=True)",
+            "warn(..., ..., ...)\nreturn NOTHING_KNOWN",
+            "warn(..., ..., ...)\nreturn DoubtVerdict(absent=True)",
         ),
     ),
     mutant(

@@ -19,7 +19,7 @@ MUTANTS = (
         "progress-of-an-item-not-shown",
         "after a kill PROGRESS.md lacks the finished items of a loop",
         "conformance/test_workspace_progress.py::test_the_progress_of_a_loop_is_right_after_a_kill_and_told_once",
-        "perdure.presence.workspace.workspace:next_item",
+        "perdure.presence.workspace.open_folder:next_item",
         ("yield from _show_item(loop.run, writes)", ""),
     ),
     mutant(

@@ -6,7 +6,6 @@ import os
 from typing import TYPE_CHECKING
 
 from perdure.api.aio.base import AsyncFacade
-from perdure.presence.workspace.workspace import home_of
 
 if TYPE_CHECKING:
     from perdure.api.aio.workspace import AsyncWorkspace
@@ -68,6 +67,7 @@ class AsyncAgentFiles(AsyncFacade):
         If a workspace is open, it is also written to HANDOFF.md, as SIGTERM and the end of every run do.
         """
         from perdure.presence.handoff.pending import desk_of
+        from perdure.presence.workspace.open_folder import home_of
         from perdure.presence.workspace.workspace import handed_over
 
         await self._do(handed_over(self._engine, home_of(self._engine)))

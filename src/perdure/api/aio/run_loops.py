@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Generic, TypeVar
 
 from perdure.kernel.protocol import drive_async
-from perdure.presence.workspace.workspace import next_item
+from perdure.presence.workspace.open_folder import next_item
 from perdure.run.item import END, ItemLoop, is_handed_on, refuse_counting
 
 R = TypeVar("R")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.api.aio.base import AsyncFacade
 from perdure.kernel.names import checked_name
-from perdure.presence.workspace.workspace import home_of
+from perdure.presence.workspace.open_folder import home_of
 from perdure.records import Order
 from perdure.run import answers, listing
 

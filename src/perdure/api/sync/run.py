@@ -21,7 +21,7 @@ from perdure.kernel.engine import Engine
 from perdure.kernel.protocol import Protocol, drive_sync
 from perdure.kernel.scope import FRAME, current
 from perdure.platform import interrupts
-from perdure.presence.workspace.workspace import home_of, item_done
+from perdure.presence.workspace.open_folder import home_of, item_done
 from perdure.run import usage, wait
 from perdure.run.core import RunCore
 from perdure.run.durable import Durable, make_durable

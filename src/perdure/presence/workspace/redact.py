@@ -25,11 +25,12 @@ from perdure.presence.workspace.documents import (
     shelf_of,
     stored,
 )
+from perdure.presence.workspace.open_folder import home_of
 from perdure.presence.workspace.redactions import FORGOTTEN, TextRedactor, remembered
 from perdure.presence.workspace.replace_file import put_alone
 from perdure.presence.workspace.scan import SyncRound, archived_in
 from perdure.presence.workspace.sync import TRIES, Synced, locked, rounds
-from perdure.presence.workspace.workspace import WorkspaceFolder, committed, home_of
+from perdure.presence.workspace.workspace import WorkspaceFolder, committed
 
 if TYPE_CHECKING:
     from perdure.kernel.engine import Engine

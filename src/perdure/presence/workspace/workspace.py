@@ -13,7 +13,6 @@ from perdure import records as r
 from perdure.errors import PerdureError, WorkspaceNotFound, WorkspaceReadOnly
 from perdure.kernel.agent_write import enclosing_buffer
 from perdure.kernel.protocol import Protocol, Read
-from perdure.kernel.scope import FRAME
 from perdure.presence.handoff import progress
 from perdure.presence.handoff.progress import one_line
 from perdure.presence.workspace import git
@@ -31,11 +30,11 @@ from perdure.presence.workspace.layout import (
     path_in,
 )
 from perdure.presence.workspace.logs import log as note_log
+from perdure.presence.workspace.open_folder import OpenFolder, home_of
 from perdure.presence.workspace.root import WorkspaceRoot
 from perdure.presence.workspace.scan import FolderMarker, PathPrefix, archived_in, files_in, is_sealed, marker_of
 from perdure.presence.workspace.sync import Synced, sync
 from perdure.run.core import RunCore
-from perdure.run.item import ItemLoop, finish_current_item
 from perdure.run.listing import require_run, summary_of
 
 if TYPE_CHECKING:
@@ -70,17 +69,6 @@ def resolve_folder(path: str | os.PathLike[str] | None = None) -> str:
     if found is None:
         raise WorkspaceNotFound(f"neither {os.getcwd()} nor a folder above it is a workspace")
     return found
-
-
-class OpenFolder:
-    """The folder that is synced with an agent, if one was named."""
-
-    home: WorkspaceFolder | None = None
-
-
-def home_of(engine: Engine) -> WorkspaceFolder | None:
-    """Return the open workspace of an agent, if there is one."""
-    return engine.parts.get(OpenFolder).home
 
 
 def at_home(engine: Engine) -> Protocol[WorkspaceFolder | None]:
@@ -200,29 +188,11 @@ def report(run: RunCore, what: dict[str, Any]) -> Protocol[None]:
     yield from shown(run.engine, home_of(run.engine), _done(run, what.get("done", ())) if new else "", _AT_WORK)
 
 
-def next_item(loop: ItemLoop) -> Protocol[Any]:
-    """Finish the open item of a loop, show what it reported, and open the next item."""
-    writes = yield from loop.finish()
-    yield from _show_item(loop.run, writes)
-    return (yield from loop.advance())
-
-
-def item_done(run: RunCore) -> Protocol[None]:
-    """`run.item_done()`: finish the item, and show what it reported."""
-    yield from _show_item(run, (yield from finish_current_item(run)))
-
-
-def _show_item(run: RunCore, writes: Sequence[r.RunWrite]) -> Protocol[None]:
-    """The files show an item that has landed, even where an outer item is still open."""
-    home = home_of(run.engine)
-    done = progress.done_in(run, writes) if home is not None and writes else None
-    if home is not None and done is not None:
-        frame = FRAME.get()
-        FRAME.set(run.root)  # what people have edited must not wait in the buffer of an item
-        try:
-            yield from shown(run.engine, home, _done(run, done), _AT_WORK)
-        finally:
-            FRAME.set(frame)
+def show_item(run: RunCore, home: WorkspaceFolder, writes: Sequence[r.RunWrite]) -> Protocol[None]:
+    """Show what an item has reported. Called outside of the item's frame."""
+    done = progress.done_in(run, writes)
+    if done is not None:
+        yield from shown(run.engine, home, _done(run, done), _AT_WORK)
 
 
 def _done(run: RunCore, done: Sequence[str]) -> str:
