@@ -13,19 +13,20 @@ with agent.run("trip-42") as run:
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from perdure import errors
-from perdure.api.sync import Agent, Run
 from perdure.errors import InDoubt, NotDone, PerdureError, RunBusy, RunWaiting
-from perdure.run.doubt import Done, Unknown
-from perdure.run.function import Fence, Key
-from perdure.values.codec import stored, upcaster
 
 if TYPE_CHECKING:
     from perdure import kinds
     from perdure.api.aio import AsyncAgent, AsyncRun
+    from perdure.api.sync import Agent, Run
     from perdure.data.events.read import Event
+    from perdure.run.doubt import Done, Unknown
+    from perdure.run.function import Fence, Key
+    from perdure.values.codec import stored, upcaster
 
 __version__ = "0.1.0"
 
@@ -51,24 +52,35 @@ __all__ = [
 ]
 
 
+_MODULES = {
+    "Agent": "perdure.api.sync",
+    "AsyncAgent": "perdure.api.aio",
+    "AsyncRun": "perdure.api.aio",
+    "Done": "perdure.run.doubt",
+    "Event": "perdure.data.events.read",
+    "Fence": "perdure.run.function",
+    "Key": "perdure.run.function",
+    "Run": "perdure.api.sync",
+    "Unknown": "perdure.run.doubt",
+    "stored": "perdure.values.codec",
+    "upcaster": "perdure.values.codec",
+}
+"""Names that are imported when they are first used: the command line needs few of them, and starts faster."""
+
+
 if not TYPE_CHECKING:  # for type checkers every name would be there, also a mistyped one
 
     def __getattr__(name: str) -> Any:
-        # What most scripts never use is loaded when it is asked for.
-        if name in ("AsyncAgent", "AsyncRun"):
-            from perdure.api import aio
+        if name in _MODULES:
+            found = getattr(import_module(_MODULES[name]), name)
+        elif name == "kinds":
+            found = import_module("perdure.kinds")  # `from . import` would ask here again
+        elif isinstance(getattr(errors, name, None), type):
+            found = getattr(errors, name)  # every error can be imported from here too; the docs name perdure.errors
+        else:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        globals()[name] = found
+        return found
 
-            return getattr(aio, name)
-        if name == "Event":
-            from perdure.data.events.read import Event
-
-            return Event
-        if name == "kinds":
-            import perdure.kinds as found  # `from . import` would ask here again
-
-            return found
-        if isinstance(getattr(errors, name, None), type):
-            return getattr(
-                errors, name
-            )  # every error can be imported from here too; documentation names perdure.errors
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

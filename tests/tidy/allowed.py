@@ -70,6 +70,7 @@ DYNAMIC_CODE: dict[tuple[str, str], str] = {
         "src/perdure/cli/replay_targets.py",
         "imported",
     ): "the module that the user names on the command line, as for python -m",
+    ("src/perdure/__init__.py", "__getattr__"): "a module of the table in the same file, never data",
     ("src/perdure/adapters/langgraph/__init__.py", "__getattr__"): "a module of the table in the same file, never data",
     (
         "src/perdure/cli/main.py",

@@ -140,6 +140,34 @@ def test_help_loads_no_command_and_no_large_library() -> None:
     loaded = set(done.stderr.split())
     assert {name for name in loaded if name.startswith("perdure.cli.")} == {"perdure.cli.main", "perdure.cli.output"}
     assert not loaded & {"apsw", "asyncio", "cryptography", "numpy", "psycopg", "rich", "zstandard"}
+    assert not loaded & {"perdure.api", "perdure.store", "perdure.values.codec", "msgspec"}
+
+
+_LOADED = """
+import contextlib, io, sys
+from perdure.cli.main import main
+with contextlib.redirect_stdout(io.StringIO()):
+    code = main(sys.argv[1:])
+print(code, *sys.modules)
+"""
+
+
+@pytest.mark.parametrize(
+    "command",
+    "runs,show trip-42,timeline trip-42,agents,state list,threads,events,checkpoints,queues,usage,memory list".split(
+        ","
+    ),
+)
+def test_common_commands_load_neither_the_api_nor_a_large_library(command: str, tmp_path: Path) -> None:
+    """What is imported decides how fast a command starts: 0.15 s on an idle machine."""
+    path = tmp_path / "perdure.db"
+    with Agent("travel", store=path) as agent, agent.run("trip-42") as run:
+        run.state["k"] = 1
+    words = [*command.split(), "--json", "--store", str(path)]
+    done = subprocess.run([sys.executable, "-c", _LOADED, *words], capture_output=True, text=True, check=True)
+    code, *loaded = done.stdout.split()
+    assert code == "0"
+    assert not set(loaded) & {"perdure.api", "asyncio", "cryptography", "numpy", "onnxruntime", "psycopg", "rich"}
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:

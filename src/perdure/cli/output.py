@@ -17,8 +17,6 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TextIO
 
-from perdure.journal.trees.tolerant_read import Unreadable
-
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.tree import Tree
@@ -74,6 +72,8 @@ def shown(value: Any, limit: int = VALUE_CHARACTERS_MAX) -> str:
 def spelled(value: Any, width: int, limit: int = 4_000) -> list[str]:
     """Format a value in several lines; a long one is cut, with a note on how to see the rest."""
     from pprint import pformat
+
+    from perdure.journal.trees.tolerant_read import Unreadable  # late: `perdure --help` prints no values
 
     text = (
         str(value)

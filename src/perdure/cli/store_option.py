@@ -14,7 +14,6 @@ from perdure.cli.completion_values import completed_agents, completed_runs
 from perdure.cli.output import clean
 from perdure.errors import RunNotFound, StoreUnavailable
 from perdure.journal.rebuild import refresh
-from perdure.kernel.engine import Engine
 from perdure.run.listing import RunSummary, find_queued, find_runs
 from perdure.store import (
     DATABASE_NAME,
@@ -30,6 +29,7 @@ from perdure.store.rows import read_runs
 from perdure.values.hints import did_you_mean, name_hint
 
 if TYPE_CHECKING:
+    from perdure.kernel.engine import Engine
     from perdure.store.base import Store
 
 CLOSE_AMONG = 10_000
@@ -92,6 +92,8 @@ def url_of(url: str | None) -> str:
 @contextmanager
 def open_engine(agent: str, url: str) -> Iterator[Engine]:
     """Open an agent for the duration of a command."""
+    from perdure.kernel.engine import Engine  # late: most commands only read
+
     engine = Engine(agent, store=url, wary=True)
     try:
         yield engine

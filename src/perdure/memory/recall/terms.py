@@ -75,11 +75,13 @@ _NOUN_ENDINGS = (
     ("iest", "y"), ("ier", "y"), ("ness", ""), ("ful", ""), ("ment", ""), ("ation", "at"), ("ition", "it"),
     ("tion", "t"), ("sion", "s"), ("er", ""), ("or", ""),
 )  # fmt: skip
+_NOUN_ENDS = tuple(ending for ending, _ in _NOUN_ENDINGS)
 
 # Python's \w excludes the vowel signs of Arabic, the scripts of India, Thai, Lao, Burmese and Khmer.
 _WORD = re.compile(
     r"[\w\u064b-\u065f\u0670\u0900-\u0963\u0966-\u0dff\u0e00-\u0e4e\u0e50-\u0eff\u1000-\u1049\u1780-\u17d3]+"
 )
+_VOWEL = re.compile("[aeiouy]")
 _POSSESSIVE = re.compile(r"['’](?:s\b|(?!\w)|(?<=\w['’])(?=\w))")  # begins with the quote, which is quickly found
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _UNSPACED = re.compile(f"[{UNSPACED}\uac00-\ud7af]+")
@@ -185,8 +187,10 @@ def stem(word: str) -> str:
     word = _ODD.get(word, word)
     if len(word) < 4 or not (word.isascii() and word.isalpha()):
         return word
-    word = _without_verb_ending(_without_s(word))
-    for ending, instead in _NOUN_ENDINGS:
+    word = _without_s(word)
+    if word.endswith(_VERB_ENDINGS):  # asked at once: `embedding.py` stems its whole vocabulary
+        word = _without_verb_ending(word)
+    for ending, instead in _NOUN_ENDINGS if word.endswith(_NOUN_ENDS) else ():
         if word.endswith(ending) and len(word) - len(ending) >= 4:
             word = word[: -len(ending)] + instead
             break
@@ -205,8 +209,10 @@ def _without_s(word: str) -> str:
 
 def _without_verb_ending(word: str) -> str:
     for ending in _VERB_ENDINGS:
+        if not word.endswith(ending):
+            continue
         rest = word[: -len(ending)]
-        if word.endswith(ending) and len(rest) >= 3 and any(letter in "aeiouy" for letter in rest):
+        if len(rest) >= 3 and _VOWEL.search(rest):
             doubled = len(rest) > 3 and rest[-1] == rest[-2] and rest[-1] not in "lsz"
             return rest[:-1] if doubled else rest
     return word
