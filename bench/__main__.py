@@ -19,6 +19,7 @@ from .comparison.sections import Finding
 from .comparison.standings import Crash, Standing
 from .failures import MeasurementFailed
 from .lab import PARKED, Lab, machine
+from .load_sections import SECTIONS as LOAD
 from .pages import write_pages
 from .recall.sections import SECTIONS as RECALL
 from .report import RESULTS, Report, save, save_again, save_savers, saved, saved_savers, show, to_json
@@ -32,7 +33,14 @@ FAILED = 2
 INTERRUPTED = 130
 PIPE_COLUMNS = 150
 Found = Finding | SaverStanding
-SECTIONS: dict[str, Callable[[Lab], Iterator[Found]]] = {**OURS, **WORKERS, **comparison.SECTIONS, **SAVERS, **RECALL}
+SECTIONS: dict[str, Callable[[Lab], Iterator[Found]]] = {
+    **OURS,
+    **WORKERS,
+    **LOAD,
+    **comparison.SECTIONS,
+    **SAVERS,
+    **RECALL,
+}
 
 
 def main() -> int:

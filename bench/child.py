@@ -19,6 +19,7 @@ from .measures import (
     flat,
     many_runs,
     resume,
+    server_load,
     state,
     values,
 )
@@ -30,6 +31,8 @@ MEASURES: dict[str, Callable[..., dict[str, Any]]] = {
     "chain": chain.chain,
     "growth": chain.growth,
     "concurrent": concurrent.concurrent,
+    "server_load": server_load.server_load,
+    "async_chain": server_load.async_chain,
     "prepare": resume.prepare,
     "resume": resume.resume,
     "values": values.values,

@@ -48,9 +48,9 @@ def at_most(target: float, fail: float | None = None) -> Bar:
     return Bar("<=", target, target if fail is None else fail)
 
 
-def at_least(target: float) -> Bar:
-    """The larger the better."""
-    return Bar(">=", target, target)
+def at_least(target: float, fail: float | None = None) -> Bar:
+    """The larger the better; without `fail`, missing the target is a failure."""
+    return Bar(">=", target, target if fail is None else fail)
 
 
 class Row(msgspec.Struct, frozen=True):

@@ -9,6 +9,9 @@ BROAD_EXCEPTS = {
     ("src/perdure/store/group_commit.py", "Committer._commit_queue"): (
         "not swallowed: whatever ended the transaction is raised again in every caller of the batch"
     ),
+    ("src/perdure/store/postgres/loop_commits.py", "LoopCommits._go_on"): (
+        "not swallowed: carried from the thread that commits to the task that waits for it"
+    ),
     ("src/perdure/store/lanes.py", "CommitThreads.result_of.task"): (
         "not swallowed: carried from the thread that commits to the task that waits for it"
     ),

@@ -126,6 +126,18 @@ class Append(UnitOfWork[int]):
         statements += self.also
         return statements, seq, link
 
+    @property
+    def shareable(self) -> bool:
+        """Whether it appends one entry and nothing else, unless the entry changes a view."""
+        # Only plain appends: subclasses decide their entries inside their own transaction.
+        return (
+            type(self) is Append
+            and len(self._bodies) == 1
+            and self.signer is None
+            and not self.objects
+            and not self.also
+        )
+
     def joined(self, others: Sequence[UnitOfWork[Any]]) -> UnitOfWork[list[Any]] | None:
         """Join unsealed appends to the same head into one commit."""
         # Only plain appends: subclasses decide their entries inside their own transaction.

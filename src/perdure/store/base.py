@@ -154,6 +154,11 @@ class UnitOfWork(Generic[T]):
     seconds: float | None = None
     """A shorter limit than usual for waiting on an unavailable store."""
 
+    @property
+    def shareable(self) -> bool:
+        """Whether it may be one statement that a server runs for units of many lanes at once."""
+        return False
+
     def script(self) -> Script[T]:
         """Run inside the transaction; raising rolls back this unit and not the others of the batch."""
         raise NotImplementedError

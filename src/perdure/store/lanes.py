@@ -50,6 +50,10 @@ class LaneTicket:
         return self.result
 
 
+def _nothing() -> None:
+    """Stands for a callback that is not needed."""
+
+
 CommitTickets = Callable[[Sequence[LaneTicket]], None]
 """Settles every ticket of a group, in order."""
 
@@ -72,13 +76,36 @@ class CommitLanes:
         self._lanes: dict[int, _Lane] = {}
         self._lock = threading.Lock()
 
-    def go(self, ticket: LaneTicket, commit: CommitTickets) -> None:
+    def take(self, ticket: LaneTicket) -> bool:
+        """Take the turn without waiting, if nobody uses the lane; it must lead to `give_back`."""
+        number = ticket.unit.lane
+        with self._lock:
+            if number in self._lanes:
+                return False
+            self._lanes[number] = lane = _Lane()
+            lane.users = 1
+            return lane.gate.ask(_nothing)
+
+    def give_back(self, ticket: LaneTicket) -> None:
+        """End the turn of `take`, in any thread."""
+        lane = self._lanes[ticket.unit.lane]
+        lane.gate.leave()
+        self._part(lane, ticket)
+
+    def go(self, ticket: LaneTicket, commit: CommitTickets, before_waiting: Callable[[], object] = _nothing) -> None:
         """Wait for the turn in this thread and commit, unless another thread has. Lane 0 has no order."""
         if not ticket.unit.lane:
             commit([ticket])
             return
+        if self.take(ticket):
+            try:
+                commit([ticket])
+            finally:
+                self.give_back(ticket)
+            return
         lane = self._join(ticket)
         try:
+            before_waiting()
             # Those ahead have deadlines of their own.
             while not lane.gate.enter(time.monotonic() + LOCK_SECONDS_MAX):
                 pass
@@ -141,6 +168,10 @@ class CommitThreads:
         self._lock = threading.Lock()
         self._executor: ThreadPoolExecutor | None = None
 
+    def start(self, task: Callable[[], object]) -> None:
+        """Run a task, which handles its own errors, in one of the threads."""
+        self._running().submit(task)
+
     async def result_of(self, unit: UnitOfWork[T], commit: CommitTickets) -> T:
         """Commit at the unit's turn. A cancelled caller still waits for the end."""
         import asyncio
@@ -155,8 +186,7 @@ class CommitThreads:
             except BaseException as error:  # raised in the caller, not in this thread
                 ours.set_exception(error)
 
-        executor = self._running()
-        self._lanes.call_at_turn(ticket, lambda: executor.submit(task))
+        self._lanes.call_at_turn(ticket, lambda: self.start(task))
         return await wait_shielded(asyncio.wrap_future(ours), ticket.give_up)
 
     def close(self) -> None:

@@ -18,6 +18,12 @@ class Gate:
         self._waiting: deque[WakeCallback] = deque()
         self._lock = threading.Lock()
 
+    def try_enter(self) -> bool:
+        """Take a permit if one is free."""
+        with self._lock:
+            self._free -= (free := self._free > 0)
+        return free
+
     def enter(self, until: float) -> bool:
         """Wait in this thread for a permit; False on timeout."""
         bell = threading.Lock()

@@ -70,13 +70,22 @@ class MergedStatements:
         if len(places) < MANY_MIN or (keyed and len(set(zip(*columns[:keyed], strict=True))) < len(places)):
             self._send_alone(places)
         else:
-            self.sent.append(Statement(f"{name}[]", tuple(map(_array, columns))))
+            self.sent.append(_many(name, columns))
             self._places.append(places)
 
     def _send_alone(self, places: Iterable[int]) -> None:
         for place in places:
             self.sent.append(self._given[place])
             self._places.append((place,))
+
+
+def merged(name: str, statements: Sequence[Statement]) -> Statement:
+    """Return one statement for several of this name, which the caller may run in any order."""
+    return _many(name, list(zip(*[statement.args for statement in statements], strict=True)))
+
+
+def _many(name: str, columns: Sequence[Sequence[Any]]) -> Statement:
+    return Statement(f"{name}[]", tuple(map(_array, columns)))
 
 
 def _array(column: Sequence[Any]) -> str | bytes:

@@ -38,14 +38,15 @@ ANSWER_SECONDS = 2.0
 """Network time allowed in addition to the statement timeout."""
 
 
-class _CommitAttempt(Generic[T]):
+class CommitAttempt(Generic[T]):
     """The progress of one attempt."""
 
-    __slots__ = ("committing", "ended", "proof", "result", "script", "unit")
+    __slots__ = ("committing", "ended", "first", "proof", "result", "script")
 
     def __init__(self, unit: UnitOfWork[T]) -> None:
-        self.unit = unit
         self.script: Script[T] = unit.script()
+        self.first: Sequence[Statement] | None = None
+        """The first batch, if the script was started before the transaction."""
         self.committing = False
         """The commit has been sent: from here on, a lost answer leaves the outcome unknown."""
         self.proof: CommitProof | None = None
@@ -59,6 +60,12 @@ class _CommitAttempt(Generic[T]):
         except StopIteration as stop:
             self.ended, self.result = True, stop.value
             return ()
+
+    def start(self) -> Sequence[Statement]:
+        """Return the first batch."""
+        if self.first is None:
+            self.first = self.go_on(None)
+        return self.first
 
     def finish(self, rows: list[Rows]) -> T:
         """Let the script do its bookkeeping after the commit."""
@@ -128,6 +135,7 @@ class PostgresCommit(Generic[T]):
         unit: UnitOfWork[T],
         absence: ServerAbsence | None = None,
         unwanted: CancelCheck = interrupts.pending,
+        earlier: CommitAttempt[T] | None = None,
     ) -> None:
         self._pool = pool
         self._unit = unit
@@ -136,8 +144,8 @@ class PostgresCommit(Generic[T]):
         if unit.seconds is not None:
             seconds = min(seconds, unit.seconds)
         self._patience = OutagePatience(seconds, absence, unit.lane, unwanted)
-        self._attempt: _CommitAttempt[T] | None = None
-        self._doubtful: list[_CommitAttempt[T]] = []
+        self._attempt: CommitAttempt[T] | None = None
+        self._doubtful: list[CommitAttempt[T]] = [earlier] if earlier is not None else []
         """Attempts whose answer was lost; several if the connection breaks repeatedly."""
         self._overtaken = 0
 
@@ -165,7 +173,7 @@ class PostgresCommit(Generic[T]):
         """Look for a landed attempt, else commit; if that fails, look again."""
         if self._doubtful and self._landed(link):
             return self._finished(self._doubtful[0])
-        self._attempt = attempt = _CommitAttempt(self._unit)
+        self._attempt = attempt = CommitAttempt(self._unit)
         try:
             rows = self._perform(link, attempt)
         except PerdureError:
@@ -190,7 +198,7 @@ class PostgresCommit(Generic[T]):
         if isinstance(error, ServerError) and not error.is_retryable and not waited:
             raise translated(error, self._pool.place.shown) from error
 
-    def _finished(self, attempt: _CommitAttempt[T], rows: list[Rows] | None = None) -> T:
+    def _finished(self, attempt: CommitAttempt[T], rows: list[Rows] | None = None) -> T:
         if self._absence is not None:
             self._absence.over()
         result = attempt.finish(rows or [])
@@ -211,12 +219,12 @@ class PostgresCommit(Generic[T]):
                     return True
         return False
 
-    def _perform(self, link: PipelineConnection, attempt: _CommitAttempt[T]) -> list[Rows]:
+    def _perform(self, link: PipelineConnection, attempt: CommitAttempt[T]) -> list[Rows]:
         """Run one transaction; return the rows of the last batch."""
         begun = False
         rows: list[Rows] = []
         try:
-            statements = attempt.go_on(None)
+            statements = attempt.start()
             while not attempt.ended:
                 last = isinstance(statements, FinalBatch)
                 if last:

@@ -96,17 +96,18 @@ class PipelineConnection:
 
     def talk(self, batch: StatementBatch, until: float) -> list[StatementResult]:
         """Send statements and a sync in one round trip; return their results or raise the first error."""
-        connection = self.connection
+        return self.begin(batch).wait(until)
+
+    def begin(self, batch: StatementBatch) -> PendingReply:
+        """Send statements and a sync, as far as that is possible without waiting."""
         fresh: list[str | None] = []
         try:
             for statement in batch:
                 self._send(statement, fresh)
-            connection.pipeline_sync()
-            self._flush(until)
-            results = self._receive(until)
+            self.connection.pipeline_sync()
+            return PendingReply(self, fresh, flushed=not self.connection.flush())
         except OperationalError as error:
-            raise ConnectionCut(_said(connection, error)) from error
-        return self._judge(results, fresh)
+            raise ConnectionCut(_said(self.connection, error)) from error
 
     def begin_with(self) -> StatementBatch:
         """Statements that start every transaction: a pooler does not preserve session settings."""
@@ -147,32 +148,7 @@ class PipelineConnection:
             connection.send_query_prepared(_NAMES[name], values, param_formats=formats, result_format=_BYTES)
         fresh.append(None)
 
-    def _flush(self, until: float) -> None:
-        connection = self.connection
-        while connection.flush():
-            # The server may send before it accepts more.
-            if not ready(connection.socket, select.POLLIN | select.POLLOUT, until):
-                raise ConnectionCut("the server no longer accepts data")
-            connection.consume_input()
-
-    def _receive(self, until: float) -> list[pq.abc.PGresult]:
-        connection = self.connection
-        results: list[pq.abc.PGresult] = []
-        while True:
-            while connection.is_busy():
-                if not ready(connection.socket, select.POLLIN, until):
-                    raise ConnectionCut("the server did not answer in time")
-                connection.consume_input()
-            result = connection.get_result()
-            if result is None:  # end of a statement, or the connection is gone
-                if connection.status == pq.ConnStatus.BAD:
-                    raise ConnectionCut(_said(connection, None))
-            elif result.status == _SYNC:
-                return results
-            else:
-                results.append(result)
-
-    def _judge(self, results: list[pq.abc.PGresult], fresh: list[str | None]) -> list[StatementResult]:
+    def judge(self, results: list[pq.abc.PGresult], fresh: list[str | None]) -> list[StatementResult]:
         """Return the results without those of preparations; forget failed preparations."""
         answers, error = [], None
         for result, prepared in zip(results, fresh, strict=True):
@@ -187,6 +163,51 @@ class PipelineConnection:
         if error is not None:
             raise error
         return answers
+
+
+class PendingReply:
+    """Statements on their way, until all their results are there."""
+
+    __slots__ = ("_fresh", "_link", "_results", "flushed")
+
+    def __init__(self, link: PipelineConnection, fresh: list[str | None], *, flushed: bool) -> None:
+        self._link = link
+        self._fresh = fresh
+        self.flushed = flushed
+        """Whether the connection has accepted everything."""
+        self._results: list[pq.abc.PGresult] = []
+
+    def wait(self, until: float) -> list[StatementResult]:
+        """Wait for the results in this thread; raise the first error."""
+        while True:
+            # The server may send before it accepts more.
+            wanted = select.POLLIN if self.flushed else select.POLLIN | select.POLLOUT
+            if not ready(self._link.connection.socket, wanted, until):
+                raise ConnectionCut(
+                    "the server did not answer in time" if self.flushed else "the server no longer accepts data"
+                )
+            found = self.advance()
+            if found is not None:
+                return found
+
+    def advance(self) -> list[StatementResult] | None:
+        """Send and receive without waiting; None until all results are there. Raises the first error."""
+        connection = self._link.connection
+        try:
+            connection.consume_input()
+            self.flushed = self.flushed or not connection.flush()
+            while not connection.is_busy():
+                result = connection.get_result()
+                if result is None:  # end of a statement, or the connection is gone
+                    if connection.status == pq.ConnStatus.BAD:
+                        raise ConnectionCut(_said(connection, None))
+                elif result.status == _SYNC:
+                    return self._link.judge(self._results, self._fresh)
+                else:
+                    self._results.append(result)
+        except OperationalError as error:
+            raise ConnectionCut(_said(connection, error)) from error
+        return None
 
 
 def ready(socket: int, wanted: int, until: float) -> bool:

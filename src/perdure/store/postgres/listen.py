@@ -66,7 +66,8 @@ class Listener:
         self._watches: weakref.WeakSet[AnswerWatch] = weakref.WeakSet()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._deaf = self._closed = False
+        self._deaf = pool.place.pool_size == 1  # a listener would take the only connection
+        self._closed = False
 
     def join(self, watch: AnswerWatch) -> None:
         """Notify this watch too."""
@@ -83,11 +84,9 @@ class Listener:
     def _serve(self) -> None:
         while self._wanted():
             try:
-                link = self._pool.connect(time.monotonic() + self._pool.place.connect_seconds, self._target())
-                try:
+                until = time.monotonic() + self._pool.place.connect_seconds
+                with self._pool.lasting_link(until, self._target()) as link:
                     self._listen(link)
-                finally:
-                    self._pool.close_link(link)
             except (ConnectionCut, ServerError, OperationalError, PerdureError):
                 pass  # waiters poll meanwhile
             self.listening = False

@@ -9,7 +9,7 @@ import os
 import re
 import select
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -65,6 +65,8 @@ class ConnectionPool:
         self._idle: list[PipelineConnection] = []
         self._connections: set[pq.abc.PGconn] = set()
         """All connections: idle, in use and connecting."""
+        self.before_waiting: Callable[[], object] = _nothing
+        """Called by a thread that has to wait for a connection."""
         self._closed = False
 
     @contextmanager
@@ -85,14 +87,37 @@ class ConnectionPool:
             good = True
             raise
         finally:
-            self._release(link, good)
+            self.release(link, good)
+
+    def idle_link(self) -> PipelineConnection | None:
+        """Lend a connection that is open and idle, if there is one, until `release`."""
+        if not self._gate.try_enter():
+            return None
+        try:
+            return self._idle.pop()
+        except IndexError:
+            self._gate.leave()
+            return None
+
+    @contextmanager
+    def lasting_link(self, until: float, target: str) -> Iterator[PipelineConnection]:
+        """Open a connection of its own for a long time, in the place of one of the pool's."""
+        self._wait_for_permit()
+        try:
+            with suppress(IndexError):  # none is idle
+                self.close_link(self._idle.pop())
+            link = self.connect(until, target)
+            try:
+                yield link
+            finally:
+                self.close_link(link)
+        finally:
+            self._gate.leave()
 
     def _acquire(self, until: float) -> PipelineConnection:
-        if not self._gate.enter(time.monotonic() + LOCK_SECONDS_MAX):
-            raise StoreBusy(
-                f"all {self.place.pool_size} connections were in use for {LOCK_SECONDS_MAX:g} s",
-                hint="increase pool_size= in the store URL",
-            )
+        if not self._gate.try_enter():
+            self.before_waiting()
+            self._wait_for_permit()
         try:
             return self._idle.pop()
         except IndexError:
@@ -103,7 +128,15 @@ class ConnectionPool:
             self._gate.leave()
             raise
 
-    def _release(self, link: PipelineConnection, good: bool) -> None:
+    def _wait_for_permit(self) -> None:
+        if not self._gate.enter(time.monotonic() + LOCK_SECONDS_MAX):
+            raise StoreBusy(
+                f"all {self.place.pool_size} connections were in use for {LOCK_SECONDS_MAX:g} s",
+                hint="increase pool_size= in the store URL",
+            )
+
+    def release(self, link: PipelineConnection, good: bool) -> None:
+        """Take a connection back; one that is not good is closed, and all idle ones with it."""
         if good and link.usable and not self._closed:
             self._idle.append(link)
         else:
@@ -220,6 +253,10 @@ class ConnectionPool:
         if version < 170000:
             return RawStatement(_SETTINGS, args)
         return RawStatement(_SETTINGS_17, (*args, str(int(TRANSACTION_SECONDS_MAX * 1000))))
+
+
+def _nothing() -> None:
+    """By default, nobody keeps a connection that a waiting thread could free."""
 
 
 def _words(connection: pq.abc.PGconn) -> str:

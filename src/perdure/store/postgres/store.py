@@ -1,16 +1,18 @@
 """The store for many machines: a schema in a PostgreSQL database.
 
-`commit` commits units, `pool` provides connections, `schema` creates and migrates the tables. Threads commit for event
-loops, as with SQLite: a commit must proceed while the loop is blocked, for example by a synchronous call.
+`commit` commits one unit, `shared` the entries of many runs at once, `loop_commits` does so for event loops, `pool`
+provides connections, `schema` creates and migrates the tables. Threads make the other commits of event loops: those
+take several round trips and must proceed while the loop is blocked, for example by a synchronous call.
 """
 
 from __future__ import annotations
 
 import os
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from perdure.errors import PerdureError, StoreProblem
 from perdure.platform import interrupts
@@ -26,10 +28,16 @@ from perdure.store.postgres.listen import AnswerWatch, Listener
 from perdure.store.postgres.outage import ServerAbsence
 from perdure.store.postgres.pool import ConnectionPool
 from perdure.store.postgres.schema import ServerInfo, StoreFacts
+from perdure.store.postgres.shared import SharedCommits, SharedUnit, shared
 from perdure.store.postgres.url import parse
 from perdure.store.schema_version import StoreVersions, compared
 from perdure.values.clock import Clock
 from perdure.values.limits import OPEN_SECONDS_MAX
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from perdure.store.postgres.loop_commits import LoopCommits
 
 T = TypeVar("T")
 
@@ -51,15 +59,26 @@ class PostgresStore(Store):
         self.secret, self.identity, self.stale = facts.secret, facts.identity, facts.stale
         self._lanes = _LANES.setdefault(self.identity, CommitLanes())
         self._workers = CommitThreads(self._lanes, self._place.pool_size)
+        self._shared = SharedCommits(self._pool, self._absence)
+        self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopCommits] = weakref.WeakKeyDictionary()
+        self._pool.before_waiting = self._rescue
         super().__init__()
 
     def _submit(self, unit: UnitOfWork[T]) -> T:
         ticket = LaneTicket(unit)
-        self._lanes.go(ticket, self._commit)
+        self._lanes.go(ticket, self._commit, self._rescue)
         result: T = ticket.get()
         return result
 
     async def _submit_async(self, unit: UnitOfWork[T]) -> T:
+        if unit.shareable and not armed():
+            ticket = LaneTicket(unit)
+            if self._lanes.take(ticket):
+                row = shared(ticket)
+                if row is not None:
+                    result: T = await self._loop_commits().commit(row)
+                    return result
+                self._lanes.give_back(ticket)
         return await self._workers.result_of(unit, self._commit)
 
     def read(self, name: str, args: tuple[Any, ...] = ()) -> Rows:
@@ -90,6 +109,7 @@ class PostgresStore(Store):
         self._closed = True
         if not self._forked:
             self._listener.close()
+            self._rescue()
             self._workers.close()
             self._pool.close()
 
@@ -114,10 +134,46 @@ class PostgresStore(Store):
         for ticket in group:
             if not ticket.settled:
                 try:
-                    alone = PostgresCommit(self._pool, ticket.unit, self._absence, partial(_unwanted, [ticket]))
-                    ticket.settle(alone.run())
+                    ticket.settle(self._commit_one(ticket))
                 except PerdureError as error:
                     ticket.settle(error=error)
+
+    def _commit_one(self, ticket: LaneTicket) -> Any:
+        """Commit a unit together with those of other lanes if possible, else alone."""
+        unit = ticket.unit
+        row = shared(ticket) if unit.shareable and not armed() else None
+        if row is None:
+            return PostgresCommit(self._pool, unit, self._absence, partial(_unwanted, [ticket])).run()
+        try:
+            self._shared.submit(row)
+        except BaseException:
+            unit.settle(False)
+            raise
+        return row.result if row.landed else self._alone(row)
+
+    def _alone(self, row: SharedUnit) -> Any:
+        """Commit a unit that a shared commit has left out; look it up first if the answer was lost."""
+        ticket, earlier = row.ticket, row.doubtful
+        if earlier is None:
+            row.attempt.script.close()
+        return PostgresCommit(self._pool, ticket.unit, self._absence, partial(_unwanted, [ticket]), earlier).run()
+
+    def _loop_commits(self) -> LoopCommits:
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        found = self._loops.get(loop)
+        if found is None:
+            from perdure.store.postgres.loop_commits import LoopCommits
+
+            found = LoopCommits(self._pool, self._absence, self._lanes, self._workers, self._alone)
+            self._loops[loop] = found
+        return found
+
+    def _rescue(self) -> None:
+        """Receive what event loops have sent: this thread may block one of them."""
+        for commits in list(self._loops.values()):
+            commits.rescue()
 
     def _abandon(self) -> None:
         super()._abandon()

@@ -27,3 +27,15 @@ WHERE excluded.revision > agent_state.revision;
 INSERT INTO state_history (owner, namespace, key, revision, version, stream, seq, at)
 SELECT * FROM unnest(:owner::bigint[], :namespace::text[], :key::text[], :revision::bigint[], :version::bigint[],
     :stream::bigint[], :seq::bigint[], :at::bigint[]);
+
+-- name: append_entry(stream, seq, kind, at, body, chain, fence)
+-- Append one entry to each of many streams, where the writer holds the fence. Entries of a locked lease and entries that
+-- exist are left out: whoever misses one appends it alone, so that no stream waits for another. Answers with the stream.
+INSERT INTO journal (stream, seq, kind, at, body, chain)
+SELECT held.stream, seq, kind, at, body, chain
+FROM unnest(:stream::bigint[], :seq::bigint[], :kind::bigint[], :at::bigint[], :body::bytea[], :chain::bytea[],
+    :fence::bigint[]) AS given (stream, seq, kind, at, body, chain, fence),
+LATERAL (SELECT stream FROM leases WHERE leases.stream = given.stream AND leases.fence = given.fence
+    FOR SHARE SKIP LOCKED) AS held
+ON CONFLICT DO NOTHING
+RETURNING stream, (SELECT ordered FROM leases WHERE leases.stream = journal.stream);
