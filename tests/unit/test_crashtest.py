@@ -250,7 +250,7 @@ def test_ctrl_c_shows_what_was_found_so_far(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("example", "world"),
-    [("05_pages", ""), ("06_workflow", ""), ("09_deploy", "registry.txt")],
+    [("state_pages", ""), ("workflow", ""), ("cron_job", "outbox.txt")],
 )
 def test_the_examples_survive(example: str, world: str, tmp_path: Path, crashtest: Crashtest) -> None:
     shutil.copy(ROOT / "examples" / f"{example}.py", tmp_path)

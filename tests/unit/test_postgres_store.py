@@ -414,9 +414,9 @@ def test_a_server_that_stays_away_is_told_in_time(store_url: str) -> None:
     head = new_head(store)
     store._pool.place = msgspec.structs.replace(store._pool.place, target="postgresql://postgres@127.0.0.1:1/postgres")
     store._pool.clear()
-    with pytest.raises(StoreUnavailable, match="away for 0.2 s"):
+    with pytest.raises(StoreUnavailable, match="unreachable for 0.2 s"):
         store.submit(append(head, entry("lost")))
     assert head.seq == 0
-    with pytest.raises(StoreUnavailable, match="away for 0.2 s"):
+    with pytest.raises(StoreUnavailable, match="unreachable for 0.2 s"):
         store.read("all_streams")
     store.close()
