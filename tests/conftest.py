@@ -12,6 +12,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -43,6 +44,7 @@ def pytest_configure(config: pytest.Config) -> None:
     from perdure.testing.plugin import SESSION_END, STORES  # not before: pytest imports it as a plugin first
 
     SESSION_END.callback(_end_cluster)
+    SESSION_END.callback(_end_fork_servers)
     STORES.update({kind: partial(new_store, kind) for kind in WANTED if kind})
     # Said in full each time: Hypothesis changes its own defaults when it sees CI.
     same: dict[str, Any] = {"deadline": None, "print_blob": True}
@@ -113,6 +115,12 @@ def _end_cluster() -> None:
         engine._close_all()  # what tests have left open says goodbye while there is somebody to say it to
         _cluster.close()
         _cluster = None
+
+
+def _end_fork_servers() -> None:
+    """Those of crashtest end with their process, which is too late for a session without workers."""
+    if crashtest := sys.modules.get("perdure.testing.crashtest.processes"):
+        crashtest._close_all()
 
 
 @pytest.fixture(scope="session")
