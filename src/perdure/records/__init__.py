@@ -443,7 +443,8 @@ CLASS_OF: dict[int, type[Record]] = {
     EntryKind.AGENT_ARRIVED: AgentArrived,
 }
 KIND_OF: dict[type[Record], int] = {record: int(kind) for kind, record in CLASS_OF.items()}
-_DECODERS: dict[int, msgspec.msgpack.Decoder[Record]] = {}  # made on first use: all of them take longer than the rest
+# Made at import: a thread that uses a class while another one makes its first decoder crashes the interpreter.
+_DECODERS = {kind: msgspec.msgpack.Decoder(record) for kind, record in CLASS_OF.items()}
 
 
 AFTER_END = frozenset({EntryKind.STREAM_COMPACTED, EntryKind.RUN_ERASED, EntryKind.CHANGES_CARRIED})
@@ -469,9 +470,9 @@ _NEWER = re.compile(r"Expected `array` of at most length|Invalid value \d+|Inval
 
 def decode(kind: int, body: bytes) -> Record:
     """Decode the record in an entry's body."""
-    if kind not in CLASS_OF:
-        raise StoreTooNew(f"an entry is of kind {kind}, and this version of Perdure knows 1 to {max(CLASS_OF)}")
-    decoder = _DECODERS.get(kind) or _DECODERS.setdefault(kind, msgspec.msgpack.Decoder(CLASS_OF[EntryKind(kind)]))
+    decoder = _DECODERS.get(kind)
+    if decoder is None:
+        raise StoreTooNew(f"an entry is of kind {kind}, and this version of Perdure knows 1 to {max(_DECODERS)}")
     try:
         return decoder.decode(body[SALT_BYTES:])
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
